@@ -7,7 +7,7 @@ pub use metering::{ClientKey, Waiter, Wake};
 use crate::{BreakNotice, Identity};
 
 /// A client that holds caching rights and must hear of breaks.
-pub trait Holder: Send + Sync {
+pub trait BreakListener: Send + Sync {
     /// A right is to be released, wholly or in part. The caller holds no lock. Returns false if the notice
     /// cannot reach the client at all. The engine then revokes the right at once.
     fn on_break(&self, notice: &BreakNotice) -> bool;
@@ -15,7 +15,7 @@ pub trait Holder: Send + Sync {
 
 /// Keeps the lease times of clients. State of a client whose time is over is kept only until another client
 /// needs the room or the right.
-pub trait Lapsing: Send + Sync {
+pub trait ClientExpiry: Send + Sync {
     /// Ends those of these clients whose time is over. Returns true if there was one. The caller holds no
     /// lock.
     fn end_lapsed(&self, clients: &[ClientKey], now: wire::Now) -> bool;

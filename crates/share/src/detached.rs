@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 /// Hears that the engine has closed a detached open.
-pub trait Keeper: Send + Sync {
+pub trait LossListener: Send + Sync {
     /// The open that was left under `token` was closed: its time was over, or it yielded to another request.
     /// The caller holds no lock. There is one call for each such open, and none for an open that was
     /// reclaimed.
@@ -22,7 +22,7 @@ pub struct Detached {
     /// wait until it is reclaimed or its time is over.
     pub yields: bool,
     /// The callback for the case that the engine closes it.
-    pub keeper: Arc<dyn Keeper>,
+    pub keeper: Arc<dyn LossListener>,
     /// The token for that callback.
     pub token: u64,
 }

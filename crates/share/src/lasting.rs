@@ -31,7 +31,7 @@ pub enum Unreadable {
 }
 
 /// The lookup of the identity of a recorded user; none if there is no such user any more.
-pub type WhoIs<'a> = &'a dyn Fn(&Sid) -> Option<Arc<Identity>>;
+pub type UserLookup<'a> = &'a dyn Fn(&Sid) -> Option<Arc<Identity>>;
 
 /// An open that was restored after a restart. It has no client: it is to be detached for its client, or
 /// closed.

@@ -1,7 +1,7 @@
 //! Layer 2: the engine of one share. Opens, access and denials, byte ranges, caching rights, watches, names.
 //!
 //! Start with [`Share`] in [`engine`]. Every request of every protocol becomes one call on it. A call that
-//! may conflict with another client's right returns a [`Step`]. [`step`] and [`refusal`] have the results,
+//! may conflict with another client's right returns a [`CallResult`]. [`step`] and [`refusal`] have the results,
 //! [`request`] the parameters, and [`open`] the open that a client holds.
 //!
 //! Nothing here is global: each share is an engine of its own, with its own state directory.
@@ -23,20 +23,20 @@ pub mod step;
 pub mod watch;
 
 pub use caching::{BreakNotice, CacheKey, Caching};
-pub use client::{Caller, Cause, ClientKey, Holder, Lapsing, Origin, Waiter, Wake};
-pub use detached::{Detached, Keeper};
+pub use client::{Caller, Cause, ClientKey, BreakListener, ClientExpiry, Origin, Waiter, Wake};
+pub use detached::{Detached, LossListener};
 pub use engine::{
-    Accounts, Basic, Config, Entry, Extended, Fresh, GiveBack, HeldRange, Item, MetadataCaching, NoAccounts,
-    OpenSummary, RangeNote, Share, Side, TimeSet, WriteAt,
+    AccountMapping, Basic, Config, ListedEntry, Extended, NewItem, DeferredClose, HeldRange, Item, MetadataCaching, NoAccounts,
+    OpenSummary, RangeNote, Share, CopySide, TimeSet, WriteAt,
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};
-pub use lasting::{Restored, Unreadable, WhoIs};
+pub use lasting::{Restored, Unreadable, UserLookup};
 pub use memory::ClientMemory;
 pub use metering::{FileNumber, counts, limits};
-pub use open::{Grant, Open, Opened, Outcome};
+pub use open::{Grant, Open, OpenResult, Outcome};
 pub use ranges::{LockOwner, LockRule, RangeKind, RangeRequest};
 pub use refusal::Refusal;
 pub use request::{CachingRequest, Deny, Disposition, OpenRequest, Options};
-pub use step::{Step, Ticket};
-pub use watch::{Change, ChangeFilter, ChangeKind, Watch};
+pub use step::{CallResult, Ticket};
+pub use watch::{Change, ChangeFilter, ChangeKind, DirectoryWatch};

@@ -8,11 +8,11 @@ use metering::FileNumber;
 use volume::security::Rights;
 use volume::{Name, Node, NodeId, Time};
 
-use crate::caching::grants::Asker;
-use crate::engine::parts::file::{File, Link, Stream};
+use crate::caching::grants::Requester;
+use crate::engine::parts::file::{File, HardLinkedName, Stream};
 use crate::engine::parts::names::directory::Directory;
-use crate::engine::parts::trail::Followed;
-use crate::engine::values::giving_back::Held;
+use crate::engine::parts::trail::FollowedLinks;
+use crate::engine::values::giving_back::OpenNode;
 use crate::memory::{Charge, Payer};
 use crate::ranked::{Mutex, RwLock};
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
@@ -34,7 +34,7 @@ pub enum Outcome {
 
 /// The result of a request to open.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenResult {
     /// The open. It lives until [`crate::Share::close`].
     pub open: Arc<Open>,
     /// The effect on the name.
@@ -49,7 +49,7 @@ bitflags! {
     /// Times that an open holds fixed: actions through it do not change them, though another open may.
     // MS-FSA 2.1.1.6
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) struct OwnTimes: u8 {
+    pub(crate) struct FixedTimes: u8 {
         const ACCESSED = 1;
         const MODIFIED = 2;
         const CHANGED = 4;
@@ -65,7 +65,7 @@ pub(crate) const UNSEEN: u32 = 1 << 31;
 pub(crate) struct Party {
     pub client: ClientKey,
     pub identity: Arc<Identity>,
-    pub asker: Asker,
+    pub requester: Requester,
 }
 
 /// One open of a file, a directory or a stream.
@@ -77,9 +77,9 @@ pub struct Open {
     pub(crate) data: Arc<dyn Node>,
     /// The file itself: attributes, notes, names. It is the last of the references to it to be dropped, and
     /// the fields above may be others.
-    pub(crate) node: Held,
+    pub(crate) node: OpenNode,
     /// The name by which it was opened; none for the root.
-    pub(crate) link: Option<Arc<Link>>,
+    pub(crate) link: Option<Arc<HardLinkedName>>,
     pub(crate) granted: Rights,
     pub(crate) deny: Deny,
     pub(crate) options: Options,
@@ -94,15 +94,15 @@ pub struct Open {
     /// It is recorded for a client that will claim its state itself. Its close, or the release of a range,
     /// need not be recorded at once.
     pub(crate) claimed: AtomicBool,
-    /// As bits of [`OwnTimes`].
+    /// As bits of [`FixedTimes`].
     pub(crate) own_times: AtomicU8,
     /// Changes that were made and not reported yet, as bits of `ChangeFilter`, and [`UNSEEN`].
     pub(crate) untold: AtomicU32,
     /// The last of the file's failed flushes that was reported to its client.
     pub(crate) told_failures: AtomicU64,
     /// The links on its path; mostly there are none.
-    pub(crate) followed: OnceLock<Box<Followed>>,
-    pub(crate) watch: Mutex<Option<Arc<crate::watch::Watch>>>,
+    pub(crate) followed: OnceLock<Box<FollowedLinks>>,
+    pub(crate) watch: Mutex<Option<Arc<crate::watch::DirectoryWatch>>>,
     /// Its part of the memory for clients.
     pub(crate) charge: Mutex<Charge>,
 }
@@ -171,8 +171,8 @@ impl Open {
     }
 
     /// Its origin, as far as caching rights are concerned.
-    pub(crate) fn asker(&self) -> Asker {
-        self.party.read().asker
+    pub(crate) fn requester(&self) -> Requester {
+        self.party.read().requester
     }
 
     /// Whether its client is gone and it is kept.
@@ -202,8 +202,8 @@ impl Open {
     }
 
     /// The times that it holds fixed.
-    pub(crate) fn own_times(&self) -> OwnTimes {
-        OwnTimes::from_bits_truncate(self.own_times.load(Ordering::Relaxed))
+    pub(crate) fn own_times(&self) -> FixedTimes {
+        FixedTimes::from_bits_truncate(self.own_times.load(Ordering::Relaxed))
     }
 
     /// The name that it has now in its directory; none for the root.
@@ -223,19 +223,19 @@ impl Open {
 
     /// The caching right of its key, or its own, as it is held now.
     pub fn caching(&self) -> Option<Grant> {
-        let Asker { client, key, .. } = self.asker();
+        let Requester { client, key, .. } = self.requester();
         let (key, keyed) = key?;
         self.file.grant_of(&self.stream, (client?, key, keyed))
     }
 
     /// The key of its caching right, if it was opened with one.
     pub fn cache_key(&self) -> Option<CacheKey> {
-        self.asker().key.map(|(key, _)| key)
+        self.requester().key.map(|(key, _)| key)
     }
 
     /// Whether it was opened with a request for a caching right.
     pub fn asked_for_caching(&self) -> bool {
-        self.asker().key.is_some()
+        self.requester().key.is_some()
     }
 
     /// Whether its right lets the client hold writes back.

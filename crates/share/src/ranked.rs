@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(crate) use rank::Rank;
 #[cfg(debug_assertions)]
-use stack::{Counted, Lock};
+use stack::{HeldLock, Lock};
 
 /// A lock with a rank in the table.
 pub(crate) struct Ranked<L> {
@@ -33,7 +33,7 @@ pub(crate) type RwLock<T> = Ranked<parking_lot::RwLock<T>>;
 pub(crate) struct Guard<G> {
     guard: G,
     #[cfg(debug_assertions)]
-    _counted: Counted,
+    _counted: HeldLock,
 }
 
 /// The value that a mutex guards.

@@ -10,7 +10,7 @@ pub struct Ticket(pub u64);
 /// The result of a call that may conflict with another client's right.
 #[derive(Debug)]
 #[must_use]
-pub enum Step<T> {
+pub enum CallResult<T> {
     /// It is done.
     Done(T),
     /// It cannot be done yet: a caching right is being broken, a byte range is held, or a delayed conflict
@@ -21,22 +21,22 @@ pub enum Step<T> {
     Refused(Refusal),
 }
 
-impl<T> Step<T> {
+impl<T> CallResult<T> {
     /// The same step with another result.
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Step<U> {
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> CallResult<U> {
         match self {
-            Step::Done(done) => Step::Done(f(done)),
-            Step::Wait(ticket) => Step::Wait(ticket),
-            Step::Refused(why) => Step::Refused(why),
+            CallResult::Done(done) => CallResult::Done(f(done)),
+            CallResult::Wait(ticket) => CallResult::Wait(ticket),
+            CallResult::Refused(why) => CallResult::Refused(why),
         }
     }
 }
 
-impl<T> From<Result<T, Refusal>> for Step<T> {
+impl<T> From<Result<T, Refusal>> for CallResult<T> {
     fn from(result: Result<T, Refusal>) -> Self {
         match result {
-            Ok(done) => Step::Done(done),
-            Err(why) => Step::Refused(why),
+            Ok(done) => CallResult::Done(done),
+            Err(why) => CallResult::Refused(why),
         }
     }
 }

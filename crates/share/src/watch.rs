@@ -90,7 +90,7 @@ struct Pending {
 }
 
 /// A watch on a directory. It belongs to one open and collects until that is closed.
-pub struct Watch {
+pub struct DirectoryWatch {
     /// The directory.
     pub(crate) directory: volume::NodeId,
     filter: ChangeFilter,
@@ -101,7 +101,7 @@ pub struct Watch {
     pub(crate) tree: Mutex<Option<Arc<WatchedTree>>>,
 }
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for DirectoryWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watch")
             .field("directory", &self.directory)
@@ -111,20 +111,20 @@ impl std::fmt::Debug for Watch {
 }
 
 /// The result of taking the changes of a watch.
-pub(crate) enum Taken {
+pub(crate) enum CollectedChanges {
     Changes(Vec<Change>),
     Refused(crate::Refusal),
     Nothing,
 }
 
-impl Watch {
+impl DirectoryWatch {
     pub(crate) fn new(
         directory: volume::NodeId,
         filter: ChangeFilter,
         recursive: bool,
         max_bytes: usize,
-    ) -> Watch {
-        Watch {
+    ) -> DirectoryWatch {
+        DirectoryWatch {
             directory,
             filter,
             recursive,
@@ -185,22 +185,22 @@ impl Watch {
     pub(crate) fn take(
         &self,
         wait: impl FnOnce() -> Option<crate::Ticket>,
-    ) -> (Taken, Option<crate::Ticket>) {
+    ) -> (CollectedChanges, Option<crate::Ticket>) {
         let mut pending = self.pending.lock();
         if let Some(why) = &pending.ended {
-            return (Taken::Refused(why.clone()), None);
+            return (CollectedChanges::Refused(why.clone()), None);
         }
         if pending.overflowed {
             (pending.overflowed, pending.bytes) = (false, 0);
-            return (Taken::Refused(crate::Refusal::WatchOverflow), None);
+            return (CollectedChanges::Refused(crate::Refusal::WatchOverflow), None);
         }
         if !pending.changes.is_empty() {
             pending.bytes = 0;
-            return (Taken::Changes(std::mem::take(&mut pending.changes)), None);
+            return (CollectedChanges::Changes(std::mem::take(&mut pending.changes)), None);
         }
         let ticket = wait();
         pending.waiting.extend(ticket);
-        (Taken::Nothing, ticket)
+        (CollectedChanges::Nothing, ticket)
     }
 }
 
@@ -217,8 +217,8 @@ mod tests {
     use super::*;
     use crate::{Refusal, Ticket};
 
-    fn watch(max_bytes: usize) -> Watch {
-        Watch::new(volume::NodeId { device: 1, inode: 1 }, ChangeFilter::FILE_NAME, false, max_bytes)
+    fn watch(max_bytes: usize) -> DirectoryWatch {
+        DirectoryWatch::new(volume::NodeId { device: 1, inode: 1 }, ChangeFilter::FILE_NAME, false, max_bytes)
     }
 
     fn added(name: &str) -> Change {
@@ -229,11 +229,11 @@ mod tests {
         }
     }
 
-    fn taken(watch: &Watch) -> Result<Vec<Change>, Option<Refusal>> {
+    fn taken(watch: &DirectoryWatch) -> Result<Vec<Change>, Option<Refusal>> {
         match watch.take(|| None).0 {
-            Taken::Changes(changes) => Ok(changes),
-            Taken::Refused(why) => Err(Some(why)),
-            Taken::Nothing => Err(None),
+            CollectedChanges::Changes(changes) => Ok(changes),
+            CollectedChanges::Refused(why) => Err(Some(why)),
+            CollectedChanges::Nothing => Err(None),
         }
     }
 

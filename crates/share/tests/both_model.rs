@@ -14,7 +14,7 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use share::{
-    Deny, Disposition, LockOwner, LockRule, Open, Options, RangeKind, RangeRequest, Refusal, Step, WriteAt,
+    Deny, Disposition, LockOwner, LockRule, Open, Options, RangeKind, RangeRequest, Refusal, CallResult, WriteAt,
 };
 use volume::Patience;
 use volume::security::Rights;
@@ -35,7 +35,7 @@ enum Party {
 }
 
 #[derive(Debug, Clone)]
-enum Act {
+enum TwoKindAction {
     /// Of the first kind: client, file, access and denial.
     Open(usize, usize, Three, Three),
     /// Of the second kind: client, open-owner, file, access (not nothing) and denial.
@@ -43,28 +43,28 @@ enum Act {
     /// Less access and denial for an open-owner.
     Narrow(prop::sample::Index, u8, u8),
     Close(prop::sample::Index),
-    Lock(prop::sample::Index, usize, Range, bool),
-    Unlock(prop::sample::Index, usize, Range),
-    Read(prop::sample::Index, Range),
-    Write(prop::sample::Index, Range, u8),
+    Lock(prop::sample::Index, usize, ByteSpan, bool),
+    Unlock(prop::sample::Index, usize, ByteSpan),
+    Read(prop::sample::Index, ByteSpan),
+    Write(prop::sample::Index, ByteSpan, u8),
     /// Without an open: client, file, range, and the byte to write if any.
-    Pass(usize, usize, Range, Option<u8>),
+    Pass(usize, usize, ByteSpan, Option<u8>),
     /// The name is removed and given to another file.
     Remove(usize, usize),
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Range {
+struct ByteSpan {
     start: usize,
     len: usize,
 }
 
-impl Range {
+impl ByteSpan {
     fn holds(self, byte: usize) -> bool {
         (self.start..self.start + self.len).contains(&byte)
     }
 
-    fn meets(self, other: Range) -> bool {
+    fn meets(self, other: ByteSpan) -> bool {
         (0..SIZE).any(|byte| self.holds(byte) && other.holds(byte))
     }
 
@@ -73,29 +73,29 @@ impl Range {
     }
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn acts() -> impl Strategy<Value = Vec<TwoKindAction>> {
     let index = any::<prop::sample::Index>;
-    let range = || (0..16usize, 1..8usize).prop_map(|(start, len)| Range { start, len });
+    let range = || (0..16usize, 1..8usize).prop_map(|(start, len)| ByteSpan { start, len });
     let denies = || prop::array::uniform3(prop::bool::weighted(0.15));
     let act = prop_oneof![
-        3 => (0..CLIENTS, 0..2usize, any::<Three>(), denies()).prop_map(|(c, f, u, d)| Act::Open(c, f, u, d)),
+        3 => (0..CLIENTS, 0..2usize, any::<Three>(), denies()).prop_map(|(c, f, u, d)| TwoKindAction::Open(c, f, u, d)),
         4 => (0..CLIENTS, 0..2usize, 0..2usize, 1..4u8, prop_oneof![4 => Just(0u8), 1 => 0..4u8])
-            .prop_map(|(c, o, f, a, d)| Act::OpenAs(c, o, f, a, d)),
-        2 => (index(), 1..4u8, 0..4u8).prop_map(|(at, a, d)| Act::Narrow(at, a, d)),
-        2 => index().prop_map(Act::Close),
-        5 => (index(), 0..2usize, range(), any::<bool>()).prop_map(|(at, o, r, x)| Act::Lock(at, o, r, x)),
-        3 => (index(), 0..2usize, range()).prop_map(|(at, o, r)| Act::Unlock(at, o, r)),
-        3 => (index(), range()).prop_map(|(at, r)| Act::Read(at, r)),
-        3 => (index(), range(), any::<u8>()).prop_map(|(at, r, with)| Act::Write(at, r, with)),
+            .prop_map(|(c, o, f, a, d)| TwoKindAction::OpenAs(c, o, f, a, d)),
+        2 => (index(), 1..4u8, 0..4u8).prop_map(|(at, a, d)| TwoKindAction::Narrow(at, a, d)),
+        2 => index().prop_map(TwoKindAction::Close),
+        5 => (index(), 0..2usize, range(), any::<bool>()).prop_map(|(at, o, r, x)| TwoKindAction::Lock(at, o, r, x)),
+        3 => (index(), 0..2usize, range()).prop_map(|(at, o, r)| TwoKindAction::Unlock(at, o, r)),
+        3 => (index(), range()).prop_map(|(at, r)| TwoKindAction::Read(at, r)),
+        3 => (index(), range(), any::<u8>()).prop_map(|(at, r, with)| TwoKindAction::Write(at, r, with)),
         2 => (0..CLIENTS, 0..2usize, range(), any::<Option<u8>>())
-            .prop_map(|(c, f, r, w)| Act::Pass(c, f, r, w)),
-        1 => (0..CLIENTS, 0..2usize).prop_map(|(c, f)| Act::Remove(c, f)),
+            .prop_map(|(c, f, r, w)| TwoKindAction::Pass(c, f, r, w)),
+        1 => (0..CLIENTS, 0..2usize).prop_map(|(c, f)| TwoKindAction::Remove(c, f)),
     ];
     prop::collection::vec(act, 1..60)
 }
 
 /// An open of the engine, with the state that the model keeps for it.
-struct Held {
+struct ModelOpen {
     party: Party,
     /// The file that had the name then: the index of the name, and how often it was removed before.
     file: (usize, usize),
@@ -105,14 +105,14 @@ struct Held {
 }
 
 /// Whether the two conflict.
-fn excludes((uses, denies): (Three, Three), other: &Held) -> bool {
+fn excludes((uses, denies): (Three, Three), other: &ModelOpen) -> bool {
     let idle = |uses: Three| uses == [false; 3];
     let hurts = |uses: Three, denies: Three| (0..3).any(|what| uses[what] && denies[what]);
     !idle(uses) && !idle(other.uses) && (hurts(uses, other.denies) || hurts(other.uses, denies))
 }
 
 /// A range of the first kind: open, file, range, kind.
-type Single = (u64, (usize, usize), Range, RangeKind);
+type Single = (u64, (usize, usize), ByteSpan, RangeKind);
 /// A lock-owner of the second kind on a file: client, owner, file.
 type Locker = (usize, usize, (usize, usize));
 
@@ -123,10 +123,10 @@ struct Bytes {
 }
 
 struct Model {
-    world: World,
+    world: TestShare,
     singles: Vec<Client>,
     owners: Vec<Client>,
-    held: Vec<Held>,
+    held: Vec<ModelOpen>,
     removed: [usize; 2],
     ranges: Vec<Single>,
     bytes: HashMap<Locker, Bytes>,
@@ -157,7 +157,7 @@ fn is_locked(kind: Option<RangeKind>, wanted: RangeKind) -> bool {
 
 impl Model {
     fn new() -> Model {
-        let world = World::new();
+        let world = TestShare::new();
         let singles: Vec<_> = (0..CLIENTS).map(|n| world.client(1 + n as u128)).collect();
         let owners = (0..CLIENTS).map(|n| world.client(100 + n as u128)).collect();
         let mut model = Model {
@@ -205,7 +205,7 @@ impl Model {
         match ask.options(options).result() {
             Ok(opened) => {
                 assert!(!kept_out, "{party:?} {uses:?} {denies:?}");
-                self.held.push(Held { party, file: here, uses, denies, open: opened.open });
+                self.held.push(ModelOpen { party, file: here, uses, denies, open: opened.open });
             }
             Err(why) => assert_eq!((why, kept_out), (Refusal::SharingConflict, true), "{party:?}"),
         }
@@ -249,14 +249,14 @@ impl Model {
     }
 
     fn close(&mut self, at: usize) {
-        let Held { party, open, .. } = self.held.swap_remove(at);
+        let ModelOpen { party, open, .. } = self.held.swap_remove(at);
         self.client(party).close(&open);
         self.ranges.retain(|(holder, ..)| *holder != open.id());
         self.bytes.retain(|_, bytes| bytes.through != open.id());
     }
 
     /// Whether a lock-owner other than `own` holds conflicting bytes.
-    fn bytes_stand(&self, file: (usize, usize), range: Range, kind: RangeKind, own: Option<Locker>) -> bool {
+    fn bytes_stand(&self, file: (usize, usize), range: ByteSpan, kind: RangeKind, own: Option<Locker>) -> bool {
         self.bytes.iter().any(|(locker, bytes)| {
             let counts = locker.2 == file && Some(*locker) != own;
             counts && (0..SIZE).any(|byte| range.holds(byte) && is_locked(bytes.kinds[byte], kind))
@@ -264,13 +264,13 @@ impl Model {
     }
 
     /// Whether a range of the first kind conflicts with a client of the second.
-    fn singles_stand(&self, file: (usize, usize), range: Range, kind: RangeKind) -> bool {
+    fn singles_stand(&self, file: (usize, usize), range: ByteSpan, kind: RangeKind) -> bool {
         let stands =
             |(_, of, r, held): &Single| *of == file && r.meets(range) && is_locked(Some(*held), kind);
         self.ranges.iter().any(stands)
     }
 
-    fn lock(&mut self, at: usize, owner: usize, range: Range, kind: RangeKind) {
+    fn lock(&mut self, at: usize, owner: usize, range: ByteSpan, kind: RangeKind) {
         let held = &self.held[at];
         let (id, file) = (held.open.id(), held.file);
         let client = self.client(held.party);
@@ -310,9 +310,9 @@ impl Model {
             return;
         }
         match step {
-            Step::Done(()) => assert!(is_free, "{:?} {range:?} {kind:?}", held.party),
-            Step::Refused(why) => assert_eq!((why, is_free), (Refusal::RangeNotGranted, false), "{range:?}"),
-            Step::Wait(_) => panic!("waits for a range though it cannot"),
+            CallResult::Done(()) => assert!(is_free, "{:?} {range:?} {kind:?}", held.party),
+            CallResult::Refused(why) => assert_eq!((why, is_free), (Refusal::RangeNotGranted, false), "{range:?}"),
+            CallResult::Wait(_) => panic!("waits for a range though it cannot"),
         }
         match locker {
             _ if !is_free => {}
@@ -326,7 +326,7 @@ impl Model {
         }
     }
 
-    fn unlock(&mut self, at: usize, owner: usize, range: Range) {
+    fn unlock(&mut self, at: usize, owner: usize, range: ByteSpan) {
         let held = &self.held[at];
         let (id, file) = (held.open.id(), held.file);
         let client = self.client(held.party);
@@ -357,7 +357,7 @@ impl Model {
     }
 
     /// Whether locks permit to read or write data of a range through an open.
-    fn may(&self, held: &Held, range: Range, kind: RangeKind) -> bool {
+    fn may(&self, held: &ModelOpen, range: ByteSpan, kind: RangeKind) -> bool {
         if matches!(held.party, Party::Owner(..)) {
             return !self.singles_stand(held.file, range, kind);
         }
@@ -369,14 +369,14 @@ impl Model {
         !self.bytes_stand(held.file, range, kind, None) && !self.ranges.iter().any(own_stands)
     }
 
-    fn owner_of(&self, held: &Held) -> LockOwner {
+    fn owner_of(&self, held: &ModelOpen) -> LockOwner {
         match held.party {
             Party::Single(_) => self.client(held.party).owner(&held.open),
             Party::Owner(..) => LockOwner { client: self.client(held.party).key, owner: 0 },
         }
     }
 
-    fn read(&self, held: &Held, range: Range) {
+    fn read(&self, held: &ModelOpen, range: ByteSpan) {
         let expected = match (held.uses[0], self.may(held, range, RangeKind::Shared)) {
             (false, _) => Err(Refusal::AccessDenied),
             (true, false) => Err(Refusal::RangeConflict),
@@ -391,7 +391,7 @@ impl Model {
         }
     }
 
-    fn write(&mut self, held: &Held, range: Range, with: u8) {
+    fn write(&mut self, held: &ModelOpen, range: ByteSpan, with: u8) {
         let expected = match (held.uses[1], self.may(held, range, RangeKind::Exclusive)) {
             (false, _) => Err(Refusal::AccessDenied),
             (true, false) => Err(Refusal::RangeConflict),
@@ -411,7 +411,7 @@ impl Model {
 
     /// Reads or writes without an open. An open that denies it conflicts, and so does a range that counts for
     /// all.
-    fn pass(&mut self, client: usize, file: usize, range: Range, with: Option<u8>) {
+    fn pass(&mut self, client: usize, file: usize, range: ByteSpan, with: Option<u8>) {
         let here = self.now(file);
         let uses = [with.is_none(), with.is_some(), false];
         let before = self.held.len();
@@ -442,32 +442,32 @@ impl Model {
         self.make(file);
     }
 
-    fn run(&mut self, act: Act) {
+    fn run(&mut self, act: TwoKindAction) {
         let pick = |at: prop::sample::Index, m: &Model| (!m.held.is_empty()).then(|| at.index(m.held.len()));
         let kind = |exclusive| if exclusive { RangeKind::Exclusive } else { RangeKind::Shared };
         match act {
-            Act::Open(client, file, uses, denies) => self.open(Party::Single(client), file, (uses, denies)),
-            Act::OpenAs(client, owner, file, access, deny) => {
+            TwoKindAction::Open(client, file, uses, denies) => self.open(Party::Single(client), file, (uses, denies)),
+            TwoKindAction::OpenAs(client, owner, file, access, deny) => {
                 self.open_as(client, owner, file, (three(access), three(deny)));
             }
-            Act::Pass(client, file, range, with) => self.pass(client, file, range, with),
-            Act::Remove(client, file) => self.remove(client, file),
-            Act::Narrow(at, access, deny) => {
+            TwoKindAction::Pass(client, file, range, with) => self.pass(client, file, range, with),
+            TwoKindAction::Remove(client, file) => self.remove(client, file),
+            TwoKindAction::Narrow(at, access, deny) => {
                 if let Some(at) = pick(at, self) {
                     self.narrow(at, three(access), three(deny));
                 }
             }
-            Act::Close(at) => pick(at, self).into_iter().for_each(|at| self.close(at)),
-            Act::Lock(at, owner, range, exclusive) => {
+            TwoKindAction::Close(at) => pick(at, self).into_iter().for_each(|at| self.close(at)),
+            TwoKindAction::Lock(at, owner, range, exclusive) => {
                 pick(at, self).into_iter().for_each(|at| self.lock(at, owner, range, kind(exclusive)));
             }
-            Act::Unlock(at, owner, range) => {
+            TwoKindAction::Unlock(at, owner, range) => {
                 pick(at, self).into_iter().for_each(|at| self.unlock(at, owner, range));
             }
-            Act::Read(at, range) => {
+            TwoKindAction::Read(at, range) => {
                 pick(at, self).into_iter().for_each(|at| self.read(&self.held[at], range));
             }
-            Act::Write(at, range, with) => {
+            TwoKindAction::Write(at, range, with) => {
                 if let Some(at) = pick(at, self) {
                     let held = self.held.remove(at);
                     self.write(&held, range, with);
@@ -505,7 +505,7 @@ proptest! {
 // the one that kept the replaced file open went on to answer from it under the old name.
 #[test]
 fn whoever_only_keeps_a_file_open_is_asked_before_another_takes_its_name() {
-    let world = World::new();
+    let world = TestShare::new();
     let (keeper, mover) = (world.client(1), world.client(2));
     keeper.make_with("old", "old");
     mover.make_with("new", "new");
@@ -519,7 +519,7 @@ fn whoever_only_keeps_a_file_open_is_asked_before_another_takes_its_name() {
     assert_eq!(told, [expected]);
     keeper.close(&kept);
     assert_eq!(mover.woken(), 1);
-    assert!(matches!(rename(), Step::Done(())));
+    assert!(matches!(rename(), CallResult::Done(())));
     mover.close(&moved);
     assert_eq!(keeper.names_in(""), ["old"]);
     let again = keeper.open("old").access(READ).open();
@@ -530,7 +530,7 @@ fn whoever_only_keeps_a_file_open_is_asked_before_another_takes_its_name() {
     let held = keeper.open("old").access(READ).open();
     let moved = mover.open("third").open();
     let renamed = mover.caller(true, now(), |c| world.share.rename_into(c, &moved, &root, &name("old")));
-    assert!(matches!(renamed, Step::Done(())));
+    assert!(matches!(renamed, CallResult::Done(())));
     assert_eq!(keeper.read(&held).unwrap(), "new");
     mover.close(&moved);
     keeper.close(&held);

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use share::{
-    Attributes, Basic, BreakNotice, Caching, Caller, Deny, Disposition, Open, Opened, Options, Outcome,
-    Refusal, Share, Step,
+    Attributes, Basic, BreakNotice, Caching, Caller, Deny, Disposition, Open, OpenResult, Options, Outcome,
+    Refusal, Share, CallResult,
 };
 use volume::NodeId;
 use volume::security::Rights;
@@ -32,7 +32,7 @@ fn directory_key(who: usize) -> u128 {
 }
 
 /// The holder of a right: client, key, and whether opens share it.
-type Holder = (usize, u128, bool);
+type RightKey = (usize, u128, bool);
 
 /// A client's belief about a right, and the value cached under it.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ struct Opening {
 }
 
 #[derive(Debug, Clone)]
-enum Act {
+enum CachingAction {
     Open(Opening),
     OpenDirectory(usize, bool),
     Close(prop::sample::Index),
@@ -70,37 +70,37 @@ enum Act {
     Delete(prop::sample::Index),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn acts() -> impl Strategy<Value = Vec<CachingAction>> {
     let index = any::<prop::sample::Index>;
     let opening = (0..CLIENTS, 0..NAMES.len(), 0..4u8, 0..8u8, any::<bool>(), 0..4u8, 0..8u8, 0..8u8)
         .prop_map(|(who, name, key, want, names_parent, access, deny, disposition)| {
-            Act::Open(Opening { who, name, key, want, names_parent, access, deny, disposition })
+            CachingAction::Open(Opening { who, name, key, want, names_parent, access, deny, disposition })
         });
     let act = prop_oneof![
         6 => opening,
-        2 => (0..WHOLE, any::<bool>()).prop_map(|(who, rather_less)| Act::OpenDirectory(who, rather_less)),
-        3 => index().prop_map(Act::Close),
-        4 => (index(), any::<u8>()).prop_map(|(at, with)| Act::Write(at, with)),
-        1 => (index(), any::<u8>()).prop_map(|(at, to)| Act::Cut(at, to % 8)),
-        1 => index().prop_map(Act::Hide),
-        1 => (index(), 0..NAMES.len()).prop_map(|(at, to)| Act::Rename(at, to)),
-        1 => index().prop_map(Act::Delete),
+        2 => (0..WHOLE, any::<bool>()).prop_map(|(who, rather_less)| CachingAction::OpenDirectory(who, rather_less)),
+        3 => index().prop_map(CachingAction::Close),
+        4 => (index(), any::<u8>()).prop_map(|(at, with)| CachingAction::Write(at, with)),
+        1 => (index(), any::<u8>()).prop_map(|(at, to)| CachingAction::Cut(at, to % 8)),
+        1 => index().prop_map(CachingAction::Hide),
+        1 => (index(), 0..NAMES.len()).prop_map(|(at, to)| CachingAction::Rename(at, to)),
+        1 => index().prop_map(CachingAction::Delete),
     ];
     prop::collection::vec(act, 1..60)
 }
 
-struct Held {
+struct CachedOpen {
     open: Arc<Open>,
     who: usize,
-    holder: Option<Holder>,
+    holder: Option<RightKey>,
     names_parent: bool,
 }
 
 struct Model {
-    world: World,
+    world: TestShare,
     clients: Vec<Client>,
-    beliefs: HashMap<Holder, Belief>,
-    held: Vec<Held>,
+    beliefs: HashMap<RightKey, Belief>,
+    held: Vec<CachedOpen>,
     truth: BTreeMap<NodeId, String>,
     /// The client that has marked a file for deletion.
     marked: HashMap<NodeId, usize>,
@@ -109,7 +109,7 @@ struct Model {
 
 impl Model {
     fn new() -> Model {
-        let world = World::new();
+        let world = TestShare::new();
         let clients: Vec<_> = (0..CLIENTS).map(|n| world.client(n as u128)).collect();
         clients[0].make_directory("d");
         Model {
@@ -124,12 +124,12 @@ impl Model {
     }
 
     /// Repeats a request until it gets a reply. Clients obey their notices meanwhile.
-    fn until_done<T>(&mut self, mut ask: impl FnMut(&Model) -> Step<T>) -> Result<T, Refusal> {
+    fn until_done<T>(&mut self, mut ask: impl FnMut(&Model) -> CallResult<T>) -> Result<T, Refusal> {
         for _ in 0..12 {
             match ask(self) {
-                Step::Done(done) => return Ok(done),
-                Step::Refused(why) => return Err(why),
-                Step::Wait(_) => self.give_way(),
+                CallResult::Done(done) => return Ok(done),
+                CallResult::Refused(why) => return Err(why),
+                CallResult::Wait(_) => self.give_way(),
             }
         }
         panic!("waits for ever: {:?}", self.beliefs);
@@ -234,15 +234,15 @@ impl Model {
 
     /// The holder of a new open. Nothing is granted under a key that is still in use for a file marked for
     /// deletion.
-    fn belongs(&self, holder: Option<Holder>, opened: &Opened) -> Option<Holder> {
+    fn belongs(&self, holder: Option<RightKey>, opened: &OpenResult) -> Option<RightKey> {
         let here = opened.open.node_id();
-        let is_elsewhere = |held: &Held| held.holder == holder && held.open.node_id() != here;
+        let is_elsewhere = |held: &CachedOpen| held.holder == holder && held.open.node_id() != here;
         let holder = holder.filter(|_| !self.held.iter().any(is_elsewhere));
         assert_eq!(holder.is_some(), opened.granted.is_some());
         holder
     }
 
-    fn entered(&mut self, held: Held, opened: &Opened, is_directory: bool) {
+    fn entered(&mut self, held: CachedOpen, opened: &OpenResult, is_directory: bool) {
         if let (Some(holder), Some(grant)) = (held.holder, opened.granted) {
             let belief = self.beliefs.entry(holder).or_default();
             let first = belief.opens == 0;
@@ -327,7 +327,7 @@ impl Model {
             (own.kept, own.dirty) = (own.kept.take().map(|_| String::new()), None);
         }
         let open = Arc::clone(&opened.open);
-        self.entered(Held { open, who, holder, names_parent }, &opened, false);
+        self.entered(CachedOpen { open, who, holder, names_parent }, &opened, false);
         self.know_directory(who, names_parent);
     }
 
@@ -338,7 +338,7 @@ impl Model {
         let opened = result.unwrap();
         let open = Arc::clone(&opened.open);
         let holder = Some((who, key, true));
-        self.entered(Held { open, who, holder, names_parent: false }, &opened, true);
+        self.entered(CachedOpen { open, who, holder, names_parent: false }, &opened, true);
     }
 
     fn close(&mut self, at: usize) {
@@ -349,7 +349,7 @@ impl Model {
                 self.give_way();
             }
         }
-        let Held { open, who, holder, names_parent } = self.held.swap_remove(at);
+        let CachedOpen { open, who, holder, names_parent } = self.held.swap_remove(at);
         if let Some(holder) = holder {
             let belief = self.beliefs.get_mut(&holder).expect("a right that was asked for");
             belief.opens -= 1;
@@ -367,7 +367,7 @@ impl Model {
     }
 
     fn write(&mut self, at: usize, text: String) {
-        let Held { open, who, holder, .. } = &self.held[at];
+        let CachedOpen { open, who, holder, .. } = &self.held[at];
         let (open, who, holder) = (Arc::clone(open), *who, *holder);
         if !open.granted().contains(Rights::WRITE_DATA) {
             return;
@@ -389,8 +389,8 @@ impl Model {
     }
 
     /// Tries a change that may be refused. Returns whether it was done.
-    fn change(&mut self, at: usize, act: impl Fn(&Share, &Caller<'_>, &Arc<Open>) -> Step<()>) -> bool {
-        let Held { open, who, names_parent, .. } = &self.held[at];
+    fn change(&mut self, at: usize, act: impl Fn(&Share, &Caller<'_>, &Arc<Open>) -> CallResult<()>) -> bool {
+        let CachedOpen { open, who, names_parent, .. } = &self.held[at];
         let (open, who, names_parent) = (Arc::clone(open), *who, *names_parent);
         let share = Arc::clone(&self.world.share);
         let done = self.until_done(|m| m.clients[who].caller(true, now(), |c| act(&share, c, &open)));
@@ -398,34 +398,34 @@ impl Model {
         done.is_ok()
     }
 
-    fn run(&mut self, act: Act) {
+    fn run(&mut self, act: CachingAction) {
         let files = self.held.iter().filter(|held| !held.open.is_directory()).count();
         let pick = |m: &Model, at: prop::sample::Index| {
             let nth = at.index(files);
             (0..m.held.len()).filter(|at| !m.held[*at].open.is_directory()).nth(nth).expect("one of them")
         };
         match act {
-            Act::Open(opening) => self.open(&opening),
-            Act::OpenDirectory(who, rather_less) => self.open_directory(who, rather_less),
-            Act::Close(at) if !self.held.is_empty() => self.close(at.index(self.held.len())),
-            Act::Write(at, with) if files > 0 => self.write(pick(self, at), format!("{with}")),
-            Act::Cut(at, to) if files > 0 => {
+            CachingAction::Open(opening) => self.open(&opening),
+            CachingAction::OpenDirectory(who, rather_less) => self.open_directory(who, rather_less),
+            CachingAction::Close(at) if !self.held.is_empty() => self.close(at.index(self.held.len())),
+            CachingAction::Write(at, with) if files > 0 => self.write(pick(self, at), format!("{with}")),
+            CachingAction::Cut(at, to) if files > 0 => {
                 let at = pick(self, at);
                 let mut text = self.truth[&self.held[at].open.node_id()].clone();
                 text.truncate(usize::from(to));
                 self.write(at, text);
             }
-            Act::Hide(at) if files > 0 => {
+            CachingAction::Hide(at) if files > 0 => {
                 let attributes = Some(Attributes::HIDDEN);
                 let basic = Basic { attributes, ..Basic::default() };
                 self.change(pick(self, at), |share, c, open| share.set_basic(c, open, basic));
             }
-            Act::Rename(at, to) if files > 0 => {
+            CachingAction::Rename(at, to) if files > 0 => {
                 self.change(pick(self, at), |share, c, open| {
                     share.rename(c, open, &path(NAMES[to]), None, true, false)
                 });
             }
-            Act::Delete(at) if files > 0 => {
+            CachingAction::Delete(at) if files > 0 => {
                 let at = pick(self, at);
                 let (id, who) = (self.held[at].open.node_id(), self.held[at].who);
                 if self.change(at, |share, c, open| share.set_delete(c, open, true, false, false)) {
@@ -439,7 +439,7 @@ impl Model {
 
     /// Beside a right that is released as a whole no other client has the file open for writing. Beside one
     /// to write later, none has it open for reading.
-    fn check_alone(&self, holder: &Held, state: Caching) {
+    fn check_alone(&self, holder: &CachedOpen, state: Caching) {
         let writes = state.contains(Caching::WRITE);
         let out = if writes { READ | Rights::WRITE_DATA } else { Rights::WRITE_DATA };
         let out = out & (Rights::READ_DATA | Rights::WRITE_DATA);
@@ -490,7 +490,7 @@ fn whole_level(want: Caching) -> Caching {
 }
 
 /// Plays all steps and closes the remaining opens. Checks everything after each step.
-fn play(acts: Vec<Act>) {
+fn play(acts: Vec<CachingAction>) {
     let mut model = Model::new();
     for act in acts {
         model.run(act);
@@ -524,8 +524,8 @@ fn reading(who: usize, key: u8, want: u8) -> Opening {
 fn what_is_given_back_as_a_whole_is_never_the_bare_right_to_read() {
     // Beside a right under no key only READ was left of it. The writer did not wait for its release.
     play(vec![
-        Act::Open(Opening { access: 2, disposition: 1, ..reading(0, 3, 0) }),
-        Act::Open(reading(WHOLE, 0, 1)),
-        Act::Open(Opening { access: 1, ..reading(0, 0, 0) }),
+        CachingAction::Open(Opening { access: 2, disposition: 1, ..reading(0, 3, 0) }),
+        CachingAction::Open(reading(WHOLE, 0, 1)),
+        CachingAction::Open(Opening { access: 1, ..reading(0, 0, 0) }),
     ]);
 }

@@ -7,7 +7,7 @@
 mod common;
 
 use common::*;
-use share::{Caching, LockRule, Open, RangeKind, RangeRequest, Refusal, Step};
+use share::{Caching, LockRule, Open, RangeKind, RangeRequest, Refusal, CallResult};
 use std::sync::Arc;
 
 const R: Caching = Caching::READ;
@@ -18,24 +18,24 @@ const NONE: Caching = Caching::empty();
 
 /// The client that locks or writes, in relation to the holder of the right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum LockingClient {
     /// An open of the same client under the same key.
     SameKey,
     /// An open of the same client under no key.
     SameClient,
     OtherClient,
 }
-use Who::{OtherClient, SameClient, SameKey};
+use LockingClient::{OtherClient, SameClient, SameKey};
 
-const ALL: [Who; 3] = [SameKey, SameClient, OtherClient];
+const ALL: [LockingClient; 3] = [SameKey, SameClient, OtherClient];
 
-fn lock(client: &Client, open: &Arc<Open>) -> Step<()> {
+fn lock(client: &Client, open: &Arc<Open>) -> CallResult<()> {
     let range = RangeRequest { start: 0, len: 2, kind: RangeKind::Exclusive };
     client.caller(true, now(), |c| client.share.lock(c, open, client.owner(open), LockRule::Exact, &[range]))
 }
 
 /// Whether a holder loses its right when this client changes something.
-fn goes(who: Who) -> bool {
+fn goes(who: LockingClient) -> bool {
     who != SameKey
 }
 
@@ -44,7 +44,7 @@ fn goes(who: Who) -> bool {
 fn beside_ranges_of_anybody_nobody_is_given_reading_alone() {
     for who in ALL {
         for want in [R, RH, RW, RWH] {
-            let world = World::new();
+            let world = TestShare::new();
             let (one, two) = (world.client(1), world.client(2));
             one.make_with("f", "text");
             let locker = if who == OtherClient { &two } else { &one };
@@ -64,7 +64,7 @@ fn beside_ranges_of_anybody_nobody_is_given_reading_alone() {
 fn a_range_of_somebody_elses_takes_reading_from_memory_away_at_once() {
     for who in ALL {
         for has in [R, RH] {
-            let world = World::new();
+            let world = TestShare::new();
             let (one, two) = (world.client(1), world.client(2));
             one.make_with("f", "text");
             let locker = if who == OtherClient { &two } else { &one };
@@ -89,7 +89,7 @@ fn a_range_of_somebody_elses_takes_reading_from_memory_away_at_once() {
 fn a_write_of_somebody_elses_takes_reading_from_memory_away_at_once() {
     for who in ALL {
         for has in [R, RH] {
-            let world = World::new();
+            let world = TestShare::new();
             let (one, two) = (world.client(1), world.client(2));
             one.make_with("f", "text");
             let writer = if who == OtherClient { &two } else { &one };
@@ -111,7 +111,7 @@ fn a_write_of_somebody_elses_takes_reading_from_memory_away_at_once() {
 #[test]
 fn ranges_and_writes_that_were_kept_back_arrive_before_whoever_waits() {
     for has in [RW, RWH] {
-        let world = World::new();
+        let world = TestShare::new();
         let (one, two) = (world.client(1), world.client(2));
         one.make_with("f", "text");
         let kept = one.open("f").keyed(1, has).open();

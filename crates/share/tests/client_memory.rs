@@ -4,16 +4,16 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Client, World, user};
+use common::{Client, TestShare, user};
 use share::memory::{OPEN_BYTES, RANGE_BYTES};
 use share::{ClientMemory, Config, LockRule, Open, RangeKind, RangeRequest, Refusal};
 use volume::security::Rights;
 
 const MERGING: LockRule = LockRule::Merging;
 
-fn world(bound: usize) -> (World, Arc<ClientMemory>) {
+fn world(bound: usize) -> (TestShare, Arc<ClientMemory>) {
     let memory = ClientMemory::bounded(bound);
-    (World::with(Config { memory: Arc::clone(&memory), ..Config::default() }), memory)
+    (TestShare::with(Config { memory: Arc::clone(&memory), ..Config::default() }), memory)
 }
 
 fn range(at: u64) -> RangeRequest {

@@ -47,7 +47,7 @@ fn set(client: &Client, open: &Arc<Open>, basic: Basic) {
 
 #[test]
 fn what_a_directory_shows_of_a_file_is_lost_with_each_change_of_it() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
     let watched = Watched::new(&one, "d");
@@ -80,7 +80,7 @@ fn what_a_directory_shows_of_a_file_is_lost_with_each_change_of_it() {
 
 #[test]
 fn what_was_written_is_told_with_the_flush_or_the_close() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
     two.make_with("d/f", "text");
@@ -100,7 +100,7 @@ fn what_was_written_is_told_with_the_flush_or_the_close() {
 
 #[test]
 fn who_names_the_directorys_key_breaks_nothing_whoever_they_are() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
     let watched = Watched::new(&one, "d");
@@ -119,7 +119,7 @@ fn who_names_the_directorys_key_breaks_nothing_whoever_they_are() {
 #[test]
 fn who_closes_last_spares_its_own_key_only_when_it_also_deletes() {
     for by_open in [false, true] {
-        let world = World::new();
+        let world = TestShare::new();
         let (one, two) = (world.client(1), world.client(2));
         one.make_directory("d");
         let keep = |client: &Client, key| client.open("d").access(READ).keyed(key, RH).open();
@@ -165,7 +165,7 @@ fn who_closes_last_spares_its_own_key_only_when_it_also_deletes() {
 
 #[test]
 fn a_rename_asks_who_only_keeps_the_new_directory_open_to_delete_it() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("from");
     one.make_directory("to");
@@ -182,7 +182,7 @@ fn a_rename_asks_who_only_keeps_the_new_directory_open_to_delete_it() {
 
 #[test]
 fn changes_and_losses_of_the_host_take_rights_away() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     one.make_directory("d");
     one.make_with("d/f", "text");
@@ -211,7 +211,7 @@ fn a_name_that_the_host_takes_away_takes_the_right_to_keep_its_file_open() {
     for change in
         [HostChange::Removed, HostChange::RenamedFrom, HostChange::RenamedTo, HostChange::Attributes]
     {
-        let world = World::new();
+        let world = TestShare::new();
         let one = world.client(1);
         one.make_directory("d");
         for at in ["d/f", "d/other"] {
@@ -230,7 +230,7 @@ fn a_name_that_the_host_takes_away_takes_the_right_to_keep_its_file_open() {
 
 #[test]
 fn a_name_that_the_host_moves_takes_both_rights_that_believed_a_name_of_the_rename() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     one.make_directory("d");
     for at in ["d/f", "d/other"] {
@@ -248,7 +248,7 @@ fn a_name_that_the_host_moves_takes_both_rights_that_believed_a_name_of_the_rena
 
 #[test]
 fn a_file_of_several_names_is_given_back_with_each_that_goes_and_each_that_comes() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     one.make_directory("d");
     one.make_with("d/f", "text");

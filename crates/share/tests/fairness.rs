@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{World, now};
+use common::{TestShare, now};
 use share::engine::Descriptors;
 use share::{Config, Disposition, Refusal};
 use wire::Now;
@@ -11,8 +11,8 @@ use wire::Now;
 fn while_descriptors_are_scarce_a_client_with_more_than_an_equal_share_opens_nothing() {
     let descriptors = Descriptors::new(usize::MAX);
     let config = || Config { descriptors: descriptors.clone(), metadata_caching: false, ..Config::default() };
-    let (world, plan) = World::planned(config());
-    let other = World::with(config());
+    let (world, plan) = TestShare::planned(config());
+    let other = TestShare::with(config());
     let (greedy, modest, new) = (world.client(1), world.client(2), world.client(3));
     let mut has: Vec<_> = (0..5).map(|at| greedy.make(&format!("f{at}"))).collect();
     let _modest = modest.make("m");
@@ -40,7 +40,7 @@ fn while_descriptors_are_scarce_a_client_with_more_than_an_equal_share_opens_not
 
 #[test]
 fn one_client_alone_has_an_equal_share_whatever_it_has() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     let _open = [client.make("a"), client.make("b")];
     plan.set_short(true);
@@ -50,7 +50,7 @@ fn one_client_alone_has_an_equal_share_whatever_it_has() {
 
 #[test]
 fn what_was_closed_or_never_opened_does_not_count_while_descriptors_are_scarce() {
-    let (world, plan) = World::planned(Config { metadata_caching: false, ..Config::default() });
+    let (world, plan) = TestShare::planned(Config { metadata_caching: false, ..Config::default() });
     let (holder, busy) = (world.client(1), world.client(2));
     let _held: Vec<_> = (0..4).map(|at| holder.make(&format!("h{at}"))).collect();
     let _kept = busy.make("b");

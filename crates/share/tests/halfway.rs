@@ -36,14 +36,14 @@ fn in_the_middle<A: Send, B: Send>(
     })
 }
 
-fn id_of(world: &World, text: &str) -> Option<NodeId> {
+fn id_of(world: &TestShare, text: &str) -> Option<NodeId> {
     let root = volume::Volume::root(&world.memory).unwrap();
     root.lookup(&name(text), OpenHow::Attributes).ok().map(|node| node.id())
 }
 
 /// A share that caches no names, with the files `new` and `old`.
-fn two_files() -> (World, Arc<Plan>, Client, Client) {
-    let (world, plan) = World::planned(Config { metadata_caching: false, ..Config::default() });
+fn two_files() -> (TestShare, Arc<Plan>, Client, Client) {
+    let (world, plan) = TestShare::planned(Config { metadata_caching: false, ..Config::default() });
     let (client, other) = (world.client(1), world.client(2));
     client.make_with("new", "new");
     client.make_with("old", "old");
@@ -134,7 +134,7 @@ fn a_rename_that_the_host_refuses_leaves_the_other_spelling_of_its_goal() {
 #[test]
 fn of_two_who_make_a_file_for_themselves_alone_one_has_it() {
     let (world, plan) =
-        World::planned(Config { metadata_caching: false, enforce: false, ..Config::default() });
+        TestShare::planned(Config { metadata_caching: false, enforce: false, ..Config::default() });
     // The host does not create files as this user, so it is asked for their owner.
     let user = Identity { actor: None, ..Identity::clone(&user(1001)) };
     let clients = [1, 2].map(|n| world.client_of(n, Arc::new(user.clone())));
@@ -218,7 +218,7 @@ fn of_two_who_change_what_lies_beside_a_file_neither_undoes_what_the_other_did()
 
 #[test]
 fn what_is_written_to_runs_with_nobody_elses_rights() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("program", "old");
     let open = client.open("program").access(ALL).open();

@@ -14,20 +14,20 @@ use volume::security::Rights;
 use volume_posix::PosixVolume;
 
 /// A share on a directory of the host, and a client with all rights there.
-struct Served {
+struct HostedShare {
     place: tempfile::TempDir,
     client: Client,
 }
 
-impl Served {
-    fn new() -> Served {
+impl HostedShare {
+    fn new() -> HostedShare {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("files")).unwrap();
         let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
         let share = Share::open(Arc::new(volume), Config { enforce: false, ..Config::default() }).unwrap();
         let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
         let client = Client { share, key: share::ClientKey(1), identity, ears: Arc::default() };
-        Served { place, client }
+        HostedShare { place, client }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -53,7 +53,7 @@ impl Served {
 
 #[test]
 fn programs_of_the_host_are_not_bound_by_share_modes_and_deny_nothing() {
-    let served = Served::new();
+    let served = HostedShare::new();
     let client = &served.client;
     client.make_with("f", "clients");
     let alone = client.open("f").deny(Deny::all()).open();
@@ -69,7 +69,7 @@ fn programs_of_the_host_are_not_bound_by_share_modes_and_deny_nothing() {
 
 #[test]
 fn ranges_of_clients_and_locks_of_the_host_do_not_see_each_other() {
-    let served = Served::new();
+    let served = HostedShare::new();
     let client = &served.client;
     client.make_with("f", "text");
     let open = client.open("f").open();
@@ -89,7 +89,7 @@ fn ranges_of_clients_and_locks_of_the_host_do_not_see_each_other() {
 
 #[test]
 fn a_directory_into_which_the_host_has_put_something_stays() {
-    let served = Served::new();
+    let served = HostedShare::new();
     let client = &served.client;
     client.make_directory("d");
     let open = client.open("d").open();
@@ -103,7 +103,7 @@ fn a_directory_into_which_the_host_has_put_something_stays() {
 
 #[test]
 fn what_the_host_has_put_by_a_marked_name_goes_with_it() {
-    let served = Served::new();
+    let served = HostedShare::new();
     let client = &served.client;
     client.make_with("f", "clients");
     let open = client.open("f").open();
@@ -116,7 +116,7 @@ fn what_the_host_has_put_by_a_marked_name_goes_with_it() {
 
 #[test]
 fn a_mode_that_lets_nobody_write_shows_as_read_only() {
-    let served = Served::new();
+    let served = HostedShare::new();
     let client = &served.client;
     client.make_with("f", "text");
     let shown = || client.open("f").access(Rights::READ_ATTRIBUTES).result().unwrap().info.attributes;
@@ -155,7 +155,7 @@ impl Drop for Flags<'_> {
 #[test]
 fn what_the_host_lets_nobody_remove_is_refused_when_it_is_asked_for() {
     for (fixed, flag) in [("d/f", "i"), ("d/f", "a"), ("d", "i"), ("d", "a")] {
-        let served = Served::new();
+        let served = HostedShare::new();
         std::fs::create_dir(served.at("d")).unwrap();
         std::fs::write(served.at("d/f"), "text").unwrap();
         let fixed = served.at(fixed);
@@ -178,7 +178,7 @@ fn whoever_closes_last_removes_on_behalf_of_whoever_marked_the_file() {
         eprintln!("SKIPPED: only root acts for others");
         return;
     }
-    let served = Served::new();
+    let served = HostedShare::new();
     let share = &served.client.share;
     for (directory, by_open) in [("by request", false), ("by open", true)] {
         let file = format!("{directory}/f");

@@ -11,8 +11,8 @@ use std::time::Duration;
 use common::*;
 use proptest::prelude::*;
 use share::{
-    CacheKey, Caching, Config, Deny, Detached, Disposition, Keeper, LockRule, Open, Options, RangeKind,
-    RangeNote, RangeRequest, Refusal, Restored, Share, Step, Unreadable,
+    CacheKey, Caching, Config, Deny, Detached, Disposition, LossListener, LockRule, Open, Options, RangeKind,
+    RangeNote, RangeRequest, Refusal, Restored, Share, CallResult, Unreadable,
 };
 use volume::Volume;
 use volume::journal::{Journal, MemoryJournal, Place};
@@ -25,19 +25,19 @@ const SECOND: u64 = 1_000_000_000;
 
 /// A share that records its opens, and its journal.
 struct Recorded {
-    world: World,
+    world: TestShare,
     journal: Arc<MemoryJournal>,
 }
 
 struct Deaf;
 
-impl Keeper for Deaf {
+impl LossListener for Deaf {
     fn on_lost(&self, _token: u64) {}
 }
 
 impl Recorded {
     fn new() -> Recorded {
-        let world = World::new();
+        let world = TestShare::new();
         let journal = Arc::new(MemoryJournal::default());
         let restored = world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
         assert!(restored.is_empty());
@@ -53,7 +53,7 @@ impl Recorded {
         journal.replace(&mut records.iter().cloned()).unwrap();
         let who = |sid: &_| Some(user(1001)).filter(|user| user.sid == *sid);
         let restored = share.keep_opens(journal.clone(), records, &who, Now::default()).unwrap();
-        (Recorded { world: World { share, memory }, journal }, restored)
+        (Recorded { world: TestShare { share, memory }, journal }, restored)
     }
 
     fn restart(&self) -> (Recorded, Vec<Restored>) {
@@ -292,7 +292,7 @@ fn what_is_of_a_stranger_of_another_version_or_unknown_is_refused() {
     let open = stranger.make("f");
     record(&stranger, &open);
     let records = before.journal.records();
-    let try_with = |records: &[Vec<u8>], who: share::WhoIs<'_>| {
+    let try_with = |records: &[Vec<u8>], who: share::UserLookup<'_>| {
         let share = Share::open(Arc::new(before.world.memory.clone()), Config::default()).unwrap();
         let journal = Arc::new(MemoryJournal::default());
         journal.replace(&mut records.iter().cloned()).unwrap();
@@ -386,7 +386,7 @@ fn an_enlisted_open_is_found_wherever_its_file_is_and_is_anybodys_who_claims_it(
 
 #[test]
 fn directories_and_shares_that_record_nothing_refuse() {
-    let plain = World::new();
+    let plain = TestShare::new();
     let one = plain.client(1);
     let open = one.make("f");
     assert_eq!(plain.share.record(&open, SECOND, Vec::new()), Err(Refusal::NotSupported));
@@ -428,7 +428,7 @@ impl Journal for Full {
 
 #[test]
 fn what_a_full_disk_did_not_take_is_refused_and_written_when_there_is_room() {
-    let world = World::new();
+    let world = TestShare::new();
     let journal = Arc::new(Full::default());
     world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
     let one = world.client(1);
@@ -453,12 +453,12 @@ fn what_a_full_disk_did_not_take_is_refused_and_written_when_there_is_room() {
 
 /// A journal that counts how often it was rewritten.
 #[derive(Default)]
-struct Counted {
+struct CountingJournal {
     journal: MemoryJournal,
     replaced: AtomicU64,
 }
 
-impl Journal for Counted {
+impl Journal for CountingJournal {
     fn append(&self, record: &[u8]) -> volume::Result<Place> {
         self.journal.append(record)
     }
@@ -480,14 +480,14 @@ impl Journal for Counted {
 fn a_start_writes_no_journal_anew_that_is_good_as_it_is() {
     let start = |memory: &MemoryVolume, records: &[Vec<u8>]| {
         let share = Share::open(Arc::new(memory.clone()), Config::default()).unwrap();
-        let journal = Arc::new(Counted::default());
+        let journal = Arc::new(CountingJournal::default());
         journal.journal.replace(&mut records.iter().cloned()).unwrap();
         let who = |sid: &_| Some(user(1001)).filter(|user| user.sid == *sid);
         let restored = share.keep_opens(journal.clone(), records, &who, Now::default()).unwrap();
-        (World { share, memory: memory.clone() }, journal, restored)
+        (TestShare { share, memory: memory.clone() }, journal, restored)
     };
-    let replaced = |journal: &Counted| journal.replaced.load(Ordering::SeqCst);
-    let (first, journal, _) = start(&World::new().memory, &[]);
+    let replaced = |journal: &CountingJournal| journal.replaced.load(Ordering::SeqCst);
+    let (first, journal, _) = start(&TestShare::new().memory, &[]);
     assert_eq!((replaced(&journal), journal.journal.records().len()), (0, 0));
     let one = first.client_of(1, user(1001));
     let open = one.make("f");
@@ -551,7 +551,7 @@ impl Journal for Slow {
 
 #[test]
 fn nobody_goes_on_while_another_thread_still_writes_what_was_noted() {
-    let world = World::new();
+    let world = TestShare::new();
     let journal = Arc::new(Slow::default());
     world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
     journal.share.set(Arc::downgrade(&world.share)).unwrap();
@@ -587,9 +587,9 @@ fn the_journal_does_not_grow_without_end() {
 // What a crash leaves --------------------------------------------------------------------------------
 
 /// The state of an open that a client may rely on: its id, right with its epoch, ranges and note.
-type Seen = (u64, Option<(Caching, Option<u16>)>, Vec<u64>, Vec<u8>);
+type RestoredState = (u64, Option<(Caching, Option<u16>)>, Vec<u64>, Vec<u8>);
 /// The state of all recorded opens.
-type Truth = Vec<Seen>;
+type Truth = Vec<RestoredState>;
 
 fn ranges_of(share: &Share, open: &Open) -> Vec<u64> {
     let path = share.path_of(open);
@@ -600,7 +600,7 @@ fn ranges_of(share: &Share, open: &Open) -> Vec<u64> {
     starts
 }
 
-fn seen(share: &Share, open: &Open, note: Vec<u8>) -> Seen {
+fn seen(share: &Share, open: &Open, note: Vec<u8>) -> RestoredState {
     // A holder of nothing under no key has the same as a client that never asked.
     let right = open.caching().map(|grant| {
         // Others wait only until a right to write is released.
@@ -612,7 +612,7 @@ fn seen(share: &Share, open: &Open, note: Vec<u8>) -> Seen {
 }
 
 #[derive(Debug, Clone)]
-enum Act {
+enum PersistenceAction {
     Open { client: u128, file: u8, key: Option<(u128, bool)>, lasts: bool },
     Lock { open: prop::sample::Index, start: u64 },
     Unlock { open: prop::sample::Index, start: u64 },
@@ -622,17 +622,17 @@ enum Act {
     Close { open: prop::sample::Index },
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = PersistenceAction> {
     let open = any::<prop::sample::Index>;
     prop_oneof![
         3 => (1..3u128, 0..3u8, prop::option::of((1..4u128, any::<bool>())), any::<bool>())
-            .prop_map(|(client, file, key, lasts)| Act::Open { client, file, key, lasts }),
-        3 => (open(), 0..4u64).prop_map(|(open, start)| Act::Lock { open, start: start * 10 }),
-        2 => (open(), 0..4u64).prop_map(|(open, start)| Act::Unlock { open, start: start * 10 }),
-        1 => open().prop_map(|open| Act::Write { open }),
-        1 => (open(), any::<u8>()).prop_map(|(open, note)| Act::Note { open, note }),
-        2 => (open(), 0..8u8).prop_map(|(open, keep)| Act::Answer { open, keep }),
-        1 => open().prop_map(|open| Act::Close { open }),
+            .prop_map(|(client, file, key, lasts)| PersistenceAction::Open { client, file, key, lasts }),
+        3 => (open(), 0..4u64).prop_map(|(open, start)| PersistenceAction::Lock { open, start: start * 10 }),
+        2 => (open(), 0..4u64).prop_map(|(open, start)| PersistenceAction::Unlock { open, start: start * 10 }),
+        1 => open().prop_map(|open| PersistenceAction::Write { open }),
+        1 => (open(), any::<u8>()).prop_map(|(open, note)| PersistenceAction::Note { open, note }),
+        2 => (open(), 0..8u8).prop_map(|(open, keep)| PersistenceAction::Answer { open, keep }),
+        1 => open().prop_map(|open| PersistenceAction::Close { open }),
     ]
 }
 
@@ -651,9 +651,9 @@ impl History {
         truth
     }
 
-    fn play(&mut self, clients: &[Client; 2], act: &Act) {
+    fn play(&mut self, clients: &[Client; 2], act: &PersistenceAction) {
         let of = |client: u128| &clients[client as usize - 1];
-        if let Act::Open { client, file, key, lasts } = act {
+        if let PersistenceAction::Open { client, file, key, lasts } = act {
             self.made += 1;
             let ask = of(*client).open(&format!("f{file}")).disposition(Disposition::OpenOrCreate);
             let ask = match key {
@@ -662,7 +662,7 @@ impl History {
                 Some((_, false)) => ask.single(1000 + self.made, RWH),
                 None => ask,
             };
-            if let Step::Done(opened) = ask.step() {
+            if let CallResult::Done(opened) = ask.step() {
                 if *lasts {
                     of(*client).share.record(&opened.open, SECOND, vec![0]).unwrap();
                     of(*client).share.make_last().unwrap();
@@ -675,24 +675,24 @@ impl History {
             return;
         }
         match act {
-            Act::Open { .. } => {}
-            Act::Lock { open, start } => {
+            PersistenceAction::Open { .. } => {}
+            PersistenceAction::Lock { open, start } => {
                 let (client, open, _) = open.get(&self.opens);
                 let (owner, ranges) = (of(*client).owner(open), [range(*start)]);
                 let of = of(*client);
                 let _ = of.caller(false, now(), |c| of.share.lock(c, open, owner, LockRule::Exact, &ranges));
             }
-            Act::Unlock { open, start } => {
+            PersistenceAction::Unlock { open, start } => {
                 let (client, open, _) = open.get(&self.opens);
                 let _ = unlock(of(*client), open, *start);
             }
-            Act::Write { open } => {
+            PersistenceAction::Write { open } => {
                 let (client, open, _) = open.get(&self.opens);
                 let (owner, at) = (of(*client).owner(open), share::WriteAt::Offset(100));
                 let of = of(*client);
                 let _ = of.caller(false, now(), |c| of.share.write(c, open, owner, at, b"x", false));
             }
-            Act::Note { open, note } => {
+            PersistenceAction::Note { open, note } => {
                 let at = open.index(self.opens.len());
                 let (client, open, known) = &mut self.opens[at];
                 if open.is_lasting() {
@@ -700,7 +700,7 @@ impl History {
                     of(*client).share.annotate(open, known.clone());
                 }
             }
-            Act::Answer { open, keep } => {
+            PersistenceAction::Answer { open, keep } => {
                 let (client, open, _) = open.get(&self.opens);
                 let keys = (1..4u128).map(|key| (key, true));
                 let all = keys.chain((1001..=1000 + self.made).map(|key| (key, false)));
@@ -712,7 +712,7 @@ impl History {
                     }
                 }
             }
-            Act::Close { open } => {
+            PersistenceAction::Close { open } => {
                 let at = open.index(self.opens.len());
                 let (client, open, _) = self.opens.swap_remove(at);
                 of(client).close(&open);

@@ -5,13 +5,13 @@ mod common;
 
 use common::*;
 use share::engine::Symlinks;
-use share::{Attributes, Config, Deny, Disposition, Fresh, Info, Options, Refusal};
+use share::{Attributes, Config, Deny, Disposition, NewItem, Info, Options, Refusal};
 use volume::security::Rights;
 use volume::{HostChange, HostEvent, Volume};
 
 /// A share with files and directories in `real`, and links to them at the top.
-fn world_with(config: Config) -> World {
-    let world = World::with(config);
+fn world_with(config: Config) -> TestShare {
+    let world = TestShare::with(config);
     let client = world.client(9);
     for directory in ["real", "real/full", "real/empty", "other"] {
         client.make_directory(directory);
@@ -32,7 +32,7 @@ fn world_with(config: Config) -> World {
     world
 }
 
-fn link(world: &World, at: &str, text: &str) {
+fn link(world: &TestShare, at: &str, text: &str) {
     let root = world.memory.root().unwrap();
     root.create_link(&name(at), text.as_bytes(), None).unwrap();
     let (directory, name, change) = (root.id(), Some(name(at)), HostChange::Created);
@@ -270,7 +270,7 @@ fn nobody_walks_in_circles() {
         let open = client.open(at).access(READ | WRITE).options(Options::DIRECTORY).open();
         let item = world.share.item_of(&open);
         client
-            .call(|c| world.share.make_in(c, &item, &name(name_there), &Fresh::Link(text.as_bytes())))
+            .call(|c| world.share.make_in(c, &item, &name(name_there), &NewItem::Link(text.as_bytes())))
             .unwrap();
         client.close(&open);
     };
@@ -316,7 +316,7 @@ fn a_share_says_which_links_may_be_made() {
         let client = world.client(1);
         let open = client.open(at).access(READ | WRITE).options(Options::DIRECTORY).open();
         let item = world.share.item_of(&open);
-        let fresh = Fresh::Link(text.as_bytes());
+        let fresh = NewItem::Link(text.as_bytes());
         let made = client.call(|c| world.share.make_in(c, &item, &name("made"), &fresh)).map(|_| ());
         let placeholder = client.make(&format!("{at}/placeholder"));
         let put = client.caller(true, now(), |c| world.share.make_link(c, &placeholder, text.as_bytes()));

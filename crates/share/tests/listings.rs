@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use share::engine::Entry;
+use share::engine::ListedEntry;
 use share::{Config, Open};
 use volume::faulty::{Call, Fault, Plan};
 use volume::{Failure, HostChange, HostEvent, Node, OpenHow, Volume};
 
 /// A directory `d` with files `f0`, `f1`, …, and a client that has it open.
 struct Listed {
-    world: World,
+    world: TestShare,
     plan: Arc<Plan>,
     client: Client,
     open: Arc<Open>,
@@ -24,7 +24,7 @@ struct Listed {
 
 impl Listed {
     fn new(files: usize) -> Listed {
-        let (world, plan) = World::planned(Config::default());
+        let (world, plan) = TestShare::planned(Config::default());
         let client = world.client(1);
         client.make_directory("d");
         let directory = world.memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap();
@@ -40,7 +40,7 @@ impl Listed {
         &mut self,
         cookie: u64,
         wants: &mut dyn FnMut(&str) -> bool,
-        visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&ListedEntry<'_>) -> ControlFlow<()>,
     ) -> u64 {
         self.requests += 1;
         let now = now().plus(Duration::from_millis(self.requests));

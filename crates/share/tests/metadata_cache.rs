@@ -28,24 +28,24 @@ fn later(seconds: u64) -> wire::Now {
     now().plus(Duration::from_secs(seconds))
 }
 
-fn host(world: &World, at: &str) -> Arc<dyn Node> {
+fn host(world: &TestShare, at: &str) -> Arc<dyn Node> {
     path(at).iter().fold(world.memory.root().unwrap(), |at, name| at.lookup(name, OpenHow::Read).unwrap())
 }
 
-fn tell(world: &World, directory: &dyn Node, text: &str, change: HostChange) {
+fn tell(world: &TestShare, directory: &dyn Node, text: &str, change: HostChange) {
     let (directory, name) = (directory.id(), Some(name(text)));
     world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
 }
 
 /// The host has moved a file within a directory.
-fn tell_renamed(world: &World, directory: &dyn Node, from: &str, to: &str) {
+fn tell_renamed(world: &TestShare, directory: &dyn Node, from: &str, to: &str) {
     let (from, to) = ((directory.id(), name(from)), (directory.id(), name(to)));
     world.memory.tell(HostEvent::Renamed { from, to, is_directory: false });
 }
 
 #[test]
 fn a_known_path_is_opened_with_one_call_instead_of_four() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     for at in ["a", "a/b", "a/b/c"] {
         client.make_directory(at);
@@ -63,7 +63,7 @@ fn a_known_path_is_opened_with_one_call_instead_of_four() {
 
 #[test]
 fn making_and_deleting_take_fewer_calls_too() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/first", "");
@@ -83,7 +83,7 @@ fn making_and_deleting_take_fewer_calls_too() {
 
 #[test]
 fn what_was_just_made_is_deleted_and_opened_without_asking_what_lies_beside_it() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/first", "");
@@ -110,7 +110,7 @@ const HIDDEN: [u8; 6] = [1, 1, 0x22, 0, 0, 0];
 
 #[test]
 fn what_the_host_puts_beside_what_was_just_made_is_seen() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     let directory = host(&world, "d");
@@ -165,7 +165,7 @@ fn what_the_host_puts_beside_what_was_just_made_is_seen() {
 
 #[test]
 fn a_path_in_another_case_takes_no_more_calls_than_the_exact_one() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("Large");
     let large = host(&world, "Large");
@@ -191,7 +191,7 @@ fn make_files(client: &Client, count: u64) {
 #[test]
 fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
     const FILES: u64 = 20;
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     make_files(&client, FILES);
     let list = || {
@@ -226,7 +226,7 @@ fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
 }
 
 /// Lists `d` like an NFS client that wants filehandles.
-fn list_with_addresses(world: &World, client: &Client, at: wire::Now) -> Vec<Vec<u8>> {
+fn list_with_addresses(world: &TestShare, client: &Client, at: wire::Now) -> Vec<Vec<u8>> {
     let open = client.open("d").access(READ).at(at).open();
     let mut addresses = Vec::new();
     client.caller(true, at, |c| {
@@ -244,7 +244,7 @@ fn list_with_addresses(world: &World, client: &Client, at: wire::Now) -> Vec<Vec
 #[test]
 fn an_address_that_was_listed_is_listed_again_with_one_call_for_each_entry() {
     const FILES: u64 = 20;
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     make_files(&client, FILES);
     let first = list_with_addresses(&world, &client, now());
@@ -270,7 +270,7 @@ fn an_address_that_was_listed_is_listed_again_with_one_call_for_each_entry() {
 
 #[test]
 fn what_was_replaced_since_its_address_was_told_is_not_told_of() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "text");
@@ -292,7 +292,7 @@ fn what_was_replaced_since_its_address_was_told_is_not_told_of() {
 
 #[test]
 fn that_a_name_is_missing_is_remembered_until_somebody_makes_it() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     let exact =
@@ -311,7 +311,7 @@ fn that_a_name_is_missing_is_remembered_until_somebody_makes_it() {
 
 #[test]
 fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
-    let (world, _) = World::planned(Config::default());
+    let (world, _) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "text");
@@ -344,7 +344,7 @@ fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
 
 #[test]
 fn after_a_loss_of_events_nothing_is_trusted() {
-    let (world, _) = World::planned(Config::default());
+    let (world, _) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "");
@@ -365,7 +365,7 @@ fn after_a_loss_of_events_nothing_is_trusted() {
 
 #[test]
 fn a_name_that_was_made_again_by_a_client_outlives_the_news_of_its_removal() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/Name", "");
@@ -390,7 +390,7 @@ fn a_name_that_was_made_again_by_a_client_outlives_the_news_of_its_removal() {
 
 #[test]
 fn attributes_and_descriptors_that_one_client_sets_the_other_sees() {
-    let (world, _) = World::planned(Config::default());
+    let (world, _) = TestShare::planned(Config::default());
     let (one, two) = (world.client(1), world.client_of(2, user(1002)));
     one.make_with("f", "");
     let may_read = || two.open("f").access(Rights::READ_DATA).result().map(|opened| two.close(&opened.open));
@@ -424,7 +424,7 @@ fn attributes_and_descriptors_that_one_client_sets_the_other_sees() {
 #[test]
 fn the_limit_holds_with_many_more_names_than_fit() {
     let limit = 2 << 20;
-    let world = World::with(Config { metadata_cache_bytes: limit, ..Config::default() });
+    let world = TestShare::with(Config { metadata_cache_bytes: limit, ..Config::default() });
     let client = world.client(1);
     client.make_directory("d");
     let directory = host(&world, "d");
@@ -445,24 +445,24 @@ fn shares_keep_descriptors_together_and_give_back_what_another_needs() {
     const TOGETHER: usize = 64;
     let together = Descriptors::new(TOGETHER);
     let begin = || {
-        let world = World::with(Config { descriptors: Arc::clone(&together), ..Config::default() });
+        let world = TestShare::with(Config { descriptors: Arc::clone(&together), ..Config::default() });
         let client = world.client(1);
         client.make_directory("d");
         (0..100).for_each(|n| client.make_with(&format!("d/f{n}"), ""));
         (world, client)
     };
     let (one, two) = (begin(), begin());
-    let open_all = |(_, client): &(World, Client), second| {
+    let open_all = |(_, client): &(TestShare, Client), second| {
         for n in 0..100 {
             let opened = client.open(&format!("d/f{n}")).access(READ).at(later(second)).result().unwrap();
             client.close(&opened.open);
             assert!(together.used() <= TOGETHER);
         }
     };
-    let look_after = |(world, _): &(World, Client), second| {
+    let look_after = |(world, _): &(TestShare, Client), second| {
         (0..16).for_each(|_| world.share.before_batch(later(second)));
     };
-    let kept = |(world, _): &(World, Client)| world.share.metadata_caching().names;
+    let kept = |(world, _): &(TestShare, Client)| world.share.metadata_caching().names;
     open_all(&one, 1);
     assert_eq!(together.used(), kept(&one) + kept(&two));
     assert_eq!(together.used(), TOGETHER, "who is alone has what there is");
@@ -483,7 +483,7 @@ fn shares_keep_descriptors_together_and_give_back_what_another_needs() {
 
 #[test]
 fn nothing_holds_a_file_that_is_gone_and_idle_names_are_let_go() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     for at in ["d/mine", "d/theirs", "d/idle"] {
@@ -510,7 +510,7 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
     const FILES: u64 = 400;
     // Nothing at all fits; about eighty names do.
     for (limit, again_at_most) in [(0, 0), (1 << 18, FILES / 2)] {
-        let (world, plan) = World::planned(Config { metadata_cache_bytes: limit, ..Config::default() });
+        let (world, plan) = TestShare::planned(Config { metadata_cache_bytes: limit, ..Config::default() });
         let client = world.client(1);
         client.make_directory("d");
         (0..FILES).for_each(|n| client.make_with(&format!("d/f{n}"), ""));
@@ -535,7 +535,7 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
 
 #[test]
 fn kept_descriptors_give_way_when_the_host_has_no_more() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     for at in ["one", "two"] {
         client.make_with(at, "");
@@ -569,7 +569,7 @@ fn kept_descriptors_give_way_when_the_host_has_no_more() {
 
 #[test]
 fn it_is_switched_while_files_are_open() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "text");
     let open = client.open("f").access(READ).open();
@@ -617,7 +617,7 @@ impl Volume for Silent {
 
 #[test]
 fn where_nobody_tells_of_changes_nothing_is_remembered() {
-    let world = World::over(Config::default(), |inner| {
+    let world = TestShare::over(Config::default(), |inner| {
         let facts = Facts { tells_changes: false, ..inner.facts().clone() };
         Arc::new(Silent { inner, facts })
     });
@@ -635,7 +635,7 @@ fn where_nobody_tells_of_changes_nothing_is_remembered() {
 
 #[test]
 fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone() {
-    let world = World::over(Config::default(), |inner| {
+    let world = TestShare::over(Config::default(), |inner| {
         let facts = Facts { tells_changes: false, ..inner.facts().clone() };
         Arc::new(Silent { inner, facts })
     });
@@ -659,7 +659,7 @@ fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone()
 #[test]
 fn where_nobody_tells_of_changes_rights_end_by_themselves() {
     for silent in [true, false] {
-        let world = World::over(Config::default(), |inner| match silent {
+        let world = TestShare::over(Config::default(), |inner| match silent {
             true => {
                 let facts = Facts { tells_changes: false, ..inner.facts().clone() };
                 Arc::new(Silent { inner, facts })
@@ -687,7 +687,7 @@ fn where_nobody_tells_of_changes_rights_end_by_themselves() {
 /// One thread creates and removes a name. Others know when it has done so, and never see the earlier state.
 #[test]
 fn what_one_thread_has_done_the_others_see() {
-    let world = World::new();
+    let world = TestShare::new();
     let maker = world.client(1);
     maker.make_directory("d");
     // Even: no change is in progress. Every second even number: the name exists.

@@ -15,15 +15,15 @@ use volume::Volume;
 use volume::security::Rights;
 use volume_posix::PosixVolume;
 
-struct Served {
+struct WatchedHostShare {
     place: tempfile::TempDir,
     client: Client,
     requests: u64,
 }
 
-impl Served {
+impl WatchedHostShare {
     /// A share on an empty directory; none if the host reports no changes.
-    fn new() -> Option<Served> {
+    fn new() -> Option<WatchedHostShare> {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("files")).unwrap();
         let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
@@ -38,7 +38,7 @@ impl Served {
         let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
         let key = share::ClientKey(1);
         let client = Client { share, key, identity, ears: Arc::default() };
-        Some(Served { place, client, requests: 0 })
+        Some(WatchedHostShare { place, client, requests: 0 })
     }
 
     fn files(&self) -> std::path::PathBuf {
@@ -82,7 +82,7 @@ impl Served {
 
 #[test]
 fn whatever_programs_of_the_host_do_the_next_request_sees_it() {
-    let Some(mut served) = Served::new() else { return };
+    let Some(mut served) = WatchedHostShare::new() else { return };
     served.others("mkdir -p d/e; echo 1 > f; echo 22 > d/f; echo 333 > d/e/f");
     for _ in 0..2 {
         for script in [
@@ -118,7 +118,7 @@ fn whatever_programs_of_the_host_do_the_next_request_sees_it() {
 
 #[test]
 fn the_queue_may_overflow() {
-    let Some(mut served) = Served::new() else { return };
+    let Some(mut served) = WatchedHostShare::new() else { return };
     served.others("mkdir -p d/e; echo 1 > f; echo 2 > d/f; mkdir many");
     served.check("made");
     assert!(served.open("many", Options::empty()).is_ok());
@@ -134,7 +134,7 @@ fn the_queue_may_overflow() {
 
 #[test]
 fn what_is_written_through_a_mapping_shows_in_the_times() {
-    let Some(mut served) = Served::new() else { return };
+    let Some(mut served) = WatchedHostShare::new() else { return };
     let file = served.files().join("f");
     std::fs::write(&file, vec![1; 4096]).unwrap();
     served.others("touch -d 2020-01-01 f");
@@ -152,7 +152,7 @@ fn what_is_written_through_a_mapping_shows_in_the_times() {
     assert!(after.modified > before.modified);
 }
 
-impl Served {
+impl WatchedHostShare {
     /// The paths below the share to which descriptors of this process lead.
     fn held(&self) -> Vec<String> {
         let files = self.files().display().to_string();
@@ -184,11 +184,11 @@ impl Served {
 
 #[test]
 fn what_is_mounted_below_is_seen_and_may_go_when_nobody_uses_it() {
-    let Some(mut it) = Served::new() else { return };
+    let Some(mut it) = WatchedHostShare::new() else { return };
     it.others("mkdir -p d/m/deep; echo below >d/m/f; echo below >d/m/deep/f");
     assert!(it.sees("d/m/f", 6) && it.sees("d/m/deep/f", 6));
     let at = it.files().join("d/m");
-    let watch = |it: &Served| {
+    let watch = |it: &WatchedHostShare| {
         let open = it.client.open("").access(Rights::READ_DATA).open();
         it.client.share.watch(&open, share::ChangeFilter::all(), true, 1 << 20).unwrap();
         open
@@ -219,12 +219,12 @@ fn what_is_mounted_below_is_seen_and_may_go_when_nobody_uses_it() {
 
 #[test]
 fn directories_that_are_gone_or_that_nobody_uses_are_let_go() {
-    let Some(mut it) = Served::new() else { return };
+    let Some(mut it) = WatchedHostShare::new() else { return };
     it.others("for n in 1 2 3 4; do mkdir -p d$n/e; echo text >d$n/e/f; done");
     for n in 1..=4 {
         it.open(&format!("d{n}/e/f"), Options::empty()).unwrap();
     }
-    let of_directories = |it: &Served| it.held().iter().filter(|to| !to.ends_with("/f")).count();
+    let of_directories = |it: &WatchedHostShare| it.held().iter().filter(|to| !to.ends_with("/f")).count();
     assert_eq!(of_directories(&it), 16);
     it.others("rm -r d1; mv d2 d5; rm -r d5");
     assert_eq!(it.open("d1/e/f", Options::empty()).unwrap_err(), Refusal::PathNotFound);

@@ -49,7 +49,7 @@ enum Deed {
 }
 
 #[derive(Debug, Clone)]
-enum Act {
+enum MetadataAction {
     Host(Deed),
     Client(Deed),
     /// The host makes these changes, and its events are lost.
@@ -92,18 +92,18 @@ fn deeds() -> impl Strategy<Value = Deed> {
     ]
 }
 
-fn acts() -> impl Strategy<Value = Vec<(Act, Vec<Look>)>> {
+fn acts() -> impl Strategy<Value = Vec<(MetadataAction, Vec<Look>)>> {
     let at = any::<Index>;
     let act = prop_oneof![
-        8 => deeds().prop_map(Act::Host),
-        8 => deeds().prop_map(Act::Client),
-        1 => prop::collection::vec(deeds(), 1..4).prop_map(Act::Unheard),
-        2 => (at(), any::<bool>()).prop_map(|(what, on)| Act::Hide(what, on)),
-        2 => (at(), any::<bool>()).prop_map(|(what, on)| Act::HostHides(what, on)),
-        1 => at().prop_map(Act::Hold),
-        1 => at().prop_map(Act::LetGo),
-        4 => (at(), 1..4usize).prop_map(|(of, count)| Act::List(of, count)),
-        1 => prop::bool::weighted(0.8).prop_map(Act::Switch),
+        8 => deeds().prop_map(MetadataAction::Host),
+        8 => deeds().prop_map(MetadataAction::Client),
+        1 => prop::collection::vec(deeds(), 1..4).prop_map(MetadataAction::Unheard),
+        2 => (at(), any::<bool>()).prop_map(|(what, on)| MetadataAction::Hide(what, on)),
+        2 => (at(), any::<bool>()).prop_map(|(what, on)| MetadataAction::HostHides(what, on)),
+        1 => at().prop_map(MetadataAction::Hold),
+        1 => at().prop_map(MetadataAction::LetGo),
+        4 => (at(), 1..4usize).prop_map(|(of, count)| MetadataAction::List(of, count)),
+        1 => prop::bool::weighted(0.8).prop_map(MetadataAction::Switch),
     ];
     let rarely = || prop::bool::weighted(0.3);
     let look = (at(), 0..NAMES.len(), any::<bool>(), rarely(), rarely(), rarely(), any::<bool>()).prop_map(
@@ -122,7 +122,7 @@ fn acts() -> impl Strategy<Value = Vec<(Act, Vec<Look>)>> {
 
 /// A directory and its path.
 #[derive(Clone)]
-struct Place {
+struct ModelDirectory {
     path: Vec<Name>,
     node: Arc<dyn Node>,
 }
@@ -130,7 +130,7 @@ struct Place {
 /// An existing name.
 #[derive(Clone)]
 struct Thing {
-    above: Place,
+    above: ModelDirectory,
     name: Name,
     stat: Stat,
 }
@@ -150,7 +150,7 @@ fn shown(above: &[Name], name: &Name) -> String {
     names.join("/")
 }
 
-fn things_in(place: &Place) -> Vec<Thing> {
+fn things_in(place: &ModelDirectory) -> Vec<Thing> {
     let mut names = Vec::new();
     place
         .node
@@ -167,15 +167,15 @@ fn things_in(place: &Place) -> Vec<Thing> {
 }
 
 /// The whole state: directories, the root first, and names.
-fn survey(memory: &MemoryVolume) -> (Vec<Place>, Vec<Thing>) {
-    let mut places = vec![Place { path: Vec::new(), node: memory.root().unwrap() }];
+fn survey(memory: &MemoryVolume) -> (Vec<ModelDirectory>, Vec<Thing>) {
+    let mut places = vec![ModelDirectory { path: Vec::new(), node: memory.root().unwrap() }];
     let (mut things, mut at) = (Vec::new(), 0);
     while at < places.len() {
         for thing in things_in(&places[at]) {
             if thing.stat.kind == Kind::Directory {
                 let mut path = thing.above.path.clone();
                 path.push(thing.name.clone());
-                places.push(Place { path, node: thing.node(OpenHow::Read) });
+                places.push(ModelDirectory { path, node: thing.node(OpenHow::Read) });
             }
             things.push(thing);
         }
@@ -187,7 +187,7 @@ fn survey(memory: &MemoryVolume) -> (Vec<Place>, Vec<Thing>) {
 /// The possible targets of a path: of spellings that differ in case the exact one, else any. The flag tells
 /// whether one of several was chosen on the way, which may be one that leads nowhere.
 fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<Thing>, bool) {
-    let mut above = vec![Place { path: Vec::new(), node: memory.root().unwrap() }];
+    let mut above = vec![ModelDirectory { path: Vec::new(), node: memory.root().unwrap() }];
     let (mut found, mut is_choice): (Vec<Thing>, bool) = (Vec::new(), false);
     for name in path {
         is_choice |= found.len() > 1;
@@ -206,7 +206,7 @@ fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<Thing>, bo
         let enter = |thing: &Thing| {
             let mut path = thing.above.path.clone();
             path.push(thing.name.clone());
-            Place { path, node: thing.node(OpenHow::Read) }
+            ModelDirectory { path, node: thing.node(OpenHow::Read) }
         };
         above = directories.map(enter).collect();
     }
@@ -214,7 +214,7 @@ fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<Thing>, bo
 }
 
 /// A listing that goes on while names change.
-struct Listing {
+struct RunningListing {
     open: Arc<Open>,
     cookie: u64,
     shown: Vec<Name>,
@@ -223,7 +223,7 @@ struct Listing {
     ever: HashSet<Name>,
 }
 
-impl Listing {
+impl RunningListing {
     /// Records the names after a possible change.
     fn note(&mut self, memory: &MemoryVolume) {
         let now = names_in(memory, self.open.node_id());
@@ -250,18 +250,18 @@ fn names_in(memory: &MemoryVolume, id: NodeId) -> HashMap<Name, Stat> {
 }
 
 struct Test {
-    world: World,
+    world: TestShare,
     owner: Client,
     stranger: Client,
     hidden: HashMap<NodeId, bool>,
     held: Vec<Arc<Open>>,
-    listing: Option<Listing>,
+    listing: Option<RunningListing>,
     clock: u32,
 }
 
 impl Test {
     fn new() -> Test {
-        let world = World::new();
+        let world = TestShare::new();
         let (owner, stranger) = (world.client(1), world.client_of(2, user(1002)));
         Test { world, owner, stranger, hidden: HashMap::new(), held: Vec::new(), listing: None, clock: 0 }
     }
@@ -276,7 +276,7 @@ impl Test {
         self.world.memory.set_clock(Time::from_wall_ns(self.now().wall_ns));
     }
 
-    fn tell(&self, above: &Place, text: &Name, is_directory: bool, change: HostChange) {
+    fn tell(&self, above: &ModelDirectory, text: &Name, is_directory: bool, change: HostChange) {
         let (directory, name) = (above.node.id(), Some(text.clone()));
         self.world.memory.tell(HostEvent::Changed { directory, name, is_directory, change });
     }
@@ -284,7 +284,7 @@ impl Test {
     /// Makes a change by the host, which it reports unless `silent`.
     fn host(&self, deed: &Deed, silent: bool) {
         let (places, things) = survey(&self.world.memory);
-        let tell = |above: &Place, text: &Name, is_directory: bool, change| {
+        let tell = |above: &ModelDirectory, text: &Name, is_directory: bool, change| {
             if !silent {
                 self.tell(above, text, is_directory, change);
             }
@@ -418,7 +418,7 @@ impl Test {
                 let there = names_in(&self.world.memory, open.node_id());
                 let always = there.iter().map(|(name, stat)| (name.clone(), stat.id)).collect();
                 let ever = there.into_keys().collect();
-                Listing { open, cookie: 0, shown: Vec::new(), always, ever }
+                RunningListing { open, cookie: 0, shown: Vec::new(), always, ever }
             }
         };
         let there = names_in(&self.world.memory, listing.open.node_id());
@@ -456,20 +456,20 @@ impl Test {
         }
     }
 
-    fn act(&mut self, act: &Act) -> Result<(), TestCaseError> {
+    fn act(&mut self, act: &MetadataAction) -> Result<(), TestCaseError> {
         let things = survey(&self.world.memory).1;
         let thing = |at: &Index| (!things.is_empty()).then(|| at.get(&things));
         match act {
-            Act::Host(deed) => self.host(deed, false),
-            Act::Client(deed) => self.client(deed),
-            Act::Unheard(deeds) => {
+            MetadataAction::Host(deed) => self.host(deed, false),
+            MetadataAction::Client(deed) => self.client(deed),
+            MetadataAction::Unheard(deeds) => {
                 for deed in deeds {
                     self.host(deed, true);
                     self.note_names();
                 }
                 self.world.memory.tell(HostEvent::Overflow);
             }
-            Act::Hide(what, on) => {
+            MetadataAction::Hide(what, on) => {
                 let Some(what) = thing(what) else { return Ok(()) };
                 let attributes = if *on { Attributes::HIDDEN } else { Attributes::empty() };
                 let basic = Basic { attributes: Some(attributes), ..Basic::default() };
@@ -479,7 +479,7 @@ impl Test {
                 self.world.share.close(&open, self.now()).unwrap();
                 self.hidden.insert(what.stat.id, *on);
             }
-            Act::HostHides(what, on) => {
+            MetadataAction::HostHides(what, on) => {
                 let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else {
                     return Ok(());
                 };
@@ -490,20 +490,20 @@ impl Test {
                     self.hidden.insert(what.stat.id, *on);
                 }
             }
-            Act::Hold(what) if self.held.len() < 3 => {
+            MetadataAction::Hold(what) if self.held.len() < 3 => {
                 if let Some(open) = thing(what).and_then(|what| self.open(&what.path(), READ)) {
                     self.held.push(open);
                 }
             }
-            Act::LetGo(at) if !self.held.is_empty() => {
+            MetadataAction::LetGo(at) if !self.held.is_empty() => {
                 let open = self.held.swap_remove(at.index(self.held.len()));
                 // A name that is removed with it may be another file's by now, whose removal the host
                 // refuses.
                 let _closed = self.world.share.close(&open, self.now());
             }
-            Act::List(of, count) => self.list_on(of, *count)?,
-            Act::Switch(on) => self.world.share.set_metadata_caching(*on),
-            Act::Hold(_) | Act::LetGo(_) => {}
+            MetadataAction::List(of, count) => self.list_on(of, *count)?,
+            MetadataAction::Switch(on) => self.world.share.set_metadata_caching(*on),
+            MetadataAction::Hold(_) | MetadataAction::LetGo(_) => {}
         }
         self.note_names();
         Ok(())
@@ -554,7 +554,7 @@ impl Test {
     }
 
     /// Looks names up one by one, and by address. Both lead to the real objects.
-    fn look_by_items(&self, above: &Place, last: &Name) -> Result<(), TestCaseError> {
+    fn look_by_items(&self, above: &ModelDirectory, last: &Name) -> Result<(), TestCaseError> {
         let share = &self.world.share;
         let names: Vec<Name> = above.path.iter().chain([last]).cloned().collect();
         let text = shown(&above.path, last);
@@ -584,7 +584,7 @@ impl Test {
     }
 
     /// Checks that a directory lists its contents as they are.
-    fn list(&self, above: &Place) -> Result<(), TestCaseError> {
+    fn list(&self, above: &ModelDirectory) -> Result<(), TestCaseError> {
         let text: Vec<_> = above.path.iter().map(|name| name.display().into_owned()).collect();
         // A directory marked for deletion cannot be opened any more.
         let Some(open) = self.open(&text.join("/"), READ) else { return Ok(()) };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::*;
 use share::{
-    Basic, Caching, Config, Disposition, Item, Open, OpenRequest, Opened, Options, Refusal, Step, TimeSet,
+    Basic, Caching, Config, Disposition, Item, Open, OpenRequest, OpenResult, Options, Refusal, CallResult, TimeSet,
 };
 use volume::faulty::{Call, Fault, Plan};
 use volume::memory::MemoryVolume;
@@ -18,7 +18,7 @@ use volume::{HostChange, HostEvent, Node, NodeId, OpenHow, Time, Volume};
 /// A cached file `d/a` and a cached directory `d/sub` that a program of the host has replaced without an
 /// event.
 struct Replaced {
-    world: World,
+    world: TestShare,
     client: Client,
     /// An open of the file, made before.
     held: Option<Arc<Open>>,
@@ -32,7 +32,7 @@ fn directory(memory: &MemoryVolume) -> Arc<dyn Node> {
 
 impl Replaced {
     fn new(is_held: bool) -> Replaced {
-        let world = World::new();
+        let world = TestShare::new();
         let client = world.client(1);
         client.make_directory("d");
         client.make_directory("d/sub");
@@ -63,7 +63,7 @@ impl Replaced {
         })
     }
 
-    fn open(&self, item: &Item) -> Result<Opened, Refusal> {
+    fn open(&self, item: &Item) -> Result<OpenResult, Refusal> {
         let request = OpenRequest { access: Rights::READ_ATTRIBUTES, ..self.client.open("").request };
         done(self.client.caller(true, now(), |c| self.world.share.create_found(c, item, &request)))
     }
@@ -108,7 +108,7 @@ fn what_was_remembered_and_is_gone_is_looked_up_again() {
 
 #[test]
 fn rights_that_were_read_before_they_were_changed_are_not_kept() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let (one, two) = (world.client(1), world.client_of(2, user(1002)));
     one.make_directory("d");
     one.make_with("d/f", "");
@@ -132,8 +132,8 @@ fn rights_that_were_read_before_they_were_changed_are_not_kept() {
 }
 
 /// A share that caches no names, so that no lookup waits for a change of them.
-fn forgetful() -> (World, Arc<Plan>) {
-    World::planned(Config { metadata_caching: false, ..Config::default() })
+fn forgetful() -> (TestShare, Arc<Plan>) {
+    TestShare::planned(Config { metadata_caching: false, ..Config::default() })
 }
 
 /// A mark for deletion stays for other requests until the close that removes the name is done. If they could
@@ -169,7 +169,7 @@ fn an_open_whose_name_went_meanwhile_is_of_what_stands_there_now() {
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| other.open("f").options(Options::DELETE_ON_CLOSE).open());
         assert!(plan.wait_held(1, Duration::from_secs(20)));
-        assert!(matches!(client.rename(&held, "g", false), Step::Done(())));
+        assert!(matches!(client.rename(&held, "g", false), CallResult::Done(())));
         client.make_with("f", "new");
         plan.release();
         let opened = opening.join().unwrap();
@@ -217,11 +217,11 @@ fn an_open_does_not_fail_because_others_close_the_file_while_it_is_looked_at() {
 
 /// The end of an open for which the host is held up at a call, while others act in between.
 fn open_meanwhile(
-    (world, plan): &(World, Arc<Plan>),
+    (world, plan): &(TestShare, Arc<Plan>),
     call: Call,
     access: Rights,
     between: impl FnOnce(&Client),
-) -> Result<Opened, Refusal> {
+) -> Result<OpenResult, Refusal> {
     let (slow, quick) = (world.client_of(1, user(1002)), world.client(2));
     let caching = Caching::READ | Caching::HANDLE;
     plan.add(call, 1, Fault::Hold);
@@ -237,8 +237,8 @@ fn open_meanwhile(
 }
 
 /// A share with a file `d/f` of ten bytes, open to everybody.
-fn with_file(config: Config) -> (World, Arc<Plan>) {
-    let (world, plan) = World::planned(config);
+fn with_file(config: Config) -> (TestShare, Arc<Plan>) {
+    let (world, plan) = TestShare::planned(config);
     let client = world.client(2);
     client.make_directory("d");
     client.make_with("d/f", "0123456789");
@@ -373,7 +373,7 @@ fn an_open_beside_a_busy_writer_gets_through() {
 
 #[test]
 fn no_version_before_a_change_is_older_than_one_that_was_told() {
-    let world = World::new();
+    let world = TestShare::new();
     let (share, client) = (&world.share, world.client(1));
     client.make_directory("d");
     client.make_with("d/x", "");

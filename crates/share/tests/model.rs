@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::*;
 use proptest::prelude::*;
-use share::{Deny, Detached, Keeper, LockRule, Open, RangeKind, RangeRequest, Refusal, Step};
+use share::{Deny, Detached, LossListener, LockRule, Open, RangeKind, RangeRequest, Refusal, CallResult};
 use volume::security::Rights;
 
 /// The model of an open: file and stream, access, and denial.
@@ -49,7 +49,7 @@ impl Stands {
 }
 
 #[derive(Debug, Clone)]
-enum Act {
+enum SharingAction {
     Open(Stands),
     Close(prop::sample::Index),
     /// Its client goes, for this many seconds.
@@ -61,7 +61,7 @@ enum Act {
     Mark(prop::sample::Index, bool),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn acts() -> impl Strategy<Value = Vec<SharingAction>> {
     let stands = (
         0..2usize,
         prop::bool::weighted(0.2),
@@ -70,12 +70,12 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     )
         .prop_map(|(file, named, uses, denies)| Stands { file, named, uses, denies });
     let act = prop_oneof![
-        5 => stands.prop_map(Act::Open),
-        3 => any::<prop::sample::Index>().prop_map(Act::Close),
-        2 => (any::<prop::sample::Index>(), 1..4u64).prop_map(|(at, seconds)| Act::Leave(at, seconds)),
-        1 => any::<prop::sample::Index>().prop_map(Act::Reclaim),
-        1 => Just(Act::Wait),
-        1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(at, on)| Act::Mark(at, on)),
+        5 => stands.prop_map(SharingAction::Open),
+        3 => any::<prop::sample::Index>().prop_map(SharingAction::Close),
+        2 => (any::<prop::sample::Index>(), 1..4u64).prop_map(|(at, seconds)| SharingAction::Leave(at, seconds)),
+        1 => any::<prop::sample::Index>().prop_map(SharingAction::Reclaim),
+        1 => Just(SharingAction::Wait),
+        1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(at, on)| SharingAction::Mark(at, on)),
     ];
     prop::collection::vec(act, 1..40)
 }
@@ -89,14 +89,14 @@ struct Both {
 }
 
 /// The model of names and streams.
-struct Names {
+struct ModelNames {
     exists: [bool; 2],
     has_stream: [bool; 2],
     /// For each file, whether the name and the stream are marked for deletion.
     marked: [[bool; 2]; 2],
 }
 
-impl Names {
+impl ModelNames {
     /// Updates the model after an open of `stands` has gone; `left` has the others.
     fn closed(&mut self, stands: Stands, left: &[Both]) {
         let file = stands.file;
@@ -129,7 +129,7 @@ impl Names {
 /// No client hears of the engine's closes: the model knows them.
 struct Nobody;
 
-impl Keeper for Nobody {
+impl LossListener for Nobody {
     fn on_lost(&self, _token: u64) {}
 }
 
@@ -147,7 +147,7 @@ proptest! {
 
     #[test]
     fn sharing_and_deleting_follow_the_model(acts in acts()) {
-        let world = World::new();
+        let world = TestShare::new();
         let client = world.client(1);
         let names = ["f0", "f1"];
         for name in names {
@@ -155,11 +155,11 @@ proptest! {
             client.close(&client.open(name).stream("s").disposition(share::Disposition::Create).open());
         }
         let mut open: Vec<Both> = Vec::new();
-        let mut names_are = Names { exists: [true; 2], has_stream: [true; 2], marked: [[false; 2]; 2] };
+        let mut names_are = ModelNames { exists: [true; 2], has_stream: [true; 2], marked: [[false; 2]; 2] };
         let mut clock = 0;
         for act in acts {
             match act {
-                Act::Open(stands) => {
+                SharingAction::Open(stands) => {
                     let mut ask = client.open(names[stands.file]).access(stands.rights()).deny(stands.deny());
                     if stands.named {
                         ask = ask.stream("s");
@@ -171,23 +171,23 @@ proptest! {
                         open.push(Both { stands, open: opened.open, until: None });
                     }
                 }
-                Act::Close(at) if !open.is_empty() => {
+                SharingAction::Close(at) if !open.is_empty() => {
                     let closed = open.swap_remove(at.index(open.len()));
                     client.close(&closed.open);
                     names_are.closed(closed.stands, &open);
                 }
-                Act::Leave(at, seconds) if !open.is_empty() => {
+                SharingAction::Leave(at, seconds) if !open.is_empty() => {
                     let at = at.index(open.len());
                     let left = world.share.leave(&open[at].open, until(clock + seconds), second(clock));
                     prop_assert_eq!(left.is_ok(), open[at].until.is_none());
                     open[at].until = open[at].until.or(Some(clock + seconds));
                 }
-                Act::Reclaim(at) if !open.is_empty() => {
+                SharingAction::Reclaim(at) if !open.is_empty() => {
                     let at = at.index(open.len());
                     let back = client.caller(true, second(clock), |c| world.share.reclaim(&open[at].open, c));
                     prop_assert_eq!(back.is_ok(), open[at].until.take().is_some());
                 }
-                Act::Wait => {
+                SharingAction::Wait => {
                     clock += 1;
                     world.share.tick(second(clock));
                     let is_over = |one: &Both| one.until.is_some_and(|until| until <= clock);
@@ -198,7 +198,7 @@ proptest! {
                     }
                     prop_assert!(open.iter().all(|left| !left.open.is_closed()));
                 }
-                Act::Mark(at, on) if !open.is_empty() => {
+                SharingAction::Mark(at, on) if !open.is_empty() => {
                     let Both { stands, open: marks, .. } = &open[at.index(open.len())];
                     let may = stands.uses[2];
                     let expected = if may { Ok(()) } else { Err(Refusal::AccessDenied) };
@@ -207,7 +207,7 @@ proptest! {
                         names_are.marked[stands.file][usize::from(stands.named)] = on;
                     }
                 }
-                Act::Close(_) | Act::Leave(..) | Act::Reclaim(_) | Act::Mark(..) => {}
+                SharingAction::Close(_) | SharingAction::Leave(..) | SharingAction::Reclaim(_) | SharingAction::Mark(..) => {}
             }
         }
         for left in open {
@@ -221,7 +221,7 @@ proptest! {
     fn byte_ranges_follow_the_model(
         acts in prop::collection::vec((0..3usize, any::<bool>(), 0..16u64, 1..8u64, any::<bool>()), 1..60)
     ) {
-        let world = World::new();
+        let world = TestShare::new();
         let client = world.client(1);
         client.make_with("f", "0123456789abcdef01234567");
         let opens: Vec<_> = (0..3).map(|_| client.open("f").open()).collect();
@@ -245,7 +245,7 @@ proptest! {
                 let step = client.caller(false, now(), |c| {
                     world.share.lock(c, &opens[who], owner, LockRule::Exact, &[range])
                 });
-                prop_assert_eq!(matches!(step, Step::Done(())), is_free);
+                prop_assert_eq!(matches!(step, CallResult::Done(())), is_free);
                 if is_free {
                     held.push((who, range));
                 }

@@ -55,7 +55,7 @@ const ALL_MAY: (Sid, Rights, AceFlags) = (well_known::EVERYONE, Rights::ALL, HAN
 // RFC 8881 6.4.3
 #[test]
 fn the_mode_of_the_maker_is_applied_to_what_is_inherited() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     directory(&owner, "d", &[ALL_MAY, (Sid::unix_user(BOB), Rights::ALL, HANDED_DOWN)]);
     for (mode, expected) in
@@ -86,7 +86,7 @@ fn the_mode_of_the_maker_is_applied_to_what_is_inherited() {
 // RFC 8275 4.2
 #[test]
 fn a_mode_whose_mask_does_not_count_adds_nothing_to_what_is_inherited() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     let third = world.client_of(3, user(2003));
     let reads = (Sid::unix_user(BOB), Rights::FOR_READ, HANDED_DOWN);
@@ -102,7 +102,7 @@ fn a_mode_whose_mask_does_not_count_adds_nothing_to_what_is_inherited() {
 // RFC 8881 6.3.2
 #[test]
 fn the_mode_shown_is_the_one_that_the_list_comes_to() {
-    let world = World::new();
+    let world = TestShare::new();
     let owner = world.client(1);
     owner.make_with("f", "text");
     let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
@@ -124,7 +124,7 @@ fn the_mode_shown_is_the_one_that_the_list_comes_to() {
 
 #[test]
 fn a_list_that_is_set_as_it_was_shown_lets_the_host_run_nothing_new() {
-    let world = World::new();
+    let world = TestShare::new();
     let owner = world.client(1);
     owner.make_with("f", "text");
     let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
@@ -146,7 +146,7 @@ fn a_list_that_is_set_as_it_was_shown_lets_the_host_run_nothing_new() {
 // RFC 8881 6.4.1.1
 #[test]
 fn a_mode_or_an_owner_that_is_set_changes_the_stored_list_and_does_not_end_it() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     owner.make_with("f", "text");
     let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
@@ -169,7 +169,7 @@ fn a_mode_or_an_owner_that_is_set_changes_the_stored_list_and_does_not_end_it() 
 }
 
 /// Moves the host's clock to this second.
-fn later(world: &World, second: i64) {
+fn later(world: &TestShare, second: i64) {
     world.memory.set_clock(Time { secs: 1_700_000_010 + second, nanos: 0 });
 }
 
@@ -190,7 +190,7 @@ fn for_bob() -> Vec<u8> {
 
 #[test]
 fn the_hosts_list_decides_and_its_mask_is_not_the_groups_right() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     let mut member = (*user(2003)).clone();
     member.host_groups = vec![1001];
@@ -214,7 +214,7 @@ fn the_hosts_list_decides_and_its_mask_is_not_the_groups_right() {
 
 #[test]
 fn a_descriptor_goes_before_the_hosts_list_until_the_host_changes_it() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     let third = world.client_of(3, user(2003));
     owner.make_with("f", "text");
@@ -245,7 +245,7 @@ fn a_descriptor_goes_before_the_hosts_list_until_the_host_changes_it() {
 
 #[test]
 fn what_a_mode_takes_from_whoever_is_named_no_later_mode_gives_back() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     owner.make_with("f", "text");
     let host = world.memory.root().unwrap().lookup(&name("f"), OpenHow::Attributes).unwrap();
@@ -285,7 +285,7 @@ fn may_read_unopened(client: &Client, at: &str) -> bool {
 #[test]
 fn no_mode_of_the_host_brings_back_what_one_has_taken_from_a_stored_list() {
     for is_looked_at_unopened in [false, true] {
-        let world = World::new();
+        let world = TestShare::new();
         let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
         let third = world.client_of(3, user(2003));
         let reads = |client: &Client, at: &str| match is_looked_at_unopened {
@@ -325,7 +325,7 @@ fn no_mode_of_the_host_brings_back_what_one_has_taken_from_a_stored_list() {
 #[test]
 fn a_list_that_the_host_sets_ends_a_descriptor_for_good() {
     for is_looked_at_unopened in [false, true] {
-        let world = World::new();
+        let world = TestShare::new();
         let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
         let third = world.client_of(3, user(2003));
         owner.make_with("f", "text");

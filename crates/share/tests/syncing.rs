@@ -11,11 +11,11 @@ use volume::Failure;
 use volume::faulty::{Call, Fault, Plan};
 
 /// A client and its open of the file.
-type Writer = (Client, Arc<Open>);
+type ClientWriter = (Client, Arc<Open>);
 
 /// A share whose host fails as planned, and two clients that have the same file open.
-fn two_writers() -> (World, Arc<Plan>, [Writer; 2]) {
-    let (world, plan) = World::planned(Config::default());
+fn two_writers() -> (TestShare, Arc<Plan>, [ClientWriter; 2]) {
+    let (world, plan) = TestShare::planned(Config::default());
     world.client(1).make_with("file", "before");
     let writers = [1, 2].map(|n| {
         let client = world.client(n);
@@ -25,11 +25,11 @@ fn two_writers() -> (World, Arc<Plan>, [Writer; 2]) {
     (world, plan, writers)
 }
 
-fn flush((client, open): &Writer) -> Result<(), Refusal> {
+fn flush((client, open): &ClientWriter) -> Result<(), Refusal> {
     client.share.flush(open, false, now())
 }
 
-fn write((client, open): &Writer, through: bool) -> Result<(), Refusal> {
+fn write((client, open): &ClientWriter, through: bool) -> Result<(), Refusal> {
     client.call(|c| client.share.write(c, open, client.owner(open), WriteAt::Offset(0), b"data", through))
 }
 
@@ -42,7 +42,7 @@ fn next_sync_fails(plan: &Plan) {
 
 #[test]
 fn each_open_is_told_once_that_data_is_lost() {
-    let by_flush: fn(&Writer) -> Result<(), Refusal> = flush;
+    let by_flush: fn(&ClientWriter) -> Result<(), Refusal> = flush;
     for fails in [by_flush, |one| write(one, true)] {
         let (_world, plan, [one, two]) = two_writers();
         write(&two, false).unwrap();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use common::*;
 use share::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Detached, Disposition,
-    Holder, Keeper, Open, OpenRequest, Opened, Options, Share, Step, Waiter, Wake,
+    BreakListener, LossListener, Open, OpenRequest, OpenResult, Options, Share, CallResult, Waiter, Wake,
 };
 use volume::security::Rights;
 use volume_posix::PosixVolume;
@@ -18,7 +18,7 @@ use volume_posix::PosixVolume;
 /// Acknowledges most breaks in the very call that reports them.
 struct Obliging(Weak<Share>);
 
-impl Holder for Obliging {
+impl BreakListener for Obliging {
     fn on_break(&self, notice: &BreakNotice) -> bool {
         let answers = notice.answer && !notice.key.0.is_multiple_of(4);
         if let Some(share) = self.0.upgrade().filter(|_| answers) {
@@ -35,7 +35,7 @@ impl Wake for Obliging {
     }
 }
 
-impl Keeper for Obliging {
+impl LossListener for Obliging {
     fn on_lost(&self, _token: u64) {
         std::thread::yield_now();
     }
@@ -52,7 +52,7 @@ impl Dice {
 }
 
 /// A request for one of a few names, some of which differ only in case.
-fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> Step<Opened> {
+fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> CallResult<OpenResult> {
     let at = path(["a/one", "A/ONE", "b/one", "a/two", "b/Three", "b/three"][dice.roll(6) as usize]);
     let disposition = [Disposition::OpenOrCreate, Disposition::Open, Disposition::OverwriteOrCreate];
     let request = OpenRequest {
@@ -81,13 +81,13 @@ fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> St
 }
 
 /// Renames, truncates or marks an open file.
-fn change_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, open: &Arc<Open>) -> Step<()> {
+fn change_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, open: &Arc<Open>) -> CallResult<()> {
     let to = path(["a/two", "b/Three", "b/new"][dice.roll(3) as usize]);
     match dice.roll(12) {
         0..3 => share.rename(caller, open, &to, None, true, false),
         3..6 => share.set_size(caller, open, dice.roll(1000)),
         6 => share.set_delete(caller, open, true, false, false),
-        _ => Step::Done(()),
+        _ => CallResult::Done(()),
     }
 }
 
@@ -114,12 +114,12 @@ const MOST_ROUNDS: u64 = 500_000;
 
 /// How often all threads together have opened something, and how often they would have waited.
 #[derive(Default)]
-struct Counts {
+struct ThreadTotals {
     opened: AtomicUsize,
     waited: AtomicUsize,
 }
 
-impl Counts {
+impl ThreadTotals {
     /// Whether the threads have met often enough to show something.
     fn are_enough(&self) -> bool {
         self.opened.load(Ordering::Relaxed) > 300 && self.waited.load(Ordering::Relaxed) > 10
@@ -127,7 +127,7 @@ impl Counts {
 }
 
 /// Opens, changes and closes at random.
-fn work(share: &Arc<Share>, n: u64, counts: &Counts) {
+fn work(share: &Arc<Share>, n: u64, counts: &ThreadTotals) {
     let mut dice = Dice(n);
     let holder = Arc::new(Obliging(Arc::downgrade(share)));
     let client = ClientKey(u128::from(n));
@@ -141,20 +141,20 @@ fn work(share: &Arc<Share>, n: u64, counts: &Counts) {
             break;
         }
         match open_any(share, &caller, &mut dice, n * 10_000 + round) {
-            Step::Done(opened) => {
+            CallResult::Done(opened) => {
                 counts.opened.fetch_add(1, Ordering::Relaxed);
                 opens.push(opened.open);
             }
-            Step::Wait(ticket) => {
+            CallResult::Wait(ticket) => {
                 counts.waited.fetch_add(1, Ordering::Relaxed);
                 share.cancel(ticket);
                 // If processors are scarce, no other thread would come to yield.
                 std::thread::yield_now();
             }
-            Step::Refused(_) => {}
+            CallResult::Refused(_) => {}
         }
         if let Some(open) = opens.last()
-            && let Step::Wait(ticket) = change_any(share, &caller, &mut dice, open)
+            && let CallResult::Wait(ticket) = change_any(share, &caller, &mut dice, open)
         {
             share.cancel(ticket);
         }
@@ -183,12 +183,12 @@ fn threads_neither_hang_nor_leave_anything_behind() {
     let volume = PosixVolume::open(directory.path(), beside.path()).unwrap();
     let config = Config { enforce: false, ..Config::default() };
     let share = Share::open(Arc::new(volume), config).unwrap();
-    let counts = Counts::default();
+    let counts = ThreadTotals::default();
     std::thread::scope(|scope| {
         let (share, counts) = (&share, &counts);
         (1..5).for_each(|n| drop(scope.spawn(move || work(share, n, counts))));
     });
-    let Counts { opened, waited } = &counts;
+    let ThreadTotals { opened, waited } = &counts;
     assert!(counts.are_enough(), "{opened:?} opened, {waited:?} waited");
     share.tick(now().plus(std::time::Duration::from_secs(1)));
     assert_eq!(share.open_count(), 0);

@@ -7,7 +7,7 @@
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, AclFlags};
 use nfs_wire::xdr::List;
-use share::engine::Accounts;
+use share::engine::AccountMapping;
 use volume::security::{self, Acl, Control, Descriptor, Parts, Rights, Sid, well_known};
 
 /// Entries that one list may have.
@@ -79,7 +79,7 @@ impl Given {
         &self,
         now: &Descriptor,
         is_directory: bool,
-        accounts: &dyn Accounts,
+        accounts: &dyn AccountMapping,
     ) -> Result<(Descriptor, Parts), NfsStat> {
         let mut aces = Vec::with_capacity(self.entries.len());
         for entry in &self.entries {
@@ -107,7 +107,7 @@ impl Entry {
         &self,
         now: &Descriptor,
         is_directory: bool,
-        accounts: &dyn Accounts,
+        accounts: &dyn AccountMapping,
         out: &mut Vec<security::Ace>,
     ) -> Result<(), NfsStat> {
         let rights = Rights::from_bits_retain(self.mask.bits());
@@ -155,7 +155,7 @@ fn kept_flags(flags: AceFlags, is_directory: bool) -> security::AceFlags {
 }
 
 /// Whom a name means.
-fn who(name: &[u8], is_group: bool, accounts: &dyn Accounts) -> Result<Sid, NfsStat> {
+fn who(name: &[u8], is_group: bool, accounts: &dyn AccountMapping) -> Result<Sid, NfsStat> {
     if let Some((_, sid)) = SPECIAL.iter().find(|(special, _)| *special == name) {
         return Ok(*sid);
     }
@@ -173,7 +173,7 @@ fn who(name: &[u8], is_group: bool, accounts: &dyn Accounts) -> Result<Sid, NfsS
 ///
 /// # Errors
 /// NFS4ERR_BADOWNER, NFS4ERR_INVAL for what is no text.
-pub fn user(name: &[u8], accounts: &dyn Accounts) -> Result<u32, NfsStat> {
+pub fn user(name: &[u8], accounts: &dyn AccountMapping) -> Result<u32, NfsStat> {
     numbered(name, |name, domain| accounts.uid_named(name, domain))
 }
 
@@ -181,7 +181,7 @@ pub fn user(name: &[u8], accounts: &dyn Accounts) -> Result<u32, NfsStat> {
 ///
 /// # Errors
 /// As [`user`].
-pub fn group(name: &[u8], accounts: &dyn Accounts) -> Result<u32, NfsStat> {
+pub fn group(name: &[u8], accounts: &dyn AccountMapping) -> Result<u32, NfsStat> {
     numbered(name, |name, domain| accounts.gid_named(name, domain))
 }
 
@@ -217,7 +217,7 @@ impl Shown {
 
 /// The access list of a descriptor. One that lets everybody do everything by having none is told as such.
 #[must_use]
-pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<Shown> {
+pub fn shown(descriptor: &Descriptor, accounts: &dyn AccountMapping) -> Vec<Shown> {
     let Some(list) = &descriptor.dacl else {
         let all = security::Ace::allow(well_known::EVERYONE, Rights::ALL, security::AceFlags::empty());
         return one(&all, descriptor, accounts).into_iter().collect();
@@ -226,7 +226,7 @@ pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<Shown> {
 }
 
 /// Entries of types that only Windows knows are left out.
-fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn Accounts) -> Option<Shown> {
+fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn AccountMapping) -> Option<Shown> {
     let (ace_type, rights, sid) = match &ace.kind {
         security::AceKind::Allow(rights, sid) => (AceType::Allowed, *rights, *sid),
         security::AceKind::Deny(rights, sid) => (AceType::Denied, *rights, *sid),

@@ -3,7 +3,7 @@
 use nfs_wire::attr::{Attr, AttrError, AttrNum, Bitmap, Fattr};
 use nfs_wire::types::SetTime;
 use nfs_wire::{Malformed, NfsStat};
-use share::engine::Accounts;
+use share::engine::AccountMapping;
 use share::{Item, Options};
 use volume::Time;
 
@@ -68,7 +68,7 @@ impl Wanted {
     ///
     /// # Errors
     /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for what can only be read, NFS4ERR_BADOWNER, NFS4ERR_BADXDR.
-    pub fn read(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<Wanted, NfsStat> {
+    pub fn read(given: &Fattr<'_>, minor: u32, accounts: &dyn AccountMapping) -> Result<Wanted, NfsStat> {
         let mut wanted = Wanted::default();
         let supported = supported(minor);
         if given.mask.beyond() || !given.mask.without(&supported).is_empty() {
@@ -113,7 +113,7 @@ impl Wanted {
     ///
     /// # Errors
     /// As [`Wanted::read`]; NFS4ERR_INVAL.
-    pub fn read_for_new(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<Wanted, NfsStat> {
+    pub fn read_for_new(given: &Fattr<'_>, minor: u32, accounts: &dyn AccountMapping) -> Result<Wanted, NfsStat> {
         let wanted = Wanted::read(given, minor, accounts)?;
         if wanted.delegated.is_empty() { Ok(wanted) } else { Err(NfsStat::Inval) }
     }

@@ -8,7 +8,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, ShareAccess};
 use nfs_wire::types::{ChangeInfo, StateId, Verifier};
-use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, Opened, Options, TimeSet};
+use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, OpenResult, Options, TimeSet};
 use volume::security::Rights;
 use volume::{Kind, Name, Time};
 
@@ -50,7 +50,7 @@ struct Found {
     export: Arc<Export>,
     item: Item,
     /// The engine's open, when the file was made with this very request.
-    made: Option<Opened>,
+    made: Option<OpenResult>,
     /// It was looked up by this request.
     just_found: bool,
     /// It is to be cut to nothing once it is open.
@@ -337,7 +337,7 @@ fn make(
     ask: Reservation,
     file: &Name,
     making: &Making,
-) -> Result<(Opened, Bitmap), Stop> {
+) -> Result<(OpenResult, Bitmap), Stop> {
     run.check_writable(export)?;
     let path = std::slice::from_ref(file);
     let for_list = if making.wanted.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
@@ -371,7 +371,7 @@ fn make(
 
 /// Takes back a file that was made and that its maker cannot have, so that it is made when it is asked for again. One that
 /// somebody else has opened meanwhile stays.
-fn unmake(run: &Run, export: &Arc<Export>, made: &Opened) {
+fn unmake(run: &Run, export: &Arc<Export>, made: &OpenResult) {
     let engine = &export.engine;
     let item = engine.item_of(&made.open);
     let _ = engine.close(&made.open, run.now);
@@ -408,7 +408,7 @@ fn times_of(verifier: &Verifier) -> (Time, Time) {
     (Time { secs: seconds(low), nanos: 0 }, Time { secs: seconds(high), nanos: 0 })
 }
 
-fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Verifier) -> Result<(), Stop> {
+fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &OpenResult, verifier: &Verifier) -> Result<(), Stop> {
     let (accessed, modified) = times_of(verifier);
     let basic = Basic {
         accessed: Some(TimeSet::Set(accessed)),
@@ -467,7 +467,7 @@ fn hold(run: &Run, args: &Args<'_>, ask: Reservation, handle: Handle, found: Fou
     Ok(state.id(run.server.config().instance))
 }
 
-fn open_existing(run: &Run, found: &Found, ask: Reservation) -> Result<Opened, Stop> {
+fn open_existing(run: &Run, found: &Found, ask: Reservation) -> Result<OpenResult, Stop> {
     let (export, item) = (&found.export, &found.item);
     if ask.access.contains(ShareAccess::WRITE) {
         run.check_writable(export)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{Changed, RemoveArgs};
-use share::{Item, Opened};
+use share::{Item, OpenResult};
 use volume::security::Rights;
 use volume::{Kind, Name};
 
@@ -37,7 +37,7 @@ pub fn run(run: &mut Run, args: &RemoveArgs<'_>) -> Done {
     run.answer(OpNum::Remove, Changed { cinfo })
 }
 
-fn open_to_remove(run: &Run, export: &Arc<Export>, above: &Item, name: &Name) -> Result<Opened, Stop> {
+fn open_to_remove(run: &Run, export: &Arc<Export>, above: &Item, name: &Name) -> Result<OpenResult, Stop> {
     let item = run.tell(export, |engine, caller| engine.item_in(caller, above, name))?;
     if let Ok(handle) = handle_of(&run.server, export, &item) {
         run.server.forget_item(&handle);

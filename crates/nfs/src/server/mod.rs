@@ -102,7 +102,7 @@ impl std::fmt::Debug for Server {
 }
 
 // RFC 8881 8.4.2.3
-impl share::Lapsing for Server {
+impl share::ClientExpiry for Server {
     fn end_lapsed(&self, clients: &[ClientKey], now: Now) -> bool {
         self.end_silent(self.lease_ns(), now, |client| clients.contains(&client.key))
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use share::{Caller, ClientKey, Detached, Keeper, Open, Restored, Share};
+use share::{Caller, ClientKey, Detached, LossListener, Open, Restored, Share};
 use volume::journal::Journal;
 use wire::Now;
 
@@ -20,7 +20,7 @@ use crate::state::stateid::State;
 /// Nobody needs to hear that an open is over that no client has claimed.
 struct Unheard;
 
-impl Keeper for Unheard {
+impl LossListener for Unheard {
     fn on_lost(&self, _token: u64) {}
 }
 
@@ -168,7 +168,7 @@ impl Server {
         }
         let identity = open.identity();
         let caller = Caller { identity: &identity, client: open.client(), waiter: None, now, origin: None };
-        if let share::Step::Done(amended) = state.export.engine.amend(&caller, open, wanted, deny) {
+        if let share::CallResult::Done(amended) = state.export.engine.amend(&caller, open, wanted, deny) {
             opened.hold(Holding::new(amended, holding.access, holding.deny));
             enlist(state);
             state.export.engine.write_changes();

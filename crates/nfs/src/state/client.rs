@@ -9,7 +9,7 @@ use nfs_wire::op::create_session;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::Verifier;
 use parking_lot::Mutex;
-use share::{BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, Holder, LockOwner};
+use share::{BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, BreakListener, LockOwner};
 use volume::NodeId;
 use wire::Now;
 use wire::table::Keyed;
@@ -165,7 +165,7 @@ struct Ear {
     export: u32,
 }
 
-impl Holder for Ear {
+impl BreakListener for Ear {
     // RFC 8881 10.4.5
     fn on_break(&self, notice: &BreakNotice) -> bool {
         let Some(client) = self.client.upgrade() else { return false };

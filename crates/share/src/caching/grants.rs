@@ -30,7 +30,7 @@ pub(crate) type Holder = (ClientKey, CacheKey, bool);
 
 /// The origin of a request, as far as caching rights are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     /// The client; none for a program on the host.
     pub client: Option<ClientKey>,
     /// The key of its open, and whether opens share that key.
@@ -41,9 +41,9 @@ pub(crate) struct Asker {
     pub whole: bool,
 }
 
-impl Asker {
+impl Requester {
     /// A program on the host, which holds no right.
-    pub const NOBODY: Asker = Asker { client: None, key: None, parent: None, whole: false };
+    pub const NOBODY: Requester = Requester { client: None, key: None, parent: None, whole: false };
 }
 
 /// The access that a request needs other holders to permit.
@@ -93,7 +93,7 @@ struct Breaking {
 
 /// The right of one holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Holding {
+struct HeldRight {
     client: ClientKey,
     key: CacheKey,
     keyed: bool,
@@ -128,7 +128,7 @@ pub struct Grant {
 
 /// The state of the rest of the node, as far as it limits a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Surroundings {
+pub(crate) struct GrantConditions {
     /// Opens by others (under no key or another one) that read, write or delete.
     pub others: bool,
     /// The stream is deleted with its last open.
@@ -143,7 +143,7 @@ pub(crate) struct Surroundings {
 
 /// The result of [`Grants::require`]: the work that the request has to do.
 #[derive(Debug, Default)]
-pub(crate) struct Broken {
+pub(crate) struct BreakResult {
     /// Notices to send.
     pub notices: Vec<BreakNotice>,
     /// Whether the request must wait for acknowledgments.
@@ -153,16 +153,16 @@ pub(crate) struct Broken {
 /// The rights on one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Grants {
-    list: Vec<Holding>,
+    list: Vec<HeldRight>,
 }
 
-impl Holding {
+impl HeldRight {
     fn is(&self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
         (self.client, self.key, self.keyed) == (client, key, keyed)
     }
 
-    fn belongs_to(&self, asker: &Asker) -> bool {
-        asker.client == Some(self.client) && asker.key == Some((self.key, self.keyed))
+    fn belongs_to(&self, requester: &Requester) -> bool {
+        requester.client == Some(self.client) && requester.key == Some((self.key, self.keyed))
     }
 
     fn grant(&self) -> Grant {
@@ -208,17 +208,17 @@ impl Holding {
         }
     }
 
-    /// Whether `asker` is the holder itself. Its own actions never break its right.
-    fn is_spared(&self, asker: &Asker, need: Need) -> bool {
+    /// Whether `requester` is the holder itself. Its own actions never break its right.
+    fn is_spared(&self, requester: &Requester, need: Need) -> bool {
         match need {
             // The client does not matter here.
             // MS-SMB2 3.3.1.4
             // MS-FSA 2.1.4.12.2
-            Need::Entries => self.keyed && asker.parent == Some(self.key),
+            Need::Entries => self.keyed && requester.parent == Some(self.key),
             // Without a shared key, a change by the holder itself also ends its right to read.
             // MS-FSA 2.1.4.12
             Need::Change | Need::Replace if !self.keyed && self.held == Caching::READ => false,
-            _ => self.belongs_to(asker),
+            _ => self.belongs_to(requester),
         }
     }
 
@@ -267,17 +267,17 @@ impl Grants {
 
     /// Whether an open under another key holds the topmost unkeyed level. Such a right is broken before
     /// sharing is checked.
-    pub fn has_unkeyed_handle(&self, asker: &Asker) -> bool {
+    pub fn has_unkeyed_handle(&self, requester: &Requester) -> bool {
         let topmost = Caching::READ | Caching::WRITE | Caching::HANDLE;
-        self.list.iter().any(|h| !h.keyed && h.held == topmost && !h.belongs_to(asker))
+        self.list.iter().any(|h| !h.keyed && h.held == topmost && !h.belongs_to(requester))
     }
 
     /// Breaks the rights of others that `need` does not permit.
     // MS-FSA 2.1.4.12
-    pub fn require(&mut self, node: NodeId, asker: &Asker, need: Need, deadlines: Deadlines) -> Broken {
-        let mut broken = Broken::default();
+    pub fn require(&mut self, node: NodeId, requester: &Requester, need: Need, deadlines: Deadlines) -> BreakResult {
+        let mut broken = BreakResult::default();
         for holding in &mut self.list {
-            if holding.is_spared(asker, need) {
+            if holding.is_spared(requester, need) {
                 continue;
             }
             let (left, waits) = holding.left_by(need);
@@ -293,8 +293,8 @@ impl Grants {
                     let deadline = if holding.whole { deadlines.whole } else { deadlines.single };
                     let notice = holding.start(node, left, deadline);
                     broken.wait |= waits && notice.answer;
-                    let by_keyed = asker.key.is_some_and(|(_, keyed)| keyed);
-                    let via = notice.via.filter(|_| asker.client.is_none() || asker.whole);
+                    let by_keyed = requester.key.is_some_and(|(_, keyed)| keyed);
+                    let via = notice.via.filter(|_| requester.client.is_none() || requester.whole);
                     broken.notices.push(BreakNotice {
                         entries: need == Need::Entries,
                         by_keyed,
@@ -312,7 +312,7 @@ impl Grants {
     // MS-FSA 2.1.5.18
     // MS-SMB2 3.3.5.9.8
     // MS-SMB2 3.3.5.9.11
-    pub fn grant(&mut self, client: ClientKey, request: &CachingRequest, around: Surroundings) -> Grant {
+    pub fn grant(&mut self, client: ClientKey, request: &CachingRequest, around: GrantConditions) -> Grant {
         let CachingRequest { key, want, keyed, parent, epoch: first, whole, via } = *request;
         let want = if whole && around.writers { Caching::empty() } else { want };
         let possible = self.possible(client, key, keyed, want, around);
@@ -344,7 +344,7 @@ impl Grants {
         let (breaking, counts, opens) = (None, first.is_some(), 1);
         let held = possible;
         let holding =
-            Holding { client, key, keyed, held, breaking, epoch, counts, parent, opens, whole, via };
+            HeldRight { client, key, keyed, held, breaking, epoch, counts, parent, opens, whole, via };
         let grant = holding.grant();
         self.list.push(holding);
         grant
@@ -356,7 +356,7 @@ impl Grants {
         key: CacheKey,
         keyed: bool,
         want: Caching,
-        around: Surroundings,
+        around: GrantConditions,
     ) -> Caching {
         let others = || self.list.iter().filter(|h| !h.is(client, key, keyed) && !h.held.is_empty());
         let mut give = want;
@@ -484,7 +484,7 @@ impl Grants {
         let counts = epoch.is_some();
         let epoch = epoch.unwrap_or(0);
         let (breaking, opens, via) = (None, 1, 0);
-        self.list.push(Holding {
+        self.list.push(HeldRight {
             client,
             key,
             keyed,
@@ -535,7 +535,7 @@ impl Grants {
 
     /// The right of a holder.
     pub fn of(&self, client: ClientKey, key: CacheKey, keyed: bool) -> Option<Grant> {
-        self.list.iter().find(|h| h.is(client, key, keyed)).map(Holding::grant)
+        self.list.iter().find(|h| h.is(client, key, keyed)).map(HeldRight::grant)
     }
 
     /// The entry of a key stays while opens are under the key, even without a right. The right of a single

@@ -5,18 +5,18 @@ use std::sync::{Arc, Weak};
 use arc_swap::{ArcSwap, Guard};
 use volume::Volume;
 
-use super::{Config, Descriptors, GiveBack};
-use crate::engine::parts::counting::Counting;
-use crate::engine::parts::lasting::Lasting;
-use crate::engine::parts::limiting::Limiting;
+use super::{Config, Descriptors, DeferredClose};
+use crate::engine::parts::counting::FamilyCounters;
+use crate::engine::parts::lasting::Persistence;
+use crate::engine::parts::limiting::LimitsInForce;
 use crate::engine::parts::names::Names;
 use crate::engine::parts::names::cache::{Cache, MetadataCaching, can_remember};
 use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::parts::open_files::OpenFiles;
 use crate::engine::parts::rights::CachingRights;
 use crate::engine::parts::waits::Waits;
-use crate::engine::parts::watching::Watching;
-use crate::{ClientKey, ClientMemory, Holder, Refusal};
+use crate::engine::parts::watching::Watches;
+use crate::{ClientKey, ClientMemory, BreakListener, Refusal};
 
 /// One share: a volume and all opens of clients on it.
 pub struct Share {
@@ -27,10 +27,10 @@ pub struct Share {
     open_files: OpenFiles,
     rights: CachingRights,
     waits: Waits,
-    watching: Watching,
-    lasting: Lasting,
-    limiting: Limiting,
-    counting: Counting,
+    watching: Watches,
+    lasting: Persistence,
+    limiting: LimitsInForce,
+    counting: FamilyCounters,
 }
 
 /// The resources that a share has in common with other shares.
@@ -40,7 +40,7 @@ struct Common {
     /// The memory for clients.
     memory: Arc<ClientMemory>,
     /// Closes files after the reply to the client.
-    give_back: Option<Arc<dyn GiveBack>>,
+    give_back: Option<Arc<dyn DeferredClose>>,
 }
 
 impl std::fmt::Debug for Share {
@@ -67,10 +67,10 @@ impl Share {
             open_files: OpenFiles::default(),
             rights: CachingRights::default(),
             waits: Waits::default(),
-            watching: Watching::default(),
-            lasting: Lasting::default(),
-            limiting: Limiting::default(),
-            counting: Counting::default(),
+            watching: Watches::default(),
+            lasting: Persistence::default(),
+            limiting: LimitsInForce::default(),
+            counting: FamilyCounters::default(),
         });
         let sharing: Weak<Share> = Arc::downgrade(&share);
         share.common.descriptors.join(sharing);
@@ -107,7 +107,7 @@ impl Share {
 
     /// Registers a client, so that it hears of breaks. The calls are counted: one [`Share::detach`] undoes
     /// each of them.
-    pub fn attach(&self, client: ClientKey, holder: Arc<dyn Holder>) {
+    pub fn attach(&self, client: ClientKey, holder: Arc<dyn BreakListener>) {
         self.waits.clients().attach(client, holder);
     }
 
@@ -213,24 +213,24 @@ impl Share {
     }
 
     /// The watches.
-    pub(crate) fn watching(&self) -> &Watching {
+    pub(crate) fn watching(&self) -> &Watches {
         &self.watching
     }
 
     /// The opens that outlive a client or the process.
-    pub(crate) fn lasting(&self) -> &Lasting {
+    pub(crate) fn lasting(&self) -> &Persistence {
         &self.lasting
     }
 
     /// The provisioned limits.
     #[inline]
-    pub(crate) fn limiting(&self) -> &Limiting {
+    pub(crate) fn limiting(&self) -> &LimitsInForce {
         &self.limiting
     }
 
     /// The counters.
     #[inline]
-    pub(crate) fn counting(&self) -> &Counting {
+    pub(crate) fn counting(&self) -> &FamilyCounters {
         &self.counting
     }
 }

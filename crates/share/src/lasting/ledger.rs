@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Unreadable;
-use super::record::{Ahead, Bad, Made, OLDEST, Record, Right, VERSION};
+use super::record::{AheadSpan, RecordError, OpenRecord, OLDEST, JournalRecord, Right, VERSION};
 use crate::caching::grants::Holder;
 use crate::memory::Payer;
-use crate::ranges::table::{Held, Ranges};
+use crate::ranges::table::{LockedRange, Ranges};
 use crate::{ClientKey, LockOwner, LockRule, RangeRequest};
 
 /// Most ranges in one record of a snapshot.
@@ -17,9 +17,9 @@ const RANGES_IN_RECORD: usize = 1024;
 
 /// One open.
 #[derive(Debug)]
-pub struct Entry {
+pub struct RecordedOpen {
     /// The latest record of all its state but its ranges and its right.
-    pub made: Made,
+    pub made: OpenRecord,
     pub ranges: Ranges,
 }
 
@@ -28,12 +28,12 @@ pub struct Entry {
 pub struct Ledger {
     /// The version of the records that it was read from; none without any.
     pub version: Option<u32>,
-    pub live: BTreeMap<u64, Entry>,
+    pub live: BTreeMap<u64, RecordedOpen>,
     pub rights: HashMap<Holder, Right>,
-    pub ahead: Option<Ahead>,
+    pub ahead: Option<AheadSpan>,
 }
 
-impl Entry {
+impl RecordedOpen {
     pub fn holder(&self) -> Option<Holder> {
         self.made.key.map(|(key, keyed)| (self.made.client, key, keyed))
     }
@@ -47,14 +47,14 @@ impl Ledger {
     pub fn read(records: &[Vec<u8>]) -> Result<Ledger, Unreadable> {
         let mut ledger = Ledger::default();
         for (at, bytes) in records.iter().enumerate() {
-            let records = Record::decode_all(bytes).map_err(|bad| match bad {
-                Bad::Kind(kind) => Unreadable::Kind(at, kind),
-                Bad::Content => Unreadable::Broken(at),
+            let records = JournalRecord::decode_all(bytes).map_err(|bad| match bad {
+                RecordError::Kind(kind) => Unreadable::Kind(at, kind),
+                RecordError::Content => Unreadable::Broken(at),
             })?;
             for record in records {
                 match (at, record) {
-                    (0, Record::Version(version @ OLDEST..=VERSION)) => ledger.version = Some(version),
-                    (_, Record::Version(other)) => return Err(Unreadable::Version(other)),
+                    (0, JournalRecord::Version(version @ OLDEST..=VERSION)) => ledger.version = Some(version),
+                    (_, JournalRecord::Version(other)) => return Err(Unreadable::Version(other)),
                     (0, _) => return Err(Unreadable::Broken(0)),
                     (_, record) => ledger.apply(record),
                 }
@@ -64,40 +64,40 @@ impl Ledger {
     }
 
     /// Applies a change. A change of an open that does not exist is ignored.
-    pub fn apply(&mut self, record: Record) {
+    pub fn apply(&mut self, record: JournalRecord) {
         match record {
-            Record::Version(_) => {}
-            Record::Made(made) => {
+            JournalRecord::Version(_) => {}
+            JournalRecord::Made(made) => {
                 let made = *made;
                 let holder = made.key.map(|(key, keyed)| (made.client, key, keyed));
                 if let Some((holder, right)) = holder.zip(made.right) {
                     self.rights.insert(holder, right);
                 }
-                self.live.insert(made.id, Entry { made, ranges: Ranges::default() });
+                self.live.insert(made.id, RecordedOpen { made, ranges: Ranges::default() });
             }
-            Record::Taken { id, owner, rule, ranges } => self.taken(id, owner, rule, &ranges),
-            Record::Released { id, owner, rule, range } => {
+            JournalRecord::Taken { id, owner, rule, ranges } => self.taken(id, owner, rule, &ranges),
+            JournalRecord::Released { id, owner, rule, range } => {
                 if let Some(entry) = self.live.get_mut(&id) {
                     // It was held, or there would be no such record.
                     let _ = entry.ranges.unlock(owner, rule, &[range]);
                 }
             }
-            Record::Right { holder, right } => {
+            JournalRecord::Right { holder, right } => {
                 if let Some(known) = self.rights.get_mut(&holder) {
                     *known = right;
                 }
             }
-            Record::Moved { id, client } => self.moved(id, client),
-            Record::Note { id, note } => self.change(id, |made| made.note = note),
-            Record::Paths { id, paths } => self.change(id, |made| made.paths = paths),
-            Record::Goes { id, goes } => self.change(id, |made| made.goes = goes),
-            Record::Closed { id } => self.closed(id),
-            Record::Address { id, address } => self.change(id, |made| made.address = address),
-            Record::Ahead(ahead) => self.ahead = Some(ahead),
+            JournalRecord::Moved { id, client } => self.moved(id, client),
+            JournalRecord::Note { id, note } => self.change(id, |made| made.note = note),
+            JournalRecord::Paths { id, paths } => self.change(id, |made| made.paths = paths),
+            JournalRecord::Goes { id, goes } => self.change(id, |made| made.goes = goes),
+            JournalRecord::Closed { id } => self.closed(id),
+            JournalRecord::Address { id, address } => self.change(id, |made| made.address = address),
+            JournalRecord::Ahead(ahead) => self.ahead = Some(ahead),
         }
     }
 
-    fn change(&mut self, id: u64, how: impl FnOnce(&mut Made)) {
+    fn change(&mut self, id: u64, how: impl FnOnce(&mut OpenRecord)) {
         if let Some(entry) = self.live.get_mut(&id) {
             how(&mut entry.made);
         }
@@ -131,24 +131,24 @@ impl Ledger {
 
     /// Records from which [`Ledger::read`] makes this table.
     pub fn snapshot(&self) -> Vec<Vec<u8>> {
-        let mut records = vec![Record::Version(VERSION).encode()];
-        records.extend(self.ahead.map(|ahead| Record::Ahead(ahead).encode()));
+        let mut records = vec![JournalRecord::Version(VERSION).encode()];
+        records.extend(self.ahead.map(|ahead| JournalRecord::Ahead(ahead).encode()));
         for entry in self.live.values() {
             let right = entry.holder().and_then(|holder| self.rights.get(&holder)).copied();
-            let made = Made { right, ..entry.made.clone() };
+            let made = OpenRecord { right, ..entry.made.clone() };
             let id = made.id;
             let address = made.address.clone();
-            let mut bytes = Record::Made(Box::new(made)).encode();
+            let mut bytes = JournalRecord::Made(Box::new(made)).encode();
             if !address.is_empty() {
-                bytes.extend_from_slice(&Record::Address { id, address }.encode());
+                bytes.extend_from_slice(&JournalRecord::Address { id, address }.encode());
             }
             records.push(bytes);
-            let same = |a: &Held, b: &Held| (a.owner, a.rule) == (b.owner, b.rule);
-            let held: Vec<Held> = entry.ranges.held().copied().collect();
+            let same = |a: &LockedRange, b: &LockedRange| (a.owner, a.rule) == (b.owner, b.rule);
+            let held: Vec<LockedRange> = entry.ranges.held().copied().collect();
             for held in held.chunk_by(same).flat_map(|group| group.chunks(RANGES_IN_RECORD)) {
-                let Held { owner, rule, .. } = held[0];
+                let LockedRange { owner, rule, .. } = held[0];
                 let ranges = held.iter().map(|held| held.range).collect();
-                records.push(Record::Taken { id, owner, rule, ranges }.encode());
+                records.push(JournalRecord::Taken { id, owner, rule, ranges }.encode());
             }
         }
         records

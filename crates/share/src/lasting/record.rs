@@ -28,14 +28,14 @@ pub struct Right {
 
 /// The removal of a name: with its last open, or with the open that requested it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Goes {
+pub enum RemovalMark {
     WithLast,
     WithOpen,
 }
 
 /// The record of a new open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Made {
+pub struct OpenRecord {
     pub id: u64,
     pub client: ClientKey,
     pub user: Sid,
@@ -55,20 +55,20 @@ pub struct Made {
     pub parent: Option<CacheKey>,
     /// The right that it held when it was recorded.
     pub right: Option<Right>,
-    pub goes: Option<Goes>,
+    pub goes: Option<RemovalMark>,
     pub keep_ns: u64,
     pub note: Vec<u8>,
     /// The address by which the volume finds its file again, wherever that is. Empty: it is found by its
-    /// paths. It is in a record of its own, [`Record::Address`].
+    /// paths. It is in a record of its own, [`JournalRecord::Address`].
     pub address: Vec<u8>,
 }
 
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Record {
+pub enum JournalRecord {
     /// Always the first.
     Version(u32),
-    Made(Box<Made>),
+    Made(Box<OpenRecord>),
     /// Byte ranges were locked.
     Taken {
         id: u64,
@@ -103,7 +103,7 @@ pub enum Record {
     },
     Goes {
         id: u64,
-        goes: Option<Goes>,
+        goes: Option<RemovalMark>,
     },
     Closed {
         id: u64,
@@ -114,12 +114,12 @@ pub enum Record {
         address: Vec<u8>,
     },
     /// Files that the host changed last in such a span may have got a version ahead of it.
-    Ahead(Ahead),
+    Ahead(AheadSpan),
 }
 
 /// A span of time in which versions ran ahead of the host's clock, in nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ahead {
+pub struct AheadSpan {
     pub since: u64,
     /// None: the span was not over when the process ended.
     pub until: Option<u64>,
@@ -127,78 +127,78 @@ pub struct Ahead {
 
 /// Why a record cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bad {
+pub enum RecordError {
     Kind(u8),
     Content,
 }
 
-impl From<Truncated> for Bad {
-    fn from(_: Truncated) -> Bad {
-        Bad::Content
+impl From<Truncated> for RecordError {
+    fn from(_: Truncated) -> RecordError {
+        RecordError::Content
     }
 }
 
-impl Record {
+impl JournalRecord {
     /// The bytes of the record.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut out = Writer::new(&mut bytes);
         match self {
-            Record::Version(version) => {
+            JournalRecord::Version(version) => {
                 out.u8(0);
                 out.u32_le(*version);
             }
-            Record::Made(made) => {
+            JournalRecord::Made(made) => {
                 out.u8(1);
                 put_made(&mut out, made);
             }
-            Record::Taken { id, owner, rule, ranges } => {
+            JournalRecord::Taken { id, owner, rule, ranges } => {
                 out.u8(2);
                 put_owned(&mut out, *id, *owner, *rule);
                 put_list(&mut out, ranges, put_range);
             }
-            Record::Released { id, owner, rule, range } => {
+            JournalRecord::Released { id, owner, rule, range } => {
                 out.u8(3);
                 put_owned(&mut out, *id, *owner, *rule);
                 put_range(&mut out, range);
             }
-            Record::Right { holder: (client, key, keyed), right } => {
+            JournalRecord::Right { holder: (client, key, keyed), right } => {
                 out.u8(4);
                 out.u128_le(client.0);
                 out.u128_le(key.0);
                 out.u8(u8::from(*keyed));
                 put_right(&mut out, right);
             }
-            Record::Moved { id, client } => {
+            JournalRecord::Moved { id, client } => {
                 out.u8(5);
                 out.u64_le(*id);
                 out.u128_le(client.0);
             }
-            Record::Note { id, note } => {
+            JournalRecord::Note { id, note } => {
                 out.u8(6);
                 out.u64_le(*id);
                 put_bytes(&mut out, note);
             }
-            Record::Paths { id, paths } => {
+            JournalRecord::Paths { id, paths } => {
                 out.u8(7);
                 out.u64_le(*id);
                 put_paths(&mut out, paths);
             }
-            Record::Goes { id, goes } => {
+            JournalRecord::Goes { id, goes } => {
                 out.u8(8);
                 out.u64_le(*id);
                 out.u8(goes_byte(*goes));
             }
-            Record::Closed { id } => {
+            JournalRecord::Closed { id } => {
                 out.u8(9);
                 out.u64_le(*id);
             }
-            Record::Address { id, address } => {
+            JournalRecord::Address { id, address } => {
                 out.u8(10);
                 out.u64_le(*id);
                 put_bytes(&mut out, address);
             }
-            Record::Ahead(ahead) => {
+            JournalRecord::Ahead(ahead) => {
                 out.u8(11);
                 out.u64_le(ahead.since);
                 put_option(&mut out, ahead.until.as_ref(), |out, until| out.u64_le(*until));
@@ -208,47 +208,47 @@ impl Record {
     }
 
     /// Reads one or more records that fill `bytes`.
-    pub fn decode_all(bytes: &[u8]) -> Result<Vec<Record>, Bad> {
+    pub fn decode_all(bytes: &[u8]) -> Result<Vec<JournalRecord>, RecordError> {
         let mut from = Cursor::new(bytes);
-        let mut records = vec![Record::decode(&mut from)?];
+        let mut records = vec![JournalRecord::decode(&mut from)?];
         while from.remaining() > 0 {
-            records.push(Record::decode(&mut from)?);
+            records.push(JournalRecord::decode(&mut from)?);
         }
         Ok(records)
     }
 
-    fn decode(from: &mut Cursor<'_>) -> Result<Record, Bad> {
+    fn decode(from: &mut Cursor<'_>) -> Result<JournalRecord, RecordError> {
         Ok(match from.u8()? {
-            0 => Record::Version(from.u32_le()?),
-            1 => Record::Made(Box::new(made(from)?)),
+            0 => JournalRecord::Version(from.u32_le()?),
+            1 => JournalRecord::Made(Box::new(made(from)?)),
             2 => {
                 let (id, owner, rule) = owned(from)?;
-                Record::Taken { id, owner, rule, ranges: list(from, range)? }
+                JournalRecord::Taken { id, owner, rule, ranges: list(from, range)? }
             }
             3 => {
                 let (id, owner, rule) = owned(from)?;
-                Record::Released { id, owner, rule, range: range(from)? }
+                JournalRecord::Released { id, owner, rule, range: range(from)? }
             }
             4 => {
                 let holder = (ClientKey(from.u128_le()?), CacheKey(from.u128_le()?), flag(from)?);
-                Record::Right { holder, right: right(from)? }
+                JournalRecord::Right { holder, right: right(from)? }
             }
-            5 => Record::Moved { id: from.u64_le()?, client: ClientKey(from.u128_le()?) },
-            6 => Record::Note { id: from.u64_le()?, note: bytes_of(from)? },
-            7 => Record::Paths { id: from.u64_le()?, paths: paths(from)? },
-            8 => Record::Goes { id: from.u64_le()?, goes: goes_of(from.u8()?)? },
-            9 => Record::Closed { id: from.u64_le()? },
-            10 => Record::Address { id: from.u64_le()?, address: bytes_of(from)? },
-            11 => Record::Ahead(Ahead {
+            5 => JournalRecord::Moved { id: from.u64_le()?, client: ClientKey(from.u128_le()?) },
+            6 => JournalRecord::Note { id: from.u64_le()?, note: bytes_of(from)? },
+            7 => JournalRecord::Paths { id: from.u64_le()?, paths: paths(from)? },
+            8 => JournalRecord::Goes { id: from.u64_le()?, goes: goes_of(from.u8()?)? },
+            9 => JournalRecord::Closed { id: from.u64_le()? },
+            10 => JournalRecord::Address { id: from.u64_le()?, address: bytes_of(from)? },
+            11 => JournalRecord::Ahead(AheadSpan {
                 since: from.u64_le()?,
                 until: option(from, |from| Ok(from.u64_le()?))?,
             }),
-            kind => return Err(Bad::Kind(kind)),
+            kind => return Err(RecordError::Kind(kind)),
         })
     }
 }
 
-fn put_made(out: &mut Writer<'_>, made: &Made) {
+fn put_made(out: &mut Writer<'_>, made: &OpenRecord) {
     out.u64_le(made.id);
     out.u128_le(made.client.0);
     made.user.encode(out);
@@ -271,11 +271,11 @@ fn put_made(out: &mut Writer<'_>, made: &Made) {
     put_bytes(out, &made.note);
 }
 
-fn made(from: &mut Cursor<'_>) -> Result<Made, Bad> {
-    Ok(Made {
+fn made(from: &mut Cursor<'_>) -> Result<OpenRecord, RecordError> {
+    Ok(OpenRecord {
         id: from.u64_le()?,
         client: ClientKey(from.u128_le()?),
-        user: Sid::parse(from).map_err(|_| Bad::Content)?,
+        user: Sid::parse(from).map_err(|_| RecordError::Content)?,
         inode: from.u64_le()?,
         born: option(from, time)?,
         paths: paths(from)?,
@@ -301,9 +301,9 @@ fn put_right(out: &mut Writer<'_>, right: &Right) {
     put_option(out, right.parent.as_ref(), |out, key| out.u128_le(key.0));
 }
 
-fn right(from: &mut Cursor<'_>) -> Result<Right, Bad> {
+fn right(from: &mut Cursor<'_>) -> Result<Right, RecordError> {
     Ok(Right {
-        state: Caching::from_bits(from.u8()?).ok_or(Bad::Content)?,
+        state: Caching::from_bits(from.u8()?).ok_or(RecordError::Content)?,
         epoch: from.u16_le()?,
         counts: flag(from)?,
         parent: option(from, |from| Ok(CacheKey(from.u128_le()?)))?,
@@ -317,7 +317,7 @@ fn put_owned(out: &mut Writer<'_>, id: u64, owner: LockOwner, rule: LockRule) {
     out.u8(u8::from(rule == LockRule::Merging));
 }
 
-fn owned(from: &mut Cursor<'_>) -> Result<(u64, LockOwner, LockRule), Bad> {
+fn owned(from: &mut Cursor<'_>) -> Result<(u64, LockOwner, LockRule), RecordError> {
     let id = from.u64_le()?;
     let owner = LockOwner { client: ClientKey(from.u128_le()?), owner: from.u128_le()? };
     let rule = if flag(from)? { LockRule::Merging } else { LockRule::Exact };
@@ -330,26 +330,26 @@ fn put_range(out: &mut Writer<'_>, range: &RangeRequest) {
     out.u8(u8::from(range.kind == RangeKind::Exclusive));
 }
 
-fn range(from: &mut Cursor<'_>) -> Result<RangeRequest, Bad> {
+fn range(from: &mut Cursor<'_>) -> Result<RangeRequest, RecordError> {
     let (start, len) = (from.u64_le()?, from.u64_le()?);
     let kind = if flag(from)? { RangeKind::Exclusive } else { RangeKind::Shared };
     Ok(RangeRequest { start, len, kind })
 }
 
-fn goes_byte(goes: Option<Goes>) -> u8 {
+fn goes_byte(goes: Option<RemovalMark>) -> u8 {
     match goes {
         None => 0,
-        Some(Goes::WithLast) => 1,
-        Some(Goes::WithOpen) => 2,
+        Some(RemovalMark::WithLast) => 1,
+        Some(RemovalMark::WithOpen) => 2,
     }
 }
 
-fn goes_of(byte: u8) -> Result<Option<Goes>, Bad> {
+fn goes_of(byte: u8) -> Result<Option<RemovalMark>, RecordError> {
     match byte {
         0 => Ok(None),
-        1 => Ok(Some(Goes::WithLast)),
-        2 => Ok(Some(Goes::WithOpen)),
-        _ => Err(Bad::Content),
+        1 => Ok(Some(RemovalMark::WithLast)),
+        2 => Ok(Some(RemovalMark::WithOpen)),
+        _ => Err(RecordError::Content),
     }
 }
 
@@ -358,7 +358,7 @@ fn put_time(out: &mut Writer<'_>, time: &Time) {
     out.u32_le(time.nanos);
 }
 
-fn time(from: &mut Cursor<'_>) -> Result<Time, Bad> {
+fn time(from: &mut Cursor<'_>) -> Result<Time, RecordError> {
     Ok(Time { secs: from.u64_le()?.cast_signed(), nanos: from.u32_le()? })
 }
 
@@ -366,7 +366,7 @@ fn put_paths(out: &mut Writer<'_>, paths: &[Vec<Name>]) {
     put_list(out, paths, |out, path| put_list(out, path, put_name));
 }
 
-fn paths(from: &mut Cursor<'_>) -> Result<Vec<Vec<Name>>, Bad> {
+fn paths(from: &mut Cursor<'_>) -> Result<Vec<Vec<Name>>, RecordError> {
     list(from, |from| list(from, name))
 }
 
@@ -374,15 +374,15 @@ fn put_name(out: &mut Writer<'_>, name: &Name) {
     put_bytes(out, name.as_bytes());
 }
 
-fn name(from: &mut Cursor<'_>) -> Result<Name, Bad> {
-    Name::new(&bytes_of(from)?).map_err(|_| Bad::Content)
+fn name(from: &mut Cursor<'_>) -> Result<Name, RecordError> {
+    Name::new(&bytes_of(from)?).map_err(|_| RecordError::Content)
 }
 
-fn flag(from: &mut Cursor<'_>) -> Result<bool, Bad> {
+fn flag(from: &mut Cursor<'_>) -> Result<bool, RecordError> {
     match from.u8()? {
         0 => Ok(false),
         1 => Ok(true),
-        _ => Err(Bad::Content),
+        _ => Err(RecordError::Content),
     }
 }
 
@@ -391,7 +391,7 @@ fn put_bytes(out: &mut Writer<'_>, bytes: &[u8]) {
     out.bytes(bytes);
 }
 
-fn bytes_of(from: &mut Cursor<'_>) -> Result<Vec<u8>, Bad> {
+fn bytes_of(from: &mut Cursor<'_>) -> Result<Vec<u8>, RecordError> {
     let len = from.u32_le()?;
     Ok(from.bytes(len as usize)?.to_vec())
 }
@@ -403,7 +403,7 @@ fn put_list<T>(out: &mut Writer<'_>, list: &[T], put: impl Fn(&mut Writer<'_>, &
     }
 }
 
-fn list<T>(from: &mut Cursor<'_>, item: impl Fn(&mut Cursor<'_>) -> Result<T, Bad>) -> Result<Vec<T>, Bad> {
+fn list<T>(from: &mut Cursor<'_>, item: impl Fn(&mut Cursor<'_>) -> Result<T, RecordError>) -> Result<Vec<T>, RecordError> {
     let count = from.u32_le()?;
     // An item takes at least a byte, so a wild number ends with the record.
     (0..count).map(|_| item(from)).collect()
@@ -418,7 +418,7 @@ fn put_option<T>(out: &mut Writer<'_>, value: Option<&T>, put: impl Fn(&mut Writ
 
 fn option<T>(
     from: &mut Cursor<'_>,
-    item: impl Fn(&mut Cursor<'_>) -> Result<T, Bad>,
-) -> Result<Option<T>, Bad> {
+    item: impl Fn(&mut Cursor<'_>) -> Result<T, RecordError>,
+) -> Result<Option<T>, RecordError> {
     if flag(from)? { item(from).map(Some) } else { Ok(None) }
 }

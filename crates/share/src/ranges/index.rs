@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use iset::IntervalMap;
 
-use super::table::{Held, MAX_RANGES};
+use super::table::{LockedRange, MAX_RANGES};
 use super::{RangeKind, RangeRequest};
 use crate::memory::{ClientMemory, Payer, RANGE_BYTES};
 
@@ -19,7 +19,7 @@ use crate::memory::{ClientMemory, Payer, RANGE_BYTES};
 pub(super) struct Index {
     /// The memory that ranges are charged to; none: they are not.
     memory: Option<Arc<ClientMemory>>,
-    by_age: BTreeMap<u64, Held>,
+    by_age: BTreeMap<u64, LockedRange>,
     shared: IntervalMap<u128, u64>,
     exclusive: IntervalMap<u128, u64>,
     /// The age of the next one.
@@ -46,7 +46,7 @@ impl Index {
     }
 
     /// All ranges, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Held> {
+    pub fn iter(&self) -> impl Iterator<Item = &LockedRange> {
         self.by_age.values()
     }
 
@@ -58,7 +58,7 @@ impl Index {
     }
 
     /// Adds a range and returns its age.
-    pub fn add(&mut self, held: Held) -> u64 {
+    pub fn add(&mut self, held: LockedRange) -> u64 {
         let age = self.next;
         self.next += 1;
         self.tree(held.range.kind).force_insert(span(&held.range), age);
@@ -80,7 +80,7 @@ impl Index {
     }
 
     /// Removes the ranges that `goes` selects. Returns true if there was one.
-    pub fn remove_where(&mut self, goes: impl Fn(&Held) -> bool) -> bool {
+    pub fn remove_where(&mut self, goes: impl Fn(&LockedRange) -> bool) -> bool {
         let ages: Vec<u64> = self.by_age.iter().filter(|(_, held)| goes(held)).map(|(age, _)| *age).collect();
         ages.iter().for_each(|age| self.remove(*age));
         !ages.is_empty()
@@ -88,7 +88,7 @@ impl Index {
 
     /// The ranges of a kind that share a byte with the range, or touch it from inside as one without bytes
     /// does.
-    pub fn overlapping(&self, kind: RangeKind, range: RangeRequest) -> impl Iterator<Item = (u64, &Held)> {
+    pub fn overlapping(&self, kind: RangeKind, range: RangeRequest) -> impl Iterator<Item = (u64, &LockedRange)> {
         let tree = match kind {
             RangeKind::Shared => &self.shared,
             RangeKind::Exclusive => &self.exclusive,
@@ -98,7 +98,7 @@ impl Index {
     }
 
     /// The ranges of a kind with exactly these bounds.
-    pub fn with_bounds(&self, kind: RangeKind, range: &RangeRequest) -> impl Iterator<Item = (u64, &Held)> {
+    pub fn with_bounds(&self, kind: RangeKind, range: &RangeRequest) -> impl Iterator<Item = (u64, &LockedRange)> {
         let tree = match kind {
             RangeKind::Shared => &self.shared,
             RangeKind::Exclusive => &self.exclusive,

@@ -1,12 +1,12 @@
 //! Ranges that merge and split: the ranges of one owner are a set of bytes, each shared or exclusive.
 
 use super::index::Index;
-use super::table::Held;
+use super::table::LockedRange;
 use super::{LockOwner, LockRule, RangeKind, RangeRequest};
 
 /// Adds a range without conflicts. It replaces the owner's ranges of these bytes and joins adjacent ones of
 /// the same kind.
-pub(super) fn lock(held: &mut Index, mut new: Held) {
+pub(super) fn lock(held: &mut Index, mut new: LockedRange) {
     if new.range.len == 0 {
         return;
     }
@@ -18,7 +18,7 @@ pub(super) fn lock(held: &mut Index, mut new: Held) {
         len: new.range.len.saturating_add(2),
         kind: new.range.kind,
     };
-    let joined: Vec<(u64, Held)> = held
+    let joined: Vec<(u64, LockedRange)> = held
         .overlapping(new.range.kind, around)
         .filter(|(_, one)| is_own(one, new.owner))
         .filter(|(_, one)| one.range.end() == start || end == u128::from(one.range.start))
@@ -33,8 +33,8 @@ pub(super) fn lock(held: &mut Index, mut new: Held) {
 }
 
 /// The range of which a part would be left on either side of these bytes.
-pub(super) fn split<'a>(held: &'a Index, owner: LockOwner, range: &RangeRequest) -> Option<&'a Held> {
-    let within = |one: &Held| one.range.start < range.start && one.range.end() > range.end();
+pub(super) fn split<'a>(held: &'a Index, owner: LockOwner, range: &RangeRequest) -> Option<&'a LockedRange> {
+    let within = |one: &LockedRange| one.range.start < range.start && one.range.end() > range.end();
     let kinds = [RangeKind::Exclusive, RangeKind::Shared].into_iter();
     let mut all = kinds.flat_map(|kind| held.overlapping(kind, *range)).map(|(_, one)| one);
     all.find(|one| is_own(one, owner) && within(one))
@@ -43,7 +43,7 @@ pub(super) fn split<'a>(held: &'a Index, owner: LockOwner, range: &RangeRequest)
 /// Releases bytes. It is no error if some were not held.
 pub(super) fn unlock(held: &mut Index, owner: LockOwner, range: &RangeRequest) {
     for kind in [RangeKind::Exclusive, RangeKind::Shared] {
-        let cut: Vec<(u64, Held)> = held
+        let cut: Vec<(u64, LockedRange)> = held
             .overlapping(kind, *range)
             .filter(|(_, one)| is_own(one, owner))
             .map(|(age, one)| (age, *one))
@@ -55,13 +55,13 @@ pub(super) fn unlock(held: &mut Index, owner: LockOwner, range: &RangeRequest) {
             for (from, to) in pieces.into_iter().filter(|(from, to)| from < to) {
                 // Both lie inside `one`, so they fit 64 bits.
                 if let (Ok(start), Ok(len)) = (u64::try_from(from), u64::try_from(to - from)) {
-                    held.add(Held { range: RangeRequest { start, len, kind }, ..one });
+                    held.add(LockedRange { range: RangeRequest { start, len, kind }, ..one });
                 }
             }
         }
     }
 }
 
-fn is_own(held: &Held, owner: LockOwner) -> bool {
+fn is_own(held: &LockedRange, owner: LockOwner) -> bool {
     held.owner == owner && held.rule == LockRule::Merging
 }

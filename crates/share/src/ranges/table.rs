@@ -13,7 +13,7 @@ pub(crate) const MAX_RANGES: usize = 65_536;
 
 /// A range that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct LockedRange {
     /// The owner.
     pub owner: LockOwner,
     /// The open through which it was taken. It is released with that open.
@@ -69,7 +69,7 @@ impl Ranges {
     }
 
     /// All ranges, oldest first.
-    pub fn held(&self) -> impl Iterator<Item = &Held> {
+    pub fn held(&self) -> impl Iterator<Item = &LockedRange> {
         self.held.iter()
     }
 
@@ -86,7 +86,7 @@ impl Ranges {
     }
 
     /// A range that conflicts with holding this one.
-    pub fn in_the_way(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule) -> Option<&Held> {
+    pub fn in_the_way(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule) -> Option<&LockedRange> {
         self.standing(range, owner, rule, Intent::Hold).next()
     }
 
@@ -97,7 +97,7 @@ impl Ranges {
         owner: LockOwner,
         rule: LockRule,
         intent: Intent,
-    ) -> impl Iterator<Item = &Held> {
+    ) -> impl Iterator<Item = &LockedRange> {
         let wanted = *range;
         // A shared range conflicts with no request for a shared one.
         let shared = (wanted.kind == RangeKind::Exclusive).then_some(RangeKind::Shared);
@@ -143,7 +143,7 @@ impl Ranges {
                 }
                 return Err(Refusal::RangeNotGranted);
             }
-            let new = Held { owner, open, payer, rule, range: *range };
+            let new = LockedRange { owner, open, payer, rule, range: *range };
             match rule {
                 LockRule::Exact => taken.push(self.held.add(new)),
                 LockRule::Merging => merging::lock(&mut self.held, new),
@@ -157,11 +157,11 @@ impl Ranges {
         &mut self,
         memory: &Arc<ClientMemory>,
         payer: Payer,
-        held: impl Iterator<Item = &'a Held>,
+        held: impl Iterator<Item = &'a LockedRange>,
     ) {
         self.charge_to(memory);
         for held in held {
-            self.held.add(Held { payer, ..*held });
+            self.held.add(LockedRange { payer, ..*held });
         }
     }
 
@@ -270,7 +270,7 @@ impl Ranges {
 
 /// Whether a held range conflicts with this access.
 // MS-FSA 2.1.4.10
-fn stands(held: &Held, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
+fn stands(held: &LockedRange, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
     if !held.range.overlaps(range) {
         return false;
     }

@@ -15,7 +15,7 @@
 /// called under [`Rank::FileState`], and under [`Rank::NamesChange`] and [`Rank::Contents`] only for names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// `Intake::taking`: one thread at a time takes in the host's events.
+    /// `HostEventIntake::taking`: one thread at a time takes in the host's events.
     HostEvents,
     /// `WatchedTree::walk`: a tree of directories is walked for the watches on it.
     TreeWalk,
@@ -37,9 +37,9 @@ pub(crate) enum Rank {
 
     /// `Open::watch`: a watch is begun once, and entered among all.
     OpenWatch,
-    /// `Watching::trees`: a tree is shared with a watch whose directory is below its root.
+    /// `Watches::trees`: a tree is shared with a watch whose directory is below its root.
     WatchedTrees,
-    /// `Watch::pending`: a request that finds no change waits before the next can come.
+    /// `DirectoryWatch::pending`: a request that finds no change waits before the next can come.
     WatchPending,
     /// `Detachment`: opens whose clients are gone. Their owners and paths are read under it.
     Detached,
@@ -48,16 +48,16 @@ pub(crate) enum Rank {
     /// `Open::charge`: its part of the memory for clients.
     OpenCharge,
 
-    /// `Link::place`: the parent and name. It is the first of the leaves, under which no other lock is taken.
+    /// `HardLinkedName::place`: the parent and name. It is the first of the leaves, under which no other lock is taken.
     LinkPlace,
     /// `Stream::name`.
     StreamName,
     /// `Open::party`: the owner of an open.
     Party,
-    /// `Followed::itself`: the link that was opened in place of its target.
+    /// `FollowedLinks::itself`: the link that was opened in place of its target.
     LastLink,
-    /// `Directory::standing`: the location of a directory.
-    Standing,
+    /// `Directory::location`: the location of a directory.
+    Location,
     /// `Directories::known`: the kept directories.
     Directories,
     /// `Directory::own`: the cached properties of a directory itself.
@@ -66,9 +66,9 @@ pub(crate) enum Rank {
     Listings,
     /// `WatchedTree::directories`: the directories that it holds.
     WatchedDirectories,
-    /// `Watch::tree`: the tree that it shares.
+    /// `DirectoryWatch::tree`: the tree that it shares.
     WatchTree,
-    /// `Watching::by_directory`: all watches.
+    /// `Watches::by_directory`: all watches.
     Watches,
     /// `Waits::waiting`: the waiting requests.
     Waiting,
@@ -82,7 +82,7 @@ pub(crate) enum Rank {
     Keys,
     /// `Contention::files`: files that get no right for a while.
     Contention,
-    /// `Keepers`: the callbacks that end clients whose time is over.
+    /// `ExpiryKeepers`: the callbacks that end clients whose time is over.
     TimeKeepers,
     /// `Recorder::noted`: the records of opens.
     Noted,
@@ -92,7 +92,7 @@ pub(crate) enum Rank {
     Versions,
     /// `Descriptors::sharing`: the shares with a common limit.
     DescriptorShares,
-    /// `Counting::all`: the counters of each family.
+    /// `FamilyCounters::all`: the counters of each family.
     Counts,
     /// A shard of `ClientMemory`: the charge of each payer.
     ClientMemory,

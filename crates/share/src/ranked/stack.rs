@@ -18,14 +18,14 @@ thread_local! {
 }
 
 /// A lock that counts as held by this thread until this is dropped.
-pub(super) struct Counted(Lock);
+pub(super) struct HeldLock(Lock);
 
 impl Lock {
     /// Counts the lock as held.
-    pub fn count(self) -> Counted {
+    pub fn count(self) -> HeldLock {
         // A thread that ends has no stack any more, and takes its last locks unseen.
         let _ = HELD.try_with(|held| held.borrow_mut().push(self));
-        Counted(self)
+        HeldLock(self)
     }
 
     /// Panics if this thread must not wait for the lock now.
@@ -47,7 +47,7 @@ impl Lock {
     }
 }
 
-impl Drop for Counted {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         // Guards may be dropped in any order.
         let _ = HELD.try_with(|held| {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use share::{
-    BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Disposition, Holder,
-    Identity, LockOwner, Open, OpenRequest, Opened, Options, Refusal, Share, Step, Ticket, Waiter, Wake,
+    BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Disposition, BreakListener,
+    Identity, LockOwner, Open, OpenRequest, OpenResult, Options, Refusal, Share, CallResult, Ticket, Waiter, Wake,
 };
 use volume::faulty::{FaultyVolume, Plan};
 use volume::memory::MemoryVolume;
@@ -49,25 +49,25 @@ pub fn user(n: u32) -> Arc<Identity> {
 }
 
 /// A share for tests.
-pub struct World {
+pub struct TestShare {
     pub share: Arc<Share>,
     pub memory: MemoryVolume,
 }
 
-impl World {
-    pub fn new() -> World {
-        World::with(Config::default())
+impl TestShare {
+    pub fn new() -> TestShare {
+        TestShare::with(Config::default())
     }
 
-    pub fn with(config: Config) -> World {
-        World::over(config, |memory| Arc::new(memory))
+    pub fn with(config: Config) -> TestShare {
+        TestShare::over(config, |memory| Arc::new(memory))
     }
 
     /// A test share whose volume passes calls through a plan, and the plan. It counts calls, holds them up,
     /// and makes them fail.
-    pub fn planned(config: Config) -> (World, Arc<Plan>) {
+    pub fn planned(config: Config) -> (TestShare, Arc<Plan>) {
         let mut plan = None;
-        let world = World::over(config, |memory| {
+        let world = TestShare::over(config, |memory| {
             let faulty = FaultyVolume::new(Arc::new(memory));
             plan = Some(Arc::clone(faulty.plan()));
             Arc::new(faulty)
@@ -76,13 +76,13 @@ impl World {
     }
 
     /// A test share on a volume in memory that `wrap` wraps.
-    pub fn over(config: Config, wrap: impl FnOnce(MemoryVolume) -> Arc<dyn Volume>) -> World {
+    pub fn over(config: Config, wrap: impl FnOnce(MemoryVolume) -> Arc<dyn Volume>) -> TestShare {
         let memory = MemoryVolume::new(7);
         let volume = wrap(memory.clone());
         let root = volume.root().unwrap();
         root.set_mode(0o777).unwrap();
         root.set_owner(Some(1001), Some(1001)).unwrap();
-        World { share: Share::open(volume, config).unwrap(), memory }
+        TestShare { share: Share::open(volume, config).unwrap(), memory }
     }
 
     /// A client of the one user that owns everything.
@@ -95,7 +95,7 @@ impl World {
             share: Arc::clone(&self.share),
             key: ClientKey(n),
             identity,
-            ears: Arc::new(Ears { reachable: AtomicBool::new(true), ..Ears::default() }),
+            ears: Arc::new(ClientSignals { reachable: AtomicBool::new(true), ..ClientSignals::default() }),
         };
         self.share.attach(client.key, client.ears.clone());
         client
@@ -104,20 +104,20 @@ impl World {
 
 /// The notices and wakes that a client got.
 #[derive(Default)]
-pub struct Ears {
+pub struct ClientSignals {
     pub notices: Mutex<Vec<BreakNotice>>,
     pub woken: AtomicU64,
     pub reachable: AtomicBool,
 }
 
-impl Holder for Ears {
+impl BreakListener for ClientSignals {
     fn on_break(&self, notice: &BreakNotice) -> bool {
         self.notices.lock().unwrap().push(*notice);
         self.reachable.load(Ordering::SeqCst)
     }
 }
 
-impl Wake for Ears {
+impl Wake for ClientSignals {
     fn wake(&self, token: u64) {
         self.woken.fetch_add(token, Ordering::SeqCst);
     }
@@ -128,7 +128,7 @@ pub struct Client {
     pub share: Arc<Share>,
     pub key: ClientKey,
     pub identity: Arc<Identity>,
-    pub ears: Arc<Ears>,
+    pub ears: Arc<ClientSignals>,
 }
 
 /// A request to open that a test builds.
@@ -200,7 +200,7 @@ impl Client {
     }
 
     /// Makes a call that must not have to wait.
-    pub fn call<T>(&self, act: impl FnOnce(&Caller<'_>) -> Step<T>) -> Result<T, Refusal> {
+    pub fn call<T>(&self, act: impl FnOnce(&Caller<'_>) -> CallResult<T>) -> Result<T, Refusal> {
         done(self.caller(true, now(), act))
     }
 
@@ -219,7 +219,7 @@ impl Client {
         Ok(String::from_utf8(out).unwrap())
     }
 
-    pub fn rename(&self, open: &Arc<Open>, to: &str, replace: bool) -> Step<()> {
+    pub fn rename(&self, open: &Arc<Open>, to: &str, replace: bool) -> CallResult<()> {
         self.caller(true, now(), |c| self.share.rename(c, open, &path(to), None, replace, false))
     }
 
@@ -258,17 +258,17 @@ impl Client {
     }
 }
 
-pub fn done<T>(step: Step<T>) -> Result<T, Refusal> {
+pub fn done<T>(step: CallResult<T>) -> Result<T, Refusal> {
     match step {
-        Step::Done(done) => Ok(done),
-        Step::Refused(why) => Err(why),
-        Step::Wait(ticket) => panic!("has to wait with {ticket:?}"),
+        CallResult::Done(done) => Ok(done),
+        CallResult::Refused(why) => Err(why),
+        CallResult::Wait(ticket) => panic!("has to wait with {ticket:?}"),
     }
 }
 
-pub fn waits<T: std::fmt::Debug>(step: Step<T>) -> Ticket {
+pub fn waits<T: std::fmt::Debug>(step: CallResult<T>) -> Ticket {
     match step {
-        Step::Wait(ticket) => ticket,
+        CallResult::Wait(ticket) => ticket,
         other => panic!("does not wait: {other:?}"),
     }
 }
@@ -345,11 +345,11 @@ impl<'a> Ask<'a> {
         self.waits = false;
         self
     }
-    pub fn step(&self) -> Step<Opened> {
+    pub fn step(&self) -> CallResult<OpenResult> {
         let request = OpenRequest { path: &self.path, stream: self.stream.as_ref(), ..self.request.clone() };
         self.client.caller(self.waits, self.at, |caller| self.client.share.create(caller, &request))
     }
-    pub fn result(&self) -> Result<Opened, Refusal> {
+    pub fn result(&self) -> Result<OpenResult, Refusal> {
         done(self.step())
     }
     pub fn open(&self) -> Arc<Open> {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use share::{
-    Attributes, Caller, Cause, Deny, Disposition, Identity, OpenRequest, Opened, Options, Outcome, Share,
-    Step,
+    Attributes, Caller, Cause, Deny, Disposition, Identity, OpenRequest, OpenResult, Options, Outcome, Share,
+    CallResult,
 };
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, ShareAccess};
 use smb_wire::fscc::FileAttributes;
@@ -163,7 +163,7 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
     let wanted = create.wanted(&target, options, open.id);
     tree.take_host_changes(request.cause());
     match engine.create(&caller, &wanted) {
-        Step::Done(opened) => {
+        CallResult::Done(opened) => {
             let opened = create.given_by_number(&caller, opened);
             let response = create.settle(&open, opened);
             server.enter_index(&open);
@@ -175,12 +175,12 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
             }
             Ok(NtStatus::SUCCESS)
         }
-        Step::Wait(ticket) => {
+        CallResult::Wait(ticket) => {
             server.opens.remove(open.id.volatile);
             request.claim = claim;
             Err(Stop::wait(engine, ticket))
         }
-        Step::Refused(refusal) => {
+        CallResult::Refused(refusal) => {
             server.opens.remove(open.id.volatile);
             Err(path::refused(&refusal, asked.name, contexts.posix))
         }
@@ -225,7 +225,7 @@ fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, caus
 impl Create<'_> {
     /// What was made belongs to whom the client names by number, if that is theirs to say: chown(2). A number that is not stays
     /// without effect, since hosts seldom agree about all of them, and a client that always sends its own could make nothing.
-    fn given_by_number(&self, caller: &Caller<'_>, opened: Opened) -> Opened {
+    fn given_by_number(&self, caller: &Caller<'_>, opened: OpenResult) -> OpenResult {
         let numbers = &self.contexts.numbers;
         if numbers.is_none() {
             return opened;
@@ -243,7 +243,7 @@ impl Create<'_> {
             }
         }
         let info = self.engine.info(&opened.open).unwrap_or(opened.info);
-        Opened { info, ..opened }
+        OpenResult { info, ..opened }
     }
 
     /// The request as the engine has it, for an Open under this id.
@@ -266,9 +266,9 @@ impl Create<'_> {
     }
 
     /// What was opened becomes the Open's, with what is remembered of the request.
-    fn settle(&self, open: &Open, opened: Opened) -> Response {
+    fn settle(&self, open: &Open, opened: OpenResult) -> Response {
         let Create { session, engine, asked, contexts, .. } = self;
-        let Opened { open: file, outcome, info, granted } = opened;
+        let OpenResult { open: file, outcome, info, granted } = opened;
         let is_directory = file.is_directory();
         let oplock = asked.requested_oplock_level;
         let grant = |lasts| contexts.durability.grant(contexts.lease, oplock, granted, is_directory, lasts);

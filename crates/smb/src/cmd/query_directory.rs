@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use share::engine::Entry;
+use share::engine::ListedEntry;
 use share::{Caller, Info, Refusal, Share};
 use smb_wire::NtStatus;
 use smb_wire::query_directory::{Flags, Request as Asked};
@@ -205,7 +205,7 @@ impl Scan<'_> {
 }
 
 /// Puts one entry into the reply. None: it is there, or has vanished meanwhile.
-fn put(entry: &Entry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refusal>> {
+fn put(entry: &ListedEntry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refusal>> {
     let info = if sink.needs_info() {
         match entry.info() {
             Ok(info) => Some(info),

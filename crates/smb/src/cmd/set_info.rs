@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use share::{Caller, Share, Step};
+use share::{Caller, Share, CallResult};
 use smb_wire::NtStatus;
 use smb_wire::fscc::FsInfoClass;
 use smb_wire::query_info::InfoType;
@@ -60,7 +60,7 @@ struct Change<'a> {
 
 impl Change<'_> {
     /// What the engine answers: done, refused, or to be tried again when the engine wakes this request.
-    fn settle(&self, step: Step<()>) -> Result<(), Stop> {
+    fn settle(&self, step: CallResult<()>) -> Result<(), Stop> {
         Stop::unless_done(self.engine, step)
     }
 

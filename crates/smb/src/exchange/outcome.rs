@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use share::limits::Hold;
-use share::{Share, Step, Ticket};
+use share::{Share, CallResult, Ticket};
 use smb_wire::NtStatus;
 use smb_wire::rpc::PipeError;
 
@@ -125,11 +125,11 @@ impl Stop {
     }
 
     /// What the engine answers: done, refused, or to be tried again when it wakes the request.
-    pub fn unless_done<T>(engine: &Arc<Share>, step: Step<T>) -> Result<T, Stop> {
+    pub fn unless_done<T>(engine: &Arc<Share>, step: CallResult<T>) -> Result<T, Stop> {
         match step {
-            Step::Done(done) => Ok(done),
-            Step::Wait(ticket) => Err(Stop::wait(engine, ticket)),
-            Step::Refused(refusal) => Err(refusal.into()),
+            CallResult::Done(done) => Ok(done),
+            CallResult::Wait(ticket) => Err(Stop::wait(engine, ticket)),
+            CallResult::Refused(refusal) => Err(refusal.into()),
         }
     }
 }

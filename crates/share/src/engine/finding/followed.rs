@@ -10,10 +10,10 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, OpenHow};
 
 use crate::engine::Share;
-use crate::engine::finding::look_up::{Named, Search};
-use crate::engine::finding::walk::{Found, Walk};
+use crate::engine::finding::look_up::{ResolvedName, Search};
+use crate::engine::finding::walk::{WalkTarget, Walk};
 use crate::engine::parts::names::directory::Directory;
-use crate::engine::parts::trail::{LastLink, Trail};
+use crate::engine::parts::trail::{LastLink, LinkTrail};
 use crate::{Caller, Disposition, Open, OpenRequest, Options, Refusal};
 
 /// Rights that a link cannot serve in place of its target.
@@ -55,11 +55,11 @@ impl Share {
         from: Option<&Arc<Directory>>,
         request: &OpenRequest<'_>,
         search: Search,
-    ) -> Result<(Found, Trail), Refusal> {
+    ) -> Result<(WalkTarget, LinkTrail), Refusal> {
         let by_name = if acts_on_name(request) { Options::OPEN_LINK } else { Options::empty() };
         let found = self.walk(caller, from, request.path, request.options | by_name, search);
         let leads_nowhere = match &found {
-            Ok((Found::Missing { .. }, trail)) => trail.last.is_some(),
+            Ok((WalkTarget::Missing { .. }, trail)) => trail.last.is_some(),
             Ok(_) => false,
             Err(why) => matches!(why, Refusal::BadLink | Refusal::PathNotFound | Refusal::AccessDenied),
         };
@@ -81,9 +81,9 @@ impl Share {
         here: &Arc<Directory>,
         name: &Name,
         node: &Arc<dyn Node>,
-        behind: Option<&Trail>,
+        behind: Option<&LinkTrail>,
         options: Options,
-    ) -> Option<Named> {
+    ) -> Option<ResolvedName> {
         let mut walk = Walk::from(here, &[]);
         walk.trail = behind.cloned().unwrap_or_default();
         walk.trail.last = Some(LastLink { parent: Arc::clone(here), name: name.clone(), id: node.id() });
@@ -93,8 +93,8 @@ impl Share {
         let found = self.follow(&mut walk, here, node.as_ref(), options);
         let found = found.and_then(|()| self.go(caller, &mut walk, options, search)).ok()?;
         match found {
-            Found::There { found, .. } if !walk.trail.leads_round(found.node.id()) => Some(found),
-            Found::There { .. } | Found::Root(_) | Found::Missing { .. } => None,
+            WalkTarget::There { found, .. } if !walk.trail.leads_round(found.node.id()) => Some(found),
+            WalkTarget::There { .. } | WalkTarget::Root(_) | WalkTarget::Missing { .. } => None,
         }
     }
 
@@ -122,7 +122,7 @@ impl Share {
 
     /// Refuses to remove an object that was reached through a link. A client that removes a tree name by name
     /// takes a directory behind a link for a part of the tree.
-    pub(crate) fn check_may_remove(&self, trail: &Trail, is_own: bool) -> Result<(), Refusal> {
+    pub(crate) fn check_may_remove(&self, trail: &LinkTrail, is_own: bool) -> Result<(), Refusal> {
         let is_allowed = is_own || self.settings().delete_through_links;
         if trail.is_behind && !is_allowed { Err(Refusal::CannotDelete) } else { Ok(()) }
     }

@@ -10,7 +10,7 @@ use volume::{Kind, Name, Node, NodeId, OpenHow};
 use crate::engine::Share;
 use crate::engine::parts::names::cache::KeptNode;
 use crate::engine::parts::names::directory::{Directory, Evidence};
-use crate::engine::services::since::Since;
+use crate::engine::services::since::LookupCounters;
 use crate::{Open, Refusal};
 
 /// The most directories between a directory that was found by its address and the root.
@@ -31,12 +31,12 @@ pub struct Item {
     /// Whether the name was answered from the cache and the volume was not asked.
     pub(crate) is_from_memory: bool,
     /// The state of the cache before the lookup.
-    pub(crate) since: Since,
+    pub(crate) since: LookupCounters,
 }
 
 /// The time when an item was looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum LookupTime {
     /// Some time before. Its name may lead to another object by now.
     Before,
     /// By the request that opens the item.
@@ -59,7 +59,7 @@ impl Item {
             kept: None,
             is_asked: false,
             is_from_memory: false,
-            since: Since::default(),
+            since: LookupCounters::default(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Item {
             kept: None,
             is_asked: false,
             is_from_memory: false,
-            since: Since::default(),
+            since: LookupCounters::default(),
         }
     }
 
@@ -152,15 +152,15 @@ impl Item {
 
     /// The name by which it was found, if the name still leads to it.
     pub(crate) fn known_place(&self) -> Option<(Arc<Directory>, Name)> {
-        self.place_if(Seen::Before)
+        self.place_if(LookupTime::Before)
     }
 
-    pub(crate) fn place_if(&self, seen: Seen) -> Option<(Arc<Directory>, Name)> {
+    pub(crate) fn place_if(&self, seen: LookupTime) -> Option<(Arc<Directory>, Name)> {
         if let Some(directory) = &self.directory {
             return directory.place();
         }
         let (parent, name) = self.place.as_ref()?;
-        if seen == Seen::JustNow {
+        if seen == LookupTime::JustNow {
             return Some((Arc::clone(parent), name.clone()));
         }
         let is_there = parent.leads_to(name, self.id()) || parent.holds(name, self.id());

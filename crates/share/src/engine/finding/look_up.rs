@@ -11,8 +11,8 @@ use volume::{Failure, Kind, Name, Node, OpenHow, Stat};
 
 use crate::Refusal;
 use crate::engine::Share;
-use crate::engine::parts::names::cache::{Answer, KeptNode};
-use crate::engine::parts::names::directory::{Directory, Known};
+use crate::engine::parts::names::cache::{CachedTarget, KeptNode};
+use crate::engine::parts::names::directory::{Directory, KnownName};
 use crate::engine::parts::names::has_case;
 
 /// The mode of a lookup.
@@ -27,7 +27,7 @@ pub(crate) struct Search {
 }
 
 /// The real name of an object, and its node.
-pub(crate) struct Named {
+pub(crate) struct ResolvedName {
     pub name: Name,
     pub node: Arc<dyn Node>,
     /// The cache entry of the node.
@@ -39,19 +39,19 @@ pub(crate) struct Named {
 }
 
 /// The cached state of an exact name.
-enum Recalled {
+enum CacheRecall {
     /// The name leads to this node.
-    Found(Named),
+    Found(ResolvedName),
     /// The name leads to nothing.
     Absent,
     /// The volume must be asked.
     Nothing,
 }
 
-impl Named {
+impl ResolvedName {
     /// A node under its name, without further information.
-    pub fn of(name: Name, node: Arc<dyn Node>) -> Named {
-        Named { name, node, kept: None, seen: None, is_from_memory: false }
+    pub fn of(name: Name, node: Arc<dyn Node>) -> ResolvedName {
+        ResolvedName { name, node, kept: None, seen: None, is_from_memory: false }
     }
 }
 
@@ -66,7 +66,7 @@ impl Share {
         here: &Arc<Directory>,
         name: &Name,
         search: Search,
-    ) -> Result<Option<Named>, Refusal> {
+    ) -> Result<Option<ResolvedName>, Refusal> {
         self.with_room(|| self.look_up_once(here, name, search))
     }
 
@@ -75,19 +75,19 @@ impl Share {
         here: &Arc<Directory>,
         name: &Name,
         search: Search,
-    ) -> Result<Option<Named>, Refusal> {
+    ) -> Result<Option<ResolvedName>, Refusal> {
         let folds = !search.exact && has_case(name.as_bytes());
         if self.cache().is_on() && here.is_told() && here.settle(name) {
             return self.look_up_remembered(here, name, search.how, folds);
         }
         if folds && search.rather_missing && here.is_told() {
             // The index saves a request to the volume for a name that does not exist.
-            if let Known::Names(spellings) = here.known(name)? {
+            if let KnownName::Names(spellings) = here.known(name)? {
                 return self.first_of(here, spellings, search.how);
             }
         }
         if let Some(node) = existing(here.node.lookup(name, search.how))? {
-            return Ok(Some(Named::of(name.clone(), node)));
+            return Ok(Some(ResolvedName::of(name.clone(), node)));
         }
         if !folds {
             return Ok(None);
@@ -101,10 +101,10 @@ impl Share {
         here: &Arc<Directory>,
         spellings: Vec<Name>,
         how: OpenHow,
-    ) -> Result<Option<Named>, Refusal> {
+    ) -> Result<Option<ResolvedName>, Refusal> {
         for real in spellings {
             if let Some(node) = existing(here.node.lookup(&real, how))? {
-                return Ok(Some(Named::of(real, node)));
+                return Ok(Some(ResolvedName::of(real, node)));
             }
             here.seen_gone(&real);
         }
@@ -117,16 +117,16 @@ impl Share {
         name: &Name,
         how: OpenHow,
         folds: bool,
-    ) -> Result<Option<Named>, Refusal> {
+    ) -> Result<Option<ResolvedName>, Refusal> {
         match self.recall(here, name, how)? {
-            Recalled::Found(found) => return Ok(Some(found)),
-            Recalled::Absent if !folds => {
+            CacheRecall::Found(found) => return Ok(Some(found)),
+            CacheRecall::Absent if !folds => {
                 self.cache().hit();
                 return Ok(None);
             }
-            Recalled::Absent | Recalled::Nothing => {}
+            CacheRecall::Absent | CacheRecall::Nothing => {}
         }
-        if let Known::Names(mut spellings) = here.known(name)? {
+        if let KnownName::Names(mut spellings) = here.known(name)? {
             spellings.retain(|real| folds || real == name);
             return self.first_remembered(here, spellings, how);
         }
@@ -147,14 +147,14 @@ impl Share {
         here: &Arc<Directory>,
         spellings: Vec<Name>,
         how: OpenHow,
-    ) -> Result<Option<Named>, Refusal> {
+    ) -> Result<Option<ResolvedName>, Refusal> {
         if spellings.is_empty() {
             self.cache().hit();
         }
         for real in spellings {
             let found = match self.recall(here, &real, how)? {
-                Recalled::Found(found) => Some(found),
-                Recalled::Absent | Recalled::Nothing => self.ask(here, &real, how, false)?,
+                CacheRecall::Found(found) => Some(found),
+                CacheRecall::Absent | CacheRecall::Nothing => self.ask(here, &real, how, false)?,
             };
             if found.is_some() {
                 return Ok(found);
@@ -165,14 +165,14 @@ impl Share {
     }
 
     /// The cached state of an exact name, with its node opened for `how`.
-    fn recall(&self, here: &Directory, name: &Name, how: OpenHow) -> Result<Recalled, Refusal> {
+    fn recall(&self, here: &Directory, name: &Name, how: OpenHow) -> Result<CacheRecall, Refusal> {
         let generation = here.generation();
         Ok(match here.answer(name) {
-            Some(Answer::There(kept)) => {
-                self.reuse(here, name, &kept, how, generation)?.map_or(Recalled::Nothing, Recalled::Found)
+            Some(CachedTarget::There(kept)) => {
+                self.reuse(here, name, &kept, how, generation)?.map_or(CacheRecall::Nothing, CacheRecall::Found)
             }
-            Some(Answer::Absent) => Recalled::Absent,
-            None => Recalled::Nothing,
+            Some(CachedTarget::Absent) => CacheRecall::Absent,
+            None => CacheRecall::Nothing,
         })
     }
 
@@ -181,7 +181,7 @@ impl Share {
         if !here.is_told() || !here.settle(name) {
             return None;
         }
-        let Some(Answer::There(kept)) = here.answer(name) else { return None };
+        let Some(CachedTarget::There(kept)) = here.answer(name) else { return None };
         self.cache().hit();
         Some(kept)
     }
@@ -194,7 +194,7 @@ impl Share {
         kept: &Arc<KeptNode>,
         how: OpenHow,
         generation: u64,
-    ) -> Result<Option<Named>, Refusal> {
+    ) -> Result<Option<ResolvedName>, Refusal> {
         let mut kept = Arc::clone(kept);
         let node = if serves(kept.node.as_ref(), how) {
             Arc::clone(&kept.node)
@@ -210,10 +210,10 @@ impl Share {
         };
         if node.how() == OpenHow::Read && kept.node.how() < OpenHow::Read {
             kept = KeptNode::new(Arc::clone(&node));
-            here.remember(name, generation, Answer::There(Arc::clone(&kept)));
+            here.remember(name, generation, CachedTarget::There(Arc::clone(&kept)));
         }
         self.cache().hit();
-        Ok(Some(Named { name: name.clone(), node, kept: Some(kept), seen: None, is_from_memory: true }))
+        Ok(Some(ResolvedName { name: name.clone(), node, kept: Some(kept), seen: None, is_from_memory: true }))
     }
 
     /// Asks the volume for an exact name, and caches the answer.
@@ -223,7 +223,7 @@ impl Share {
         name: &Name,
         how: OpenHow,
         remembers_absence: bool,
-    ) -> Result<Option<Named>, Refusal> {
+    ) -> Result<Option<ResolvedName>, Refusal> {
         self.cache().missed();
         let generation = here.generation();
         // A node that is open for writing is not cached. Only a node that will be cached is opened for its
@@ -233,22 +233,22 @@ impl Share {
         let first = if writes && is_let_in { OpenHow::Attributes } else { how };
         let Some(found) = existing(here.node.lookup(name, first))? else {
             if remembers_absence {
-                here.remember(name, generation, Answer::Absent);
+                here.remember(name, generation, CachedTarget::Absent);
             }
             return Ok(None);
         };
         let seen = found.first_stat();
         if !is_let_in {
-            return Ok(Some(Named { seen, ..Named::of(name.clone(), found) }));
+            return Ok(Some(ResolvedName { seen, ..ResolvedName::of(name.clone(), found) }));
         }
         let kept = KeptNode::new(Arc::clone(&found));
         if writes {
             here.remember_let_in(name, generation, &kept);
         } else {
-            here.remember(name, generation, Answer::There(Arc::clone(&kept)));
+            here.remember(name, generation, CachedTarget::There(Arc::clone(&kept)));
         }
         let node = if serves(found.as_ref(), how) { found } else { found.open_again(how)? };
-        Ok(Some(Named { name: name.clone(), node, kept: Some(kept), seen, is_from_memory: false }))
+        Ok(Some(ResolvedName { name: name.clone(), node, kept: Some(kept), seen, is_from_memory: false }))
     }
 }
 

@@ -6,9 +6,9 @@ use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::finding::item::Item;
-use crate::engine::finding::look_up::{Named, Search};
+use crate::engine::finding::look_up::{ResolvedName, Search};
 use crate::engine::parts::names::directory::Directory;
-use crate::engine::parts::trail::{LastLink, Trail};
+use crate::engine::parts::trail::{LastLink, LinkTrail};
 use crate::{Caller, Options, Refusal};
 use volume::security::Rights;
 
@@ -18,18 +18,18 @@ const MAX_HOPS: usize = 40;
 const MAX_STEPS: usize = 4096;
 
 /// The target of a path.
-pub(crate) enum Found {
+pub(crate) enum WalkTarget {
     /// The root of the share.
     Root(Arc<Directory>),
     /// A name that exists.
-    There { parent: Arc<Directory>, found: Named },
+    There { parent: Arc<Directory>, found: ResolvedName },
     /// A name that does not exist, in a directory that does.
     Missing { parent: Arc<Directory>, name: Name },
 }
 
 /// One step of a walk.
 #[derive(Clone)]
-enum Go {
+enum WalkStep {
     Down(Name),
     Up,
 }
@@ -39,10 +39,10 @@ pub(crate) struct Walk {
     /// The directories down to the current one; the root first.
     stack: Vec<Arc<Directory>>,
     /// The remaining steps, the next one last.
-    left: Vec<Go>,
+    left: Vec<WalkStep>,
     hops: usize,
     steps: usize,
-    pub(crate) trail: Trail,
+    pub(crate) trail: LinkTrail,
 }
 
 impl Share {
@@ -66,7 +66,7 @@ impl Share {
         path: &[Name],
         options: Options,
         search: Search,
-    ) -> Result<(Found, Trail), Refusal> {
+    ) -> Result<(WalkTarget, LinkTrail), Refusal> {
         let mut walk = Walk::from(from.unwrap_or(self.root()), path);
         let found = self.go(caller, &mut walk, options, search)?;
         let found = self.unless_round(&walk.trail, found, options, search)?;
@@ -85,7 +85,7 @@ impl Share {
         let exact = self.is_exact(options);
         let search = Search { exact, how: OpenHow::Attributes, rather_missing: false };
         let (found, _) = self.walk(caller, None, path, options | Options::OPEN_LINK, search)?;
-        Ok(!matches!(found, Found::Missing { .. }))
+        Ok(!matches!(found, WalkTarget::Missing { .. }))
     }
 
     /// Goes to the end of a walk.
@@ -98,19 +98,19 @@ impl Share {
         walk: &mut Walk,
         options: Options,
         search: Search,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<WalkTarget, Refusal> {
         while let Some(go) = walk.left.pop() {
             walk.steps += 1;
             if walk.steps > MAX_STEPS {
                 return Err(Refusal::BadLink);
             }
             let name = match go {
-                Go::Up if walk.stack.len() > 1 => {
+                WalkStep::Up if walk.stack.len() > 1 => {
                     walk.stack.pop();
                     continue;
                 }
-                Go::Up => return Err(Refusal::BadLink),
-                Go::Down(name) => name,
+                WalkStep::Up => return Err(Refusal::BadLink),
+                WalkStep::Down(name) => name,
             };
             let here = walk.here(self.root());
             let found = if walk.left.is_empty() {
@@ -124,10 +124,10 @@ impl Share {
         }
         let at = walk.here(self.root());
         match at.place() {
-            None => Ok(Found::Root(at)),
+            None => Ok(WalkTarget::Root(at)),
             Some((parent, name)) => {
-                let found = Named::of(name, at.node.open_again(search.how)?);
-                Ok(Found::There { parent, found })
+                let found = ResolvedName::of(name, at.node.open_again(search.how)?);
+                Ok(WalkTarget::There { parent, found })
             }
         }
     }
@@ -141,7 +141,7 @@ impl Share {
         name: &Name,
         options: Options,
         exact: bool,
-    ) -> Result<Option<Found>, Refusal> {
+    ) -> Result<Option<WalkTarget>, Refusal> {
         if let Some(child) = self.known_child(here, name, exact) {
             self.check_passes(&child, walk)?;
             self.check_traverse(caller, &child)?;
@@ -151,7 +151,7 @@ impl Share {
         }
         let generation = here.generation();
         let search = Search { exact, how: OpenHow::Attributes, rather_missing: false };
-        let Named { name: real, node, .. } =
+        let ResolvedName { name: real, node, .. } =
             self.look_up(here, name, search)?.ok_or(Refusal::PathNotFound)?;
         match node.kind() {
             Kind::Directory => {
@@ -205,20 +205,20 @@ impl Share {
         name: &Name,
         options: Options,
         search: Search,
-    ) -> Result<Option<Found>, Refusal> {
+    ) -> Result<Option<WalkTarget>, Refusal> {
         let parent = Arc::clone(here);
         let Some(found) = self.look_up(here, name, search)? else {
-            return Ok(Some(Found::Missing { parent, name: name.clone() }));
+            return Ok(Some(WalkTarget::Missing { parent, name: name.clone() }));
         };
         if found.node.kind() == Kind::Link && !options.contains(Options::OPEN_LINK) {
             if walk.trail.last.is_none() {
-                let Named { name, node, .. } = &found;
+                let ResolvedName { name, node, .. } = &found;
                 walk.trail.last = Some(LastLink { parent, name: name.clone(), id: node.id() });
             }
             self.follow(walk, here, found.node.as_ref(), options)?;
             return Ok(None);
         }
-        Ok(Some(Found::There { parent, found }))
+        Ok(Some(WalkTarget::There { parent, found }))
     }
 
     /// A cached subdirectory, if it can be trusted to be still there.
@@ -244,11 +244,11 @@ impl Share {
     /// sees a link there and stops. A client that asks for a directory by name gets the directory.
     fn unless_round(
         &self,
-        trail: &Trail,
-        found: Found,
+        trail: &LinkTrail,
+        found: WalkTarget,
         options: Options,
         search: Search,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<WalkTarget, Refusal> {
         let Some(last) = trail.last.as_ref().filter(|_| !options.contains(Options::DIRECTORY)) else {
             return Ok(found);
         };
@@ -257,7 +257,7 @@ impl Share {
         }
         let search = Search { exact: true, how: OpenHow::Attributes, ..search };
         let link = self.look_up(&last.parent, &last.name, search)?.ok_or(Refusal::NotFound)?;
-        Ok(Found::There { parent: Arc::clone(&last.parent), found: link })
+        Ok(WalkTarget::There { parent: Arc::clone(&last.parent), found: link })
     }
 
     /// Puts the text of a link before the rest of the path.
@@ -288,8 +288,8 @@ impl Share {
         for part in relative.split(|b| *b == b'/') {
             match part {
                 b"" | b"." => {}
-                b".." => steps.push(Go::Up),
-                name => steps.push(Go::Down(Name::new(name).map_err(|_| Refusal::BadLink)?)),
+                b".." => steps.push(WalkStep::Up),
+                name => steps.push(WalkStep::Down(Name::new(name).map_err(|_| Refusal::BadLink)?)),
             }
         }
         walk.left.extend(steps.into_iter().rev());
@@ -313,12 +313,12 @@ impl Share {
             .walk(caller, None, above, (options - Options::OPEN_LINK) | Options::DIRECTORY, search)?
             .0
         {
-            Found::Root(root) => root,
-            Found::There { parent, found } if found.node.kind() == Kind::Directory => {
+            WalkTarget::Root(root) => root,
+            WalkTarget::There { parent, found } if found.node.kind() == Kind::Directory => {
                 let name = &found.name;
                 self.directories().enter(&parent, (name, name), found.node, None)
             }
-            Found::There { .. } | Found::Missing { .. } => return Err(Refusal::PathNotFound),
+            WalkTarget::There { .. } | WalkTarget::Missing { .. } => return Err(Refusal::PathNotFound),
         };
         self.check_passes(&parent, &Walk::from(self.root(), &path[..1]))?;
         self.check_traverse(caller, &parent)?;
@@ -360,22 +360,22 @@ impl Share {
     }
 }
 
-impl Found {
+impl WalkTarget {
     /// The kind of the target, if it exists.
     pub(crate) fn kind(&self) -> Option<Kind> {
         match self {
-            Found::Root(_) => Some(Kind::Directory),
-            Found::There { found, .. } => Some(found.node.kind()),
-            Found::Missing { .. } => None,
+            WalkTarget::Root(_) => Some(Kind::Directory),
+            WalkTarget::There { found, .. } => Some(found.node.kind()),
+            WalkTarget::Missing { .. } => None,
         }
     }
 
     /// The identity of the target, if it exists.
     fn id(&self) -> Option<NodeId> {
         match self {
-            Found::Root(root) => Some(root.id),
-            Found::There { found, .. } => Some(found.node.id()),
-            Found::Missing { .. } => None,
+            WalkTarget::Root(root) => Some(root.id),
+            WalkTarget::There { found, .. } => Some(found.node.id()),
+            WalkTarget::Missing { .. } => None,
         }
     }
 }
@@ -389,10 +389,10 @@ impl Walk {
         stack.push(Arc::clone(from));
         Walk {
             stack,
-            left: path.iter().rev().cloned().map(Go::Down).collect(),
+            left: path.iter().rev().cloned().map(WalkStep::Down).collect(),
             hops: 0,
             steps: 0,
-            trail: Trail::default(),
+            trail: LinkTrail::default(),
         }
     }
 

@@ -8,10 +8,10 @@ use volume::security::Rights;
 use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::reserved::how_for_rights;
-use crate::engine::parts::file::{State, counted, only_looks};
+use crate::engine::parts::file::{FileState, counted, only_looks};
 use crate::engine::values::effects::Effects;
 use crate::ranked::{Mutex, Rank, RwLock};
-use crate::{Caller, Deny, Open, Refusal, Step};
+use crate::{Caller, Deny, Open, Refusal, CallResult};
 
 impl Share {
     /// Replaces the rights and denials of an open of a file's own data. The returned open takes the place of
@@ -23,7 +23,7 @@ impl Share {
         open: &Arc<Open>,
         access: Rights,
         deny: Deny,
-    ) -> Step<Arc<Open>> {
+    ) -> CallResult<Arc<Open>> {
         self.past_lapsed_at(open.file.id, caller, || self.amend_now(caller, open, access, deny))
     }
 
@@ -33,15 +33,15 @@ impl Share {
         open: &Arc<Open>,
         access: Rights,
         deny: Deny,
-    ) -> Step<Arc<Open>> {
+    ) -> CallResult<Arc<Open>> {
         match self.check_amendment(caller, open, access) {
             Ok(()) => {}
-            Err(why) => return Step::Refused(why),
+            Err(why) => return CallResult::Refused(why),
         }
         let how = how_for_rights(access);
         let node = match self.with_room(|| self.shared_node(&open.file, &open.node, how)) {
             Ok(node) => node,
-            Err(why) => return Step::Refused(why),
+            Err(why) => return CallResult::Refused(why),
         };
         let adds = access - open.granted;
         let mut effects = Effects::default();
@@ -50,10 +50,10 @@ impl Share {
         let goes =
             open.link.as_ref().and_then(|link| state.link(link)).is_some_and(|entry| entry.delete.is_some());
         if !adds.is_empty() && goes {
-            return Step::Refused(Refusal::DeletePending);
+            return CallResult::Refused(Refusal::DeletePending);
         }
         let shares =
-            |state: &State| state.shares_but_for(open.id, &open.stream, counted(access, open.options), deny);
+            |state: &FileState| state.shares_but_for(open.id, &open.stream, counted(access, open.options), deny);
         let is_shared = shares(&state);
         let writes = adds.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA);
         let need = match (is_shared, writes) {
@@ -64,10 +64,10 @@ impl Share {
         let asks = !is_shared || !adds.is_empty();
         let entry = state.stream(&open.stream);
         let step =
-            if asks && self.require(&open.file, entry, &open.asker(), need, caller.cause(), &mut effects) {
+            if asks && self.require(&open.file, entry, &open.requester(), need, caller.cause(), &mut effects) {
                 self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
             } else if !is_shared {
-                Step::Refused(Refusal::SharingConflict)
+                CallResult::Refused(Refusal::SharingConflict)
             } else {
                 let new = Arc::new(successor(open, node, access, deny));
                 if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
@@ -78,7 +78,7 @@ impl Share {
                 }
                 // Requests that waited for a lower denial may go on.
                 effects.wakes.append(&mut state.waiting);
-                Step::Done(new)
+                CallResult::Done(new)
             };
         drop(state);
         self.settle(effects);

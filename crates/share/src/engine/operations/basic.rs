@@ -8,9 +8,9 @@ use volume::{Kind, Time, Times};
 
 use crate::engine::Share;
 use crate::engine::operations::own_times::change_time;
-use crate::engine::values::record::{Kept, STORED};
-use crate::open::OwnTimes;
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
+use crate::engine::values::record::{StoredTime, STORED};
+use crate::open::FixedTimes;
+use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal, CallResult};
 
 /// A change of one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Basic {
 impl Share {
     /// Sets times and attribute bits. Waits for holders that cache them.
     // MS-FSA 2.1.5.15.2
-    pub fn set_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Step<()> {
+    pub fn set_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> CallResult<()> {
         let may = self.check_basic(open, &basic);
         self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
     }
@@ -56,7 +56,7 @@ impl Share {
         open: &Arc<Open>,
         accessed: Option<Time>,
         modified: Option<Time>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let may = self
             .check_owner(caller, open, Rights::WRITE_ATTRIBUTES)
             .or_else(|_| self.check_owner(caller, open, Rights::WRITE_DATA))
@@ -137,7 +137,7 @@ impl Share {
         if times != Times::default() {
             let now = open.node.stat()?;
             let kept =
-                |set: Option<Time>, host: Time| set.filter(|set| *set != host).map(|set| Kept { set, host });
+                |set: Option<Time>, host: Time| set.filter(|set| *set != host).map(|set| StoredTime { set, host });
             new.accessed = times.accessed.map_or(record.accessed, |_| kept(times.accessed, now.accessed));
             new.modified = times.modified.map_or(record.modified, |_| kept(times.modified, now.modified));
         }
@@ -150,7 +150,7 @@ impl Share {
         }
         if let Some(TimeSet::Set(time)) = basic.changed {
             new.changed = Some(change_time(time, caller.now));
-        } else if open.own_times().contains(OwnTimes::CHANGED) {
+        } else if open.own_times().contains(FixedTimes::CHANGED) {
             new.changed = Some(change_time(record.changed(&before), caller.now));
         } else if !told.is_empty() {
             new.changed = None;
@@ -173,9 +173,9 @@ impl Share {
 fn take_over(open: &Open, basic: &Basic) {
     let mut own = open.own_times();
     for (what, bit) in [
-        (basic.accessed, OwnTimes::ACCESSED),
-        (basic.modified, OwnTimes::MODIFIED),
-        (basic.changed, OwnTimes::CHANGED),
+        (basic.accessed, FixedTimes::ACCESSED),
+        (basic.modified, FixedTimes::MODIFIED),
+        (basic.changed, FixedTimes::CHANGED),
     ] {
         if let Some(what) = what {
             own.set(bit, what != TimeSet::Thaw);

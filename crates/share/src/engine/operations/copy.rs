@@ -9,11 +9,11 @@ use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::data::{check_data, check_ranges};
 use crate::engine::services::lapsed::is_held;
-use crate::{Attributes, Caller, Info, LockOwner, Open, RangeKind, Refusal, Step};
+use crate::{Attributes, Caller, Info, LockOwner, Open, RangeKind, Refusal, CallResult};
 
 /// One side of a copy.
 #[derive(Debug, Clone, Copy)]
-pub struct Side<'a> {
+pub struct CopySide<'a> {
     /// The open.
     pub open: &'a Open,
     /// The owner for whom byte ranges are checked.
@@ -25,7 +25,7 @@ pub struct Side<'a> {
 impl Share {
     /// Copies `len` bytes and returns how many were copied. They are fewer only at the source's end.
     // MS-SMB2 3.3.5.15.6
-    pub fn copy(&self, caller: &Caller<'_>, from: Side<'_>, to: Side<'_>, len: u64) -> Step<u64> {
+    pub fn copy(&self, caller: &Caller<'_>, from: CopySide<'_>, to: CopySide<'_>, len: u64) -> CallResult<u64> {
         let files = || vec![from.open.file.id, to.open.file.id];
         let ask = || self.before_copy(caller, from, to, len);
         let ask = || self.past_lapsed(caller, files, is_held, ask);
@@ -41,18 +41,18 @@ impl Share {
     pub fn clone_range(
         &self,
         caller: &Caller<'_>,
-        from: Side<'_>,
-        to: Side<'_>,
+        from: CopySide<'_>,
+        to: CopySide<'_>,
         len: u64,
         grows: bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if !self.volume().facts().clones {
-            return Step::Refused(Refusal::NotSupported);
+            return CallResult::Refused(Refusal::NotSupported);
         }
         let (shared, copied) = match self.lengths_to_clone(from, to, len, grows) {
-            Ok((0, 0)) => return Step::Done(()),
+            Ok((0, 0)) => return CallResult::Done(()),
             Ok(lengths) => lengths,
-            Err(why) => return Step::Refused(why),
+            Err(why) => return CallResult::Refused(why),
         };
         let clone = || {
             let (source, target) = (&from.open.data, to.open.data.as_ref());
@@ -70,8 +70,8 @@ impl Share {
     // MS-FSA 2.1.5.10.4, MS-FSCC 2.3.8
     fn lengths_to_clone(
         &self,
-        from: Side<'_>,
-        to: Side<'_>,
+        from: CopySide<'_>,
+        to: CopySide<'_>,
         len: u64,
         grows: bool,
     ) -> Result<(u64, u64), Refusal> {
@@ -100,7 +100,7 @@ impl Share {
         Ok((held - copied, copied))
     }
 
-    fn before_copy(&self, caller: &Caller<'_>, from: Side<'_>, to: Side<'_>, len: u64) -> Step<()> {
+    fn before_copy(&self, caller: &Caller<'_>, from: CopySide<'_>, to: CopySide<'_>, len: u64) -> CallResult<()> {
         let checked = || {
             check_copy(from, to, len)?;
             check_ranges(from.open, from.owner, from.at, len, RangeKind::Shared)?;
@@ -108,11 +108,11 @@ impl Share {
         };
         match checked() {
             Ok(()) => self.require_for(caller, to.open, Need::Change),
-            Err(why) => Step::Refused(why),
+            Err(why) => CallResult::Refused(why),
         }
     }
 
-    fn copy_now(&self, from: Side<'_>, to: Side<'_>, len: u64, now: Now) -> Result<u64, Refusal> {
+    fn copy_now(&self, from: CopySide<'_>, to: CopySide<'_>, len: u64, now: Now) -> Result<u64, Refusal> {
         let copied = from.open.data.copy_range(from.at, to.open.data.as_ref(), to.at, len)?;
         if copied > 0 {
             self.data_changed(to.open, now)?;
@@ -122,7 +122,7 @@ impl Share {
 }
 
 /// Whether both opens allow the copy and the offsets do not overflow.
-fn check_copy(from: Side<'_>, to: Side<'_>, len: u64) -> Result<(), Refusal> {
+fn check_copy(from: CopySide<'_>, to: CopySide<'_>, len: u64) -> Result<(), Refusal> {
     check_data(from.open)?;
     check_data(to.open)?;
     let reads = Rights::READ_DATA | Rights::EXECUTE;

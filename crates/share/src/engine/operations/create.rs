@@ -10,15 +10,15 @@ use volume::security::Rights;
 use volume::{Kind, NodeId, OpenHow};
 
 use crate::engine::Share;
-use crate::engine::finding::item::{Item, Seen};
-use crate::engine::finding::look_up::{Named, Search};
+use crate::engine::finding::item::{Item, LookupTime};
+use crate::engine::finding::look_up::{ResolvedName, Search};
 use crate::engine::finding::walk::Found;
-use crate::engine::operations::reserved::{Attempt, Target};
-use crate::engine::parts::trail::{Followed, Trail};
+use crate::engine::operations::reserved::{Attempt, OpenCandidate};
+use crate::engine::parts::trail::{FollowedLinks, LinkTrail};
 use crate::engine::services::lapsed::is_held;
-use crate::engine::services::since::Since;
+use crate::engine::services::since::LookupCounters;
 use crate::memory::OPEN_BYTES;
-use crate::{Caller, Disposition, OpenRequest, Opened, Options, Refusal, Step};
+use crate::{Caller, Disposition, OpenRequest, OpenResult, Options, Refusal, CallResult};
 
 /// How often a request starts again because names changed during it.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
@@ -26,7 +26,7 @@ pub(crate) const MAX_ATTEMPTS: usize = 16;
 impl Share {
     /// Opens, replaces or creates the target of a path.
     // MS-FSA 2.1.5.1
-    pub fn create(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Step<Opened> {
+    pub fn create(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> CallResult<OpenResult> {
         self.create_at(caller, None, request)
     }
 
@@ -34,9 +34,9 @@ impl Share {
     pub(crate) fn create_at(
         &self,
         caller: &Caller<'_>,
-        from: Option<(&Item, Seen)>,
+        from: Option<(&Item, LookupTime)>,
         request: &OpenRequest<'_>,
-    ) -> Step<Opened> {
+    ) -> CallResult<OpenResult> {
         let met = Cell::new(None);
         let files = || Vec::from_iter(met.get());
         self.past_lapsed(caller, files, is_held, || self.create_now(caller, from, request, &met))
@@ -45,10 +45,10 @@ impl Share {
     fn create_now(
         &self,
         caller: &Caller<'_>,
-        from: Option<(&Item, Seen)>,
+        from: Option<(&Item, LookupTime)>,
         request: &OpenRequest<'_>,
         met: &Cell<Option<NodeId>>,
-    ) -> Step<Opened> {
+    ) -> CallResult<OpenResult> {
         self.begin(caller.cause());
         let checked = match self.check_request(request) {
             Err(Refusal::Exhausted) if self.relieve(caller.now) => self.check_request(request),
@@ -56,23 +56,23 @@ impl Share {
         };
         let checked = checked.and_then(|()| self.check_memory(caller, OPEN_BYTES));
         if let Err(why) = checked.and_then(|()| self.check_fairness(caller)) {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         let mut from = from;
         for _ in 0..MAX_ATTEMPTS {
             match self.past_shortage(caller.now, || self.attempt(caller, from, request, met)) {
-                Ok(Attempt::Done(opened)) => return Step::Done(*opened),
+                Ok(Attempt::Done(opened)) => return CallResult::Done(*opened),
                 // The open in conflict may have gone when it was asked.
                 Ok(Attempt::Wait(ticket)) if self.waits().is_over(ticket) => {}
-                Ok(Attempt::Wait(ticket)) => return Step::Wait(ticket),
+                Ok(Attempt::Wait(ticket)) => return CallResult::Wait(ticket),
                 Ok(Attempt::Again) => {}
                 Err(Refusal::HostKeeps) => return self.try_later(caller),
-                Err(why) => return Step::Refused(why),
+                Err(why) => return CallResult::Refused(why),
             }
             // Time has passed: the name by which an item was found may lead to another object now.
-            from = from.map(|(item, _)| (item, Seen::Before));
+            from = from.map(|(item, _)| (item, LookupTime::Before));
         }
-        Step::Refused(Refusal::Busy)
+        CallResult::Refused(Refusal::Busy)
     }
 
     // MS-FSA 2.1.5.1
@@ -107,11 +107,11 @@ impl Share {
     fn attempt(
         &self,
         caller: &Caller<'_>,
-        from: Option<(&Item, Seen)>,
+        from: Option<(&Item, LookupTime)>,
         request: &OpenRequest<'_>,
         met: &Cell<Option<NodeId>>,
     ) -> Result<Attempt, Refusal> {
-        let existing = |target: Target| {
+        let existing = |target: OpenCandidate| {
             met.set(Some(target.node.id()));
             self.open_existing(caller, request, target)
         };
@@ -142,30 +142,30 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        found: Found,
-        since: Since,
+        found: WalkTarget,
+        since: LookupCounters,
         met: &Cell<Option<NodeId>>,
     ) -> Result<Attempt, Refusal> {
-        let existing = |target: Target| {
+        let existing = |target: OpenCandidate| {
             met.set(Some(target.node.id()));
             self.open_existing(caller, request, target)
         };
         match found {
-            Found::Root(root) => {
+            WalkTarget::Root(root) => {
                 let node = root.node.open_again(OpenHow::Read)?;
-                existing(Target::of(None, node, false))
+                existing(OpenCandidate::of(None, node, false))
             }
-            Found::There { parent, found } => {
-                let Named { name, node, seen, is_from_memory, .. } = found;
-                let target = Target::of(Some((parent, name)), node, false);
-                existing(Target { seen, is_from_memory, since, ..target })
+            WalkTarget::There { parent, found } => {
+                let ResolvedName { name, node, seen, is_from_memory, .. } = found;
+                let target = OpenCandidate::of(Some((parent, name)), node, false);
+                existing(OpenCandidate { seen, is_from_memory, since, ..target })
             }
-            Found::Missing { .. }
+            WalkTarget::Missing { .. }
                 if matches!(request.disposition, Disposition::Open | Disposition::Overwrite) =>
             {
                 Err(Refusal::NotFound)
             }
-            Found::Missing { parent, name } => {
+            WalkTarget::Missing { parent, name } => {
                 met.set(Some(parent.id));
                 self.open_new(caller, request, &parent, &name)
             }
@@ -178,13 +178,13 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        found: Found,
-        mut trail: Trail,
-        since: Since,
+        found: WalkTarget,
+        mut trail: LinkTrail,
+        since: LookupCounters,
         met: &Cell<Option<NodeId>>,
     ) -> Result<Attempt, Refusal> {
         let mut inner = request.clone();
-        if let Found::There { parent, found } = &found
+        if let WalkTarget::There { parent, found } = &found
             && found.node.kind() == Kind::Link
             && !request.options.contains(Options::STOP_AT_LINKS)
         {
@@ -209,31 +209,31 @@ impl Share {
             other => return Ok(other),
         };
         if !trail.holders.is_empty() {
-            let _ = opened.open.followed.set(Followed::of(trail, opened.outcome));
+            let _ = opened.open.followed.set(FollowedLinks::of(trail, opened.outcome));
         }
         if !link_goes {
             return Ok(Attempt::Done(opened));
         }
         let at_once = request.options.contains(Options::DELETE_AT_ONCE);
         let marked = self.set_delete(caller, &opened.open, true, at_once, false);
-        if !matches!(marked, Step::Done(())) {
+        if !matches!(marked, CallResult::Done(())) {
             let _nothing_goes = self.close(&opened.open, caller.cause());
         }
         match marked {
-            Step::Done(()) => Ok(Attempt::Done(opened)),
-            Step::Wait(ticket) => Ok(Attempt::Wait(ticket)),
-            Step::Refused(why) => Err(why),
+            CallResult::Done(()) => Ok(Attempt::Done(opened)),
+            CallResult::Wait(ticket) => Ok(Attempt::Wait(ticket)),
+            CallResult::Refused(why) => Err(why),
         }
     }
 
     /// The target of a request that opens the item itself.
-    pub(crate) fn target_of(&self, item: &Item, seen: Seen, how: OpenHow) -> Result<Target, Refusal> {
+    pub(crate) fn target_of(&self, item: &Item, seen: LookupTime, how: OpenHow) -> Result<OpenCandidate, Refusal> {
         let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
-        let first = if seen == Seen::JustNow && item.is_asked { item.node.first_stat() } else { None };
-        let is_from_memory = seen == Seen::JustNow && item.is_from_memory;
-        let since = if seen == Seen::JustNow { item.since } else { self.since_now() };
-        let target = Target::found_before(item.place_if(seen), node);
-        Ok(Target { seen: first, is_from_memory, since, ..target })
+        let first = if seen == LookupTime::JustNow && item.is_asked { item.node.first_stat() } else { None };
+        let is_from_memory = seen == LookupTime::JustNow && item.is_from_memory;
+        let since = if seen == LookupTime::JustNow { item.since } else { self.since_now() };
+        let target = OpenCandidate::found_before(item.place_if(seen), node);
+        Ok(OpenCandidate { seen: first, is_from_memory, since, ..target })
     }
 }
 

@@ -9,8 +9,8 @@ use wire::{FileRange, Now, Transfer};
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
-use crate::open::OwnTimes;
-use crate::{Caller, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal, Step};
+use crate::open::FixedTimes;
+use crate::{Caller, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal, CallResult};
 
 /// The position of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Share {
         patience: Patience,
     ) -> Result<usize, Refusal> {
         check_read(open, owner, at, len)?;
-        if !open.own_times().contains(OwnTimes::ACCESSED) {
+        if !open.own_times().contains(FixedTimes::ACCESSED) {
             return Ok(open.data.read(at, len, out, patience)?);
         }
         let accessed = Some(open.node.stat()?.accessed);
@@ -67,7 +67,7 @@ impl Share {
             return Ok(None);
         }
         // The time of access is put back after a read, and the end of this read would not be known.
-        if open.own_times().contains(OwnTimes::ACCESSED) {
+        if open.own_times().contains(FixedTimes::ACCESSED) {
             return Ok(None);
         }
         Ok(Arc::clone(&open.data).range(at, len)?)
@@ -83,7 +83,7 @@ impl Share {
         at: WriteAt,
         data: &[u8],
         through: bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let len = data.len() as u64;
         let ask = || self.before_write(caller, open, owner, at, len);
         let ask = || self.past_lapsed_at(open.file.id, caller, ask);
@@ -117,19 +117,19 @@ impl Share {
         owner: LockOwner,
         at: WriteAt,
         len: u64,
-    ) -> Step<u64> {
+    ) -> CallResult<u64> {
         let at = match start_of(open, at) {
             Ok(at) => at,
-            Err(why) => return Step::Refused(why),
+            Err(why) => return CallResult::Refused(why),
         };
         let checked = check_data(open)
             .and_then(|()| at.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Refusal::Invalid))
             .and_then(|_| check_ranges(open, owner, at, len, RangeKind::Exclusive));
         if let Err(why) = checked {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         if len == 0 {
-            return Step::Done(at);
+            return CallResult::Done(at);
         }
         self.require_for(caller, open, Need::Change).map(|()| at)
     }

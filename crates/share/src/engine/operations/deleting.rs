@@ -8,7 +8,7 @@ use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::finding::removal::check_empty;
 use crate::engine::parts::file::Deletion;
-use crate::{Attributes, Caller, Open, Refusal, Step};
+use crate::{Attributes, Caller, Open, Refusal, CallResult};
 
 /// The terms on which a name is marked.
 #[derive(Clone, Copy)]
@@ -36,9 +36,9 @@ impl Share {
         on: bool,
         posix: bool,
         ignore_read_only: bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if on && let Err(why) = self.check_open_may_go(open) {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         let marking = Marking { on, posix, ignore_read_only, close_tells: false };
         self.with_last_link(caller, open, |open| self.mark_to_go(caller, open, marking))
@@ -47,32 +47,32 @@ impl Share {
     /// Marks the name of an open for removal with the close that the same request does next. That close
     /// reports a refusal by the host.
     // RFC 8881 18.25
-    pub fn set_delete_at_once(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Step<()> {
+    pub fn set_delete_at_once(&self, caller: &Caller<'_>, open: &Arc<Open>) -> CallResult<()> {
         if let Err(why) = self.check_open_may_go(open) {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         let marking = Marking { on: true, posix: true, ignore_read_only: true, close_tells: true };
         self.mark_to_go(caller, open, marking)
     }
 
-    fn mark_to_go(&self, caller: &Caller<'_>, open: &Arc<Open>, marking: Marking) -> Step<()> {
+    fn mark_to_go(&self, caller: &Caller<'_>, open: &Arc<Open>, marking: Marking) -> CallResult<()> {
         let Marking { on, posix, .. } = marking;
         if on {
             match self.check_deletable(caller, open, marking) {
                 Err(Refusal::NotEmpty) => match self.wait_for_unclaimed_in(caller, open) {
-                    Step::Done(()) => {}
+                    CallResult::Done(()) => {}
                     other => return other,
                 },
-                Err(why) => return Step::Refused(why),
+                Err(why) => return CallResult::Refused(why),
                 Ok(()) => {}
             }
             match self.require_for(caller, open, Need::CloseKept) {
-                Step::Done(()) => {}
+                CallResult::Done(()) => {}
                 other => return other,
             }
             self.let_go(open, caller.cause());
         } else if !open.granted.contains(Rights::DELETE) {
-            return Step::Refused(Refusal::AccessDenied);
+            return CallResult::Refused(Refusal::AccessDenied);
         }
         let mut state = open.file.state.lock();
         if open.stream.is_named {
@@ -83,18 +83,18 @@ impl Share {
                 (true, false) => Some(Deletion::WithLast),
                 (true, true) => Some(Deletion::WithOpen(open.id)),
             };
-            entry.deleter = open.asker();
+            entry.deleter = open.requester();
             entry.deletes_as = on.then(|| open.identity());
         }
         self.note_marks(&mut state);
         drop(state);
         // MS-SMB2 3.3.5.21.1
-        self.rights().keys().set_goes(&open.asker(), &open.stream, true);
+        self.rights().keys().set_goes(&open.requester(), &open.stream, true);
         self.write_changes();
         if on && open.is_directory() {
             self.end_watches_of(open.file.id);
         }
-        Step::Done(())
+        CallResult::Done(())
     }
 
     fn check_deletable(&self, caller: &Caller<'_>, open: &Open, marking: Marking) -> Result<(), Refusal> {
@@ -123,16 +123,16 @@ impl Share {
 
     /// Names in a directory may belong to opens of which the client itself knows nothing any more and that
     /// are to be deleted. Waits until they have gone.
-    fn wait_for_unclaimed_in(&self, caller: &Caller<'_>, directory: &Open) -> Step<()> {
+    fn wait_for_unclaimed_in(&self, caller: &Caller<'_>, directory: &Open) -> CallResult<()> {
         if self.end_unclaimed_in(directory.file.id, Some(caller.client), caller.cause())
             && check_empty(directory).is_ok()
         {
-            return Step::Done(());
+            return CallResult::Done(());
         }
         let until_ns = self.unclaimed_names_end(directory.file.id, (caller.client, caller.identity.sid));
         match caller.waiter.zip(until_ns) {
-            Some((waiter, at)) if at > caller.now.mono_ns => Step::Wait(self.waits().add_later(waiter, at)),
-            _ => Step::Refused(Refusal::NotEmpty),
+            Some((waiter, at)) if at > caller.now.mono_ns => CallResult::Wait(self.waits().add_later(waiter, at)),
+            _ => CallResult::Refused(Refusal::NotEmpty),
         }
     }
 }

@@ -13,15 +13,15 @@ use crate::engine::Share;
 use crate::engine::finding::followed::acts_on_name;
 use crate::engine::operations::changed_data::StreamChange;
 use crate::engine::operations::extended;
-use crate::engine::operations::reserved::{Attempt, Ready, Reserved, Target, how_for_rights, settable};
-use crate::engine::parts::file::{Deletion, File, Member, State, Stream, counted, looks_only, only_looks};
+use crate::engine::operations::reserved::{Attempt, Ready, Reserved, OpenCandidate, how_for_rights, settable};
+use crate::engine::parts::file::{Deletion, File, Member, FileState, Stream, counted, looks_only, only_looks};
 use crate::engine::parts::names::same_folded;
-use crate::engine::services::facts::Facts;
+use crate::engine::services::facts::FileProperties;
 use crate::engine::values::effects::Effects;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
 use crate::{
-    Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal, Step,
+    Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal, CallResult,
 };
 
 /// How often a request is decided anew because the caller's rights change meanwhile. Then the request starts
@@ -75,7 +75,7 @@ impl Plan {
 type FoundStream = (Option<Name>, Option<Arc<dyn Node>>);
 
 /// The result of a reservation.
-enum Tried {
+enum ReserveResult {
     Reserved(Reserved),
     Wait(crate::Ticket),
     Again,
@@ -88,7 +88,7 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: Target,
+        target: OpenCandidate,
     ) -> Result<Attempt, Refusal> {
         let is_itself = request.options.contains(Options::OPEN_LINK) || acts_on_name(request);
         if let Err(why) = check_kind(request, &target) {
@@ -100,9 +100,9 @@ impl Share {
         let file = self.open_files().enter(target.node.id(), target.node.kind());
         let result = self.plan_and_reserve(caller, request, &target, &file);
         let (facts, plan, reserved) = match result {
-            Ok((facts, plan, Tried::Reserved(reserved))) => (facts, plan, reserved),
-            Ok((.., Tried::Wait(ticket))) => return Ok(Attempt::Wait(ticket)),
-            Ok((.., Tried::Again)) => return Ok(Attempt::Again),
+            Ok((facts, plan, ReserveResult::Reserved(reserved))) => (facts, plan, reserved),
+            Ok((.., ReserveResult::Wait(ticket))) => return Ok(Attempt::Wait(ticket)),
+            Ok((.., ReserveResult::Again)) => return Ok(Attempt::Again),
             Err(Refusal::Gone) => {
                 // Its event is still on the way.
                 if let Some((parent, name)) = &target.place {
@@ -128,15 +128,15 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
+        target: &OpenCandidate,
         file: &Arc<File>,
-    ) -> Result<(Facts, Plan, Tried), Refusal> {
+    ) -> Result<(FileProperties, Plan, ReserveResult), Refusal> {
         let mut changes = self.changes_of(file);
         let seen = target.seen.filter(|_| self.is_unchanged(file, target.since));
         let (mut facts, mut plan) = self.decide(caller, request, target, file, seen)?;
         for _ in 0..MAX_DECISIONS {
             let reserved = match self.reserve(caller, request, target, file, &plan)? {
-                Tried::Reserved(reserved) => reserved,
+                ReserveResult::Reserved(reserved) => reserved,
                 other => return Ok((facts, plan, other)),
             };
             if !self.is_still_there(target, file) {
@@ -145,19 +145,19 @@ impl Share {
             }
             let before = std::mem::replace(&mut changes, self.changes_of(file));
             if changes == before {
-                return Ok((facts, plan, Tried::Reserved(reserved)));
+                return Ok((facts, plan, ReserveResult::Reserved(reserved)));
             }
             let decided = self.decide(caller, request, target, file, None);
             let (facts_now, mut plan_now) = decided.inspect_err(|_| self.abandon(file, reserved.id))?;
             if plan_now.suits(&plan, &reserved) {
-                return Ok((facts_now, plan_now, Tried::Reserved(reserved)));
+                return Ok((facts_now, plan_now, ReserveResult::Reserved(reserved)));
             }
             self.abandon(file, reserved.id);
             // However far it grows meanwhile.
             plan_now.extent = if plan_now.extent > plan.extent { u64::MAX } else { plan_now.extent };
             (facts, plan) = (facts_now, plan_now);
         }
-        Ok((facts, plan, Tried::Again))
+        Ok((facts, plan, ReserveResult::Again))
     }
 
     /// Reads the values that the decision needs, and decides.
@@ -165,10 +165,10 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
+        target: &OpenCandidate,
         file: &Arc<File>,
         seen: Option<Stat>,
-    ) -> Result<(Facts, Plan), Refusal> {
+    ) -> Result<(FileProperties, Plan), Refusal> {
         let facts = self.facts(file, target.node.as_ref(), target.place.as_ref(), seen)?;
         if facts.stat.links == 0 {
             // A client that comes by a name does not get a file without names, even if others have it open.
@@ -189,7 +189,7 @@ impl Share {
     /// request that removes the name from now on finds the open. Without this check the open of a file that
     /// has lost this name would count under it. An object that is created under the name next would then be
     /// removed with such an open.
-    fn is_still_there(&self, target: &Target, file: &File) -> bool {
+    fn is_still_there(&self, target: &OpenCandidate, file: &File) -> bool {
         let Some((parent, name)) = &target.place else { return true };
         // A request that is changing the name just now may not have seen this open.
         let is_settled = parent.settle(name);
@@ -208,8 +208,8 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
-        facts: &Facts,
+        target: &OpenCandidate,
+        facts: &FileProperties,
     ) -> Result<Plan, Refusal> {
         let (stream, data) = match request.stream {
             None => (None, None),
@@ -301,10 +301,10 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
+        target: &OpenCandidate,
         file: &Arc<File>,
         plan: &Plan,
-    ) -> Result<Tried, Refusal> {
+    ) -> Result<ReserveResult, Refusal> {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let tried = self.reserve_locked(caller, request, target, file, plan, &mut state, &mut effects);
@@ -318,12 +318,12 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
+        target: &OpenCandidate,
         file: &Arc<File>,
         plan: &Plan,
-        state: &mut State,
+        state: &mut FileState,
         effects: &mut Effects,
-    ) -> Result<Tried, Refusal> {
+    ) -> Result<ReserveResult, Refusal> {
         let link = match &target.place {
             Some((parent, name)) => Some(state.enter_link(parent, name)),
             // An object that was found by its address counts under a name by which others have it open.
@@ -342,14 +342,14 @@ impl Share {
         {
             return Err(Refusal::OwnerAway);
         }
-        let (asker, caching) = self.asking(caller, request, &stream);
-        if let Some(need) = self.in_the_way(request, plan, state, &stream, &asker)? {
+        let (requester, caching) = self.asking(caller, request, &stream);
+        if let Some(need) = self.in_the_way(request, plan, state, &stream, &requester)? {
             let entry = state.stream(&stream);
             let is_open_need = !matches!(need, Need::CloseKept);
-            if self.require(file, entry, &asker, need, caller.cause(), effects) {
+            if self.require(file, entry, &requester, need, caller.cause(), effects) {
                 return match self.park(caller, file, state, Refusal::SharingConflict) {
-                    Step::Wait(ticket) => Ok(Tried::Wait(ticket)),
-                    Step::Done(()) | Step::Refused(_) => Err(Refusal::SharingConflict),
+                    CallResult::Wait(ticket) => Ok(ReserveResult::Wait(ticket)),
+                    CallResult::Done(()) | CallResult::Refused(_) => Err(Refusal::SharingConflict),
                 };
             }
             if !is_open_need && !state.shares(&stream, plan.uses, request.deny) {
@@ -358,8 +358,8 @@ impl Share {
                 }
                 // The client that has it open comes back, or its time ends.
                 return match self.park(caller, file, state, Refusal::SharingConflict) {
-                    Step::Wait(ticket) => Ok(Tried::Wait(ticket)),
-                    Step::Done(()) | Step::Refused(_) => Err(Refusal::SharingConflict),
+                    CallResult::Wait(ticket) => Ok(ReserveResult::Wait(ticket)),
+                    CallResult::Done(()) | CallResult::Refused(_) => Err(Refusal::SharingConflict),
                 };
             }
         }
@@ -371,18 +371,18 @@ impl Share {
             access: counted(plan.granted, request.options),
             looks: only_looks(plan.granted, request.options),
             deny: request.deny,
-            asker,
+            requester,
             delete_on_close: Deletion::on_close(id, request.options),
             open: std::sync::Weak::new(),
         });
         let grant = caching.map(|caching| {
             let caching = self.moderated(caching, file, caller.now);
-            self.grant(file, state, &stream, &asker, &caching, plan.extent)
+            self.grant(file, state, &stream, &requester, &caching, plan.extent)
         });
-        self.note_goes(&asker, &stream, request.options);
+        self.note_goes(&requester, &stream, request.options);
         let file = Arc::clone(file);
         let given = stream.given();
-        Ok(Tried::Reserved(Reserved { id, file, stream, link, asker, granted: plan.granted, grant, given }))
+        Ok(ReserveResult::Reserved(Reserved { id, file, stream, link, requester, granted: plan.granted, grant, given }))
     }
 
     /// The access that the request needs from holders of caching rights; none if nothing conflicts.
@@ -393,9 +393,9 @@ impl Share {
         &self,
         request: &OpenRequest<'_>,
         plan: &Plan,
-        state: &mut State,
+        state: &mut FileState,
         stream: &Arc<Stream>,
-        asker: &crate::caching::grants::Asker,
+        requester: &crate::caching::grants::Requester,
     ) -> Result<Option<Need>, Refusal> {
         let replaces = matches!(plan.effect, Effect::Overwrite | Effect::Supersede);
         let looks = looks_only(request.access - Rights::READ_CONTROL);
@@ -421,7 +421,7 @@ impl Share {
             if need.is_some() && !may_break {
                 let mut trial = grants.clone();
                 if trial
-                    .require(volume::NodeId { device: 0, inode: 0 }, asker, open_need, Deadlines::default())
+                    .require(volume::NodeId { device: 0, inode: 0 }, requester, open_need, Deadlines::default())
                     .wait
                 {
                     return Err(Refusal::SharingConflict);
@@ -434,7 +434,7 @@ impl Share {
         }
         // The topmost right of a single open is broken before sharing decides.
         // MS-FSA 2.1.5.1.2
-        if grants.has_unkeyed_handle(asker) && !breaks_nothing {
+        if grants.has_unkeyed_handle(requester) && !breaks_nothing {
             return Ok(Some(open_need));
         }
         Ok(Some(Need::CloseKept))
@@ -445,8 +445,8 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
-        facts: Facts,
+        target: &OpenCandidate,
+        facts: FileProperties,
         plan: Plan,
         reserved: Reserved,
     ) -> Result<Attempt, Refusal> {
@@ -473,11 +473,11 @@ impl Share {
             }
             Effect::Overwrite | Effect::Supersede => {
                 let replaced = self.replace(request, caller.now, &reserved, &node, &data, &mut facts.record);
-                let Reserved { file, stream, asker, given, .. } = &reserved;
-                self.catch_up(file, stream, asker, Need::Replace, *given, caller.cause());
+                let Reserved { file, stream, requester, given, .. } = &reserved;
+                self.catch_up(file, stream, requester, Need::Replace, *given, caller.cause());
                 replaced?;
                 if let Some(link) = &reserved.link {
-                    self.entries_changed(&link.place().0, &reserved.asker, caller.cause());
+                    self.entries_changed(&link.place().0, &reserved.requester, caller.cause());
                 }
                 facts.stat = node.stat()?;
             }
@@ -591,7 +591,7 @@ fn record_is_needed(record: &Record) -> bool {
 
 /// Whether the target is of the requested kind.
 // MS-FSA 2.1.5.1
-fn check_kind(request: &OpenRequest<'_>, target: &Target) -> Result<(), Refusal> {
+fn check_kind(request: &OpenRequest<'_>, target: &OpenCandidate) -> Result<(), Refusal> {
     let is_directory = target.node.kind() == Kind::Directory;
     let opens_directory = is_directory && request.stream.is_none();
     if request.options.contains(Options::DIRECTORY) && !is_directory {

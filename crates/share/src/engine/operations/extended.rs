@@ -10,7 +10,7 @@ use crate::engine::parts::names::same_folded;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
 use crate::ranked::MutexGuard;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
+use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal, CallResult};
 
 /// Extended attributes by name.
 pub type Extended = Vec<(Vec<u8>, Vec<u8>)>;
@@ -39,7 +39,7 @@ impl Share {
         caller: &Caller<'_>,
         open: &Arc<Open>,
         changes: &[(Vec<u8>, Vec<u8>)],
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let may = self.check_extended(open);
         self.after_attributes(caller, open, may, || self.amend_extended(open, changes))
     }
@@ -85,7 +85,7 @@ impl Share {
         name: &[u8],
         value: Option<&[u8]>,
         present: Option<bool>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let may = self.check_extended(open);
         self.after_attributes(caller, open, may, || self.amend_attribute(open, name, value, present))
     }

@@ -11,7 +11,7 @@ use crate::engine::operations::extended;
 use crate::engine::operations::reserved::{Attempt, Ready, Reserved, settable};
 use crate::engine::parts::file::{Deletion, File, Member, counted, only_looks};
 use crate::engine::parts::names::cache::Made;
-use crate::engine::parts::names::directory::{Directory, Known};
+use crate::engine::parts::names::directory::{Directory, KnownName};
 use crate::engine::parts::open_files::FileRef;
 use crate::engine::values::host_lists::{HostNumbers, lists_of, shown_now};
 use crate::engine::values::protection::Security;
@@ -26,7 +26,7 @@ const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// A new node, and its entry in the cache of new files.
-type JustMade = (Arc<dyn Node>, Option<Arc<Made>>);
+type NewNode = (Arc<dyn Node>, Option<Arc<NewFile>>);
 
 impl Share {
     /// Creates a file or directory and opens it.
@@ -100,7 +100,7 @@ impl Share {
     fn tell_made(&self, caller: &Caller<'_>, parent: &Arc<Directory>, reserved: &Reserved) {
         let is_directory = reserved.file.is_directory;
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        self.entries_changed(parent, &reserved.asker, caller.cause());
+        self.entries_changed(parent, &reserved.requester, caller.cause());
         if let Some(link) = &reserved.link {
             self.tell(link, None, ChangeKind::Added, what);
         }
@@ -200,10 +200,10 @@ impl Share {
         name: &Name,
         mode: u32,
         stays_plain: bool,
-    ) -> Result<Option<JustMade>, Refusal> {
+    ) -> Result<Option<NewNode>, Refusal> {
         // Between the search and this lock another spelling may have been created.
         if !self.is_exact(request.options)
-            && let Known::Names(names) = self.directories().known(parent, name)?
+            && let KnownName::Names(names) = self.directories().known(parent, name)?
             && !names.is_empty()
         {
             return Ok(None);
@@ -259,7 +259,7 @@ impl Share {
             drop(state);
             return Err(file);
         }
-        let (asker, caching) = self.asking(caller, request, &stream);
+        let (requester, caching) = self.asking(caller, request, &stream);
         state.share_node(Arc::clone(node));
         let id = self.open_files().next_id();
         state.members.push(Member {
@@ -269,16 +269,16 @@ impl Share {
             access: counted(granted, request.options),
             looks: only_looks(granted, request.options),
             deny: request.deny,
-            asker,
+            requester,
             delete_on_close: Deletion::on_close(id, request.options),
             open: Weak::new(),
         });
-        let grant = caching.map(|caching| self.grant(&file, &mut state, &stream, &asker, caching, 0));
-        self.note_goes(&asker, &stream, request.options);
+        let grant = caching.map(|caching| self.grant(&file, &mut state, &stream, &requester, caching, 0));
+        self.note_goes(&requester, &stream, request.options);
         drop(state);
         let given = stream.given();
         let file = file.into_open();
-        Ok(Reserved { id, file, stream, link: Some(link), asker, granted, grant, given })
+        Ok(Reserved { id, file, stream, link: Some(link), requester, granted, grant, given })
     }
 
     /// Gives a new object its descriptor, attributes, extended attributes, stream and storage.

@@ -7,7 +7,7 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, Note, Stat, Time};
 
 use crate::engine::Share;
-use crate::engine::parts::file::{File, Link};
+use crate::engine::parts::file::{File, HardLinkedName};
 use crate::engine::parts::open_files::number;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
@@ -58,7 +58,7 @@ impl Share {
     pub(crate) fn info_of(
         &self,
         file: &File,
-        link: Option<&Arc<Link>>,
+        link: Option<&Arc<HardLinkedName>>,
         stat: &Stat,
         record: &Record,
         stream: Option<Stat>,

@@ -7,21 +7,21 @@ use volume::security::{Descriptor, Rights};
 use volume::{Kind, Name, NodeId};
 
 use crate::CacheKey;
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Requester, Need};
 use crate::engine::Share;
-use crate::engine::finding::item::{Item, Seen};
-use crate::engine::finding::look_up::{Named, Search};
+use crate::engine::finding::item::{Item, LookupTime};
+use crate::engine::finding::look_up::{ResolvedName, Search};
 use crate::engine::operations::reserved::how_for_rights;
 use crate::engine::values::effects::Effects;
 use crate::engine::values::protection::Security;
 use crate::{
-    Caller, ChangeFilter, ChangeKind, Info, LockOwner, LockRule, OpenRequest, Opened, Options, RangeRequest,
-    Refusal, Step,
+    Caller, ChangeFilter, ChangeKind, Info, LockOwner, LockRule, OpenRequest, OpenResult, Options, RangeRequest,
+    Refusal, CallResult,
 };
 
 /// The kind of object that [`Share::make_in`] creates.
 #[derive(Debug, Clone, Copy)]
-pub enum Fresh<'a> {
+pub enum NewItem<'a> {
     /// A symbolic link with this text.
     Link(&'a [u8]),
     /// A named pipe, a socket or a device node.
@@ -89,7 +89,7 @@ impl Share {
         let generation = parent.generation();
         let search = Search { exact: true, how: how_for_rights(access), rather_missing: false };
         let found = self.look_up(parent, name, search)?.ok_or(Refusal::NotFound)?;
-        let Named { name, node, kept, seen, is_from_memory } = found;
+        let ResolvedName { name, node, kept, seen, is_from_memory } = found;
         if node.kind() == Kind::Directory {
             let names = (&name, &name);
             let found = self.directories().enter(parent, names, node, Some(generation));
@@ -191,15 +191,15 @@ impl Share {
 
     /// Opens, replaces or creates. With an empty path it acts on the item itself, else on the target of the
     /// path from it.
-    pub fn create_from(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> Step<Opened> {
-        self.create_at(caller, Some((item, Seen::Before)), request)
+    pub fn create_from(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> CallResult<OpenResult> {
+        self.create_at(caller, Some((item, LookupTime::Before)), request)
     }
 
     /// Does the same for an item that this very request has looked up by its name. The name is not looked up
     /// again. The result is [`Refusal::Gone`] if the name came from the cache and leads to another object by
     /// now. The caller then looks it up once more.
-    pub fn create_found(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> Step<Opened> {
-        self.create_at(caller, Some((item, Seen::JustNow)), request)
+    pub fn create_found(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> CallResult<OpenResult> {
+        self.create_at(caller, Some((item, LookupTime::JustNow)), request)
     }
 
     /// Whether an owner holds byte ranges of a file.
@@ -211,7 +211,7 @@ impl Share {
     }
 
     /// Creates a symbolic link or a special file.
-    pub fn make_in(&self, caller: &Caller<'_>, above: &Item, name: &Name, what: &Fresh<'_>) -> Step<Item> {
+    pub fn make_in(&self, caller: &Caller<'_>, above: &Item, name: &Name, what: &NewItem<'_>) -> CallResult<Item> {
         self.begin(caller.cause());
         self.make_fresh(caller, above, name, what).into()
     }
@@ -221,7 +221,7 @@ impl Share {
         caller: &Caller<'_>,
         above: &Item,
         name: &Name,
-        what: &Fresh<'_>,
+        what: &NewItem<'_>,
     ) -> Result<Item, Refusal> {
         self.check_writable()?;
         let parent = self.start(caller, above)?;
@@ -235,11 +235,11 @@ impl Share {
         let actor = caller.identity.actor.as_ref();
         let changing = parent.change(&[name]);
         let made = match *what {
-            Fresh::Link(text) => {
+            NewItem::Link(text) => {
                 self.check_link(&parent, text)?;
                 parent.node.create_link(name, text, actor)
             }
-            Fresh::Special { kind, mode, rdev } => {
+            NewItem::Special { kind, mode, rdev } => {
                 parent.node.create_special(name, kind, mode & 0o7777, rdev, actor)
             }
         };
@@ -249,33 +249,33 @@ impl Share {
         };
         parent.added(name);
         drop(changing);
-        let asker = Asker { client: Some(caller.client), key: None, parent: None, whole: true };
-        self.entries_changed(&parent, &asker, caller.cause());
+        let requester = Requester { client: Some(caller.client), key: None, parent: None, whole: true };
+        self.entries_changed(&parent, &requester, caller.cause());
         self.tell_at(&parent, name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
         Ok(self.item_at(&parent, name, node))
     }
 
     /// Recalls rights to write later that are released as a whole, so that the file's properties are current.
-    pub fn settle_item(&self, caller: &Caller<'_>, item: NodeId, key: Option<CacheKey>) -> Step<()> {
-        let Some(file) = self.open_files().get(item) else { return Step::Done(()) };
-        let asker =
-            Asker { client: Some(caller.client), key: key.map(|key| (key, true)), parent: None, whole: true };
+    pub fn settle_item(&self, caller: &Caller<'_>, item: NodeId, key: Option<CacheKey>) -> CallResult<()> {
+        let Some(file) = self.open_files().get(item) else { return CallResult::Done(()) };
+        let requester =
+            Requester { client: Some(caller.client), key: key.map(|key| (key, true)), parent: None, whole: true };
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let mut waits = false;
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
             if stream.grants.writes_as_a_whole() {
-                waits |= self.require(&file, stream, &asker, Need::Open, caller.cause(), &mut effects);
+                waits |= self.require(&file, stream, &requester, Need::Open, caller.cause(), &mut effects);
             }
         }
         let step = if waits {
             self.park(caller, &file, &mut state, Refusal::SharingConflict)
         } else {
-            Step::Done(())
+            CallResult::Done(())
         };
         drop(state);
         self.settle(effects);
-        if matches!(step, Step::Wait(_)) {
+        if matches!(step, CallResult::Wait(_)) {
             self.end_lapsed_at(&[item], Some(caller.client), caller.cause());
         }
         step

@@ -7,10 +7,10 @@ use volume::{Name, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::finding::item::Item;
-use crate::engine::finding::look_up::{Named, Search};
+use crate::engine::finding::look_up::{ResolvedName, Search};
 use crate::engine::operations::rename::{Goal, may_be_replaced};
 use crate::engine::parts::names::directory::Directory;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
+use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, CallResult};
 
 impl Share {
     /// Gives the open file a further name.
@@ -21,7 +21,7 @@ impl Share {
         open: &Arc<Open>,
         to: &[volume::Name],
         replace: bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         self.link_to(caller, open, Goal::Path(to), replace)
     }
 
@@ -32,15 +32,15 @@ impl Share {
         open: &Arc<Open>,
         to: &Item,
         name: &volume::Name,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         self.link_to(caller, open, Goal::In(to, name), false)
     }
 
-    fn link_to(&self, caller: &Caller<'_>, open: &Arc<Open>, to: Goal<'_>, replace: bool) -> Step<()> {
+    fn link_to(&self, caller: &Caller<'_>, open: &Arc<Open>, to: Goal<'_>, replace: bool) -> CallResult<()> {
         self.begin(caller.cause());
         match self.link_inner(caller, open, to, replace) {
             Ok(step) => step,
-            Err(why) => Step::Refused(why),
+            Err(why) => CallResult::Refused(why),
         }
     }
 
@@ -50,7 +50,7 @@ impl Share {
         open: &Arc<Open>,
         to: Goal<'_>,
         replace: bool,
-    ) -> Result<Step<()>, Refusal> {
+    ) -> Result<CallResult<()>, Refusal> {
         if open.is_directory() {
             return Err(Refusal::IsADirectory);
         }
@@ -73,19 +73,19 @@ impl Share {
                 return Err(Refusal::Exists);
             }
             if node.id() == open.file.id && *real == name {
-                return Ok(Step::Done(()));
+                return Ok(CallResult::Done(()));
             }
             if node.kind() == volume::Kind::Directory {
                 return Err(Refusal::AccessDenied);
             }
             match self.check_replaceable(caller, open, &parent, real, false)? {
-                Step::Done(()) => {}
+                CallResult::Done(()) => {}
                 other => return Ok(other),
             }
         }
         // The holders that cache all names and their number.
         match self.require_attributes(caller, open) {
-            Step::Done(()) => {}
+            CallResult::Done(()) => {}
             other => return Ok(other),
         }
         let changing = parent.change(&[&name]);
@@ -99,9 +99,9 @@ impl Share {
         };
         self.own_changed(&open.file);
         drop(changing);
-        self.entries_changed(&parent, &open.asker(), caller.cause());
+        self.entries_changed(&parent, &open.requester(), caller.cause());
         self.tell_at(&parent, &name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
-        cleared.map(Step::Done)
+        cleared.map(CallResult::Done)
     }
 
     /// Gives the file a name that another object has. That object goes only after the file has got a name
@@ -113,7 +113,7 @@ impl Share {
         open: &Arc<Open>,
         parent: &Arc<Directory>,
         name: &Name,
-        found: &Named,
+        found: &ResolvedName,
     ) -> Result<Result<(), Refusal>, Refusal> {
         let (real, id, actor) = (&found.name, found.node.id(), caller.identity.actor.as_ref());
         let is_free =

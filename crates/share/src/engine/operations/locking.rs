@@ -6,9 +6,9 @@ use volume::security::Rights;
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
-use crate::lasting::record::Record;
+use crate::lasting::record::JournalRecord;
 use crate::memory::RANGE_BYTES;
-use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, Step};
+use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, CallResult};
 
 /// The note that is recorded with an open in one step with a change of its byte ranges; none: no note. The
 /// function is called under the lock that orders these changes, after all changes of one request are made. It
@@ -24,7 +24,7 @@ impl Share {
         owner: LockOwner,
         rule: LockRule,
         ranges: &[RangeRequest],
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         self.lock_noting(caller, open, owner, rule, ranges, &|| None)
     }
 
@@ -38,12 +38,12 @@ impl Share {
         rule: LockRule,
         ranges: &[RangeRequest],
         note: RangeNote<'_>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let given = open.stream.given();
         let step = self
             .past_lapsed_at(open.file.id, caller, || self.lock_now(caller, open, owner, rule, ranges, note));
-        if matches!(step, Step::Done(())) {
-            self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.cause());
+        if matches!(step, CallResult::Done(())) {
+            self.catch_up(&open.file, &open.stream, &open.requester(), Need::Change, given, caller.cause());
         }
         step
     }
@@ -56,43 +56,43 @@ impl Share {
         rule: LockRule,
         ranges: &[RangeRequest],
         note: RangeNote<'_>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if let Err(why) = check_has_ranges(open).and_then(|()| check_locker(open)) {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         match self.require_for(caller, open, Need::Change) {
-            Step::Done(()) => {}
+            CallResult::Done(()) => {}
             other => return other,
         }
         let payer = open.payer();
         let mut state = open.file.state.lock();
         if open.is_closed() {
-            return Step::Refused(Refusal::Gone);
+            return CallResult::Refused(Refusal::Gone);
         }
         let stream = state.stream(&open.stream);
         stream.ranges.charge_to(self.client_memory());
         let more = ranges.iter().filter(|range| !stream.ranges.is_held(owner, rule, range)).count();
         if more > 0 && !self.client_memory().has_room(payer, more * RANGE_BYTES) {
             drop(state);
-            return Step::Refused(self.refuse_for_memory(caller, payer));
+            return CallResult::Refused(self.refuse_for_memory(caller, payer));
         }
         let taken = stream.ranges.lock(owner, open.id, payer, rule, ranges);
         stream.publish();
         if taken.is_ok() && open.is_lasting() {
-            let taken = Record::Taken { id: open.id, owner, rule, ranges: ranges.to_vec() };
+            let taken = JournalRecord::Taken { id: open.id, owner, rule, ranges: ranges.to_vec() };
             self.note_ranges(open, vec![taken], note());
             drop(state);
             self.write_changes();
-            return Step::Done(());
+            return CallResult::Done(());
         }
         match (taken, caller.waiter, ranges) {
-            (Ok(()), ..) => Step::Done(()),
+            (Ok(()), ..) => CallResult::Done(()),
             (Err(Refusal::RangeNotGranted), Some(waiter), [range]) => {
                 let ticket = self.waits().add(waiter, &open.file);
                 stream.ranges.wait(ticket, owner, open.id, rule, *range);
-                Step::Wait(ticket)
+                CallResult::Wait(ticket)
             }
-            (Err(why), ..) => Step::Refused(why),
+            (Err(why), ..) => CallResult::Refused(why),
         }
     }
 
@@ -134,7 +134,7 @@ impl Share {
                 break;
             }
             if open.is_lasting() {
-                changes.push(Record::Released { id: open.id, owner, rule, range: *range });
+                changes.push(JournalRecord::Released { id: open.id, owner, rule, range: *range });
             }
         }
         if !changes.is_empty() {
@@ -196,11 +196,11 @@ impl Share {
             if open.is_lasting() {
                 for held in before {
                     let (owner, rule, range) = (held.owner, held.rule, held.range);
-                    self.note_change(Record::Released { id: open.id, owner, rule, range });
+                    self.note_change(JournalRecord::Released { id: open.id, owner, rule, range });
                 }
                 for held in after {
                     let (owner, rule, ranges) = (held.owner, held.rule, vec![held.range]);
-                    self.note_change(Record::Taken { id: open.id, owner, rule, ranges });
+                    self.note_change(JournalRecord::Taken { id: open.id, owner, rule, ranges });
                 }
             }
         }

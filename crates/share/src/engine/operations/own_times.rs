@@ -4,12 +4,12 @@ use volume::{Time, Times};
 use wire::Now;
 
 use crate::engine::Share;
-use crate::engine::values::record::{CHANGE_TIME_HOLDS_NS, Kept, Record};
-use crate::open::OwnTimes;
+use crate::engine::values::record::{CHANGE_TIME_HOLDS_NS, StoredTime, Record};
+use crate::open::FixedTimes;
 use crate::{Open, Refusal};
 
 /// Times before an action through an open that holds them fixed.
-struct Before {
+struct TimesBefore {
     times: Times,
     changed: Option<Time>,
 }
@@ -35,19 +35,19 @@ impl Share {
     ///
     /// # Errors
     /// As the volume says.
-    fn own_times_of(&self, open: &Open) -> Result<Option<Before>, Refusal> {
+    fn own_times_of(&self, open: &Open) -> Result<Option<TimesBefore>, Refusal> {
         let own = open.own_times();
         if own.is_empty() {
             return Ok(None);
         }
         let stat = open.node.stat()?;
         let changed =
-            if own.contains(OwnTimes::CHANGED) { Some(self.record_of(open)?.changed(&stat)) } else { None };
+            if own.contains(FixedTimes::CHANGED) { Some(self.record_of(open)?.changed(&stat)) } else { None };
         let times = Times {
-            accessed: own.contains(OwnTimes::ACCESSED).then_some(stat.accessed),
-            modified: own.contains(OwnTimes::MODIFIED).then_some(stat.modified),
+            accessed: own.contains(FixedTimes::ACCESSED).then_some(stat.accessed),
+            modified: own.contains(FixedTimes::MODIFIED).then_some(stat.modified),
         };
-        Ok(Some(Before { times, changed }))
+        Ok(Some(TimesBefore { times, changed }))
     }
 
     /// Puts the times back after the action.
@@ -55,8 +55,8 @@ impl Share {
     /// # Errors
     /// As the volume says.
     // MS-FSA 2.1.4.17
-    fn put_back(&self, open: &Open, before: Option<Before>, now: Now) -> Result<(), Refusal> {
-        let Some(Before { times, changed }) = before else {
+    fn put_back(&self, open: &Open, before: Option<TimesBefore>, now: Now) -> Result<(), Refusal> {
+        let Some(TimesBefore { times, changed }) = before else {
             return Ok(());
         };
         if times != Times::default() {
@@ -72,6 +72,6 @@ impl Share {
 }
 
 /// A change time that holds until another action changes the file.
-pub(crate) fn change_time(set: Time, now: Now) -> Kept {
-    Kept { set, host: Time::from_wall_ns(now.wall_ns.saturating_add(CHANGE_TIME_HOLDS_NS)) }
+pub(crate) fn change_time(set: Time, now: Now) -> StoredTime {
+    StoredTime { set, host: Time::from_wall_ns(now.wall_ns.saturating_add(CHANGE_TIME_HOLDS_NS)) }
 }

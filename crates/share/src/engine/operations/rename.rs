@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 use volume::security::Rights;
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Requester, Need};
 use crate::engine::Share;
 use crate::engine::finding::item::Item;
 use crate::engine::finding::look_up::Search;
 use crate::engine::operations::create::MAX_ATTEMPTS;
 use crate::engine::parts::file::File;
-use crate::engine::parts::names::directory::{Changing, Directory, DirectoryEntry, Known};
+use crate::engine::parts::names::directory::{Changing, Directory, DirectoryEntry, KnownName};
 use crate::engine::services::lapsed::is_held;
 use crate::engine::values::effects::Effects;
-use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, Step};
+use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, CallResult};
 
 /// The requested destination.
 #[derive(Clone, Copy)]
@@ -62,7 +62,7 @@ impl Share {
         to_stream: Option<&Name>,
         replace: bool,
         posix: bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if let Some(name) = to_stream {
             return self.rename_stream(open, name, replace).into();
         }
@@ -72,40 +72,40 @@ impl Share {
     /// Gives the open object a name in a directory that was found before. An existing object there is
     /// replaced, as far as the host's own rules permit. Its opens go on with a file without a name, unless
     /// one of them denies deletion.
-    pub fn rename_into(&self, caller: &Caller<'_>, open: &Arc<Open>, to: &Item, name: &Name) -> Step<()> {
+    pub fn rename_into(&self, caller: &Caller<'_>, open: &Arc<Open>, to: &Item, name: &Name) -> CallResult<()> {
         self.rename_to(caller, open, Rename { to: Goal::In(to, name), replace: true, posix: true })
     }
 
-    fn rename_to(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> Step<()> {
+    fn rename_to(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> CallResult<()> {
         self.begin(caller.cause());
         if open.options.contains(Options::BY_LINK) && open.followed.get().is_none() {
             // After a restart it is not known which link it was.
-            return Step::Refused(Refusal::AccessDenied);
+            return CallResult::Refused(Refusal::AccessDenied);
         }
         self.with_last_link(caller, open, |open| self.rename_name(caller, open, asked))
     }
 
-    fn rename_name(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> Step<()> {
+    fn rename_name(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> CallResult<()> {
         let prepare = || match self.prepare_rename(caller, open, asked) {
             Ok(step) => step,
-            Err(why) => Step::Refused(why),
+            Err(why) => CallResult::Refused(why),
         };
         // The object at the new name, or one below, may be open.
         let is_in_the_way = |why: &Refusal| is_held(why) || *why == Refusal::AccessDenied;
         let files = || self.files_in_the_way(caller, open, asked.to);
         for _ in 0..MAX_ATTEMPTS {
             let destination = match self.past_lapsed(caller, files, is_in_the_way, prepare) {
-                Step::Done(destination) => destination,
-                Step::Wait(ticket) => return Step::Wait(ticket),
-                Step::Refused(why) => return Step::Refused(why),
+                CallResult::Done(destination) => destination,
+                CallResult::Wait(ticket) => return CallResult::Wait(ticket),
+                CallResult::Refused(why) => return CallResult::Refused(why),
             };
             match self.rename_now(caller, open, &destination, asked) {
-                Ok(true) => return Step::Done(()),
+                Ok(true) => return CallResult::Done(()),
                 Ok(false) => {}
-                Err(why) => return Step::Refused(why),
+                Err(why) => return CallResult::Refused(why),
             }
         }
-        Step::Refused(Refusal::Busy)
+        CallResult::Refused(Refusal::Busy)
     }
 
     /// Files with opens that may conflict with a rename: this one, those below it, and the destination.
@@ -127,7 +127,7 @@ impl Share {
         caller: &Caller<'_>,
         open: &Arc<Open>,
         asked: Rename<'_>,
-    ) -> Result<Step<Destination>, Refusal> {
+    ) -> Result<CallResult<Destination>, Refusal> {
         let Rename { to, replace, posix } = asked;
         if !open.granted.contains(Rights::DELETE) {
             return Err(Refusal::AccessDenied);
@@ -141,32 +141,32 @@ impl Share {
         self.check_link_moves(open, &destination.parent)?;
         self.check_may_go(caller, open, &destination)?;
         match self.check_stays(caller, open, &destination.parent) {
-            Step::Done(()) => {}
-            Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
-            Step::Refused(why) => return Err(why),
+            CallResult::Done(()) => {}
+            CallResult::Wait(ticket) => return Ok(CallResult::Wait(ticket)),
+            CallResult::Refused(why) => return Err(why),
         }
         match self.require_for(caller, open, Need::Rename) {
-            Step::Done(()) => {}
-            Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
-            Step::Refused(why) => return Err(why),
+            CallResult::Done(()) => {}
+            CallResult::Wait(ticket) => return Ok(CallResult::Wait(ticket)),
+            CallResult::Refused(why) => return Err(why),
         }
         if open.file.any_member(|m| m.stream.is_named) {
             return Err(Refusal::AccessDenied);
         }
         if open.is_directory() {
             match self.check_nothing_open_below(caller, open, posix) {
-                Step::Done(()) => {}
-                Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
-                Step::Refused(why) => return Err(why),
+                CallResult::Done(()) => {}
+                CallResult::Wait(ticket) => return Ok(CallResult::Wait(ticket)),
+                CallResult::Refused(why) => return Err(why),
             }
         }
         let Some((real, id, kind)) = destination.there.clone() else {
-            return Ok(Step::Done(destination));
+            return Ok(CallResult::Done(destination));
         };
         let (parent, own_name) = link.place();
         let is_itself = id == open.file.id && parent.id == destination.parent.id && real == own_name;
         if is_itself {
-            return Ok(Step::Done(destination));
+            return Ok(CallResult::Done(destination));
         }
         if !replace {
             return Err(Refusal::Exists);
@@ -223,23 +223,23 @@ impl Share {
     /// open are asked to close it first. A rename opens the directory to add a name, and lets no client
     /// delete it meanwhile.
     // MS-FSA 2.1.5.15.12
-    fn check_stays(&self, caller: &Caller<'_>, open: &Open, directory: &Arc<Directory>) -> Step<()> {
+    fn check_stays(&self, caller: &Caller<'_>, open: &Open, directory: &Arc<Directory>) -> CallResult<()> {
         let Some(file) = self.open_files().get(directory.id) else {
-            return Step::Done(());
+            return CallResult::Done(());
         };
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let stream = state.enter_stream(None);
         if state.shares(&stream, Rights::ADD_FILE, Deny::DELETE) {
-            return Step::Done(());
+            return CallResult::Done(());
         }
-        let asker = Asker { key: None, parent: None, ..open.asker() };
+        let requester = Requester { key: None, parent: None, ..open.requester() };
         let entry = state.stream(&stream);
-        let wait = self.require(&file, entry, &asker, Need::CloseKept, caller.cause(), &mut effects);
+        let wait = self.require(&file, entry, &requester, Need::CloseKept, caller.cause(), &mut effects);
         let step = if wait {
             self.park(caller, &file, &mut state, Refusal::SharingConflict)
         } else {
-            Step::Refused(Refusal::SharingConflict)
+            CallResult::Refused(Refusal::SharingConflict)
         };
         drop(state);
         self.settle(effects);
@@ -250,18 +250,18 @@ impl Share {
     /// to close it first. By the rules of POSIX only an open that denies deletion conflicts. With
     /// [`Options::MOVES_BESIDE_OWN`] the other opens of the same client do not conflict.
     // MS-FSA 2.1.4.2
-    fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>, posix: bool) -> Step<()> {
+    fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>, posix: bool) -> CallResult<()> {
         let spared = open.options.contains(Options::MOVES_BESIDE_OWN).then(|| open.client());
         for file in self.open_files().all() {
             let is_in_the_way = || !spared.is_some_and(|client| is_open_by_one(&file, client));
             if is_below(&file, open.file.id) && (!posix || is_held_fast(&file)) && is_in_the_way() {
                 match self.ask_to_close(caller, open, &file, false) {
-                    Step::Done(()) => {}
+                    CallResult::Done(()) => {}
                     other => return other,
                 }
             }
         }
-        Step::Done(())
+        CallResult::Done(())
     }
 
     /// Asks holders that only keep a file open to close it. If others have it open, they may keep it with
@@ -272,19 +272,19 @@ impl Share {
         open: &Open,
         file: &Arc<File>,
         spares_others: bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let mut wait = false;
         for stream in &mut state.streams {
-            wait |= self.require(file, stream, &open.asker(), Need::Rename, caller.cause(), &mut effects);
+            wait |= self.require(file, stream, &open.requester(), Need::Rename, caller.cause(), &mut effects);
         }
         let step = if wait {
             self.park(caller, file, &mut state, Refusal::AccessDenied)
         } else if spares_others || state.members.is_empty() {
-            Step::Done(())
+            CallResult::Done(())
         } else {
-            Step::Refused(Refusal::AccessDenied)
+            CallResult::Refused(Refusal::AccessDenied)
         };
         drop(state);
         self.settle(effects);
@@ -299,7 +299,7 @@ impl Share {
         parent: &Arc<Directory>,
         real: &Name,
         posix: bool,
-    ) -> Result<Step<()>, Refusal> {
+    ) -> Result<CallResult<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
         let file = self.open_files().enter(node.id(), node.kind());
         let facts = self.facts(&file, node.as_ref(), None, None);
@@ -312,7 +312,7 @@ impl Share {
         let is_same_file = file.id == open.file.id;
         match checked {
             Err(why) => Err(why),
-            Ok(_) if is_same_file => Ok(Step::Done(())),
+            Ok(_) if is_same_file => Ok(CallResult::Done(())),
             Ok(_) => Ok(self.ask_to_close(caller, open, &file, posix && !is_held_fast(&file))),
         }
     }
@@ -370,14 +370,14 @@ impl Share {
         }
         link.set_place(Arc::clone(&to.parent), to.name.clone());
         // MS-SMB2 3.3.5.21.1
-        self.rights().keys().set_goes(&open.asker(), &open.stream, false);
+        self.rights().keys().set_goes(&open.requester(), &open.stream, false);
         if open.file.is_directory {
             self.directories().note_renamed(open.file.id, new, moves);
         }
         // Only now: a request that removes either name next must know where this one is, and what it has
         // replaced.
         drop(locks);
-        self.tell_renamed(old, new, open.file.is_directory, &open.asker(), caller.cause());
+        self.tell_renamed(old, new, open.file.is_directory, &open.requester(), caller.cause());
         if !open.file.is_directory {
             // A file counts as changed. That is reported when it is closed.
             // MS-FSA 2.1.5.15.12
@@ -399,7 +399,7 @@ impl Share {
         if self.is_exact(open.options) {
             return Ok(true);
         }
-        let Known::Names(names) = self.directories().known(&to.parent, &to.name)? else { return Ok(true) };
+        let KnownName::Names(names) = self.directories().known(&to.parent, &to.name)? else { return Ok(true) };
         let is_expected = |real: &Name| {
             (from.parent.id == to.parent.id && real == from.name)
                 || stands.is_some_and(|found| found.0 == *real)
@@ -483,7 +483,7 @@ fn is_held_fast(file: &File) -> bool {
 
 /// Whether every open of a file belongs to the client.
 fn is_open_by_one(file: &File, client: ClientKey) -> bool {
-    !file.any_member(|member| member.asker.client != Some(client))
+    !file.any_member(|member| member.requester.client != Some(client))
 }
 
 /// Whether another file may take the name of a file that may be open. By the rules of POSIX it may, unless an

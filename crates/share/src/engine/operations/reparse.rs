@@ -109,7 +109,7 @@ impl Share {
             entry.removed = true;
         }
         self.directories().forget(open.file.id);
-        self.entries_changed(&parent, &open.asker(), caller.cause());
+        self.entries_changed(&parent, &open.requester(), caller.cause());
         made?;
         self.tell_reparse(open);
         Ok(())

@@ -6,27 +6,27 @@ use std::sync::{Arc, OnceLock};
 use volume::security::Rights;
 use volume::{Name, Node, OpenHow, Stat, Time};
 
-use crate::caching::grants::{Asker, Grant};
+use crate::caching::grants::{Requester, Grant};
 use crate::engine::Share;
-use crate::engine::parts::file::{File, Link, Stream};
+use crate::engine::parts::file::{File, HardLinkedName, Stream};
 use crate::engine::parts::names::directory::Directory;
-use crate::engine::services::since::Since;
+use crate::engine::services::since::LookupCounters;
 use crate::open::Party;
 use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{
-    Attributes, Caller, ChangeFilter, ChangeKind, Info, Open, OpenRequest, Opened, Outcome, Refusal, Ticket,
+    Attributes, Caller, ChangeFilter, ChangeKind, Info, Open, OpenRequest, OpenResult, Outcome, Refusal, Ticket,
 };
 
 /// The result of one attempt to open.
 pub(crate) enum Attempt {
-    Done(Box<Opened>),
+    Done(Box<OpenResult>),
     Wait(Ticket),
     /// The objects are no longer as they were found.
     Again,
 }
 
 /// The object to open.
-pub(crate) struct Target {
+pub(crate) struct OpenCandidate {
     /// The directory and the name in it; none for the root.
     pub place: Option<(Arc<Directory>, Name)>,
     pub node: Arc<dyn Node>,
@@ -37,17 +37,17 @@ pub(crate) struct Target {
     /// It was found in the cache of names.
     pub is_from_memory: bool,
     /// The state of the cache before the lookup of its name.
-    pub since: Since,
+    pub since: LookupCounters,
 }
 
-impl Target {
-    pub fn of(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>, may_be_gone: bool) -> Target {
-        Target { place, node, may_be_gone, seen: None, is_from_memory: false, since: Since::default() }
+impl OpenCandidate {
+    pub fn of(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>, may_be_gone: bool) -> OpenCandidate {
+        OpenCandidate { place, node, may_be_gone, seen: None, is_from_memory: false, since: LookupCounters::default() }
     }
 
     /// An object that was found before this request and may be gone.
-    pub fn found_before(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>) -> Target {
-        Target::of(place, node, true)
+    pub fn found_before(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>) -> OpenCandidate {
+        OpenCandidate::of(place, node, true)
     }
 }
 
@@ -65,8 +65,8 @@ pub(crate) struct Reserved {
     pub id: u64,
     pub file: Arc<File>,
     pub stream: Arc<Stream>,
-    pub link: Option<Arc<Link>>,
-    pub asker: Asker,
+    pub link: Option<Arc<HardLinkedName>>,
+    pub requester: Requester,
     pub granted: Rights,
     pub grant: Option<Grant>,
     /// [`Stream::given`] when the open was entered.
@@ -113,7 +113,7 @@ impl Share {
             options: request.options,
             party: RwLock::new(
                 Rank::Party,
-                Party { client: caller.client, identity: Arc::clone(caller.identity), asker: reserved.asker },
+                Party { client: caller.client, identity: Arc::clone(caller.identity), requester: reserved.requester },
             ),
             opened_at: Time::from_wall_ns(caller.now.wall_ns),
             closed: AtomicBool::new(false),
@@ -137,7 +137,7 @@ impl Share {
         drop(state);
         self.open_files().came();
         self.descriptors().fairness().opened(caller.client, caller.now);
-        Attempt::Done(Box::new(Opened { open, outcome, info, granted: reserved.grant }))
+        Attempt::Done(Box::new(OpenResult { open, outcome, info, granted: reserved.grant }))
     }
 
     /// Reports a change of the stream that is being opened.

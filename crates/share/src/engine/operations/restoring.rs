@@ -12,24 +12,24 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, OpenHow};
 use wire::Now;
 
-use crate::caching::grants::{Asker, Grant};
+use crate::caching::grants::{Requester, Grant};
 use crate::engine::Share;
-use crate::engine::finding::look_up::{Named, Search};
+use crate::engine::finding::look_up::{ResolvedName, Search};
 use crate::engine::operations::reserved::how_for_rights;
-use crate::engine::parts::file::{Deletion, File, Link, Member, State, Stream, counted, only_looks};
+use crate::engine::parts::file::{Deletion, File, HardLinkedName, Member, FileState, Stream, counted, only_looks};
 use crate::engine::parts::lasting::Recorder;
 use crate::engine::parts::names::directory::Directory;
-use crate::lasting::ledger::{Entry, Ledger};
-use crate::lasting::record::{Goes, Made, Record, Right};
+use crate::lasting::ledger::{RecordedOpen, Ledger};
+use crate::lasting::record::{RemovalMark, OpenRecord, JournalRecord, Right};
 use crate::open::Party;
 use crate::ranked::{Mutex, Rank, RwLock};
-use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, WhoIs};
+use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, UserLookup};
 
 /// The host's user and group that own nothing.
 const NOBODY: u32 = 65_534;
 
 /// The file of an open that was found again.
-struct Found {
+struct RestoredFile {
     place: Option<(Arc<Directory>, Name)>,
     node: Arc<dyn Node>,
 }
@@ -46,12 +46,12 @@ impl Share {
         &self,
         journal: Arc<dyn Journal>,
         records: &[Vec<u8>],
-        who: WhoIs<'_>,
+        who: UserLookup<'_>,
         now: Now,
     ) -> Result<Vec<Restored>, Unreadable> {
         let ledger = Ledger::read(records)?;
         let mut changes: Vec<_> =
-            self.open_files().versions().begin(&ledger, now).map(Record::Ahead).into_iter().collect();
+            self.open_files().versions().begin(&ledger, now).map(JournalRecord::Ahead).into_iter().collect();
         let next = ledger.live.last_key_value().map_or(1, |(id, _)| id + 1);
         self.open_files().begin_ids_at(next);
         let is_doubtful = journal.lacks_some();
@@ -60,7 +60,7 @@ impl Share {
             let right = entry.holder().and_then(|holder| ledger.rights.get(&holder)).copied();
             match self.restore(entry, right, who) {
                 Ok(open) => {
-                    let Made { keep_ns, note, address, .. } = &entry.made;
+                    let OpenRecord { keep_ns, note, address, .. } = &entry.made;
                     let (note, address) = (note.clone(), address.clone());
                     restored.push(Restored { open, keep_ns: *keep_ns, note, address, is_doubtful });
                 }
@@ -82,7 +82,7 @@ impl Share {
                             "an open from before the restart is gone"
                         );
                     }
-                    changes.push(Record::Closed { id: *id });
+                    changes.push(JournalRecord::Closed { id: *id });
                 }
             }
         }
@@ -92,9 +92,9 @@ impl Share {
 
     fn restore(
         &self,
-        entry: &Entry,
+        entry: &RecordedOpen,
         right: Option<Right>,
-        who: WhoIs<'_>,
+        who: UserLookup<'_>,
     ) -> Result<Arc<Open>, &'static str> {
         let made = &entry.made;
         // The client that claims it will authenticate.
@@ -114,23 +114,23 @@ impl Share {
             // A change by a program of the host would not be reported.
             self.directories().note_untold();
         }
-        Ok(self.enter_again(&file, entry, right, Found { node, ..found }, data, identity))
+        Ok(self.enter_again(&file, entry, right, RestoredFile { node, ..found }, data, identity))
     }
 
     /// Enters the open among the others of its file.
     fn enter_again(
         &self,
         file: &Arc<File>,
-        entry: &Entry,
+        entry: &RecordedOpen,
         right: Option<Right>,
-        Found { place, node }: Found,
+        RestoredFile { place, node }: RestoredFile,
         data: Arc<dyn Node>,
         identity: Arc<Identity>,
     ) -> Arc<Open> {
         let made = &entry.made;
         let (whole, charge) =
             (!made.address.is_empty(), self.client_memory().charge_open(made.client, &identity));
-        let asker = Asker { client: Some(made.client), key: made.key, parent: made.parent, whole };
+        let requester = Requester { client: Some(made.client), key: made.key, parent: made.parent, whole };
         let options = Options::from_bits_retain(made.options);
         let (granted, deny) = (Rights::from_bits_retain(made.granted), Deny::from_bits_truncate(made.deny));
         // Its permission bits were not checked.
@@ -148,7 +148,7 @@ impl Share {
             granted,
             deny,
             options,
-            party: RwLock::new(Rank::Party, Party { client: made.client, identity, asker }),
+            party: RwLock::new(Rank::Party, Party { client: made.client, identity, requester }),
             opened_at: made.opened_at,
             closed: AtomicBool::new(false),
             detached: AtomicBool::new(false),
@@ -168,11 +168,11 @@ impl Share {
             access: counted(granted, options),
             looks: only_looks(granted, options),
             deny,
-            asker,
+            requester,
             delete_on_close: Deletion::on_close(made.id, options),
             open: Arc::downgrade(&open),
         });
-        mark(&mut state, made, link.as_ref(), &stream, asker);
+        mark(&mut state, made, link.as_ref(), &stream, requester);
         let entered = state.stream(&stream);
         entered.ranges.restore(self.client_memory(), open.payer(), entry.ranges.held());
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
@@ -180,9 +180,9 @@ impl Share {
             let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None, whole };
             entered.grants.restore(holder, grant);
             self.rights().keys().enter(holder, file, &stream);
-            self.note_goes(&asker, &stream, options);
+            self.note_goes(&requester, &stream, options);
             if made.goes.is_some() {
-                self.rights().keys().set_goes(&asker, &stream, true);
+                self.rights().keys().set_goes(&requester, &stream, true);
             }
         }
         entered.publish();
@@ -192,7 +192,7 @@ impl Share {
     }
 
     /// The file of an open, at one of its recorded paths, if it is still the same file.
-    fn find_again(&self, made: &Made) -> Result<Found, &'static str> {
+    fn find_again(&self, made: &OpenRecord) -> Result<RestoredFile, &'static str> {
         if !made.address.is_empty() {
             let node = self.volume().find(&made.address).map_err(|_| "its file is gone")?;
             let is_same = node.kind() != Kind::Directory && node.id().inode == made.inode;
@@ -201,7 +201,7 @@ impl Share {
             }
             let named = made.paths.iter().filter_map(|path| self.find_path(path).ok().flatten());
             let place = named.filter(|found| found.node.id() == node.id()).find_map(|found| found.place);
-            return Ok(Found { place, node });
+            return Ok(RestoredFile { place, node });
         }
         let mut why = "its file is gone";
         for path in &made.paths {
@@ -216,13 +216,13 @@ impl Share {
     }
 
     /// The target of an exact path, without following links.
-    fn find_path(&self, path: &[Name]) -> Result<Option<Found>, Refusal> {
+    fn find_path(&self, path: &[Name]) -> Result<Option<RestoredFile>, Refusal> {
         let search = Search { exact: true, how: OpenHow::Attributes, rather_missing: false };
         let Some((last, above)) = path.split_last() else { return Ok(None) };
         let mut here = Arc::clone(self.root());
         for name in above {
             let generation = here.generation();
-            let Some(Named { name: real, node, .. }) = self.look_up(&here, name, search)? else {
+            let Some(ResolvedName { name: real, node, .. }) = self.look_up(&here, name, search)? else {
                 return Ok(None);
             };
             if node.kind() != Kind::Directory {
@@ -231,21 +231,21 @@ impl Share {
             here = self.directories().enter(&here, (name, &real), node, Some(generation));
         }
         let found = self.look_up(&here, last, search)?;
-        Ok(found.map(|found| Found { place: Some((here, found.name)), node: found.node }))
+        Ok(found.map(|found| RestoredFile { place: Some((here, found.name)), node: found.node }))
     }
 }
 
 /// Restores the marks for deletion.
-fn mark(state: &mut State, made: &Made, link: Option<&Arc<Link>>, stream: &Arc<Stream>, asker: Asker) {
+fn mark(state: &mut FileState, made: &OpenRecord, link: Option<&Arc<HardLinkedName>>, stream: &Arc<Stream>, requester: Requester) {
     let Some(goes) = made.goes else { return };
     if stream.is_named {
         state.stream(stream).delete = true;
     } else if let Some(entry) = link.and_then(|link| state.link(link)) {
         let how = match goes {
-            Goes::WithLast => Deletion::WithLast,
-            Goes::WithOpen => Deletion::WithOpen(made.id),
+            RemovalMark::WithLast => Deletion::WithLast,
+            RemovalMark::WithOpen => Deletion::WithOpen(made.id),
         };
-        (entry.delete, entry.deleter) = (Some(how), asker);
+        (entry.delete, entry.deleter) = (Some(how), requester);
     }
 }
 
@@ -266,7 +266,7 @@ fn nobody(sid: volume::security::Sid) -> Arc<Identity> {
 }
 
 /// A readable path.
-fn shown(made: &Made) -> String {
+fn shown(made: &OpenRecord) -> String {
     if !made.address.is_empty() {
         return format!("inode {}", made.inode);
     }

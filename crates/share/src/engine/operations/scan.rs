@@ -12,16 +12,16 @@ use volume::security::Rights;
 use volume::{DirEntry, Failure, Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use crate::engine::Share;
-use crate::engine::finding::look_up::{Named, Search};
+use crate::engine::finding::look_up::{ResolvedName, Search};
 use crate::engine::operations::info::{info_from, tag_of};
 use crate::engine::parts::file::File;
-use crate::engine::parts::names::cache::{KeptNode, Known};
+use crate::engine::parts::names::cache::{KeptNode, CachedProperties};
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::record::Record;
 use crate::{Caller, Info, Item, Open, Options, Refusal};
 
 /// One entry of a listing.
-pub struct Entry<'a> {
+pub struct ListedEntry<'a> {
     share: &'a Share,
     caller: &'a Caller<'a>,
     open: &'a Open,
@@ -29,21 +29,21 @@ pub struct Entry<'a> {
     here: Option<&'a Arc<Directory>>,
     entry: &'a DirEntry,
     /// The cached properties of the file whose number the directory lists.
-    figures: OnceCell<Option<Arc<Known>>>,
+    figures: OnceCell<Option<Arc<CachedProperties>>>,
     /// The file that its name leads to, while it is open.
     file: OnceCell<Option<Arc<File>>>,
     /// The stat of the target, as the volume returned it for the name.
     seen: OnceCell<Stat>,
     /// The target of the name, once it was needed.
-    found: OnceCell<Found>,
+    found: OnceCell<EntryTarget>,
     /// The address, if the volume was asked for it, with the epoch of the cache before.
     asked: OnceCell<(u64, Vec<u8>)>,
     /// The target of a followed link, once it was needed; none if it is not followed.
-    led_to: OnceCell<Option<Found>>,
+    led_to: OnceCell<Option<EntryTarget>>,
 }
 
 /// The target of an entry's name.
-struct Found {
+struct EntryTarget {
     node: Arc<dyn Node>,
     /// The cache entry of the node.
     kept: Option<Arc<KeptNode>>,
@@ -51,15 +51,15 @@ struct Found {
     stat: Stat,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ListedEntry<'a> {
     fn of(
         share: &'a Share,
         caller: &'a Caller<'a>,
         open: &'a Open,
         here: Option<&'a Arc<Directory>>,
         entry: &'a DirEntry,
-    ) -> Entry<'a> {
-        Entry {
+    ) -> ListedEntry<'a> {
+        ListedEntry {
             share,
             caller,
             open,
@@ -92,7 +92,7 @@ impl<'a> Entry<'a> {
     /// The identity of the target.
     ///
     /// # Errors
-    /// As [`Entry::info`].
+    /// As [`ListedEntry::info`].
     pub fn id(&self) -> Result<NodeId, Refusal> {
         Ok(self.stat()?.id)
     }
@@ -100,7 +100,7 @@ impl<'a> Entry<'a> {
     /// Whether the target is open.
     ///
     /// # Errors
-    /// As [`Entry::info`].
+    /// As [`ListedEntry::info`].
     pub fn is_open(&self) -> Result<bool, Refusal> {
         Ok(self.file(self.stat()?.id).is_some())
     }
@@ -109,7 +109,7 @@ impl<'a> Entry<'a> {
     /// then those of the same file.
     ///
     /// # Errors
-    /// As [`Entry::info`]; [`Refusal::NotSupported`] if it has none.
+    /// As [`ListedEntry::info`]; [`Refusal::NotSupported`] if it has none.
     pub fn address(&self) -> Result<Vec<u8>, Refusal> {
         self.with_address(<[u8]>::to_vec)
     }
@@ -117,7 +117,7 @@ impl<'a> Entry<'a> {
     /// Calls `make` with the address, without a copy.
     ///
     /// # Errors
-    /// As [`Entry::address`].
+    /// As [`ListedEntry::address`].
     pub fn with_address<T>(&self, make: impl FnOnce(&[u8]) -> T) -> Result<T, Refusal> {
         if self.found.get().is_none() && self.figures().is_some() {
             let seen = self.open.node.stat_name(&self.entry.name)?;
@@ -134,12 +134,12 @@ impl<'a> Entry<'a> {
     /// The target of the name.
     ///
     /// # Errors
-    /// As [`Entry::info`].
+    /// As [`ListedEntry::info`].
     pub fn item(&self) -> Result<Item, Refusal> {
         Ok(self.item_behind(self.opened()?))
     }
 
-    fn item_behind(&self, Found { node, kept, .. }: &Found) -> Item {
+    fn item_behind(&self, EntryTarget { node, kept, .. }: &EntryTarget) -> Item {
         let here = self.here.map_or_else(|| self.share.directory_here(self.open), Arc::clone);
         self.share.item_at(&here, &self.entry.name, Arc::clone(node)).kept_as(kept.clone())
     }
@@ -147,7 +147,7 @@ impl<'a> Entry<'a> {
     /// The properties of that item, as [`Share::item_info`] returns them.
     ///
     /// # Errors
-    /// As [`Entry::info`].
+    /// As [`ListedEntry::info`].
     pub fn item_info(&self) -> Result<Info, Refusal> {
         let mut stat = self.stat()?;
         let info = match self.known_record(&stat) {
@@ -174,13 +174,13 @@ impl<'a> Entry<'a> {
         NodeId { inode: self.entry.inode, ..self.open.node.id() }
     }
 
-    fn figures(&self) -> Option<&Known> {
+    fn figures(&self) -> Option<&CachedProperties> {
         self.figures.get_or_init(|| self.share.cache().figures_of(self.likely_id())).as_deref()
     }
 
     /// The cached properties of a file with this stat.
-    fn known(&self, stat: &Stat) -> Option<&Known> {
-        let is_it = |known: &&Known| stat.id == self.likely_id() && self.share.cache().counts(known, stat);
+    fn known(&self, stat: &Stat) -> Option<&CachedProperties> {
+        let is_it = |known: &&CachedProperties| stat.id == self.likely_id() && self.share.cache().counts(known, stat);
         self.figures().filter(is_it)
     }
 
@@ -212,14 +212,14 @@ impl<'a> Entry<'a> {
     }
 
     /// The target of the name, if it is still the file whose stat was returned.
-    fn opened(&self) -> Result<&Found, Refusal> {
+    fn opened(&self) -> Result<&EntryTarget, Refusal> {
         let found = self.found()?;
         let is_same = |seen: &Stat| (seen.id, seen.born) == (found.stat.id, found.stat.born);
         if self.seen.get().is_none_or(is_same) { Ok(found) } else { Err(Refusal::Gone) }
     }
 
     /// The target of the name, from the cache or from the volume. A listing adds nothing to the cache.
-    fn found(&self) -> Result<&Found, Refusal> {
+    fn found(&self) -> Result<&EntryTarget, Refusal> {
         if let Some(found) = self.found.get() {
             return Ok(found);
         }
@@ -230,24 +230,24 @@ impl<'a> Entry<'a> {
         Ok(self.found.get_or_init(|| found))
     }
 
-    fn remembered(&self) -> Result<Option<Found>, Refusal> {
+    fn remembered(&self) -> Result<Option<EntryTarget>, Refusal> {
         let Some(kept) = self.here.and_then(|here| self.share.remembered(here, &self.entry.name)) else {
             return Ok(None);
         };
         let (node, stat) = (Arc::clone(&kept.node), kept.node.stat()?);
         // The name was given to another file after the host's events were read.
-        Ok((stat.links > 0).then_some(Found { node, kept: Some(kept), stat }))
+        Ok((stat.links > 0).then_some(EntryTarget { node, kept: Some(kept), stat }))
     }
 
-    fn looked_up(&self) -> Result<Found, Refusal> {
+    fn looked_up(&self) -> Result<EntryTarget, Refusal> {
         let (directory, name) = (self.open.node.as_ref(), &self.entry.name);
         let node = self.share.with_room(|| Ok(directory.lookup(name, OpenHow::Attributes)?))?;
         let stat = node.first_stat().map_or_else(|| node.stat(), Ok)?;
-        Ok(Found { node, kept: None, stat })
+        Ok(EntryTarget { node, kept: None, stat })
     }
 
     /// The target behind a link that opens of the name follow.
-    fn shown(&self) -> Result<&Found, Refusal> {
+    fn shown(&self) -> Result<&EntryTarget, Refusal> {
         let found = self.found()?;
         if found.stat.kind != Kind::Link || self.open.options.contains(Options::STOP_AT_LINKS) {
             return Ok(found);
@@ -260,7 +260,7 @@ impl<'a> Entry<'a> {
                 .led_to(self.caller, &here, &self.entry.name, &found.node, behind, self.open.options)?
                 .node;
             let stat = node.stat().ok()?;
-            Some(Found { node, kept: None, stat })
+            Some(EntryTarget { node, kept: None, stat })
         });
         Ok(led_to.as_ref().unwrap_or(found))
     }
@@ -359,7 +359,7 @@ impl Share {
         open: &Arc<Open>,
         cookie: u64,
         wants: &mut dyn FnMut(&Name) -> bool,
-        visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&ListedEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), Refusal> {
         if !open.is_directory() {
             return Err(Refusal::NotADirectory);
@@ -375,7 +375,7 @@ impl Share {
             if !wants(&entry.name) {
                 return ControlFlow::Continue(());
             }
-            let entry = Entry::of(self, caller, open, here.as_ref(), entry);
+            let entry = ListedEntry::of(self, caller, open, here.as_ref(), entry);
             if hides && !entry.is_readable() {
                 return ControlFlow::Continue(());
             }
@@ -397,7 +397,7 @@ impl Share {
         caller: &Caller<'_>,
         open: &Arc<Open>,
         name: &Name,
-        visit: &mut dyn FnMut(&Entry<'_>),
+        visit: &mut dyn FnMut(&ListedEntry<'_>),
     ) -> Result<bool, Refusal> {
         if !open.is_directory() {
             return Err(Refusal::NotADirectory);
@@ -409,7 +409,7 @@ impl Share {
         let here = self.directory_here(open);
         let search =
             Search { exact: self.is_exact(open.options), how: OpenHow::Attributes, rather_missing: false };
-        let Named { name, node, .. } = match self.look_up(&here, name, search) {
+        let ResolvedName { name, node, .. } = match self.look_up(&here, name, search) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(false),
             Err(why @ (Refusal::Gone | Refusal::AccessDenied)) => {
@@ -419,7 +419,7 @@ impl Share {
         };
         let entry = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
         let here = self.cache().is_on().then_some(&here);
-        let entry = Entry::of(self, caller, open, here, &entry);
+        let entry = ListedEntry::of(self, caller, open, here, &entry);
         if self.settings().hide_unreadable && !entry.is_readable() {
             return Ok(false);
         }
@@ -427,13 +427,13 @@ impl Share {
         Ok(true)
     }
 
-    /// Does the same for a name that the host only lists ([`Entry::listed_info`]).
+    /// Does the same for a name that the host only lists ([`ListedEntry::listed_info`]).
     fn find_listed(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
         name: &Name,
-        visit: &mut dyn FnMut(&Entry<'_>),
+        visit: &mut dyn FnMut(&ListedEntry<'_>),
     ) -> Result<bool, Refusal> {
         let mut is_listed = false;
         self.scan(caller, open, 0, &mut |one| one == name, &mut |entry| {

@@ -11,7 +11,7 @@ use crate::engine::parts::file::SET_GROUP;
 use crate::engine::values::host_lists::{HostNumbers, shown_now, write_access_list, write_lists};
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
+use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, CallResult};
 
 impl Share {
     /// The whole descriptor. The caller must check which parts the opener may see.
@@ -58,12 +58,12 @@ impl Share {
         open: &Arc<Open>,
         parts: Parts,
         given: &Descriptor,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if let Err(why) = self.check_descriptor(caller, open, parts, given) {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         match self.require_for(caller, open, Need::CloseKept) {
-            Step::Done(()) => self.amend_descriptor(open, parts, given).into(),
+            CallResult::Done(()) => self.amend_descriptor(open, parts, given).into(),
             other => other,
         }
     }
@@ -163,7 +163,7 @@ impl Share {
     /// Sets the permission bits. A stored descriptor is changed to say the same, and the parts that the mode
     /// does not cover stay. Waits for holders that cache the mode.
     // RFC 8881 6.4.1.1
-    pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> Step<()> {
+    pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> CallResult<()> {
         let may = self.check_writable().and_then(|()| self.check_owner(caller, open, Rights::WRITE_DAC));
         // The bits of a symbolic link say nothing, and hosts keep none. symlink(7)
         if open.file.kind == Kind::Link {
@@ -200,7 +200,7 @@ impl Share {
         open: &Arc<Open>,
         uid: Option<u32>,
         gid: Option<u32>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let may = self.check_new_owner(caller, open, uid, gid);
         self.after_attributes(caller, open, may, || {
             let accounts = self.settings().accounts.clone();

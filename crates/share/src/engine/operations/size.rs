@@ -11,12 +11,12 @@ use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::changed_data::StreamChange;
 use crate::engine::operations::data::{check_data, check_ranges};
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal, Step};
+use crate::{Attributes, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal, CallResult};
 
 impl Share {
     /// Truncates or extends the open stream.
     // MS-FSA 2.1.5.15.5
-    pub fn set_size(&self, caller: &Caller<'_>, open: &Arc<Open>, size: u64) -> Step<()> {
+    pub fn set_size(&self, caller: &Caller<'_>, open: &Arc<Open>, size: u64) -> CallResult<()> {
         self.change(caller, open, || {
             if size > i64::MAX as u64 {
                 return Err(Refusal::Invalid);
@@ -28,7 +28,7 @@ impl Share {
 
     /// Backs the first `bytes` with storage. Fewer bytes than the size truncate the stream.
     // MS-FSA 2.1.5.15.1
-    pub fn set_allocation(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: u64) -> Step<()> {
+    pub fn set_allocation(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: u64) -> CallResult<()> {
         self.change(caller, open, || {
             if bytes > i64::MAX as u64 {
                 return Err(Refusal::Invalid);
@@ -51,7 +51,7 @@ impl Share {
     }
 
     /// Backs a range with storage. The stream grows if the range goes beyond its end.
-    pub fn allocate(&self, caller: &Caller<'_>, open: &Arc<Open>, range: Range<u64>) -> Step<()> {
+    pub fn allocate(&self, caller: &Caller<'_>, open: &Arc<Open>, range: Range<u64>) -> CallResult<()> {
         self.change(caller, open, || {
             if range.start >= range.end || range.end > i64::MAX as u64 {
                 return Err(Refusal::Invalid);
@@ -142,14 +142,14 @@ impl Share {
         open: &Arc<Open>,
         owner: LockOwner,
         range: Range<u64>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if range.start > range.end || range.end > i64::MAX as u64 {
-            return Step::Refused(Refusal::Invalid);
+            return CallResult::Refused(Refusal::Invalid);
         }
         let len = range.end - range.start;
         let checked = || check_ranges(open, owner, range.start, len, RangeKind::Exclusive).into();
         match self.past_lapsed_at(open.file.id, caller, checked) {
-            Step::Done(()) => {}
+            CallResult::Done(()) => {}
             other => return other,
         }
         self.change(caller, open, || {
@@ -169,13 +169,13 @@ impl Share {
         caller: &Caller<'_>,
         open: &Arc<Open>,
         act: impl FnOnce() -> Result<(), Refusal>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if !open.granted.contains(Rights::WRITE_DATA) {
-            return Step::Refused(Refusal::AccessDenied);
+            return CallResult::Refused(Refusal::AccessDenied);
         }
         let checked = if open.is_directory() { Err(Refusal::Invalid) } else { check_data(open) };
         if let Err(why) = checked {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         let ask = || self.require_for(caller, open, Need::Change);
         self.change_data(caller, open, ask, |()| self.keeping_times(open, caller.now, act))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use volume::security::Rights;
 
 use crate::engine::Share;
-use crate::watch::Taken;
-use crate::{Change, ChangeFilter, Open, Refusal, Step, Waiter, Watch};
+use crate::watch::CollectedChanges;
+use crate::{Change, ChangeFilter, Open, Refusal, CallResult, Waiter, DirectoryWatch};
 
 impl Share {
     /// Begins to collect changes below a directory. The first call fixes the filter until the open is closed.
@@ -42,7 +42,7 @@ impl Share {
         if own.is_some() {
             return Ok(());
         }
-        let watch = Arc::new(Watch::new(open.file.id, filter, recursive, max_bytes));
+        let watch = Arc::new(DirectoryWatch::new(open.file.id, filter, recursive, max_bytes));
         self.watching().add(&watch);
         *own = Some(Arc::clone(&watch));
         drop(own);
@@ -61,16 +61,16 @@ impl Share {
 
     /// Takes the collected changes; waits if there are none.
     // MS-FSA 2.1.5.11.1
-    pub fn take_changes(&self, open: &Arc<Open>, waiter: Option<&Waiter>) -> Step<Vec<Change>> {
+    pub fn take_changes(&self, open: &Arc<Open>, waiter: Option<&Waiter>) -> CallResult<Vec<Change>> {
         let Some(watch) = open.watch.lock().clone() else {
-            return Step::Refused(if open.is_closed() { Refusal::Gone } else { Refusal::Invalid });
+            return CallResult::Refused(if open.is_closed() { Refusal::Gone } else { Refusal::Invalid });
         };
         let (taken, ticket) = watch.take(|| waiter.map(|waiter| self.waits().add(waiter, &open.file)));
         match (taken, ticket) {
-            (Taken::Changes(changes), _) => Step::Done(changes),
-            (Taken::Refused(why), _) => Step::Refused(why),
-            (Taken::Nothing, Some(ticket)) => Step::Wait(ticket),
-            (Taken::Nothing, None) => Step::Refused(Refusal::NoMoreEntries),
+            (CollectedChanges::Changes(changes), _) => CallResult::Done(changes),
+            (CollectedChanges::Refused(why), _) => CallResult::Refused(why),
+            (CollectedChanges::Nothing, Some(ticket)) => CallResult::Wait(ticket),
+            (CollectedChanges::Nothing, None) => CallResult::Refused(Refusal::NoMoreEntries),
         }
     }
 }

@@ -11,18 +11,18 @@ use crate::ranked::{Mutex, Rank};
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// The counters of a share.
-pub(crate) struct Counting {
+pub(crate) struct FamilyCounters {
     number: u64,
     all: Mutex<Vec<Arc<Counts>>>,
 }
 
-impl Default for Counting {
-    fn default() -> Counting {
-        Counting { number: NEXT.fetch_add(1, Ordering::Relaxed), all: Mutex::of_default(Rank::Counts) }
+impl Default for FamilyCounters {
+    fn default() -> FamilyCounters {
+        FamilyCounters { number: NEXT.fetch_add(1, Ordering::Relaxed), all: Mutex::of_default(Rank::Counts) }
     }
 }
 
-impl Counting {
+impl FamilyCounters {
     /// A number that no other share of this process has; never zero.
     #[inline]
     pub fn number(&self) -> u64 {

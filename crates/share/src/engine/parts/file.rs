@@ -1,7 +1,7 @@
 //! The state of a file while it is open: its opens, names, streams and rights.
 //!
 //! A [`File`] is in the table from its first open to its last close, and longer while there is a reference to
-//! it (`table`). The state that two opens must agree on is in its one [`State`], under one lock.
+//! it (`table`). The state that two opens must agree on is in its one [`FileState`], under one lock.
 
 mod asked;
 
@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
 
-use crate::caching::grants::{Asker, Grants, Surroundings};
+use crate::caching::grants::{Requester, Grants, GrantConditions};
 use crate::engine::parts::names::cache::Made;
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::protection::Security;
@@ -61,15 +61,15 @@ pub(crate) struct File {
     /// Held while its sidecar data (its record, descriptor, extended attributes) is read, changed and stored
     /// again.
     pub beside: Mutex<()>,
-    pub state: Mutex<State>,
+    pub state: Mutex<FileState>,
 }
 
 /// One name of a file, as opens know it.
-pub(crate) struct Link {
+pub(crate) struct HardLinkedName {
     place: Mutex<(Arc<Directory>, Name)>,
 }
 
-impl Link {
+impl HardLinkedName {
     /// The current parent and name.
     pub fn place(&self) -> (Arc<Directory>, Name) {
         self.place.lock().clone()
@@ -179,10 +179,10 @@ impl Deletion {
 
 /// The state that opens through one name share.
 pub(crate) struct LinkState {
-    pub link: Arc<Link>,
+    pub link: Arc<HardLinkedName>,
     pub delete: Option<Deletion>,
     /// The origin of the request that marked it.
-    pub deleter: Asker,
+    pub deleter: Requester,
     /// The identity with which the host removes the name, whichever open closes last. After a restart it is
     /// not known.
     pub deletes_as: Option<Arc<Identity>>,
@@ -194,13 +194,13 @@ pub(crate) struct LinkState {
 pub(crate) struct Member {
     pub id: u64,
     pub stream: Arc<Stream>,
-    pub link: Option<Arc<Link>>,
+    pub link: Option<Arc<HardLinkedName>>,
     /// The rights of the open that count for sharing; none if the open does not count.
     pub access: Rights,
     /// Whether the open only looks: caching covers nothing that it may do.
     pub looks: bool,
     pub deny: Deny,
-    pub asker: Asker,
+    pub requester: Requester,
     /// The mark that its close puts on the name, if any.
     pub delete_on_close: Option<Deletion>,
     pub open: Weak<Open>,
@@ -214,7 +214,7 @@ pub(crate) struct Swept {
 
 /// The mutable state of an open file.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct FileState {
     /// The number of closes that are just removing a name or stream. Until they are done the file stays in
     /// the table with the state of its names. A request that comes meanwhile must find that they are being
     /// removed.
@@ -233,7 +233,7 @@ pub(crate) struct State {
     pub record: Option<Record>,
     pub security: Option<Arc<Security>>,
     /// The cache entry for its creation, set by one of its opens.
-    pub made: Option<Arc<Made>>,
+    pub made: Option<Arc<NewFile>>,
     /// Size of the extended attributes in list form, if it was counted.
     pub extended_size: Option<u32>,
 }
@@ -275,7 +275,7 @@ impl File {
     }
 }
 
-impl State {
+impl FileState {
     /// The state of a stream, which is created if it is not there.
     pub fn enter_stream(&mut self, name: Option<&Name>) -> Arc<Stream> {
         let known = self.streams.iter().find(|s| s.stream.name().as_ref() == name);
@@ -308,24 +308,24 @@ impl State {
     }
 
     /// The state of a name, which is created if it is not there.
-    pub fn enter_link(&mut self, directory: &Arc<Directory>, name: &Name) -> Arc<Link> {
+    pub fn enter_link(&mut self, directory: &Arc<Directory>, name: &Name) -> Arc<HardLinkedName> {
         let known = self.links.iter().find(|l| !l.removed && l.link.is_at(directory.id, name));
         if let Some(known) = known {
             return Arc::clone(&known.link);
         }
         let link =
-            Arc::new(Link { place: Mutex::new(Rank::LinkPlace, (Arc::clone(directory), name.clone())) });
+            Arc::new(HardLinkedName { place: Mutex::new(Rank::LinkPlace, (Arc::clone(directory), name.clone())) });
         self.links.push(LinkState {
             link: Arc::clone(&link),
             delete: None,
-            deleter: Asker::NOBODY,
+            deleter: Requester::NOBODY,
             deletes_as: None,
             removed: false,
         });
         link
     }
 
-    pub fn link(&mut self, link: &Arc<Link>) -> Option<&mut LinkState> {
+    pub fn link(&mut self, link: &Arc<HardLinkedName>) -> Option<&mut LinkState> {
         self.links.iter_mut().find(|l| Arc::ptr_eq(&l.link, link))
     }
 
@@ -340,7 +340,7 @@ impl State {
     }
 
     /// Whether the name is removed with its last open.
-    pub fn is_deleted(&self, link: Option<&Arc<Link>>) -> bool {
+    pub fn is_deleted(&self, link: Option<&Arc<HardLinkedName>>) -> bool {
         link.is_some_and(|link| {
             self.links.iter().any(|l| Arc::ptr_eq(&l.link, link) && (l.delete.is_some() || l.removed))
         })
@@ -362,26 +362,26 @@ impl State {
         self.node.as_ref().filter(|kept| kept.how() >= how).map(Arc::clone)
     }
 
-    /// The conditions for a grant to `asker` on `stream`, which has storage up to `extent`. Ranges behind
+    /// The conditions for a grant to `requester` on `stream`, which has storage up to `extent`. Ranges behind
     /// that do not conflict.
     // MS-FSA 2.1.5.18
     pub fn surroundings(
         &self,
         stream: &Arc<Stream>,
-        asker: &Asker,
+        requester: &Requester,
         directory: bool,
         extent: u64,
-    ) -> Surroundings {
+    ) -> GrantConditions {
         let is_other = |m: &&Member| {
             let same_key =
-                m.asker.key.is_some() && (m.asker.client, m.asker.key) == (asker.client, asker.key);
+                m.requester.key.is_some() && (m.requester.client, m.requester.key) == (requester.client, requester.key);
             Arc::ptr_eq(&m.stream, stream) && !m.looks && !same_key
         };
         let others = self.members.iter().any(|m| is_other(&m));
         let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
         let writers = self.members.iter().filter(is_other).any(|m| m.access.intersects(writes));
         let state = self.streams.iter().find(|s| Arc::ptr_eq(&s.stream, stream));
-        Surroundings {
+        GrantConditions {
             others,
             delete_pending: state.is_some_and(|s| s.delete) || self.links.iter().any(|l| l.delete.is_some()),
             ranges: state.is_some_and(|s| s.ranges.begins_before(extent)),
@@ -415,20 +415,20 @@ impl State {
     // MS-SMB2 3.3.5.9, note 301
     pub fn is_kept_from(&mut self, client: ClientKey, looks: bool, stream: &Arc<Stream>) -> bool {
         let is_away = |open: Arc<Open>| open.is_detached() && open.is_kept_for_owner();
-        let away: Vec<Asker> = self
+        let away: Vec<Requester> = self
             .members
             .iter()
             .filter(|member| {
                 Arc::ptr_eq(&member.stream, stream) && member.open.upgrade().is_some_and(is_away)
             })
-            .map(|member| member.asker)
+            .map(|member| member.requester)
             .collect();
         let topmost = Caching::READ | Caching::WRITE | Caching::HANDLE;
-        away.into_iter().any(|asker| {
-            let held = asker.client.zip(asker.key).and_then(|(owner, (key, keyed))| {
+        away.into_iter().any(|requester| {
+            let held = requester.client.zip(requester.key).and_then(|(owner, (key, keyed))| {
                 self.stream(stream).grants.of(owner, key, keyed).map(|grant| grant.state)
             });
-            if asker.client == Some(client) { !looks } else { held != Some(topmost) }
+            if requester.client == Some(client) { !looks } else { held != Some(topmost) }
         })
     }
 
@@ -466,7 +466,7 @@ impl State {
         let streams =
             self.streams.extract_if(.., |s| !members.iter().any(|m| Arc::ptr_eq(&m.stream, &s.stream)));
         let streams = streams.collect();
-        let is_of = |m: &Member, link: &Arc<Link>| m.link.as_ref().is_some_and(|own| Arc::ptr_eq(own, link));
+        let is_of = |m: &Member, link: &Arc<HardLinkedName>| m.link.as_ref().is_some_and(|own| Arc::ptr_eq(own, link));
         let links = self.links.extract_if(.., |l| !members.iter().any(|m| is_of(m, &l.link))).collect();
         Swept { _streams: streams, _links: links }
     }

@@ -6,20 +6,20 @@ mod recorder;
 
 use std::sync::OnceLock;
 
-pub(crate) use detachment::{Detachment, Owner, UNCLAIMED_NS, owner};
-pub(crate) use keepers::Keepers;
+pub(crate) use detachment::{Detachment, ReclaimOwner, UNCLAIMED_NS, owner};
+pub(crate) use keepers::ExpiryKeepers;
 pub(crate) use recorder::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
 
 /// The opens of a share that outlive a client or the process.
 #[derive(Default)]
-pub(crate) struct Lasting {
+pub(crate) struct Persistence {
     /// None if opens end with the process.
     recorder: OnceLock<Recorder>,
     detached: Detachment,
-    keepers: Keepers,
+    keepers: ExpiryKeepers,
 }
 
-impl Lasting {
+impl Persistence {
     /// The recorder of opens; none if they end with the process.
     pub fn recorder(&self) -> Option<&Recorder> {
         self.recorder.get()
@@ -36,7 +36,7 @@ impl Lasting {
     }
 
     /// The callbacks that end clients whose time is over.
-    pub fn keepers(&self) -> &Keepers {
+    pub fn keepers(&self) -> &ExpiryKeepers {
         &self.keepers
     }
 }

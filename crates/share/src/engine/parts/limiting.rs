@@ -9,12 +9,12 @@ use metering::limits::ShareLimits;
 
 /// The limits in force.
 #[derive(Default)]
-pub(crate) struct Limiting {
+pub(crate) struct LimitsInForce {
     is_on: AtomicBool,
     limits: ArcSwapOption<ShareLimits>,
 }
 
-impl Limiting {
+impl LimitsInForce {
     /// The limits in force; none if nothing is limited.
     #[inline]
     pub fn get(&self) -> Option<Arc<ShareLimits>> {

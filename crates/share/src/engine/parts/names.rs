@@ -18,14 +18,14 @@ use crate::engine::Config;
 use cache::{Cache, can_remember};
 use directory::{Directories, Directory};
 pub(crate) use index::{has_case, same_folded};
-use intake::Intake;
+use intake::HostEventIntake;
 
 /// The names of a share.
 pub(crate) struct Names {
     root: Arc<Directory>,
     directories: Directories,
     cache: Arc<Cache>,
-    intake: Intake,
+    intake: HostEventIntake,
 }
 
 impl Names {
@@ -39,7 +39,7 @@ impl Names {
         let cache = Arc::new(Cache::new(config.metadata_cache_bytes, &config.descriptors, is_on));
         let root = Directory::root(volume, node, &cache);
         let directories = Directories::new(volume, &root, &cache);
-        Ok(Names { root, directories, cache, intake: Intake::default() })
+        Ok(Names { root, directories, cache, intake: HostEventIntake::default() })
     }
 
     /// The root of the share.

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use volume::{Kind, NodeId};
 
 use crate::engine::parts::file::File;
-use table::Table;
+use table::OpenFileTable;
 pub(crate) use versions::{Versions, number};
 
 /// The opens of a share and their files.
 pub(crate) struct OpenFiles {
-    files: Table,
+    files: OpenFileTable,
     versions: Versions,
     next_id: AtomicU64,
     count: AtomicUsize,
@@ -26,7 +26,7 @@ pub(crate) struct OpenFiles {
 impl Default for OpenFiles {
     fn default() -> OpenFiles {
         OpenFiles {
-            files: Table::default(),
+            files: OpenFileTable::default(),
             versions: Versions::default(),
             next_id: AtomicU64::new(1),
             count: AtomicUsize::new(0),

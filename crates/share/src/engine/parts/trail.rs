@@ -18,7 +18,7 @@ pub(crate) struct LastLink {
 
 /// The links that one walk has followed.
 #[derive(Clone, Default)]
-pub(crate) struct Trail {
+pub(crate) struct LinkTrail {
     /// The directories that hold them, the first link first.
     pub holders: Vec<Arc<Directory>>,
     /// The link that the path ends with.
@@ -27,7 +27,7 @@ pub(crate) struct Trail {
     pub is_behind: bool,
 }
 
-impl Trail {
+impl LinkTrail {
     /// Whether a walk on from a directory can pass the same link again.
     pub fn leads_round(&self, to: NodeId) -> bool {
         self.holders.iter().any(|holder| holder.is_within(to))
@@ -35,18 +35,18 @@ impl Trail {
 }
 
 /// The links on the path of an open.
-pub(crate) struct Followed {
-    pub trail: Trail,
+pub(crate) struct FollowedLinks {
+    pub trail: LinkTrail,
     /// Whether this open created its file.
     pub is_own: bool,
     /// The last link, once it was opened to be removed or renamed.
     itself: Mutex<Option<Arc<Open>>>,
 }
 
-impl Followed {
+impl FollowedLinks {
     /// The record for an open; without links it has an empty trail.
-    pub fn of(trail: Trail, outcome: Outcome) -> Box<Followed> {
-        Box::new(Followed {
+    pub fn of(trail: LinkTrail, outcome: Outcome) -> Box<FollowedLinks> {
+        Box::new(FollowedLinks {
             trail,
             is_own: outcome == Outcome::Created,
             itself: Mutex::of_default(Rank::LastLink),

@@ -10,19 +10,19 @@ use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::parts::watched_tree::WatchedTree;
 use crate::engine::values::descriptors::Descriptors;
 use crate::ranked::{Mutex, Rank};
-use crate::{Change, ChangeFilter, Refusal, Ticket, Watch};
+use crate::{Change, ChangeFilter, Refusal, Ticket, DirectoryWatch};
 
 /// Every watch, by its directory.
-pub(crate) struct Watching {
+pub(crate) struct Watches {
     count: AtomicUsize,
-    by_directory: Mutex<HashMap<NodeId, Vec<Arc<Watch>>>>,
+    by_directory: Mutex<HashMap<NodeId, Vec<Arc<DirectoryWatch>>>>,
     /// The trees whose changes the host reports for the watches.
     trees: Mutex<Vec<Weak<WatchedTree>>>,
 }
 
-impl Default for Watching {
-    fn default() -> Watching {
-        Watching {
+impl Default for Watches {
+    fn default() -> Watches {
+        Watches {
             count: AtomicUsize::new(0),
             by_directory: Mutex::of_default(Rank::Watches),
             trees: Mutex::of_default(Rank::WatchedTrees),
@@ -30,14 +30,14 @@ impl Default for Watching {
     }
 }
 
-impl Watching {
+impl Watches {
     /// Whether there are no watches.
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
     /// The watches on one directory.
-    fn on(&self, directory: NodeId) -> Vec<Arc<Watch>> {
+    fn on(&self, directory: NodeId) -> Vec<Arc<DirectoryWatch>> {
         self.by_directory.lock().get(&directory).cloned().unwrap_or_default()
     }
 
@@ -47,10 +47,10 @@ impl Watching {
         if self.is_empty() {
             return Vec::new();
         }
-        let mut heard: Vec<(Arc<Watch>, Vec<Change>)> = Vec::new();
-        let mut places: HashMap<*const Watch, usize> = HashMap::new();
+        let mut heard: Vec<(Arc<DirectoryWatch>, Vec<Change>)> = Vec::new();
+        let mut places: HashMap<*const DirectoryWatch, usize> = HashMap::new();
         for (directory, mut change) in changes {
-            let mut hear = |watch: Arc<Watch>, change: &Change| {
+            let mut hear = |watch: Arc<DirectoryWatch>, change: &Change| {
                 let place = *places.entry(Arc::as_ptr(&watch)).or_insert(heard.len());
                 match heard.get_mut(place) {
                     Some((_, changes)) => changes.push(change.clone()),
@@ -73,7 +73,7 @@ impl Watching {
     }
 
     /// Ends the watch of an open that is closed. Returns the requests to wake.
-    pub fn end(&self, watch: &Arc<Watch>) -> Vec<Ticket> {
+    pub fn end(&self, watch: &Arc<DirectoryWatch>) -> Vec<Ticket> {
         self.remove(watch);
         watch.tree.lock().take();
         watch.end(Refusal::Gone)
@@ -88,13 +88,13 @@ impl Watching {
     }
 
     /// All watches.
-    fn all(&self) -> Vec<Arc<Watch>> {
+    fn all(&self) -> Vec<Arc<DirectoryWatch>> {
         self.by_directory.lock().values().flatten().cloned().collect()
     }
 
     /// The watches that share a tree.
-    fn in_tree(&self, tree: &Arc<WatchedTree>) -> Vec<Arc<Watch>> {
-        let is_in = |watch: &Arc<Watch>| watch.tree.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, tree));
+    fn in_tree(&self, tree: &Arc<WatchedTree>) -> Vec<Arc<DirectoryWatch>> {
+        let is_in = |watch: &Arc<DirectoryWatch>| watch.tree.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, tree));
         self.all().into_iter().filter(is_in).collect()
     }
 
@@ -162,13 +162,13 @@ impl Watching {
     }
 
     /// Adds a watch.
-    pub fn add(&self, watch: &Arc<Watch>) {
+    pub fn add(&self, watch: &Arc<DirectoryWatch>) {
         self.by_directory.lock().entry(watch.directory).or_default().push(Arc::clone(watch));
         self.count.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Removes a watch.
-    fn remove(&self, watch: &Arc<Watch>) {
+    fn remove(&self, watch: &Arc<DirectoryWatch>) {
         let mut all = self.by_directory.lock();
         if let Some(watches) = all.get_mut(&watch.directory) {
             let before = watches.len();

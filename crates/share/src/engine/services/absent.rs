@@ -16,11 +16,11 @@ use volume::NodeId;
 use volume::security::Sid;
 use wire::Now;
 
-use crate::caching::grants::Asker;
+use crate::caching::grants::Requester;
 use crate::engine::Share;
-use crate::engine::parts::lasting::{Owner, UNCLAIMED_NS, owner};
+use crate::engine::parts::lasting::{ReclaimOwner, UNCLAIMED_NS, owner};
 use crate::engine::values::effects::Effects;
-use crate::lasting::record::Record;
+use crate::lasting::record::JournalRecord;
 use crate::open::Party;
 use crate::{BreakNotice, Caching, Caller, Cause, ClientKey, Detached, Open, Refusal};
 
@@ -30,7 +30,7 @@ const UNCLAIMED_IN_THE_WAY_NS: u64 = 5_000_000_000;
 const UNCLAIMED_IN_ITS_OWN_WAY_NS: u64 = 1_000_000_000;
 
 /// The result of a break whose holder has no client that could hear it.
-pub(crate) enum Absent {
+pub(crate) enum AbsentHolder {
     /// There is a client.
     No,
     /// The opens that held the right yield.
@@ -57,10 +57,10 @@ impl Share {
             return Err(Refusal::Gone);
         }
         if how.yields {
-            let asker = open.asker();
-            let held = asker
+            let requester = open.requester();
+            let held = requester
                 .client
-                .zip(asker.key)
+                .zip(requester.key)
                 .and_then(|(client, (key, keyed))| state.stream(&open.stream).grants.of(client, key, keyed));
             // Its byte ranges would make others that have the file open wait for it. This is how Windows sees
             // it.
@@ -93,7 +93,7 @@ impl Share {
     /// [`Refusal::Gone`] if it is not detached, or no longer; [`Refusal::Invalid`] if it shares its right
     /// with opens of another client.
     pub fn reclaim(&self, open: &Arc<Open>, caller: &Caller<'_>) -> Result<(), Refusal> {
-        let was = open.asker();
+        let was = open.requester();
         let moves = was.client != Some(caller.client);
         if moves && was.key.is_some_and(|(_, keyed)| keyed) {
             return Err(Refusal::Invalid);
@@ -103,19 +103,19 @@ impl Share {
         if let Some(owner) = was_owned {
             self.lasting().detached().sign(owner, caller.now.mono_ns);
         }
-        let asker = Asker { client: Some(caller.client), ..was };
+        let requester = Requester { client: Some(caller.client), ..was };
         let deadline = self.break_deadline(was.whole, caller.now);
         let mut state = open.file.state.lock();
         if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
-            member.asker = asker;
+            member.requester = requester;
         }
         let identity = Arc::clone(caller.identity);
-        *open.party.write() = Party { client: caller.client, identity, asker };
+        *open.party.write() = Party { client: caller.client, identity, requester };
         if moves {
             *open.charge.lock() = self.client_memory().charge_open(caller.client, caller.identity);
         }
         if moves && open.is_lasting() {
-            self.note_change(Record::Moved { id: open.id, client: caller.client });
+            self.note_change(JournalRecord::Moved { id: open.id, client: caller.client });
         }
         let mut again = None;
         if let (Some(from), Some((key, keyed))) = (was.client, was.key) {
@@ -145,25 +145,25 @@ impl Share {
     /// Whether a client is left to hear a break. If not, what happens to the right.
     // MS-SMB2 3.3.4.6
     // MS-SMB2 3.3.4.7
-    pub(crate) fn absent(&self, notice: &BreakNotice) -> Absent {
+    pub(crate) fn absent(&self, notice: &BreakNotice) -> AbsentHolder {
         let holder = (notice.client, notice.key, notice.keyed);
-        let Some((file, stream)) = self.rights().keys().find(&holder) else { return Absent::No };
+        let Some((file, stream)) = self.rights().keys().find(&holder) else { return AbsentHolder::No };
         let mut state = file.state.lock();
         let mut opens = Vec::new();
         for member in &state.members {
-            let same = member.asker.client == Some(notice.client)
-                && member.asker.key == Some((notice.key, notice.keyed))
+            let same = member.requester.client == Some(notice.client)
+                && member.requester.key == Some((notice.key, notice.keyed))
                 && Arc::ptr_eq(&member.stream, &stream);
             if !same {
                 continue;
             }
             match member.open.upgrade().filter(|open| open.is_detached()) {
                 Some(open) => opens.push(open),
-                None => return Absent::No,
+                None => return AbsentHolder::No,
             }
         }
         if opens.is_empty() {
-            return Absent::No;
+            return AbsentHolder::No;
         }
         // An open that is in no table any more is just being reclaimed or closed. It will hear of the break,
         // or go.
@@ -173,11 +173,11 @@ impl Share {
         match until {
             Some(until) if notice.answer => {
                 state.stream(&stream).grants.postpone(file.id, holder, until);
-                Absent::Stays
+                AbsentHolder::Stays
             }
-            Some(_) => Absent::Stays,
-            None if notice.answer => Absent::GivesWay(opens),
-            None => Absent::Stays,
+            Some(_) => AbsentHolder::Stays,
+            None if notice.answer => AbsentHolder::GivesWay(opens),
+            None => AbsentHolder::Stays,
         }
     }
 
@@ -221,14 +221,14 @@ impl Share {
         is_meant: impl Fn(&Open) -> bool,
         cause: Cause,
     ) -> bool {
-        let is_own = |open: &Open| client.is_some() && open.asker().client == client && is_meant(open);
+        let is_own = |open: &Open| client.is_some() && open.requester().client == client && is_meant(open);
         let of_its_own = self.end_unclaimed(UNCLAIMED_IN_ITS_OWN_WAY_NS, is_own, cause);
         self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_meant, cause) | of_its_own
     }
 
     /// The time when marked names in a directory are removed that wait only for opens that this owner has not
     /// reclaimed since it is back. None if there are no such names.
-    pub(crate) fn unclaimed_names_end(&self, directory: NodeId, owner: Owner) -> Option<u64> {
+    pub(crate) fn unclaimed_names_end(&self, directory: NodeId, owner: ReclaimOwner) -> Option<u64> {
         let (sign_ns, opens) = self.lasting().detached().not_taken_up(owner)?;
         let is_going = |open: &Arc<Open>| {
             let link = open.link.as_ref().filter(|link| link.place().0.id == directory);

@@ -21,7 +21,7 @@ const NO_RIGHTS: Rights = Rights::from_bits_retain(0x0ce0_fe00);
 const READING: Rights = Rights::FOR_READ.union(Rights::FOR_EXECUTE);
 
 /// The rights that a caller asks for.
-struct Wanted {
+struct RequestedRights {
     /// The rights that are named.
     named: Rights,
     /// Whether all available rights are asked for.
@@ -161,7 +161,7 @@ impl Share {
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::PrivilegeNotHeld`].
-    fn wanted(&self, caller: &Caller<'_>, access: Rights) -> Result<Wanted, Refusal> {
+    fn wanted(&self, caller: &Caller<'_>, access: Rights) -> Result<RequestedRights, Refusal> {
         let access = check_asked(access)?;
         let named = access - Rights::MAXIMUM_ALLOWED;
         if named.contains(Rights::ACCESS_SYSTEM_SECURITY) && !caller.identity.administrator {
@@ -171,7 +171,7 @@ impl Share {
         if !ceiling.contains(named) {
             return Err(Refusal::AccessDenied);
         }
-        Ok(Wanted { named, maximum: access.contains(Rights::MAXIMUM_ALLOWED), ceiling })
+        Ok(RequestedRights { named, maximum: access.contains(Rights::MAXIMUM_ALLOWED), ceiling })
     }
 
     /// The rights that the caller gets on an existing file.
@@ -187,7 +187,7 @@ impl Share {
         access: Rights,
         options: Options,
     ) -> Result<Rights, Refusal> {
-        let Wanted { named, maximum: wants_maximum, ceiling } = self.wanted(caller, access)?;
+        let RequestedRights { named, maximum: wants_maximum, ceiling } = self.wanted(caller, access)?;
         let mut has = if self.settings().enforce {
             let token = self.token(caller, options);
             let ask = Rights::MAXIMUM_ALLOWED | (named & Rights::ACCESS_SYSTEM_SECURITY);
@@ -229,7 +229,7 @@ impl Share {
     /// [`Refusal::AccessDenied`], [`Refusal::PrivilegeNotHeld`].
     // MS-FSA 2.1.5.1.1
     pub(crate) fn rights_on_new(&self, caller: &Caller<'_>, access: Rights) -> Result<Rights, Refusal> {
-        let Wanted { named, maximum, ceiling } = self.wanted(caller, access)?;
+        let RequestedRights { named, maximum, ceiling } = self.wanted(caller, access)?;
         if maximum {
             return Ok((Rights::ALL & ceiling) | named);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use metering::counts::{Counted, Counts, Family};
+use metering::counts::{CountedShare, Counts, Family};
 use metering::limits::ShareLimits;
 
 use crate::engine::Share;
@@ -42,7 +42,7 @@ impl Share {
     }
 }
 
-impl Counted for Share {
+impl CountedShare for Share {
     #[inline]
     fn number(&self) -> u64 {
         self.number()

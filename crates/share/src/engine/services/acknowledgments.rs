@@ -46,11 +46,11 @@ impl Share {
         Ok(grant)
     }
 
-    /// A notice that [`crate::Holder::on_break`] had accepted cannot reach the holder after all. The right is
+    /// A notice that [`crate::BreakListener::on_break`] had accepted cannot reach the holder after all. The right is
     /// revoked at once, unless its opens are kept for a holder that will hear of the break later. The caller
     /// holds no lock.
     pub fn undelivered(&self, notice: &BreakNotice) {
-        if matches!(self.absent(notice), Absent::Stays) {
+        if matches!(self.absent(notice), AbsentHolder::Stays) {
             return;
         }
         let wakes = self.revoke(notice);

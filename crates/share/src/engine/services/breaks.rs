@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use wire::Now;
 
-use crate::caching::grants::{Asker, Deadlines, Grant, Need};
+use crate::caching::grants::{Requester, Deadlines, Grant, Need};
 use crate::engine::Share;
-use crate::engine::parts::file::{File, State, Stream, StreamState};
+use crate::engine::parts::file::{File, FileState, Stream, StreamState};
 use crate::engine::values::effects::Effects;
 use crate::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, Cause, ClientKey, OpenRequest, Options, Refusal,
@@ -20,7 +20,7 @@ impl Share {
         &self,
         file: &Arc<File>,
         stream: &mut StreamState,
-        asker: &Asker,
+        requester: &Requester,
         need: Need,
         cause: Cause,
         effects: &mut Effects,
@@ -28,7 +28,7 @@ impl Share {
         let now = cause.now;
         let deadlines =
             Deadlines { single: self.break_deadline(false, now), whole: self.break_deadline(true, now) };
-        let broken = stream.grants.require(file.id, asker, need, deadlines);
+        let broken = stream.grants.require(file.id, requester, need, deadlines);
         stream.publish();
         for notice in &broken.notices {
             let holder = (notice.client, notice.key, notice.keyed);
@@ -39,7 +39,7 @@ impl Share {
         }
         let loses_read =
             |notice: &BreakNotice| notice.keyed && (notice.from - notice.to).contains(Caching::READ);
-        if asker.whole && broken.notices.iter().any(loses_read) {
+        if requester.whole && broken.notices.iter().any(loses_read) {
             self.rights().note_contended(file.id, now.mono_ns);
         }
         let is_whole = |notice: &BreakNotice| {
@@ -89,8 +89,8 @@ impl Share {
     }
 
     /// The origin of a request, as far as caching rights are concerned.
-    pub(crate) fn asker(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Asker {
-        Asker {
+    pub(crate) fn requester(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Requester {
+        Requester {
             client: Some(caller.client),
             key: request.caching.map(|c| (c.key, c.keyed)),
             parent: request.caching.and_then(|c| c.parent),
@@ -105,14 +105,14 @@ impl Share {
         caller: &Caller<'_>,
         request: &'r OpenRequest<'_>,
         stream: &Arc<Stream>,
-    ) -> (Asker, Option<&'r CachingRequest>) {
-        let asker = self.asker(caller, request);
+    ) -> (Requester, Option<&'r CachingRequest>) {
+        let requester = self.requester(caller, request);
         let used = |asked: &CachingRequest| {
             self.rights().keys().elsewhere(&(caller.client, asked.key, asked.keyed), Some(stream)).is_some()
         };
         match &request.caching {
-            Some(asked) if used(asked) => (Asker { key: None, ..asker }, None),
-            asked => (asker, asked.as_ref()),
+            Some(asked) if used(asked) => (Requester { key: None, ..requester }, None),
+            asked => (requester, asked.as_ref()),
         }
     }
 
@@ -121,14 +121,14 @@ impl Share {
     pub(crate) fn grant(
         &self,
         file: &Arc<File>,
-        state: &mut State,
+        state: &mut FileState,
         stream: &Arc<Stream>,
-        asker: &Asker,
+        requester: &Requester,
         request: &CachingRequest,
         extent: u64,
     ) -> Grant {
-        let around = state.surroundings(stream, asker, file.is_directory && !stream.is_named, extent);
-        let Some(client) = asker.client else {
+        let around = state.surroundings(stream, requester, file.is_directory && !stream.is_named, extent);
+        let Some(client) = requester.client else {
             let (epoch, parent) = (request.epoch, request.parent);
             let (state, whole) = (Caching::empty(), request.whole);
             return Grant { state, epoch, parent, breaking: None, whole };
@@ -158,15 +158,15 @@ impl Share {
     /// Records that an open that deletes was made.
     // MS-SMB2 3.3.5.9.8
     // MS-SMB2 3.3.5.9.11
-    pub(crate) fn note_goes(&self, asker: &Asker, stream: &Arc<Stream>, options: Options) {
+    pub(crate) fn note_goes(&self, requester: &Requester, stream: &Arc<Stream>, options: Options) {
         if options.contains(Options::DELETE_ON_CLOSE) {
-            self.rights().keys().set_goes(asker, stream, true);
+            self.rights().keys().set_goes(requester, stream, true);
         }
     }
 
     /// An open under a key is gone. The caller holds the file's lock.
-    pub(crate) fn release_grant(&self, state: &mut State, stream: &Arc<Stream>, asker: &Asker) {
-        let (Some(client), Some((key, keyed))) = (asker.client, asker.key) else {
+    pub(crate) fn release_grant(&self, state: &mut FileState, stream: &Arc<Stream>, requester: &Requester) {
+        let (Some(client), Some((key, keyed))) = (requester.client, requester.key) else {
             return;
         };
         let entry = state.stream(stream);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use volume::{Name, NodeId};
 
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Requester, Need};
 use crate::engine::Share;
 use crate::engine::parts::file::Link;
 use crate::engine::parts::names::directory::{Directory, DirectoryEntry};
@@ -15,7 +15,7 @@ use crate::{Cause, Change, ChangeFilter, ChangeKind, Open};
 
 impl Share {
     /// Reports a change of the file that a name leads to.
-    pub(crate) fn tell(&self, link: &Arc<Link>, stream: Option<Name>, kind: ChangeKind, what: ChangeFilter) {
+    pub(crate) fn tell(&self, link: &Arc<HardLinkedName>, stream: Option<Name>, kind: ChangeKind, what: ChangeFilter) {
         if self.watching().is_empty() {
             return;
         }
@@ -45,13 +45,13 @@ impl Share {
         from: DirectoryEntry<'_>,
         to: DirectoryEntry<'_>,
         is_directory: bool,
-        asker: &Asker,
+        requester: &Requester,
         cause: Cause,
     ) {
         let is_one = from.parent.id == to.parent.id;
-        self.entries_changed(from.parent, asker, cause);
+        self.entries_changed(from.parent, requester, cause);
         if !is_one {
-            self.entries_changed(to.parent, asker, cause);
+            self.entries_changed(to.parent, requester, cause);
         }
         let (gone, came) = match is_one {
             true => (ChangeKind::RenamedFrom, ChangeKind::RenamedTo),
@@ -66,7 +66,7 @@ impl Share {
     }
 
     /// Reports that a stream was renamed.
-    pub(crate) fn tell_stream_renamed(&self, link: &Arc<Link>, from: Name, to: Name) {
+    pub(crate) fn tell_stream_renamed(&self, link: &Arc<HardLinkedName>, from: Name, to: Name) {
         let (directory, name) = link.place();
         let change = |kind, stream| {
             let stream = Some(stream);
@@ -104,13 +104,13 @@ impl Share {
     // MS-SMB2 3.3.1.4
     pub(crate) fn shown_changed(&self, open: &Open, cause: Cause) {
         if let Some(link) = &open.link {
-            self.entries_changed(&link.place().0, &open.asker(), cause);
+            self.entries_changed(&link.place().0, &open.requester(), cause);
         }
     }
 
     /// Breaks rights on a directory whose entries were changed. No request waits for that.
     // MS-FSA 2.1.4.12
-    pub(crate) fn entries_changed(&self, directory: &Arc<Directory>, asker: &Asker, cause: Cause) {
+    pub(crate) fn entries_changed(&self, directory: &Arc<Directory>, requester: &Requester, cause: Cause) {
         self.open_files().versions().touch(directory.id);
         let Some(file) = self.open_files().get(directory.id) else {
             return;
@@ -118,7 +118,7 @@ impl Share {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
-            self.require(&file, stream, asker, Need::Entries, cause, &mut effects);
+            self.require(&file, stream, requester, Need::Entries, cause, &mut effects);
         }
         drop(state);
         self.settle(effects);

@@ -3,28 +3,28 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Requester, Need};
 use crate::engine::Share;
-use crate::engine::parts::file::{Deletion, File, Link, State};
+use crate::engine::parts::file::{Deletion, File, HardLinkedName, FileState};
 use crate::engine::values::effects::Effects;
 use crate::{Cause, ChangeFilter, ChangeKind, Identity, Open, Options, Refusal};
 
 /// The objects that are removed with an open.
 #[derive(Default)]
-struct Going {
+struct PendingRemoval {
     /// A name, and whether only this open removes it.
-    link: Option<Arc<Link>>,
+    link: Option<Arc<HardLinkedName>>,
     /// A named stream.
     stream: Option<volume::Name>,
     /// The origin of the request that marked the name.
-    deleter: Option<Asker>,
+    deleter: Option<Requester>,
     /// The identity with which the host removes it.
     deletes_as: Option<Arc<Identity>>,
     /// Whether the close marks a name that stays while others have it open.
     marks: bool,
 }
 
-impl Going {
+impl PendingRemoval {
     /// Whether a name or a stream is to be removed.
     fn is_something(&self) -> bool {
         self.link.is_some() || self.stream.is_some()
@@ -93,12 +93,12 @@ impl Share {
     }
 
     /// Takes an open out of the state of its file that others see.
-    fn take_out(&self, open: &Arc<Open>, cause: Cause) -> (Going, Effects) {
+    fn take_out(&self, open: &Arc<Open>, cause: Cause) -> (PendingRemoval, Effects) {
         let mut effects = Effects::default();
         let mut _swept = None;
         let mut state = open.file.state.lock();
         let Some(at) = state.members.iter().position(|m| m.id == open.id) else {
-            return (Going::default(), effects);
+            return (PendingRemoval::default(), effects);
         };
         let member = state.members.swap_remove(at);
         let stream = state.stream(&open.stream);
@@ -106,14 +106,14 @@ impl Share {
         if stream.ranges.release_open(open.id) {
             effects.wakes.extend(stream.ranges.ready());
         }
-        self.release_grant(&mut state, &open.stream, &open.asker());
+        self.release_grant(&mut state, &open.stream, &open.requester());
         let going = going(&mut state, open, member.delete_on_close);
         if going.marks {
             self.note_marks(&mut state);
             // A holder that only keeps the file open is asked to close it, because it is to be deleted. A
             // close waits for no client.
             let stream = state.stream(&open.stream);
-            self.require(&open.file, stream, &open.asker(), Need::CloseKept, cause, &mut effects);
+            self.require(&open.file, stream, &open.requester(), Need::CloseKept, cause, &mut effects);
         }
         if going.is_something() {
             state.removing += 1;
@@ -123,7 +123,7 @@ impl Share {
         (going, effects)
     }
 
-    fn remove_going(&self, open: &Arc<Open>, going: Going, cause: Cause) -> Result<(), Refusal> {
+    fn remove_going(&self, open: &Arc<Open>, going: PendingRemoval, cause: Cause) -> Result<(), Refusal> {
         let mut result = Ok(());
         let mut is_removed = false;
         if let Some(name) = &going.stream {
@@ -134,16 +134,16 @@ impl Share {
         }
         if let Some(link) = &going.link {
             // The last close spares its own rights on the directory only if it also deletes the name.
-            let own = open.asker();
+            let own = open.requester();
             let is_deleter =
                 going.deleter.is_some_and(|by| (by.client, by.parent) == (own.client, own.parent));
-            let asker = if is_deleter { own } else { Asker { parent: None, ..own } };
+            let requester = if is_deleter { own } else { Requester { parent: None, ..own } };
             let identity = going.deletes_as.clone().unwrap_or_else(|| open.identity());
-            result = self.remove_name(open, link, &asker, &identity, cause);
+            result = self.remove_name(open, link, &requester, &identity, cause);
             if result == Err(Refusal::NotEmpty)
-                && self.end_unclaimed_in(open.file.id, open.asker().client, cause)
+                && self.end_unclaimed_in(open.file.id, open.requester().client, cause)
             {
-                result = self.remove_name(open, link, &asker, &identity, cause);
+                result = self.remove_name(open, link, &requester, &identity, cause);
             }
             is_removed = result.is_ok();
             // A directory that has got entries stays. A name that the host removed is gone anyway.
@@ -171,8 +171,8 @@ impl Share {
     fn remove_name(
         &self,
         open: &Open,
-        link: &Arc<Link>,
-        asker: &Asker,
+        link: &Arc<HardLinkedName>,
+        requester: &Requester,
         identity: &Identity,
         cause: Cause,
     ) -> Result<(), Refusal> {
@@ -194,7 +194,7 @@ impl Share {
         if is_directory {
             self.directories().forget(open.file.id);
         }
-        self.entries_changed(&parent, asker, cause);
+        self.entries_changed(&parent, requester, cause);
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         self.tell(link, None, ChangeKind::Removed, what);
         self.end_watches_of(open.file.id);
@@ -207,7 +207,7 @@ impl Share {
         let mut state = file.state.lock();
         if let Some(at) = state.members.iter().position(|m| m.id == id) {
             let member = state.members.swap_remove(at);
-            self.release_grant(&mut state, &member.stream, &member.asker);
+            self.release_grant(&mut state, &member.stream, &member.requester);
         }
         _swept = state.sweep();
         let wakes = std::mem::take(&mut state.waiting);
@@ -220,15 +220,15 @@ impl Share {
     pub(crate) fn let_go(&self, open: &Open, cause: Cause) {
         let is_shared = open.file.state.lock().members.len() > 1;
         if is_shared {
-            self.end_lapsed_at(&[open.file.id], open.asker().client, cause);
+            self.end_lapsed_at(&[open.file.id], open.requester().client, cause);
         }
     }
 }
 
 /// The objects to remove now that this open is out.
 // MS-FSA 2.1.5.5
-fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>) -> Going {
-    let mut out = Going::default();
+fn going(state: &mut FileState, open: &Arc<Open>, delete_on_close: Option<Deletion>) -> PendingRemoval {
+    let mut out = PendingRemoval::default();
     if open.stream.is_named {
         let is_last = !state.members.iter().any(|m| Arc::ptr_eq(&m.stream, &open.stream));
         let stream = state.stream(&open.stream);
@@ -251,7 +251,7 @@ fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>)
         && (entry.delete.is_none() || how != Deletion::WithLast)
     {
         out.marks = entry.delete.is_none();
-        (entry.delete, entry.deleter) = (Some(how), open.asker());
+        (entry.delete, entry.deleter) = (Some(how), open.requester());
         entry.deletes_as = Some(open.identity());
     }
     let goes = match entry.delete {

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Requester, Need};
 use crate::engine::Share;
 use crate::engine::parts::file::{File, Stream, StreamState};
 use crate::engine::values::effects::Effects;
-use crate::{Caller, Cause, Open, Refusal, Step};
+use crate::{Caller, Cause, Open, Refusal, CallResult};
 
 impl Share {
     /// Breaks the rights on the stream of an open that conflict with a request. Returns done, or a wait. The
     /// caller holds no lock.
-    pub(crate) fn require_for(&self, caller: &Caller<'_>, open: &Open, need: Need) -> Step<()> {
+    pub(crate) fn require_for(&self, caller: &Caller<'_>, open: &Open, need: Need) -> CallResult<()> {
         if !open.stream.has_grants.load(Ordering::Acquire) {
-            return Step::Done(());
+            return CallResult::Done(());
         }
         self.require_where(caller, open, need, |stream| Arc::ptr_eq(&stream.stream, &open.stream))
     }
@@ -22,9 +22,9 @@ impl Share {
     /// Does the same before a change of a property that all streams of the file share and that is no data. It
     /// breaks the rights of holders that cache such properties while they have a right.
     // RFC 8881 10.4.4
-    pub(crate) fn require_attributes(&self, caller: &Caller<'_>, open: &Open) -> Step<()> {
+    pub(crate) fn require_attributes(&self, caller: &Caller<'_>, open: &Open) -> CallResult<()> {
         if !open.stream.is_named && !open.stream.has_grants.load(Ordering::Acquire) {
-            return Step::Done(());
+            return CallResult::Done(());
         }
         self.require_where(caller, open, Need::Attributes, |stream| !stream.stream.is_named)
     }
@@ -35,26 +35,26 @@ impl Share {
         open: &Open,
         need: Need,
         is_asked: impl Fn(&StreamState) -> bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         loop {
             let (mut effects, mut wait) = (Effects::default(), false);
             let mut state = open.file.state.lock();
             for stream in state.streams.iter_mut().filter(|stream| is_asked(stream)) {
-                wait |= self.require(&open.file, stream, &open.asker(), need, caller.cause(), &mut effects);
+                wait |= self.require(&open.file, stream, &open.requester(), need, caller.cause(), &mut effects);
             }
             let step = if wait {
                 self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
             } else {
-                Step::Done(())
+                CallResult::Done(())
             };
             drop(state);
             self.settle(effects);
-            if matches!(step, Step::Wait(_)) {
+            if matches!(step, CallResult::Wait(_)) {
                 self.end_lapsed_at(&[open.file.id], Some(caller.client), caller.cause());
             }
             match step {
                 // The holder in conflict has gone when it was asked.
-                Step::Wait(ticket) if self.waits().is_over(ticket) => {}
+                CallResult::Wait(ticket) if self.waits().is_over(ticket) => {}
                 step => return step,
             }
         }
@@ -67,7 +67,7 @@ impl Share {
         &self,
         file: &Arc<File>,
         stream: &Arc<Stream>,
-        asker: &Asker,
+        requester: &Requester,
         need: Need,
         given: u64,
         cause: Cause,
@@ -78,7 +78,7 @@ impl Share {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for entry in state.streams.iter_mut().filter(|entry| Arc::ptr_eq(&entry.stream, stream)) {
-            self.require(file, entry, asker, need, cause, &mut effects);
+            self.require(file, entry, requester, need, cause, &mut effects);
         }
         drop(state);
         self.settle(effects);
@@ -89,22 +89,22 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         open: &Open,
-        ask: impl FnOnce() -> Step<A>,
+        ask: impl FnOnce() -> CallResult<A>,
         act: impl FnOnce(A) -> Result<T, Refusal>,
-    ) -> Step<T> {
+    ) -> CallResult<T> {
         let given = open.stream.given();
         match ask() {
-            Step::Done(found) => {
+            CallResult::Done(found) => {
                 let done = act(found);
                 // A failed action may have been done in part.
                 if done.is_err() {
                     open.file.changes.fetch_add(1, Ordering::SeqCst);
                 }
-                self.catch_up(&open.file, &open.stream, &open.asker(), Need::Change, given, caller.cause());
+                self.catch_up(&open.file, &open.stream, &open.requester(), Need::Change, given, caller.cause());
                 done.into()
             }
-            Step::Wait(ticket) => Step::Wait(ticket),
-            Step::Refused(why) => Step::Refused(why),
+            CallResult::Wait(ticket) => CallResult::Wait(ticket),
+            CallResult::Refused(why) => CallResult::Refused(why),
         }
     }
 
@@ -115,18 +115,18 @@ impl Share {
         open: &Open,
         may: Result<(), Refusal>,
         act: impl FnOnce() -> Result<(), Refusal>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         match may {
-            Err(why) => Step::Refused(why),
+            Err(why) => CallResult::Refused(why),
             Ok(()) => {
                 let given = open.stream.given();
                 match self.require_attributes(caller, open) {
-                    Step::Done(()) => {}
+                    CallResult::Done(()) => {}
                     other => return other,
                 }
                 let done = act();
-                let asker = open.asker();
-                self.catch_up(&open.file, &open.stream, &asker, Need::Attributes, given, caller.cause());
+                let requester = open.requester();
+                self.catch_up(&open.file, &open.stream, &requester, Need::Attributes, given, caller.cause());
                 done.into()
             }
         }

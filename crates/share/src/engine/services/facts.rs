@@ -9,13 +9,13 @@ use volume::{Node, Note, Stat};
 use crate::Refusal;
 use crate::engine::Share;
 use crate::engine::parts::file::File;
-use crate::engine::services::records::Place;
+use crate::engine::services::records::ParentAndName;
 use crate::engine::values::host_lists::shown_now;
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
 
 /// The properties of a file that were read before a decision about it.
-pub(crate) struct Facts {
+pub(crate) struct FileProperties {
     pub stat: Stat,
     pub record: Record,
     pub security: Arc<Security>,
@@ -32,9 +32,9 @@ impl Share {
         &self,
         file: &Arc<File>,
         node: &dyn Node,
-        place: Option<&Place>,
+        place: Option<&ParentAndName>,
         seen: Option<Stat>,
-    ) -> Result<Facts, Refusal> {
+    ) -> Result<FileProperties, Refusal> {
         let facts = self.facts_as_found(file, node, place, seen)?;
         if facts.security.is_overtaken && self.keep_what_the_host_set(file, node) {
             return self.facts_as_found(file, node, place, None);
@@ -46,9 +46,9 @@ impl Share {
         &self,
         file: &Arc<File>,
         node: &dyn Node,
-        place: Option<&Place>,
+        place: Option<&ParentAndName>,
         seen: Option<Stat>,
-    ) -> Result<Facts, Refusal> {
+    ) -> Result<FileProperties, Refusal> {
         let stat = match seen {
             Some(seen) => seen,
             None => node.stat()?,
@@ -59,7 +59,7 @@ impl Share {
             state.record.zip(state.security.clone().filter(|security| security.fits(&stat)))
         });
         if let Some((record, security)) = known.flatten() {
-            return Ok(Facts { stat, record, security });
+            return Ok(FileProperties { stat, record, security });
         }
         let counted = || (self.cache().written(stat.id), file.own_changes.load(Ordering::SeqCst));
         let before = counted();
@@ -72,7 +72,7 @@ impl Share {
             state.security = Some(Arc::clone(&security));
         }
         drop(state);
-        Ok(Facts { stat, record, security })
+        Ok(FileProperties { stat, record, security })
     }
 
     /// Stores the descriptor after a program of the host has overridden one that a client once set. A mode

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use volume::{HostChange, HostEvent, Kind, Name, NodeId};
 
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Requester, Need};
 use crate::engine::Share;
 use crate::engine::parts::file::{File, LinkState};
 use crate::engine::parts::names::directory::Directory;
@@ -204,7 +204,7 @@ impl Share {
                 (ChangeKind::Modified, what)
             }
         };
-        self.entries_changed(directory, &Asker::NOBODY, cause);
+        self.entries_changed(directory, &Requester::NOBODY, cause);
         self.tell_at(directory, name, None, kind, what);
     }
 
@@ -234,7 +234,7 @@ impl Share {
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
             self.take_back(&file, Need::Rename, cause);
         }
-        self.tell_renamed(from.entry(&name), to.entry(&to_name), is_directory, &Asker::NOBODY, cause);
+        self.tell_renamed(from.entry(&name), to.entry(&to_name), is_directory, &Requester::NOBODY, cause);
     }
 
     /// Drops the cached properties of the file or directory with this id.
@@ -278,7 +278,7 @@ impl Share {
         let mut state = file.state.lock();
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
             // A right to hold writes back can only be broken after the fact.
-            self.require(file, stream, &Asker::NOBODY, need, cause, &mut effects);
+            self.require(file, stream, &Requester::NOBODY, need, cause, &mut effects);
         }
         drop(state);
         self.settle(effects);

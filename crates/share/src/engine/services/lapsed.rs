@@ -7,11 +7,11 @@ use volume::NodeId;
 use wire::Now;
 
 use crate::engine::Share;
-use crate::{Caller, Cause, ClientKey, Lapsing, Refusal, Step};
+use crate::{Caller, Cause, ClientKey, ClientExpiry, Refusal, CallResult};
 
 impl Share {
     /// Registers a callback that is asked from now on to end clients whose time is over.
-    pub fn ask_for_lapsed(&self, keeper: Weak<dyn Lapsing>) {
+    pub fn ask_for_lapsed(&self, keeper: Weak<dyn ClientExpiry>) {
         self.lasting().keepers().enter(keeper);
     }
 
@@ -30,7 +30,7 @@ impl Share {
     }
 
     /// The callbacks that keep the time of clients.
-    pub(crate) fn time_keepers(&self) -> Vec<Arc<dyn Lapsing>> {
+    pub(crate) fn time_keepers(&self) -> Vec<Arc<dyn ClientExpiry>> {
         self.lasting().keepers().all()
     }
 
@@ -56,8 +56,8 @@ impl Share {
         &self,
         file: NodeId,
         caller: &Caller<'_>,
-        ask: impl Fn() -> Step<T>,
-    ) -> Step<T> {
+        ask: impl Fn() -> CallResult<T>,
+    ) -> CallResult<T> {
         self.past_lapsed(caller, || vec![file], is_held, ask)
     }
 
@@ -67,15 +67,15 @@ impl Share {
         caller: &Caller<'_>,
         files: impl Fn() -> Vec<NodeId>,
         is_in_the_way: impl Fn(&Refusal) -> bool,
-        ask: impl Fn() -> Step<T>,
-    ) -> Step<T> {
+        ask: impl Fn() -> CallResult<T>,
+    ) -> CallResult<T> {
         let end = || self.end_lapsed_at(&files(), Some(caller.client), caller.cause());
         let step = ask();
         let again = match &step {
-            Step::Done(_) => false,
+            CallResult::Done(_) => false,
             // Other clients may conflict too. A waiting request is woken when it is worthwhile.
-            Step::Wait(ticket) => end() && self.waits().is_over(*ticket),
-            Step::Refused(why) => is_in_the_way(why) && end(),
+            CallResult::Wait(ticket) => end() && self.waits().is_over(*ticket),
+            CallResult::Refused(why) => is_in_the_way(why) && end(),
         };
         if again { ask() } else { step }
     }

@@ -18,12 +18,12 @@ impl Share {
         for mut notice in notices {
             notice.origin = cause.origin;
             match self.absent(&notice) {
-                Absent::No => {}
-                Absent::GivesWay(opens) => {
+                AbsentHolder::No => {}
+                AbsentHolder::GivesWay(opens) => {
                     self.give_way(opens, cause);
                     continue;
                 }
-                Absent::Stays => continue,
+                AbsentHolder::Stays => continue,
             }
             let holder = self.waits().clients().holder(notice.client);
             let is_told = holder.is_some_and(|holder| holder.on_break(&notice));

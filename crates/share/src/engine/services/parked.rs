@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::engine::Share;
-use crate::engine::parts::file::{File, State};
-use crate::{Caller, Open, Refusal, Step, Ticket, Waiter};
+use crate::engine::parts::file::{File, FileState};
+use crate::{Caller, Open, Refusal, CallResult, Ticket, Waiter};
 
 /// The time after which it is checked again whether a program of the host has released a file.
 const HOST_ASKED_AGAIN_NS: u64 = 100_000_000;
@@ -15,27 +15,27 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         file: &Arc<File>,
-        state: &mut State,
+        state: &mut FileState,
         else_: Refusal,
-    ) -> Step<T> {
+    ) -> CallResult<T> {
         match caller.waiter {
             Some(waiter) => {
                 let ticket = self.waits().add(waiter, file);
                 state.waiting.push(ticket);
-                Step::Wait(ticket)
+                CallResult::Wait(ticket)
             }
-            None => Step::Refused(else_),
+            None => CallResult::Refused(else_),
         }
     }
 
     /// Lets the request wait for a program of the host to release a file. The host limits that wait itself.
-    pub(crate) fn try_later<T>(&self, caller: &Caller<'_>) -> Step<T> {
+    pub(crate) fn try_later<T>(&self, caller: &Caller<'_>) -> CallResult<T> {
         match caller.waiter {
             Some(waiter) => {
                 let at = caller.now.mono_ns.saturating_add(HOST_ASKED_AGAIN_NS);
-                Step::Wait(self.waits().add_later(waiter, at))
+                CallResult::Wait(self.waits().add_later(waiter, at))
             }
-            None => Step::Refused(Refusal::HostKeeps),
+            None => CallResult::Refused(Refusal::HostKeeps),
         }
     }
 

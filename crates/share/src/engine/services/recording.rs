@@ -13,9 +13,9 @@ use volume::{NodeId, Time};
 
 use crate::caching::grants::{Grant, Holder};
 use crate::engine::Share;
-use crate::engine::parts::file::{Deletion, File, Link, State};
+use crate::engine::parts::file::{Deletion, File, HardLinkedName, FileState};
 use crate::engine::parts::lasting::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
-use crate::lasting::record::{Goes, Made, Record};
+use crate::lasting::record::{RemovalMark, OpenRecord, JournalRecord};
 use crate::{LockOwner, LockRule, Open, RangeRequest, Refusal};
 
 /// Bytes of an address's record without the address.
@@ -93,12 +93,12 @@ impl Share {
             return Err(Refusal::Gone);
         }
         let stream = state.stream(&open.stream);
-        let asker = party.asker;
-        let holder = asker.client.zip(asker.key).map(|(client, (key, keyed))| (client, key, keyed));
+        let requester = party.requester;
+        let holder = requester.client.zip(requester.key).map(|(client, (key, keyed))| (client, key, keyed));
         let grant = holder.and_then(|(client, key, keyed)| stream.grants.of(client, key, keyed));
         let held: Vec<_> = stream.ranges.held().filter(|held| held.open == open.id).copied().collect();
         let goes = going(&mut state, open);
-        let made = Made {
+        let made = OpenRecord {
             id: open.id,
             client: party.client,
             user: party.identity.sid,
@@ -110,15 +110,15 @@ impl Share {
             deny: open.deny.bits(),
             options: open.options.bits(),
             opened_at: open.opened_at,
-            key: asker.key,
-            parent: asker.parent,
+            key: requester.key,
+            parent: requester.parent,
             right: grant.map(right_of),
             goes,
             keep_ns,
             note,
             address: Vec::new(),
         };
-        let record = Record::Made(Box::new(made));
+        let record = JournalRecord::Made(Box::new(made));
         if record.encode().len() + address.len() + MAX_AROUND_ADDRESS > MAX_RECORD {
             return Err(Refusal::Invalid);
         }
@@ -126,7 +126,7 @@ impl Share {
         open.lasting.store(true, Ordering::Release);
         // A caller that enlists an open writes the record itself before its client gets the reply.
         let then = if address.is_empty() { AT_ONCE } else { BEFORE_TOLD };
-        let address = (!address.is_empty()).then_some(Record::Address { id: open.id, address });
+        let address = (!address.is_empty()).then_some(JournalRecord::Address { id: open.id, address });
         let held = held.into_iter().map(|held| taken(open, held.owner, held.rule, vec![held.range]));
         recorder.note_all(then, std::iter::once(record).chain(address).chain(held));
         Ok(())
@@ -144,7 +144,7 @@ impl Share {
     /// Changes the note of a recorded open. The change is sure to survive after [`Share::make_last`].
     pub fn annotate(&self, open: &Open, note: Vec<u8>) {
         if open.is_lasting() {
-            self.note_change(Record::Note { id: open.id, note });
+            self.note_change(JournalRecord::Note { id: open.id, note });
         }
     }
 
@@ -157,7 +157,7 @@ impl Share {
         if open.lasting.swap(false, Ordering::AcqRel)
             && let Some(recorder) = self.recorder()
         {
-            recorder.note_given_back(open.claimed.load(Ordering::Relaxed), Record::Closed { id: open.id });
+            recorder.note_given_back(open.claimed.load(Ordering::Relaxed), JournalRecord::Closed { id: open.id });
         }
     }
 
@@ -175,7 +175,7 @@ impl Share {
     }
 
     /// Notes a change of a recorded open. The caller holds the lock that orders it.
-    pub(crate) fn note_change(&self, record: Record) {
+    pub(crate) fn note_change(&self, record: JournalRecord) {
         if let Some(recorder) = self.recorder() {
             recorder.note(record);
         }
@@ -257,27 +257,27 @@ impl Share {
 
     /// Notes in one step that byte ranges were locked or released through an open, and the note of the open
     /// from now on. The caller holds the file's lock.
-    pub(crate) fn note_ranges(&self, open: &Open, changes: Vec<Record>, note: Option<Vec<u8>>) {
+    pub(crate) fn note_ranges(&self, open: &Open, changes: Vec<JournalRecord>, note: Option<Vec<u8>>) {
         if let Some(recorder) = self.recorder() {
-            let note = note.map(|note| Record::Note { id: open.id, note });
+            let note = note.map(|note| JournalRecord::Note { id: open.id, note });
             recorder.note_ranges(open.claimed.load(Ordering::Relaxed), changes, note);
         }
     }
 
     /// Notes the marks for deletion of a file. The caller holds its lock.
-    pub(crate) fn note_marks(&self, state: &mut State) {
+    pub(crate) fn note_marks(&self, state: &mut FileState) {
         if !self.keeps_opens() {
             return;
         }
         let opens: Vec<_> = state.members.iter().filter_map(|member| member.open.upgrade()).collect();
         for open in opens.iter().filter(|open| open.is_lasting()) {
             let goes = going(state, open);
-            self.note_change(Record::Goes { id: open.id, goes });
+            self.note_change(JournalRecord::Goes { id: open.id, goes });
         }
     }
 
     /// The recorded opens through a name.
-    pub(crate) fn lasting_through(&self, file: &File, link: &Arc<Link>) -> Vec<Arc<Open>> {
+    pub(crate) fn lasting_through(&self, file: &File, link: &Arc<HardLinkedName>) -> Vec<Arc<Open>> {
         if !self.keeps_opens() {
             return Vec::new();
         }
@@ -289,7 +289,7 @@ impl Share {
     /// Notes the path of the file of some opens, or two alternative paths, and writes that.
     pub(crate) fn note_places(&self, opens: &[Arc<Open>], paths: &[Vec<volume::Name>]) {
         for open in opens {
-            let record = Record::Paths { id: open.id, paths: paths.to_vec() };
+            let record = JournalRecord::Paths { id: open.id, paths: paths.to_vec() };
             if record.encode().len() <= MAX_RECORD {
                 self.note_change(record);
             }
@@ -298,15 +298,15 @@ impl Share {
     }
 }
 
-fn taken(open: &Open, owner: LockOwner, rule: LockRule, ranges: Vec<RangeRequest>) -> Record {
-    Record::Taken { id: open.id, owner, rule, ranges }
+fn taken(open: &Open, owner: LockOwner, rule: LockRule, ranges: Vec<RangeRequest>) -> JournalRecord {
+    JournalRecord::Taken { id: open.id, owner, rule, ranges }
 }
 
 /// Whether the object of an open is marked for deletion.
-fn going(state: &mut State, open: &Open) -> Option<Goes> {
+fn going(state: &mut FileState, open: &Open) -> Option<RemovalMark> {
     if open.stream.is_named {
-        return state.stream(&open.stream).delete.then_some(Goes::WithLast);
+        return state.stream(&open.stream).delete.then_some(RemovalMark::WithLast);
     }
     let how = state.link(open.link.as_ref()?)?.delete?;
-    Some(if how == Deletion::WithOpen(open.id) { Goes::WithOpen } else { Goes::WithLast })
+    Some(if how == Deletion::WithOpen(open.id) { RemovalMark::WithOpen } else { RemovalMark::WithLast })
 }

@@ -15,7 +15,7 @@ use crate::{Open, Refusal};
 const SETTLED_AFTER_S: i64 = 2;
 
 /// A directory, and a name in it.
-pub(crate) type Place = (Arc<Directory>, Name);
+pub(crate) type ParentAndName = (Arc<Directory>, Name);
 
 impl Share {
     /// Whether the volume reports every change of an open file's cached properties. It does not for changes
@@ -74,7 +74,7 @@ impl Share {
     pub(crate) fn load_record_at(
         &self,
         node: &dyn Node,
-        place: Option<&Place>,
+        place: Option<&ParentAndName>,
         stat: &Stat,
     ) -> Result<Record, Refusal> {
         if let Some(record) = self.remembered_record(stat) {

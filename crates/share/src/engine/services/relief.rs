@@ -10,10 +10,10 @@ use std::sync::Arc;
 use wire::Now;
 
 use crate::engine::Share;
-use crate::engine::values::descriptors::Sharing;
-use crate::{Caller, ClientKey, Lapsing, Refusal};
+use crate::engine::values::descriptors::DescriptorSharer;
+use crate::{Caller, ClientKey, ClientExpiry, Refusal};
 
-impl Sharing for Share {
+impl DescriptorSharer for Share {
     fn give_back(&self) -> bool {
         let names = self.cache().give_back();
         let directories = self.directories().let_go(|_| true);
@@ -28,7 +28,7 @@ impl Sharing for Share {
         self.open_files().all().iter().for_each(|file| file.name_holders(name));
     }
 
-    fn keepers(&self) -> Vec<Arc<dyn Lapsing>> {
+    fn keepers(&self) -> Vec<Arc<dyn ClientExpiry>> {
         self.time_keepers()
     }
 }
@@ -56,7 +56,7 @@ impl Share {
     pub fn relieve(&self, now: Now) -> bool {
         self.descriptors().set_short(false);
         let shares = self.descriptors().sharing();
-        let mut keepers: Vec<Arc<dyn Lapsing>> = Vec::new();
+        let mut keepers: Vec<Arc<dyn ClientExpiry>> = Vec::new();
         for keeper in shares.iter().flat_map(|share| share.keepers()) {
             if !keepers.iter().any(|known| Arc::ptr_eq(known, &keeper)) {
                 keepers.push(keeper);

@@ -6,9 +6,9 @@ use crate::Refusal;
 
 /// An address, once it has been asked for.
 #[derive(Default)]
-pub(crate) struct Address(OnceLock<Vec<u8>>);
+pub(crate) struct CachedAddress(OnceLock<Vec<u8>>);
 
-impl Address {
+impl CachedAddress {
     /// The address. The first call gets it from `ask`.
     ///
     /// # Errors

@@ -7,13 +7,13 @@ use wire::SendFile;
 
 use crate::ClientMemory;
 use crate::engine::values::descriptors::Descriptors;
-use crate::engine::values::giving_back::GiveBack;
+use crate::engine::values::giving_back::DeferredClose;
 
 /// The default size of the cache of names and files in bytes: room for about 16,000 names.
 pub const METADATA_CACHE_BYTES: usize = 48 << 20;
 
 /// The mapping between security identifiers and the host's users and groups.
-pub trait Accounts: Send + Sync {
+pub trait AccountMapping: Send + Sync {
     /// The identifier of a host user.
     fn user_sid(&self, uid: u32) -> Sid {
         Sid::unix_user(uid)
@@ -44,7 +44,7 @@ pub trait Accounts: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoAccounts;
 
-impl Accounts for NoAccounts {}
+impl AccountMapping for NoAccounts {}
 
 /// The symbolic links that clients may create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,7 +89,7 @@ pub struct Config {
     pub memory: Arc<ClientMemory>,
     /// Closes files while metadata caching is on; none: the close itself does. It is set when the share is
     /// opened.
-    pub give_back: Option<Arc<dyn GiveBack>>,
+    pub give_back: Option<Arc<dyn DeferredClose>>,
     /// Whether descriptors decide about access.
     pub enforce: bool,
     /// Most opens at one time.
@@ -111,7 +111,7 @@ pub struct Config {
     /// An object behind a symbolic link can be removed through the link.
     pub delete_through_links: bool,
     /// The mapping of users and groups.
-    pub accounts: Arc<dyn Accounts>,
+    pub accounts: Arc<dyn AccountMapping>,
 }
 
 impl Default for Config {

@@ -2,7 +2,7 @@
 //!
 //! Each share is entitled to an equal part. Any share may use the rest, so a share that is used alone has all
 //! of them. If a share with less than its part finds none left, those with more return their excess, bit by
-//! bit ([`Drawn::may_stay`]). Nothing here takes a lock, and a lookup of a cached name does not come here.
+//! bit ([`ShareDescriptors::may_stay`]). Nothing here takes a lock, and a lookup of a cached name does not come here.
 
 mod fairness;
 
@@ -13,14 +13,14 @@ use std::sync::{Arc, Weak};
 use wire::Now;
 
 use crate::ranked::{Mutex, Rank};
-use crate::{ClientKey, Lapsing};
+use crate::{ClientKey, ClientExpiry};
 pub(crate) use fairness::Fairness;
 
 /// For how many seconds it is remembered that a share found none left.
 const WANTED_S: u64 = 4;
 
 /// A share among those with a common limit.
-pub(crate) trait Sharing: Send + Sync {
+pub(crate) trait DescriptorSharer: Send + Sync {
     /// Closes files that are kept open only for speed. Returns false if there was none.
     fn give_back(&self) -> bool;
 
@@ -31,7 +31,7 @@ pub(crate) trait Sharing: Send + Sync {
     fn name_holders(&self, name: &mut dyn FnMut(ClientKey));
 
     /// The callbacks that keep the time of its clients.
-    fn keepers(&self) -> Vec<Arc<dyn Lapsing>>;
+    fn keepers(&self) -> Vec<Arc<dyn ClientExpiry>>;
 }
 
 /// The common limit of descriptors of some shares.
@@ -44,7 +44,7 @@ pub struct Descriptors {
     /// The end of the time in which a share lacks some of its part, in monotonic seconds.
     wanted_s: AtomicU64,
     /// The shares with this limit.
-    sharing: Mutex<Vec<Weak<dyn Sharing>>>,
+    sharing: Mutex<Vec<Weak<dyn DescriptorSharer>>>,
     /// The division of descriptors when the host has few.
     fairness: Fairness,
     /// Code found no descriptor, and state that could be given up for it is still there.
@@ -106,14 +106,14 @@ impl Descriptors {
     }
 
     /// Adds a share to those with this limit.
-    pub(crate) fn join(&self, share: Weak<dyn Sharing>) {
+    pub(crate) fn join(&self, share: Weak<dyn DescriptorSharer>) {
         let mut sharing = self.sharing.lock();
         sharing.retain(|known| known.strong_count() > 0);
         sharing.push(share);
     }
 
     /// The shares with this limit.
-    pub(crate) fn sharing(&self) -> Vec<Arc<dyn Sharing>> {
+    pub(crate) fn sharing(&self) -> Vec<Arc<dyn DescriptorSharer>> {
         self.sharing.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -143,15 +143,15 @@ impl Descriptors {
 }
 
 /// The descriptors of one share.
-pub(crate) struct Drawn {
+pub(crate) struct ShareDescriptors {
     from: Arc<Descriptors>,
     own: AtomicUsize,
 }
 
-impl Drawn {
-    pub fn new(from: &Arc<Descriptors>) -> Drawn {
+impl ShareDescriptors {
+    pub fn new(from: &Arc<Descriptors>) -> ShareDescriptors {
         from.shares.fetch_add(1, Ordering::Relaxed);
-        Drawn { from: Arc::clone(from), own: AtomicUsize::new(0) }
+        ShareDescriptors { from: Arc::clone(from), own: AtomicUsize::new(0) }
     }
 
     /// Whether there is one left. If there is none and the share has less than its part, the others are asked
@@ -196,7 +196,7 @@ impl Drawn {
     }
 }
 
-impl Drop for Drawn {
+impl Drop for ShareDescriptors {
     fn drop(&mut self) {
         let own = *self.own.get_mut();
         self.give_back(own);
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn one_has_all_until_another_lacks_its_part() {
         let together = Descriptors::new(10);
-        let (one, two) = (Drawn::new(&together), Drawn::new(&together));
+        let (one, two) = (ShareDescriptors::new(&together), ShareDescriptors::new(&together));
         assert!((0..10).all(|_| one.take(1)) && !one.take(1) && !two.take(1));
         assert_eq!((one.may_stay(100), together.used()), (None, 10));
         // A share that has its part and more does not make others return any.

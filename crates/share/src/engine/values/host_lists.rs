@@ -8,11 +8,11 @@ use volume::security::{Descriptor, Sid};
 use volume::{Node, Note, Stat};
 
 use crate::Refusal;
-use crate::engine::values::config::Accounts;
-use crate::engine::values::record::{Record, Shown, named_hash};
+use crate::engine::values::config::AccountMapping;
+use crate::engine::values::record::{Record, ShownDescriptor, named_hash};
 
 /// Users and groups of the host as the share knows them.
-pub(crate) struct HostNumbers(pub Arc<dyn Accounts>);
+pub(crate) struct HostNumbers(pub Arc<dyn AccountMapping>);
 
 impl Numbers for HostNumbers {
     fn user(&self, uid: u32) -> Sid {
@@ -109,8 +109,8 @@ fn write(node: &dyn Node, note: Note, list: &[PosixEntry]) -> volume::Result<boo
 ///
 /// # Errors
 /// As the volume says.
-pub(crate) fn shown_now(node: &dyn Node, stat: &Stat, record: &Record, mode: u32) -> Result<Shown, Refusal> {
+pub(crate) fn shown_now(node: &dyn Node, stat: &Stat, record: &Record, mode: u32) -> Result<ShownDescriptor, Refusal> {
     let list = if record.access_list { node.note(Note::AccessList)? } else { None };
     let bits = |mode: u32| (mode & 0o777) as u16;
-    Ok(Shown { host: bits(stat.mode), mode: bits(mode), list: named_hash(list.as_deref()) })
+    Ok(ShownDescriptor { host: bits(stat.mode), mode: bits(mode), list: named_hash(list.as_deref()) })
 }

@@ -46,7 +46,7 @@ pub(crate) const CHANGE_TIME_HOLDS_NS: i64 = 250_000_000;
 
 /// A time that a client set and the host does not store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct StoredTime {
     /// The value that was set.
     pub set: Time,
     /// The host's own time, which tells whether the value is still valid.
@@ -55,7 +55,7 @@ pub(crate) struct Kept {
 
 /// The values that the host shows for a stored descriptor. They tell whether the host has changed that since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownDescriptor {
     /// The nine permission bits that the host got.
     pub host: u16,
     /// The nine permission bits that the descriptor results in.
@@ -93,13 +93,13 @@ pub(crate) struct Record {
     /// Size of the extended attributes in list form, as this server last set them.
     pub extended_size: u32,
     /// Change time, if it was set. It is valid while the host's own is not later than `host`.
-    pub changed: Option<Kept>,
+    pub changed: Option<StoredTime>,
     /// Access time, if the host could not store it. It is valid until the host's own is another.
-    pub accessed: Option<Kept>,
+    pub accessed: Option<StoredTime>,
     /// Modification time, likewise.
-    pub modified: Option<Kept>,
+    pub modified: Option<StoredTime>,
     /// With a descriptor: the values that the host shows for it.
-    pub shown: Option<Shown>,
+    pub shown: Option<ShownDescriptor>,
     /// Whether the host has an access list of its own. This and the next field are seen, and not stored.
     pub access_list: bool,
     /// Whether new objects in this directory inherit a list of the host's own.
@@ -215,7 +215,7 @@ impl Record {
         }
         out.extend(self.accessed.into_iter().flat_map(kept_bytes));
         out.extend(self.modified.into_iter().flat_map(kept_bytes));
-        if let Some(Shown { host, mode, list }) = self.shown {
+        if let Some(ShownDescriptor { host, mode, list }) = self.shown {
             out.extend(host.to_le_bytes().into_iter().chain(mode.to_le_bytes()).chain(list.to_le_bytes()));
         }
         out
@@ -275,14 +275,14 @@ impl Fields<'_> {
         Some(Time { secs, nanos: u32::from_le_bytes(self.take()?).min(999_999_999) })
     }
 
-    fn shown(&mut self) -> Option<Shown> {
+    fn shown(&mut self) -> Option<ShownDescriptor> {
         let host = u16::from_le_bytes(self.take()?);
         let mode = u16::from_le_bytes(self.take()?);
-        Some(Shown { host, mode, list: u64::from_le_bytes(self.take()?) })
+        Some(ShownDescriptor { host, mode, list: u64::from_le_bytes(self.take()?) })
     }
 
-    fn kept(&mut self) -> Option<Kept> {
-        Some(Kept { set: self.time()?, host: self.time()? })
+    fn kept(&mut self) -> Option<StoredTime> {
+        Some(StoredTime { set: self.time()?, host: self.time()? })
     }
 }
 
@@ -290,7 +290,7 @@ fn time_bytes(time: Time) -> impl Iterator<Item = u8> {
     time.secs.to_le_bytes().into_iter().chain(time.nanos.to_le_bytes())
 }
 
-fn kept_bytes(kept: Kept) -> impl Iterator<Item = u8> {
+fn kept_bytes(kept: StoredTime) -> impl Iterator<Item = u8> {
     time_bytes(kept.set).chain(time_bytes(kept.host))
 }
 
@@ -330,13 +330,13 @@ mod tests {
             has_descriptor: true,
             has_reparse: false,
             extended_size: 77,
-            changed: Some(Kept { set: at(7), host: at(9) }),
-            accessed: Some(Kept { set: at(-11_644_473_600), host: at(-1) }),
+            changed: Some(StoredTime { set: at(7), host: at(9) }),
+            accessed: Some(StoredTime { set: at(-11_644_473_600), host: at(-1) }),
             modified: None,
             ..Record::default()
         };
         assert_eq!(Record::parse(&record.encode()), Some(record));
-        let shown = Some(Shown { host: 0o600, mode: 0o640, list: 7 });
+        let shown = Some(ShownDescriptor { host: 0o600, mode: 0o640, list: 7 });
         let with_shown = Record { shown, ..record };
         assert_eq!(Record::parse(&with_shown.encode()), Some(with_shown));
         let other = Record { modified: record.accessed, ..Record::default() };
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_time_the_host_could_not_keep_holds_until_the_host_has_another() {
-        let kept = |host| Some(Kept { set: at(-11_000_000_000), host });
+        let kept = |host| Some(StoredTime { set: at(-11_000_000_000), host });
         let record = Record {
             changed: kept(at(20)),
             accessed: kept(at(8)),

@@ -1,6 +1,6 @@
 //! Copies inside the server (MS-SMB2 3.3.5.15.5, 3.3.5.15.6; MS-FSCC 2.3.7).
 
-use share::{Caller, Share, Side, Step, WriteAt};
+use share::{Caller, Share, CopySide, CallResult, WriteAt};
 use smb_wire::fscc::fsctl::DuplicateExtents;
 use smb_wire::ioctl::body::{
     ResumeKey, SrvCopychunk, SrvCopychunkCopy, SrvCopychunkResponse, SrvRequestResumeKey,
@@ -114,8 +114,8 @@ fn one_chunk(
     let (engine, to) = cx.file();
     let (from_engine, source) = from.file().ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
     let copied = cx.call(request, |caller| {
-        let from = Side { open: source, owner: from.lock_owner(), at: chunk.source_offset };
-        let to = Side { open: to, owner: cx.disk.open.lock_owner(), at: chunk.target_offset };
+        let from = CopySide { open: source, owner: from.lock_owner(), at: chunk.source_offset };
+        let to = CopySide { open: to, owner: cx.disk.open.lock_owner(), at: chunk.target_offset };
         // Between two shares of the session the engines know nothing of each other: each does its side.
         if std::sync::Arc::ptr_eq(engine, from_engine) {
             engine.copy(caller, from, to, u64::from(chunk.length))
@@ -135,11 +135,11 @@ fn one_chunk(
 fn copy_between(
     caller: &Caller<'_>,
     from_engine: &Share,
-    from: Side<'_>,
+    from: CopySide<'_>,
     engine: &Share,
-    to: Side<'_>,
+    to: CopySide<'_>,
     len: u32,
-) -> Step<u64> {
+) -> CallResult<u64> {
     let mut data = Vec::new();
     let len = len as usize;
     // The host may give less than is asked for before the end.
@@ -148,7 +148,7 @@ fn copy_between(
         match from_engine.read(from.open, from.owner, at, len - data.len(), &mut data, Patience::Block) {
             Ok(0) => break,
             Ok(_) => {}
-            Err(why) => return Step::Refused(why),
+            Err(why) => return CallResult::Refused(why),
         }
     }
     let written = engine.write(caller, to.open, to.owner, WriteAt::Offset(to.at), &data, false);
@@ -169,8 +169,8 @@ pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> 
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
     cx.call(request, |caller| {
-        let from = Side { open: source, owner: from.lock_owner(), at: from_at };
-        let to = Side { open: to, owner: cx.disk.open.lock_owner(), at: to_at };
+        let from = CopySide { open: source, owner: from.lock_owner(), at: from_at };
+        let to = CopySide { open: to, owner: cx.disk.open.lock_owner(), at: to_at };
         engine.clone_range(caller, from, to, len, false)
     })?;
     Ok(NtStatus::SUCCESS)

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use share::counts::Counts;
-use share::{Cause, ClientKey, Identity, Keeper};
+use share::{Cause, ClientKey, Identity, LossListener};
 use smb_wire::{FileId, Guid, NtStatus};
 use wire::{Now, Shrink};
 
@@ -50,7 +50,7 @@ pub struct Server {
     pub(crate) late: Late,
     pub(crate) closing: Closing,
     /// Hears when an engine closes an Open whose client is gone.
-    pub(crate) reaper: Arc<dyn Keeper>,
+    pub(crate) reaper: Arc<dyn LossListener>,
     clients: Mutex<HashMap<ClientKey, Arc<Client>>>,
     connections: Mutex<HashMap<u64, Arc<Handle>>>,
     next_connection: AtomicU64,
@@ -420,7 +420,7 @@ impl Server {
 /// Takes Opens out of the server's tables that an engine has closed.
 struct Reaper(Weak<Server>);
 
-impl Keeper for Reaper {
+impl LossListener for Reaper {
     fn on_lost(&self, token: u64) {
         if let Some(server) = self.0.upgrade()
             && let Some(open) = server.opens.remove(token)

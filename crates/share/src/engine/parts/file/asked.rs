@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use volume::{Node, OpenHow};
 
-use super::{File, Link, Member, Stream};
+use super::{File, HardLinkedName, Member, Stream};
 use crate::caching::grants::{Grant, Holder};
 use crate::engine::parts::names::cache::Made;
 use crate::engine::values::record::Record;
@@ -29,11 +29,11 @@ impl File {
 
     /// Adds the clients that have it open.
     pub fn add_clients(&self, clients: &mut Vec<ClientKey>) {
-        clients.extend(self.state.lock().members.iter().filter_map(|member| member.asker.client));
+        clients.extend(self.state.lock().members.iter().filter_map(|member| member.requester.client));
     }
 
     /// Whether the name of an open is removed or marked for deletion.
-    pub fn is_deleted(&self, link: Option<&Arc<Link>>) -> bool {
+    pub fn is_deleted(&self, link: Option<&Arc<HardLinkedName>>) -> bool {
         self.state.lock().is_deleted(link)
     }
 
@@ -53,7 +53,7 @@ impl File {
         // An open that is about to be returned holds one too.
         let holds = |open: Option<Arc<Open>>| open.is_none_or(|open| !open.data.is_closed());
         let holders = state.members.iter().filter(|member| holds(member.open.upgrade()));
-        holders.filter_map(|member| member.asker.client).for_each(name);
+        holders.filter_map(|member| member.requester.client).for_each(name);
     }
 }
 
@@ -85,7 +85,7 @@ impl File {
     }
 
     /// Records the cache entry for its creation.
-    pub fn note_made(&self, made: Option<Arc<Made>>) {
+    pub fn note_made(&self, made: Option<Arc<NewFile>>) {
         self.state.lock().made = made;
     }
 

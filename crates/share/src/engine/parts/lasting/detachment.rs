@@ -13,10 +13,10 @@ use crate::{ClientKey, Detached, Open};
 pub(crate) const UNCLAIMED_NS: u64 = 10_000_000_000;
 
 /// The client and user that may reclaim a persistent open.
-pub(crate) type Owner = (ClientKey, Sid);
+pub(crate) type ReclaimOwner = (ClientKey, Sid);
 
 /// The opens of a share that are detached.
-pub(crate) struct Detachment(Mutex<Kept>);
+pub(crate) struct Detachment(Mutex<DetachedOpens>);
 
 impl Default for Detachment {
     fn default() -> Detachment {
@@ -25,19 +25,19 @@ impl Default for Detachment {
 }
 
 #[derive(Default)]
-struct Kept {
-    opens: HashMap<u64, One>,
+struct DetachedOpens {
+    opens: HashMap<u64, DetachedEntry>,
     /// The end of each, with its id.
     ends: BTreeSet<(u64, u64)>,
     /// The persistent opens of each owner.
-    owners: HashMap<Owner, Absence>,
+    owners: HashMap<ReclaimOwner, Absence>,
 }
 
-struct One {
+struct DetachedEntry {
     open: Arc<Open>,
     how: Detached,
     /// None for an open that does not outlive the process, or that is claimed anew.
-    owner: Option<Owner>,
+    owner: Option<ReclaimOwner>,
 }
 
 /// The state of an owner that is away or just back.
@@ -48,9 +48,9 @@ struct Absence {
     sign_ns: Option<u64>,
 }
 
-impl Kept {
+impl DetachedOpens {
     fn take(&mut self, id: u64) -> Option<(Arc<Open>, Detached)> {
-        let One { open, how, owner } = self.opens.remove(&id)?;
+        let DetachedEntry { open, how, owner } = self.opens.remove(&id)?;
         self.ends.remove(&(how.until_ns, id));
         if let Some(owner) = owner
             && let Some(absence) = self.owners.get_mut(&owner)
@@ -85,7 +85,7 @@ impl Detachment {
             // It has lost its connection, and is to come back once more.
             absence.sign_ns = None;
         }
-        kept.opens.insert(open.id, One { open: Arc::clone(open), how, owner });
+        kept.opens.insert(open.id, DetachedEntry { open: Arc::clone(open), how, owner });
         true
     }
 
@@ -95,14 +95,14 @@ impl Detachment {
     }
 
     /// Records a sign that an owner is there.
-    pub fn sign(&self, owner: Owner, now_ns: u64) {
+    pub fn sign(&self, owner: ReclaimOwner, now_ns: u64) {
         if let Some(absence) = self.0.lock().owners.get_mut(&owner) {
             absence.sign_ns = Some(now_ns);
         }
     }
 
     /// The opens that a returned owner has not reclaimed yet, and the time of its last sign.
-    pub fn not_taken_up(&self, owner: Owner) -> Option<(u64, Vec<Arc<Open>>)> {
+    pub fn not_taken_up(&self, owner: ReclaimOwner) -> Option<(u64, Vec<Arc<Open>>)> {
         let kept = self.0.lock();
         let sign_ns = kept.owners.get(&owner)?.sign_ns?;
         let theirs = kept.opens.values().filter(|one| one.owner == Some(owner));
@@ -121,7 +121,7 @@ impl Detachment {
         if kept.next_unclaimed(after_ns).is_none_or(|at| at > now_ns) {
             return Vec::new();
         }
-        let is_due = |owner: &Owner| {
+        let is_due = |owner: &ReclaimOwner| {
             let sign = kept.owners.get(owner).and_then(|absence| absence.sign_ns);
             sign.is_some_and(|at| at.saturating_add(after_ns) <= now_ns)
         };
@@ -162,7 +162,7 @@ impl Detachment {
 }
 
 /// The owner of a persistent open that is kept for its owner's identity.
-pub(crate) fn owner(open: &Open) -> Option<Owner> {
-    let client = open.asker().client.filter(|_| open.is_kept_for_owner())?;
+pub(crate) fn owner(open: &Open) -> Option<ReclaimOwner> {
+    let client = open.requester().client.filter(|_| open.is_kept_for_owner())?;
     Some((client, open.identity().sid))
 }

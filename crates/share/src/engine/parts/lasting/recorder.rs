@@ -11,7 +11,7 @@ use volume::journal::{Journal, MAX_RECORD, Place};
 use crate::Caching;
 use crate::caching::grants::{Grant, Holder};
 use crate::lasting::ledger::Ledger;
-use crate::lasting::record::{Ahead, Record, Right, VERSION};
+use crate::lasting::record::{AheadSpan, JournalRecord, Right, VERSION};
 use crate::ranked::{Mutex, Rank};
 
 /// A journal is not compacted before it has this many bytes.
@@ -24,7 +24,7 @@ const WASTE: u64 = 4;
 /// The recorder of a share's opens.
 pub(crate) struct Recorder {
     journal: Arc<dyn Journal>,
-    noted: Mutex<Noted>,
+    noted: Mutex<NotedRecords>,
     /// The most urgent deadline of the unwritten records, readable without the lock.
     unwritten: AtomicU8,
     /// Held while records are written, so that they are in the order in which they were noted.
@@ -38,7 +38,7 @@ pub(crate) const BEFORE_TOLD: u8 = 1;
 /// Records to be written at once.
 pub(crate) const AT_ONCE: u8 = 2;
 
-struct Noted {
+struct NotedRecords {
     ledger: Ledger,
     /// Encoded records that are not written yet.
     unwritten: Vec<Vec<u8>>,
@@ -62,12 +62,12 @@ impl Recorder {
     pub fn new(
         journal: Arc<dyn Journal>,
         ledger: Ledger,
-        changes: Vec<Record>,
+        changes: Vec<JournalRecord>,
     ) -> Result<Recorder, volume::Failure> {
         let version = ledger.version;
         let live = ledger.snapshot().iter().map(|record| record.len() as u64).sum();
         let writer = Writer { lacks: version.is_none(), live, at: Place::default() };
-        let noted = Mutex::new(Rank::Noted, Noted { ledger, unwritten: Vec::new() });
+        let noted = Mutex::new(Rank::Noted, NotedRecords { ledger, unwritten: Vec::new() });
         let unwritten = AtomicU8::new(NOTHING);
         let recorder = Recorder { journal, noted, unwritten, writer: Mutex::new(Rank::RecordWriter, writer) };
         for change in changes {
@@ -85,22 +85,22 @@ impl Recorder {
     }
 
     /// Notes a change. Takes a leaf lock only.
-    pub fn note(&self, record: Record) {
+    pub fn note(&self, record: JournalRecord) {
         self.note_in(&mut self.noted.lock(), record);
     }
 
-    fn note_in(&self, noted: &mut Noted, record: Record) {
+    fn note_in(&self, noted: &mut NotedRecords, record: JournalRecord) {
         self.note_until(AT_ONCE, noted, record);
     }
 
     /// Notes a change that has to be written by `then`.
-    fn note_until(&self, then: u8, noted: &mut Noted, record: Record) {
+    fn note_until(&self, then: u8, noted: &mut NotedRecords, record: JournalRecord) {
         self.note_for_later(noted, record);
         self.unwritten.fetch_max(then, Ordering::AcqRel);
     }
 
     /// Notes a change that no one waits for.
-    fn note_for_later(&self, noted: &mut Noted, record: Record) {
+    fn note_for_later(&self, noted: &mut NotedRecords, record: JournalRecord) {
         noted.unwritten.push(record.encode());
         noted.ledger.apply(record);
     }
@@ -150,18 +150,18 @@ impl Recorder {
     }
 
     /// Notes several records together that have to be written by `then`.
-    pub fn note_all(&self, then: u8, records: impl Iterator<Item = Record>) {
+    pub fn note_all(&self, then: u8, records: impl Iterator<Item = JournalRecord>) {
         let mut noted = self.noted.lock();
         records.for_each(|record| self.note_until(then, &mut noted, record));
     }
 
     /// Notes a release. It need not be recorded at once if its client will claim its state itself.
-    pub fn note_given_back(&self, is_claimed: bool, record: Record) {
+    pub fn note_given_back(&self, is_claimed: bool, record: JournalRecord) {
         let mut noted = self.noted.lock();
         self.note_given_back_in(is_claimed, &mut noted, record);
     }
 
-    fn note_given_back_in(&self, is_claimed: bool, noted: &mut Noted, record: Record) {
+    fn note_given_back_in(&self, is_claimed: bool, noted: &mut NotedRecords, record: JournalRecord) {
         if is_claimed { self.note_for_later(noted, record) } else { self.note_in(noted, record) }
     }
 
@@ -169,7 +169,7 @@ impl Recorder {
     pub fn note_ahead(&self, began: u64) {
         let mut noted = self.noted.lock();
         let since = noted.ledger.ahead.map_or(u64::MAX, |ahead| ahead.since).min(began);
-        self.note_in(&mut noted, Record::Ahead(Ahead { since, until: None }));
+        self.note_in(&mut noted, JournalRecord::Ahead(AheadSpan { since, until: None }));
     }
 
     /// Notes the right of a holder, if an open of it is recorded.
@@ -178,15 +178,15 @@ impl Recorder {
         let Some(known) = noted.ledger.rights.get(&holder).copied() else { return };
         let right = grant.map_or(Right { state: Caching::empty(), ..known }, right_of);
         if right != known {
-            self.note_in(&mut noted, Record::Right { holder, right });
+            self.note_in(&mut noted, JournalRecord::Right { holder, right });
         }
     }
 
     /// Notes in one step that byte ranges were locked or released, and the note of the open from now on.
-    pub fn note_ranges(&self, is_claimed: bool, changes: Vec<Record>, note: Option<Record>) {
+    pub fn note_ranges(&self, is_claimed: bool, changes: Vec<JournalRecord>, note: Option<JournalRecord>) {
         let mut noted = self.noted.lock();
         for change in changes {
-            let is_given_back = matches!(change, Record::Released { .. });
+            let is_given_back = matches!(change, JournalRecord::Released { .. });
             self.note_given_back_in(is_claimed && is_given_back, &mut noted, change);
         }
         if let Some(note) = note {

@@ -2,18 +2,18 @@
 //!
 //! It has three tables with a limit in bytes, and no entry in them can be outdated:
 //!
-//! - **Names** ([`Answer`]): the target of an exact name in a directory, as a node that is kept open, or the
+//! - **Names** ([`CachedTarget`]): the target of an exact name in a directory, as a node that is kept open, or the
 //!   fact that the name does not exist. They are trusted only in directories in which the volume reports
 //!   changes by others. The engine's own changes take a name out in the same step
 //!   ([`super::directory::Directory::added`] and `removed`), and so do events. A result that was looked up
 //!   while names changed is not cached.
-//! - **Figures** ([`Known`]): the attribute record, the descriptor and the size of extended attributes of a
+//! - **Figures** ([`CachedProperties`]): the attribute record, the descriptor and the size of extended attributes of a
 //!   file. An entry counts while two conditions hold. The host shows the same time of change, which was old
 //!   enough when they were read that no later change can have the same ([`Cache::remember`]). And the engine
 //!   itself has stored none of them since ([`Cache::wrote`]), because sidecar data moves none of the file's
 //!   times.
 //!
-//! - **Made** ([`Made`]): the fact that a file which was created through the share a moment ago has no
+//! - **Made** ([`NewFile`]): the fact that a file which was created through the share a moment ago has no
 //!   attribute record, under its name and with its address. It is removed with the name's entry, and with the
 //!   event of a change by that name.
 //!
@@ -34,12 +34,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use volume::security::Acl;
 use volume::{Name, Node, NodeId, Stat, Time};
 
-use crate::engine::values::address::Address;
+use crate::engine::values::address::CachedAddress;
 use crate::engine::values::descriptors::Descriptors;
 use crate::engine::values::ids::IdHash;
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
-use bounded::{Bounded, PARTS, Weight};
+use bounded::{Bounded, SHARDS, Weight};
 use made::MADE_BYTES;
 pub(crate) use made::Made;
 
@@ -58,19 +58,19 @@ const WRITTEN: usize = 1024;
 
 /// The cached target of an exact name in a directory.
 #[derive(Clone)]
-pub(crate) enum Answer {
+pub(crate) enum CachedTarget {
     /// The name leads to this node.
     There(Arc<KeptNode>),
     /// The name does not exist.
     Absent,
 }
 
-impl Answer {
+impl CachedTarget {
     /// The weight of the entry under a name.
     fn weight(&self, name: &Name) -> Weight {
         match self {
-            Answer::There(_) => weight_of_node(name),
-            Answer::Absent => Weight::of_bytes(ABSENT_BYTES + name.as_bytes().len()),
+            CachedTarget::There(_) => weight_of_node(name),
+            CachedTarget::Absent => Weight::of_bytes(ABSENT_BYTES + name.as_bytes().len()),
         }
     }
 }
@@ -83,18 +83,18 @@ fn weight_of_node(name: &Name) -> Weight {
 /// A cached node. It is never open for writing: the host would not run such a file.
 pub(crate) struct KeptNode {
     pub node: Arc<dyn Node>,
-    pub address: Address,
+    pub address: CachedAddress,
 }
 
 impl KeptNode {
     pub fn new(node: Arc<dyn Node>) -> Arc<KeptNode> {
-        Arc::new(KeptNode { node, address: Address::default() })
+        Arc::new(KeptNode { node, address: CachedAddress::default() })
     }
 }
 
 /// The cached properties of a file beside its stat, valid for one time of change.
 #[derive(Clone)]
-pub(crate) struct Known {
+pub(crate) struct CachedProperties {
     changed: Time,
     born: Option<Time>,
     written: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Known {
     pub address: Option<Box<[u8]>>,
 }
 
-impl Known {
+impl CachedProperties {
     fn bytes(&self) -> usize {
         let address = self.address.as_deref().map_or(0, <[u8]>::len);
         FIGURES_BYTES + address + self.security.as_deref().map_or(0, security_bytes)
@@ -138,9 +138,9 @@ pub struct MetadataCaching {
 /// The cache of a share.
 pub(crate) struct Cache {
     is_on: AtomicBool,
-    names: Bounded<(u64, Name), Answer>,
-    figures: Bounded<NodeId, Arc<Known>, IdHash>,
-    made: Bounded<(u64, Name), Arc<Made>>,
+    names: Bounded<(u64, Name), CachedTarget>,
+    figures: Bounded<NodeId, Arc<CachedProperties>, IdHash>,
+    made: Bounded<(u64, Name), Arc<NewFile>>,
     written: Box<[AtomicU64]>,
     /// How often the engine has stored sidecar data of any file.
     stores: AtomicU64,
@@ -247,7 +247,7 @@ impl Cache {
 
     /// Drops names and figures that were not used lately. Each call searches one part of them.
     pub fn drop_idle(&self) {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % PARTS;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let now_s = self.now_s();
         let since_s = now_s.saturating_sub(IDLE_S);
         self.names.drop_idle(turn, since_s, now_s);
@@ -267,7 +267,7 @@ impl Cache {
         }
         let now_s = self.now_s();
         let is_mounted =
-            |answer: &Answer| matches!(answer, Answer::There(kept) if kept.node.id().device != home);
+            |answer: &CachedTarget| matches!(answer, CachedTarget::There(kept) if kept.node.id().device != home);
         let is_any_left =
             self.names.drop_where(|answer| is_mounted(answer), |used_s| used_s + idle_s <= now_s);
         if is_any_left {
@@ -286,7 +286,7 @@ impl Cache {
     }
 
     /// The cached target of a name in the directory with this serial.
-    pub fn answer(&self, directory: u64, name: &Name) -> Option<Answer> {
+    pub fn answer(&self, directory: u64, name: &Name) -> Option<CachedTarget> {
         self.names.get(&(directory, name.clone()), self.now_s())
     }
 
@@ -296,7 +296,7 @@ impl Cache {
     }
 
     /// Caches the target of a name if it is worth its room and `is_right` still holds.
-    pub fn keep(&self, directory: u64, name: &Name, answer: Answer, is_right: impl FnOnce() -> bool) {
+    pub fn keep(&self, directory: u64, name: &Name, answer: CachedTarget, is_right: impl FnOnce() -> bool) {
         let key = (directory, name.clone());
         if self.is_on() && self.names.lets_in(&key, answer.weight(name), self.now_s()) {
             self.keep_let_in(directory, name, answer, is_right);
@@ -304,7 +304,7 @@ impl Cache {
     }
 
     /// Does the same for a node that [`Cache::lets_node_in`] has accepted.
-    pub fn keep_let_in(&self, directory: u64, name: &Name, answer: Answer, is_right: impl FnOnce() -> bool) {
+    pub fn keep_let_in(&self, directory: u64, name: &Name, answer: CachedTarget, is_right: impl FnOnce() -> bool) {
         let (key, weight) = ((directory, name.clone()), answer.weight(name));
         self.names.put(key, answer, weight, self.now_s(), || self.is_on() && is_right());
     }
@@ -318,12 +318,12 @@ impl Cache {
     }
 
     /// The file that was created under a name a moment ago.
-    pub fn made(&self, directory: u64, name: &Name) -> Option<Arc<Made>> {
+    pub fn made(&self, directory: u64, name: &Name) -> Option<Arc<NewFile>> {
         if self.is_on() { self.made.get(&(directory, name.clone()), self.now_s()) } else { None }
     }
 
     /// Caches that a file was created under a name, if `is_right` still holds.
-    pub fn note_made(&self, directory: u64, name: &Name, made: &Arc<Made>, is_right: impl FnOnce() -> bool) {
+    pub fn note_made(&self, directory: u64, name: &Name, made: &Arc<NewFile>, is_right: impl FnOnce() -> bool) {
         let (key, now_s) = ((directory, name.clone()), self.now_s());
         let weight = Weight::of_bytes(MADE_BYTES + name.as_bytes().len());
         if self.is_on() && self.made.lets_in(&key, weight, now_s) {
@@ -360,23 +360,23 @@ impl Cache {
 
     /// The entry of a file that had this stat at its creation. None if sidecar data of any file was stored
     /// since `stores`, because it may have been this one.
-    pub fn made_now(&self, stat: &Stat, stores: u64) -> Option<Arc<Made>> {
-        let made = Made::new(stat, self.written(stat.id));
+    pub fn made_now(&self, stat: &Stat, stores: u64) -> Option<Arc<NewFile>> {
+        let made = NewFile::new(stat, self.written(stat.id));
         (self.is_on() && self.stores() == stores).then(|| Arc::new(made))
     }
 
     /// The cached properties of a file at some stat. [`Cache::counts`] compares it with the current one.
-    pub fn figures_of(&self, id: NodeId) -> Option<Arc<Known>> {
+    pub fn figures_of(&self, id: NodeId) -> Option<Arc<CachedProperties>> {
         if self.is_on() { self.figures.get(&id, self.now_s()) } else { None }
     }
 
     /// Whether cached properties of a file are valid for its current stat.
-    pub fn counts(&self, known: &Known, stat: &Stat) -> bool {
+    pub fn counts(&self, known: &CachedProperties, stat: &Stat) -> bool {
         (known.changed, known.born, known.written) == (stat.changed, stat.born, self.written(stat.id))
     }
 
     /// The cached properties of a file with this stat.
-    pub fn known(&self, stat: &Stat) -> Option<Arc<Known>> {
+    pub fn known(&self, stat: &Stat) -> Option<Arc<CachedProperties>> {
         self.figures_of(stat.id).filter(|known| self.counts(known, stat))
     }
 
@@ -384,21 +384,21 @@ impl Cache {
     /// have too. `written` was taken before the record was read.
     pub fn remember(&self, stat: &Stat, written: u64, record: Record) {
         let (changed, born) = (stat.changed, stat.born);
-        let known = Known { changed, born, written, record, security: None, extended: None, address: None };
+        let known = CachedProperties { changed, born, written, record, security: None, extended: None, address: None };
         self.put(stat.id, known, self.epoch());
     }
 
     /// Adds properties to the entry of a file. They were read meanwhile and belong to the entry: a change on
     /// either side makes all of it invalid.
-    pub fn add(&self, stat: &Stat, epoch: u64, more: impl FnOnce(&mut Known)) {
+    pub fn add(&self, stat: &Stat, epoch: u64, more: impl FnOnce(&mut CachedProperties)) {
         if let Some(known) = self.known(stat) {
-            let mut known = Known::clone(&known);
+            let mut known = CachedProperties::clone(&known);
             more(&mut known);
             self.put(stat.id, known, epoch);
         }
     }
 
-    fn put(&self, id: NodeId, known: Known, epoch: u64) {
+    fn put(&self, id: NodeId, known: CachedProperties, epoch: u64) {
         let (weight, written) = (Weight::of_bytes(known.bytes()), known.written);
         let is_right = || self.is_on() && self.epoch() == epoch && self.written(id) == written;
         if self.figures.lets_in(&id, weight, self.now_s()) {
@@ -477,14 +477,14 @@ mod tests {
     fn nothing_is_remembered_while_it_is_off() {
         let cache = Cache::new(1 << 20, &Descriptors::new(99), false);
         let name = Name::new(b"a").unwrap();
-        cache.keep(1, &name, Answer::Absent, || true);
+        cache.keep(1, &name, CachedTarget::Absent, || true);
         cache.remember(&stat(5), 0, Record::default());
         assert_eq!(cache.summary(), MetadataCaching::default());
         cache.set(true);
-        cache.keep(1, &name, Answer::Absent, || true);
-        cache.keep(2, &name, Answer::Absent, || false);
+        cache.keep(1, &name, CachedTarget::Absent, || true);
+        cache.keep(2, &name, CachedTarget::Absent, || false);
         cache.remember(&stat(5), 0, Record::default());
-        assert!(matches!(cache.answer(1, &name), Some(Answer::Absent)) && cache.answer(2, &name).is_none());
+        assert!(matches!(cache.answer(1, &name), Some(CachedTarget::Absent)) && cache.answer(2, &name).is_none());
         let summary = cache.summary();
         assert_eq!((summary.on, summary.names, summary.files), (true, 1, 1));
         assert_eq!(summary.bytes, ABSENT_BYTES + 1 + FIGURES_BYTES);

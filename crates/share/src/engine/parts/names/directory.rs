@@ -16,15 +16,15 @@ use std::time::Duration;
 
 use volume::{Failure, Name, Node, NodeId, Volume};
 
-use super::cache::{Answer, Cache, KeptNode, Made};
+use super::cache::{CachedTarget, Cache, KeptNode, NewFile};
 use super::index::{Index, Stamp, has_case, same_folded};
 use super::pages::Pages;
 use crate::Refusal;
-use crate::engine::values::address::Address;
+use crate::engine::values::address::CachedAddress;
 use crate::engine::values::protection::Security;
 use crate::ranked::{Mutex, MutexGuard, Rank};
 pub(crate) use placed::{DirectoryEntry, Evidence};
-use placed::{Moves, Standing};
+use placed::{Moves, Location};
 
 /// Most directories that are kept open for speed. Each holds a descriptor of the host.
 const MAX_KEPT: usize = 2048;
@@ -51,7 +51,7 @@ const SETTLED: i64 = 2;
 pub(crate) struct Directory {
     pub id: NodeId,
     pub node: Arc<dyn Node>,
-    standing: Mutex<Standing>,
+    location: Mutex<Location>,
     /// Held while names in it are created, removed or moved ([`Directory::change`]).
     changing: Mutex<()>,
     /// The number of names that are being changed.
@@ -64,10 +64,10 @@ pub(crate) struct Directory {
     /// The key under which its names are cached. It is replaced when none of the entries can be trusted.
     serial: AtomicU64,
     cache: Arc<Cache>,
-    own: Mutex<Own>,
+    own: Mutex<OwnProperties>,
     /// Its entries, as they were listed.
     pub(crate) pages: Pages,
-    address: Address,
+    address: CachedAddress,
     /// The number that the parent directory lists for it, once it was asked for. It stays the same while this
     /// is mounted.
     pub(crate) covered: OnceLock<u64>,
@@ -93,7 +93,7 @@ impl Drop for Changing<'_> {
 
 /// The cached properties of a directory itself.
 #[derive(Default)]
-struct Own {
+struct OwnProperties {
     /// A counter of its changes. Properties that were read before a change may be outdated.
     changes: u64,
     security: Option<Arc<Security>>,
@@ -120,7 +120,7 @@ struct Child {
 
 /// The state of a name that is known without asking the volume.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum KnownName {
     /// It is not known.
     Nothing,
     /// The real names, the best first. If there are none, the name does not exist.
@@ -150,7 +150,7 @@ impl Directory {
         Arc::new(Directory {
             id: node.id(),
             node,
-            standing: Mutex::new(Rank::Standing, Standing::new(place)),
+            location: Mutex::new(Rank::Location, Location::new(place)),
             changing: Mutex::of_default(Rank::NamesChange),
             under_way: AtomicUsize::new(0),
             contents: Mutex::of_default(Rank::Contents),
@@ -160,7 +160,7 @@ impl Directory {
             cache: Arc::clone(cache),
             own: Mutex::of_default(Rank::DirectoryOwn),
             pages: Pages::default(),
-            address: Address::default(),
+            address: CachedAddress::default(),
             covered: OnceLock::new(),
             used: AtomicU64::new(0),
             used_s: AtomicU64::new(cache.now_s()),
@@ -212,13 +212,13 @@ impl Directory {
     }
 
     /// The cached target of an exact name.
-    pub fn answer(&self, name: &Name) -> Option<Answer> {
+    pub fn answer(&self, name: &Name) -> Option<CachedTarget> {
         self.cache.answer(self.serial.load(Ordering::Acquire), name)
     }
 
     /// Whether the cache says that a name leads to this node, and no request is changing the name.
     pub fn leads_to(&self, name: &Name, id: NodeId) -> bool {
-        let is_it = |answer| matches!(answer, Some(Answer::There(kept)) if kept.node.id() == id);
+        let is_it = |answer| matches!(answer, Some(CachedTarget::There(kept)) if kept.node.id() == id);
         self.is_told() && self.cache.is_on() && self.settle(name) && is_it(self.answer(name))
     }
 
@@ -228,7 +228,7 @@ impl Directory {
     }
 
     /// Caches the target of a name if it is worth its room and no name has changed since `generation`.
-    pub fn remember(&self, name: &Name, generation: u64, answer: Answer) {
+    pub fn remember(&self, name: &Name, generation: u64, answer: CachedTarget) {
         if self.is_told() {
             let serial = self.serial.load(Ordering::Acquire);
             self.note_mounted(&answer);
@@ -243,14 +243,14 @@ impl Directory {
 
     /// Caches a node that [`Directory::lets_in`] has accepted, if no name has changed since `generation`.
     pub fn remember_let_in(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
-        let (serial, answer) = (self.serial.load(Ordering::Acquire), Answer::There(Arc::clone(kept)));
+        let (serial, answer) = (self.serial.load(Ordering::Acquire), CachedTarget::There(Arc::clone(kept)));
         self.note_mounted(&answer);
         self.cache.keep_let_in(serial, name, answer, || self.generation() == generation);
     }
 
     /// Records that a name leads to another file system. A single file can be mounted too.
-    fn note_mounted(&self, answer: &Answer) {
-        if let Answer::There(kept) = answer
+    fn note_mounted(&self, answer: &CachedTarget) {
+        if let CachedTarget::There(kept) = answer
             && kept.node.id().device != self.id.device
         {
             self.cache.note_mounted();
@@ -258,14 +258,14 @@ impl Directory {
     }
 
     /// The file that was created under a name a moment ago.
-    pub fn made(&self, name: &Name) -> Option<Arc<Made>> {
+    pub fn made(&self, name: &Name) -> Option<Arc<NewFile>> {
         self.cache.made(self.serial.load(Ordering::Acquire), name)
     }
 
     /// Caches that a file was created under a name. The caller is changing the name ([`Directory::change`])
     /// and has added it. It does nothing if there was any other event since `generation`, which was taken
     /// before.
-    pub fn note_made(&self, name: &Name, generation: u64, made: &Arc<Made>) {
+    pub fn note_made(&self, name: &Name, generation: u64, made: &Arc<NewFile>) {
         if self.is_told() {
             let serial = self.serial.load(Ordering::Acquire);
             self.cache.note_made(serial, name, made, || self.generation() == generation + 1);
@@ -356,17 +356,17 @@ impl Directory {
     }
 
     /// The state of a name in the index. Without an index it is not known.
-    pub(crate) fn known(&self, name: &Name) -> Result<Known, Refusal> {
+    pub(crate) fn known(&self, name: &Name) -> Result<KnownName, Refusal> {
         let mut contents = self.contents.lock();
         let Some(index) = &contents.index else {
-            return Ok(Known::Nothing);
+            return Ok(KnownName::Nothing);
         };
         self.used_s.store(self.cache.now_s(), Ordering::Relaxed);
         if !self.is_told() && index.stamp != Some(self.stamp()?) {
             contents.index = None;
-            return Ok(Known::Nothing);
+            return Ok(KnownName::Nothing);
         }
-        Ok(Known::Names(index.find(name)))
+        Ok(KnownName::Names(index.find(name)))
     }
 
     fn stamp(&self) -> Result<Stamp, Refusal> {
@@ -448,7 +448,7 @@ impl Directory {
     /// A property of the directory itself may have changed, its descriptor too.
     pub fn own_changed(&self) {
         let mut own = self.own.lock();
-        *own = Own { changes: own.changes + 1, ..Own::default() };
+        *own = OwnProperties { changes: own.changes + 1, ..OwnProperties::default() };
     }
 
     /// Whether it is a reparse point, if that is known.
@@ -519,14 +519,14 @@ pub(crate) struct Directories {
 }
 
 struct Table {
-    by_id: HashMap<NodeId, Entered>,
+    by_id: HashMap<NodeId, KnownDirectory>,
     /// How many of them are kept for speed.
     kept: usize,
     /// The size from which the table is searched for entries without references.
     tidy_at: usize,
 }
 
-struct Entered {
+struct KnownDirectory {
     directory: Weak<Directory>,
     /// The same directory, while it is kept for speed.
     kept: Option<Arc<Directory>>,
@@ -535,7 +535,7 @@ struct Entered {
 impl Directories {
     pub fn new(volume: &Arc<dyn Volume>, root: &Arc<Directory>, cache: &Arc<Cache>) -> Directories {
         let has_untold = AtomicBool::new(!root.is_told());
-        let entered = Entered { directory: Arc::downgrade(root), kept: Some(Arc::clone(root)) };
+        let entered = KnownDirectory { directory: Arc::downgrade(root), kept: Some(Arc::clone(root)) };
         let table = Table { by_id: HashMap::from([(root.id, entered)]), kept: 1, tidy_at: 2 * MAX_KEPT };
         Directories {
             volume: Arc::clone(volume),
@@ -632,7 +632,7 @@ impl Directories {
         let entered = table
             .by_id
             .entry(directory.id)
-            .or_insert_with(|| Entered { directory: Arc::downgrade(&directory), kept: None });
+            .or_insert_with(|| KnownDirectory { directory: Arc::downgrade(&directory), kept: None });
         let known = match entered.directory.upgrade() {
             Some(known) => known,
             None => {
@@ -674,9 +674,9 @@ impl Directories {
     ///
     /// # Errors
     /// As the volume says.
-    pub fn known(&self, directory: &Directory, name: &Name) -> Result<Known, Refusal> {
+    pub fn known(&self, directory: &Directory, name: &Name) -> Result<KnownName, Refusal> {
         if directory.is_told() && has_case(name.as_bytes()) {
-            return Ok(Known::Names(self.spellings(directory, name)?));
+            return Ok(KnownName::Names(self.spellings(directory, name)?));
         }
         directory.known(name)
     }
@@ -687,7 +687,7 @@ impl Directories {
     /// # Errors
     /// As the volume says.
     pub fn spellings(&self, directory: &Directory, name: &Name) -> Result<Vec<Name>, Refusal> {
-        if let Known::Names(names) = directory.known(name)? {
+        if let KnownName::Names(names) = directory.known(name)? {
             return Ok(names);
         }
         let mut contents = directory.contents.lock();

@@ -41,7 +41,7 @@ pub(crate) struct Stamp {
 
 /// The real names behind one hash.
 #[derive(Debug)]
-enum Slot {
+enum FoldedNames {
     One(Name),
     Many(Vec<Name>),
 }
@@ -49,7 +49,7 @@ enum Slot {
 /// The names of one directory by their folded form.
 #[derive(Debug)]
 pub(crate) struct Index {
-    slots: HashMap<u64, Slot>,
+    slots: HashMap<u64, FoldedNames>,
     hasher: RandomState,
     len: usize,
     /// The number of names in this and all other indexes and listings.
@@ -90,16 +90,16 @@ impl Index {
     pub fn insert(&mut self, name: &Name) {
         match self.slots.entry(self.hash(name.as_bytes())) {
             Entry::Vacant(vacant) => {
-                vacant.insert(Slot::One(name.clone()));
+                vacant.insert(FoldedNames::One(name.clone()));
             }
             Entry::Occupied(mut slot) => match slot.get_mut() {
-                Slot::One(one) if one == name => return,
-                Slot::One(one) => {
+                FoldedNames::One(one) if one == name => return,
+                FoldedNames::One(one) => {
                     let both = vec![one.clone(), name.clone()];
-                    slot.insert(Slot::Many(both));
+                    slot.insert(FoldedNames::Many(both));
                 }
-                Slot::Many(many) if many.contains(name) => return,
-                Slot::Many(many) => many.push(name.clone()),
+                FoldedNames::Many(many) if many.contains(name) => return,
+                FoldedNames::Many(many) => many.push(name.clone()),
             },
         }
         self.len += 1;
@@ -112,9 +112,9 @@ impl Index {
             return;
         };
         let is_last = match slot.get_mut() {
-            Slot::One(one) if one == name => true,
-            Slot::One(_) => return,
-            Slot::Many(many) => {
+            FoldedNames::One(one) if one == name => true,
+            FoldedNames::One(_) => return,
+            FoldedNames::Many(many) => {
                 let before = many.len();
                 many.retain(|one| one != name);
                 if many.len() == before {
@@ -134,8 +134,8 @@ impl Index {
     pub fn find(&self, name: &Name) -> Vec<Name> {
         let candidates: &[Name] = match self.slots.get(&self.hash(name.as_bytes())) {
             None => &[],
-            Some(Slot::One(one)) => std::slice::from_ref(one),
-            Some(Slot::Many(many)) => many,
+            Some(FoldedNames::One(one)) => std::slice::from_ref(one),
+            Some(FoldedNames::Many(many)) => many,
         };
         let fits = |one: &&Name| same_folded(one.as_bytes(), name.as_bytes());
         let mut found: Vec<Name> = candidates.iter().filter(fits).cloned().collect();

@@ -7,19 +7,19 @@ use wire::Now;
 use crate::ranked::{Mutex, Rank};
 
 /// The events of the host are taken in by one thread at a time, so that later requests know them too.
-pub(super) struct Intake {
+pub(super) struct HostEventIntake {
     taking: Mutex<()>,
     /// The time up to which they were taken in (monotonic ns).
     looked_at_ns: AtomicU64,
 }
 
-impl Default for Intake {
-    fn default() -> Intake {
-        Intake { taking: Mutex::of_default(Rank::HostEvents), looked_at_ns: AtomicU64::new(0) }
+impl Default for HostEventIntake {
+    fn default() -> HostEventIntake {
+        HostEventIntake { taking: Mutex::of_default(Rank::HostEvents), looked_at_ns: AtomicU64::new(0) }
     }
 }
 
-impl Intake {
+impl HostEventIntake {
     pub fn is_done(&self, now: Now) -> bool {
         self.looked_at_ns.load(Ordering::Acquire) >= now.mono_ns
     }

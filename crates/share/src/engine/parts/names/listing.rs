@@ -8,7 +8,7 @@ use volume::{DirEntry, Node};
 
 use super::Names;
 use super::directory::Directory;
-use super::pages::Listed;
+use super::pages::StoredListing;
 use crate::Refusal;
 
 /// Most entries that are stored of one directory.
@@ -18,9 +18,9 @@ const MAX_ENTRIES: usize = 1 << 16;
 type Show<'a> = &'a mut dyn FnMut(&DirEntry) -> ControlFlow<()>;
 
 /// Entries that are collected on their way from the volume, as long as they are not too many.
-struct Passing(Option<Vec<DirEntry>>);
+struct EntryCollector(Option<Vec<DirEntry>>);
 
-impl Passing {
+impl EntryCollector {
     fn add(&mut self, entry: &DirEntry) -> bool {
         self.0 = self.0.take().filter(|entries| entries.len() < MAX_ENTRIES);
         if let Some(entries) = &mut self.0 {
@@ -60,7 +60,7 @@ impl Names {
             return Ok(node.entries(cookie, &mut |entry| show(&entry))?);
         }
         let was_too_many = here.pages.has_too_many();
-        let (mut passing, mut is_whole) = (Passing((!was_too_many).then(Vec::new)), true);
+        let (mut passing, mut is_whole) = (EntryCollector((!was_too_many).then(Vec::new)), true);
         node.entries(0, &mut |entry| {
             passing.add(&entry);
             let flow = show(&entry);
@@ -83,8 +83,8 @@ impl Names {
         here: &Directory,
         node: &dyn Node,
         generation: u64,
-    ) -> Result<Option<Arc<Listed>>, Refusal> {
-        let mut passing = Passing(Some(Vec::new()));
+    ) -> Result<Option<Arc<StoredListing>>, Refusal> {
+        let mut passing = EntryCollector(Some(Vec::new()));
         node.entries(0, &mut |entry| {
             if passing.add(&entry) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
@@ -96,11 +96,11 @@ impl Names {
         Ok(passing.0.and_then(|entries| self.keep_listed(here, generation, entries)))
     }
 
-    fn keep_listed(&self, here: &Directory, generation: u64, entries: Vec<DirEntry>) -> Option<Arc<Listed>> {
+    fn keep_listed(&self, here: &Directory, generation: u64, entries: Vec<DirEntry>) -> Option<Arc<StoredListing>> {
         if here.pages.generation() != generation || !self.cache().is_on() {
             return None;
         }
-        let listed = Arc::new(Listed::new(generation, entries, self.directories().names()));
+        let listed = Arc::new(StoredListing::new(generation, entries, self.directories().names()));
         self.directories().make_room(here);
         here.pages.keep(Arc::clone(&listed));
         Some(listed)

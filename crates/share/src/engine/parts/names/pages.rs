@@ -16,7 +16,7 @@ use volume::DirEntry;
 use crate::ranked::{Mutex, Rank};
 
 /// All entries of a directory, in the volume's order.
-pub(crate) struct Listed {
+pub(crate) struct StoredListing {
     /// The generation of the names.
     generation: u64,
     entries: Vec<DirEntry>,
@@ -26,11 +26,11 @@ pub(crate) struct Listed {
     all: Arc<AtomicUsize>,
 }
 
-impl Listed {
-    pub fn new(generation: u64, entries: Vec<DirEntry>, all: &Arc<AtomicUsize>) -> Listed {
+impl StoredListing {
+    pub fn new(generation: u64, entries: Vec<DirEntry>, all: &Arc<AtomicUsize>) -> StoredListing {
         all.fetch_add(entries.len(), Ordering::Relaxed);
         let is_sorted = entries.is_sorted_by_key(|entry| entry.cookie);
-        Listed { generation, entries, is_sorted, all: Arc::clone(all) }
+        StoredListing { generation, entries, is_sorted, all: Arc::clone(all) }
     }
 
     /// The entries behind a cookie (0 from the start); none if it is not one of these. If several entries
@@ -49,7 +49,7 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for StoredListing {
     fn drop(&mut self) {
         self.all.fetch_sub(self.entries.len(), Ordering::Relaxed);
     }
@@ -59,7 +59,7 @@ impl Drop for Listed {
 pub(crate) struct Pages {
     /// A counter of changes of names. A change of a file behind a name does not move it.
     generation: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ListingState>,
 }
 
 impl Default for Pages {
@@ -69,8 +69,8 @@ impl Default for Pages {
 }
 
 #[derive(Default)]
-struct State {
-    listed: Option<Arc<Listed>>,
+struct ListingState {
+    listed: Option<Arc<StoredListing>>,
     /// The generation at which a listing has broken off.
     broke_off_at: Option<u64>,
     /// There were more entries than are stored, and no name was removed since.
@@ -97,11 +97,11 @@ impl Pages {
     }
 
     /// All entries, if they are those of this generation.
-    pub fn get(&self, generation: u64) -> Option<Arc<Listed>> {
+    pub fn get(&self, generation: u64) -> Option<Arc<StoredListing>> {
         self.state.lock().listed.as_ref().filter(|listed| listed.generation == generation).map(Arc::clone)
     }
 
-    pub fn keep(&self, listed: Arc<Listed>) {
+    pub fn keep(&self, listed: Arc<StoredListing>) {
         let before = self.state.lock().listed.replace(listed);
         drop(before);
     }
@@ -150,7 +150,7 @@ mod tests {
                 kind: None,
                 cookie,
             };
-            let listed = Listed::new(1, cookies.iter().map(entry).collect(), &all);
+            let listed = StoredListing::new(1, cookies.iter().map(entry).collect(), &all);
             let behind = |cookie| {
                 let behind = listed.behind(cookie)?;
                 Some(behind.iter().map(|entry| entry.cookie).collect::<Vec<_>>())

@@ -17,22 +17,22 @@ use crate::ranked::{Mutex, Rank};
 const SHARDS: usize = 64;
 
 /// Every file that is open, by its identity.
-pub(super) struct Table {
+pub(super) struct OpenFileTable {
     /// A counter of changed files that were taken out, and of changes that the host reported.
     changed: AtomicU64,
     shards: [Mutex<ById<Arc<File>>>; SHARDS],
 }
 
-impl Default for Table {
-    fn default() -> Table {
-        Table {
+impl Default for OpenFileTable {
+    fn default() -> OpenFileTable {
+        OpenFileTable {
             changed: AtomicU64::new(0),
             shards: std::array::from_fn(|_| Mutex::of_default(Rank::FileShard)),
         }
     }
 }
 
-impl Table {
+impl OpenFileTable {
     fn shard(&self, id: NodeId) -> &Mutex<ById<Arc<File>>> {
         // Inode numbers that follow each other go to different shards.
         let mixed = (id.inode ^ id.device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -30,7 +30,7 @@ const LEAD: u64 = 1_000_000;
 const CLOCK_LAG_NS: u64 = 100_000_000;
 
 /// The version of a file that was given out.
-struct Told {
+struct IssuedVersion {
     /// The last number.
     version: u64,
     /// The changes that the file had counted since it was opened.
@@ -45,7 +45,7 @@ struct Told {
 
 /// The versions of files that were given out.
 pub(crate) struct Versions {
-    shards: [Mutex<ById<Told>>; SHARDS],
+    shards: [Mutex<ById<IssuedVersion>>; SHARDS],
     len: AtomicUsize,
     /// When this run began (wall ns).
     began: AtomicU64,
@@ -75,12 +75,12 @@ impl Default for Versions {
 impl Versions {
     /// Takes in the state of earlier runs from `ledger`. Returns the record to write, which says when the
     /// last of these runs ended.
-    pub fn begin(&self, ledger: &Ledger, now: Now) -> Option<Ahead> {
+    pub fn begin(&self, ledger: &Ledger, now: Now) -> Option<AheadSpan> {
         let now = u64::try_from(now.wall_ns).unwrap_or(0);
         self.began.store(now.saturating_sub(CLOCK_LAG_NS), Ordering::Relaxed);
-        let Ahead { since, until } = ledger.ahead?;
+        let AheadSpan { since, until } = ledger.ahead?;
         let _ = self.past.set((since, until.unwrap_or(now)));
-        until.is_none().then_some(Ahead { since, until: Some(now) })
+        until.is_none().then_some(AheadSpan { since, until: Some(now) })
     }
 
     /// The earliest time of a change in this run (wall ns).
@@ -95,7 +95,7 @@ impl Versions {
         if may_be_behind { host + LEAD } else { host }
     }
 
-    fn shard(&self, id: NodeId) -> &Mutex<ById<Told>> {
+    fn shard(&self, id: NodeId) -> &Mutex<ById<IssuedVersion>> {
         &self.shards[index(id)]
     }
 
@@ -114,7 +114,7 @@ impl Versions {
         }
         let told = shard.entry(id).or_insert_with(|| {
             self.len.fetch_add(1, Ordering::Relaxed);
-            Told { version: host, changes, is_touched: false, ahead: false, plain_at: None }
+            IssuedVersion { version: host, changes, is_touched: false, ahead: false, plain_at: None }
         });
         let least = told.version + u64::from(told.is_touched || told.changes != changes);
         (told.version, told.changes, told.is_touched) = (host.max(least), changes, false);
@@ -201,7 +201,7 @@ pub(crate) fn number(time: Time) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lasting::record::Record;
+    use crate::lasting::record::JournalRecord;
 
     const ID: NodeId = NodeId { device: 1, inode: 2 };
 
@@ -266,7 +266,7 @@ mod tests {
         let run = |ledger: &mut Ledger, secs: i64| {
             let versions = Versions::default();
             let ended = versions.begin(ledger, Now { mono_ns: 0, wall_ns: secs * 1_000_000_000 });
-            ended.into_iter().for_each(|ahead| ledger.apply(Record::Ahead(ahead)));
+            ended.into_iter().for_each(|ahead| ledger.apply(JournalRecord::Ahead(ahead)));
             versions
         };
         let mut ledger = Ledger::default();
@@ -275,7 +275,7 @@ mod tests {
         let (ahead, is_first) = first.tell(ID, at(100), 1);
         assert!(ahead > before && is_first && !first.tell(ID, at(100), 2).1, "said once");
         let since = first.began();
-        ledger.apply(Record::Ahead(Ahead { since, until: None }));
+        ledger.apply(JournalRecord::Ahead(AheadSpan { since, until: None }));
         let second = run(&mut ledger, 6);
         let after = tell(&second, ID, at(100), 0);
         assert!(after > ahead, "what was told last is not gone below");

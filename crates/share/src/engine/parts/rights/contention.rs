@@ -25,7 +25,7 @@ const MAX_FILES: usize = 4096;
 /// The files of a share that are contended for.
 #[derive(Debug)]
 pub(super) struct Contention {
-    files: Mutex<HashMap<NodeId, Quiet>>,
+    files: Mutex<HashMap<NodeId, HoldOff>>,
     /// Whether there may be any. If false, there are none, and no lock is needed to know it.
     any: AtomicBool,
 }
@@ -38,12 +38,12 @@ impl Default for Contention {
 
 /// The time for which one of them gets no right.
 #[derive(Debug, Clone, Copy)]
-struct Quiet {
+struct HoldOff {
     until_ns: u64,
     length_ns: u64,
 }
 
-impl Quiet {
+impl HoldOff {
     /// Whether it is forgotten. It is remembered for the same time again, so that the next contention does
     /// not count as a first one.
     fn is_forgotten(&self, now_ns: u64) -> bool {
@@ -63,7 +63,7 @@ impl Contention {
             return;
         }
         let length_ns = before.map_or(FIRST_NS, |quiet| (quiet.length_ns * 2).min(LONGEST_NS));
-        files.insert(file, Quiet { until_ns: now_ns.saturating_add(length_ns), length_ns });
+        files.insert(file, HoldOff { until_ns: now_ns.saturating_add(length_ns), length_ns });
         self.any.store(true, Ordering::Release);
     }
 

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use crate::ClientKey;
-use crate::caching::grants::{Asker, Holder};
+use crate::caching::grants::{Requester, Holder};
 use crate::engine::parts::file::{File, Stream};
 use crate::ranked::{Mutex, Rank};
 
 /// The stream that a right is on.
-struct Place {
+struct KeyedStream {
     file: Weak<File>,
     stream: Weak<Stream>,
     /// Whether the name was marked for deletion through an open under the key.
@@ -17,7 +17,7 @@ struct Place {
 }
 
 /// The stream of the right under each key. A key leads to one stream at a time.
-pub(crate) struct Keys(Mutex<HashMap<Holder, Place>>);
+pub(crate) struct Keys(Mutex<HashMap<Holder, KeyedStream>>);
 
 impl Default for Keys {
     fn default() -> Keys {
@@ -47,7 +47,7 @@ impl Keys {
         let mut keys = self.0.lock();
         let goes =
             keys.get(&holder).is_some_and(|place| place.goes && place.stream.ptr_eq(&Arc::downgrade(stream)));
-        keys.insert(holder, Place { file: Arc::downgrade(file), stream: Arc::downgrade(stream), goes });
+        keys.insert(holder, KeyedStream { file: Arc::downgrade(file), stream: Arc::downgrade(stream), goes });
     }
 
     /// No right under this key is on the stream any more.
@@ -59,8 +59,8 @@ impl Keys {
     }
 
     /// Records whether the file under the key is marked for deletion.
-    pub fn set_goes(&self, asker: &Asker, stream: &Arc<Stream>, goes: bool) {
-        let (Some(client), Some((key, keyed))) = (asker.client, asker.key) else { return };
+    pub fn set_goes(&self, requester: &Requester, stream: &Arc<Stream>, goes: bool) {
+        let (Some(client), Some((key, keyed))) = (requester.client, requester.key) else { return };
         let mut keys = self.0.lock();
         if let Some(place) = keys.get_mut(&(client, key, keyed))
             && place.stream.ptr_eq(&Arc::downgrade(stream))

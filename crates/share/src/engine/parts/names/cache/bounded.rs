@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use wire::Shrink;
 
-use crate::engine::values::descriptors::{Descriptors, Drawn};
+use crate::engine::values::descriptors::{Descriptors, ShareDescriptors};
 use crate::ranked::{Mutex, MutexGuard, Rank};
 
 /// Parts of a table. Two threads seldom need the same one.
-pub(super) const PARTS: usize = 16;
+pub(super) const SHARDS: usize = 16;
 
 /// A full part lets in one of this many new entries.
 const LET_IN: u32 = 8;
@@ -38,16 +38,16 @@ impl Weight {
 
 /// Values under keys, within limits.
 pub(super) struct Bounded<K, V, S = RandomState> {
-    parts: [Mutex<Part<K, V, S>>; PARTS],
+    parts: [Mutex<CacheShard<K, V, S>>; SHARDS],
     hasher: S,
     /// Most bytes in one part.
     limit: usize,
     /// The source of descriptors.
-    drawn: Drawn,
+    drawn: ShareDescriptors,
 }
 
-struct Part<K, V, S> {
-    slots: HashMap<K, Slot<V>, S>,
+struct CacheShard<K, V, S> {
+    slots: HashMap<K, CacheEntry<V>, S>,
     /// Every key, in the order of arrival. Some keys are gone already, and some are there twice.
     order: VecDeque<K>,
     /// The weight of all entries.
@@ -56,7 +56,7 @@ struct Part<K, V, S> {
     crowd: u32,
 }
 
-struct Slot<V> {
+struct CacheEntry<V> {
     value: V,
     weight: Weight,
     /// It was used since it came or was passed over.
@@ -69,17 +69,17 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
     /// A table for at most `limit` bytes, with descriptors from `descriptors`.
     pub fn new(limit: usize, descriptors: &Arc<Descriptors>) -> Bounded<K, V, S> {
         let nothing = Weight::of_bytes(0);
-        let empty = || Part { slots: HashMap::default(), order: VecDeque::new(), weight: nothing, crowd: 0 };
+        let empty = || CacheShard { slots: HashMap::default(), order: VecDeque::new(), weight: nothing, crowd: 0 };
         Bounded {
             parts: std::array::from_fn(|_| Mutex::new(Rank::CachePart, empty())),
             hasher: S::default(),
-            limit: limit / PARTS,
-            drawn: Drawn::new(descriptors),
+            limit: limit / SHARDS,
+            drawn: ShareDescriptors::new(descriptors),
         }
     }
 
-    fn part(&self, key: &K) -> MutexGuard<'_, Part<K, V, S>> {
-        self.parts[self.hasher.hash_one(key) as usize % PARTS].lock()
+    fn part(&self, key: &K) -> MutexGuard<'_, CacheShard<K, V, S>> {
+        self.parts[self.hasher.hash_one(key) as usize % SHARDS].lock()
     }
 
     /// The value under a key, which counts as used at this second.
@@ -129,20 +129,20 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
             self.pass_over(&mut part, &mut gone);
         }
         part.order.push_back(key.clone());
-        part.add(key, Slot { value, weight, is_wanted: false, used_s: now_s });
+        part.add(key, CacheEntry { value, weight, is_wanted: false, used_s: now_s });
         part.tidy();
         drop(part);
         drop(gone);
     }
 
-    fn pass_over(&self, part: &mut Part<K, V, S>, gone: &mut Vec<Slot<V>>) {
+    fn pass_over(&self, part: &mut CacheShard<K, V, S>, gone: &mut Vec<CacheEntry<V>>) {
         if let Some(slot) = part.pass_over() {
             self.drawn.give_back(slot.weight.descriptors);
             gone.push(slot);
         }
     }
 
-    fn give_back(&self, gone: &[Slot<V>]) {
+    fn give_back(&self, gone: &[CacheEntry<V>]) {
         self.drawn.give_back(gone.iter().map(|slot| slot.weight.descriptors).sum());
     }
 
@@ -169,13 +169,13 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
     /// Takes out of one part the entries that were not used since `since_s`, and as many descriptors as
     /// others are to have.
     pub fn drop_idle(&self, part: usize, since_s: u64, now_s: u64) {
-        let mut part = self.parts[part % PARTS].lock();
+        let mut part = self.parts[part % SHARDS].lock();
         let idle: Vec<K> =
             part.slots.iter().filter(|(_, slot)| slot.used_s < since_s).map(|(key, _)| key.clone()).collect();
-        let mut gone: Vec<Slot<V>> = idle.iter().filter_map(|key| part.take(key)).collect();
+        let mut gone: Vec<CacheEntry<V>> = idle.iter().filter_map(|key| part.take(key)).collect();
         self.give_back(&gone);
         if let Some(stay) = self.drawn.may_stay(now_s) {
-            while part.weight.descriptors > stay / PARTS {
+            while part.weight.descriptors > stay / SHARDS {
                 self.pass_over(&mut part, &mut gone);
             }
         }
@@ -198,7 +198,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
                     is_any_left = true;
                 }
             }
-            let gone: Vec<Slot<V>> = idle.iter().filter_map(|key| part.take(key)).collect();
+            let gone: Vec<CacheEntry<V>> = idle.iter().filter_map(|key| part.take(key)).collect();
             self.give_back(&gone);
             part.tidy();
             drop(part);
@@ -217,14 +217,14 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
     }
 }
 
-impl<K: Hash + Eq + Clone, V, S: BuildHasher> Part<K, V, S> {
-    fn add(&mut self, key: K, slot: Slot<V>) {
+impl<K: Hash + Eq + Clone, V, S: BuildHasher> CacheShard<K, V, S> {
+    fn add(&mut self, key: K, slot: CacheEntry<V>) {
         self.weight.bytes += slot.weight.bytes;
         self.weight.descriptors += slot.weight.descriptors;
         self.slots.insert(key, slot);
     }
 
-    fn take(&mut self, key: &K) -> Option<Slot<V>> {
+    fn take(&mut self, key: &K) -> Option<CacheEntry<V>> {
         let slot = self.slots.remove(key)?;
         self.weight.bytes -= slot.weight.bytes;
         self.weight.descriptors -= slot.weight.descriptors;
@@ -239,7 +239,7 @@ impl<K: Hash + Eq + Clone, V, S: BuildHasher> Part<K, V, S> {
 
     /// Passes over the oldest entry and takes it out if it was not used. Every key is in the order, so in the
     /// end an entry is taken out as long as there is one.
-    fn pass_over(&mut self) -> Option<Slot<V>> {
+    fn pass_over(&mut self) -> Option<CacheEntry<V>> {
         let first = self.order.pop_front()?;
         let slot = self.slots.get_mut(&first)?;
         if std::mem::take(&mut slot.is_wanted) {
@@ -278,27 +278,27 @@ mod tests {
 
     #[test]
     fn the_limit_holds_and_what_is_asked_for_stays() {
-        let table = table(PARTS * 1000);
+        let table = table(SHARDS * 1000);
         for key in 0..100_000 {
             put(&table, key, 10);
             if key >= 7 {
                 assert_eq!(table.get(&7, 2), Some(70), "{key}");
             }
-            assert!(key % 1000 != 0 || table.usage().1 <= PARTS * 1000);
+            assert!(key % 1000 != 0 || table.usage().1 <= SHARDS * 1000);
         }
         let (len, bytes) = table.usage();
-        assert!(len * 10 == bytes && bytes <= PARTS * 1000 && bytes > PARTS * 900, "{len} {bytes}");
+        assert!(len * 10 == bytes && bytes <= SHARDS * 1000 && bytes > SHARDS * 900, "{len} {bytes}");
         put(&table, 1, 1001);
         assert_eq!(table.get(&1, 2), None, "what is larger than a part is not kept");
     }
 
     #[test]
     fn where_more_is_in_use_than_fits_some_of_it_stays() {
-        let table = table(PARTS * 1000);
+        let table = table(SHARDS * 1000);
         let (mut found, mut asked) = (0, 0);
         // Four times as much as fits, again and again in the same order.
         for round in 0..20 {
-            for key in 0..400 * PARTS as u64 {
+            for key in 0..400 * SHARDS as u64 {
                 let is_there = table.get(&key, 1).is_some();
                 if round > 0 {
                     asked += 1;
@@ -328,19 +328,19 @@ mod tests {
             table.put(7, 70, Weight::of_bytes(1), 9, || false);
         }
         assert_eq!(table.usage(), (2, 101));
-        (0..PARTS).for_each(|part| table.drop_idle(part, 9, 9));
+        (0..SHARDS).for_each(|part| table.drop_idle(part, 9, 9));
         assert_eq!((table.get(&5, 9), table.get(&6, 9), table.usage()), (None, Some(60), (1, 1)));
         assert_eq!((table.remove(&6), table.remove(&6), table.usage()), (Some(60), None, (0, 0)));
         put(&table, 8, 3);
         table.clear();
         assert_eq!((table.get(&8, 1), table.usage()), (None, (0, 0)));
         let orders: usize = table.parts.iter().map(|part| part.lock().order.len()).sum();
-        assert!(orders <= 64 * PARTS, "{orders}");
+        assert!(orders <= 64 * SHARDS, "{orders}");
     }
 
     #[test]
     fn tables_share_descriptors_and_each_comes_to_its_part() {
-        const ALL: usize = 8 * PARTS;
+        const ALL: usize = 8 * SHARDS;
         let together = Descriptors::new(ALL);
         let (one, two) = (Bounded::new(1 << 20, &together), Bounded::new(1 << 20, &together));
         let kept = |table: &Bounded<u64, u64>| table.usage().0;
@@ -356,13 +356,13 @@ mod tests {
         two.clear();
         fill(&two);
         assert_eq!(kept(&two), 0, "nothing of its own could go for it");
-        (0..PARTS).for_each(|part| one.drop_idle(part, 0, 2));
+        (0..SHARDS).for_each(|part| one.drop_idle(part, 0, 2));
         assert!(kept(&one) <= ALL / 2 && kept(&one) > ALL / 4, "{}", kept(&one));
         fill(&two);
         fill(&one);
         assert_eq!((kept(&one) + kept(&two), together.used()), (ALL, ALL));
         assert!(kept(&two) >= ALL / 2);
-        (0..PARTS).for_each(|part| two.drop_idle(part, 9, 9));
+        (0..SHARDS).for_each(|part| two.drop_idle(part, 9, 9));
         assert_eq!((kept(&two), together.used()), (0, kept(&one)), "who is idle gives all back");
         one.clear();
         assert_eq!(together.used(), 0);

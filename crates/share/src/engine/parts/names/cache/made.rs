@@ -4,7 +4,7 @@
 //! read, and a new file has no such time. But a file that was created plain has no sidecar data until one of
 //! these events. The engine stores some. The volume reports a change by its name
 //! ([`super::super::directory::Directory::forget_made`]). The name is removed. Or the file is seen to have
-//! another name, or a time of change later than its creator's close ([`Made::has_no_record`]): then it may
+//! another name, or a time of change later than its creator's close ([`NewFile::has_no_record`]): then it may
 //! have been changed through a name that is not watched.
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,28 +12,28 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use volume::{NodeId, Stat, Time};
 use wire::Now;
 
-use crate::engine::values::address::Address;
+use crate::engine::values::address::CachedAddress;
 use crate::engine::values::record::CHANGE_TIME_HOLDS_NS;
 
 /// The bytes that one entry counts for, beside its name.
 pub(super) const MADE_BYTES: usize = 288;
 
 /// A file that was created without sidecar data.
-pub(crate) struct Made {
+pub(crate) struct NewFile {
     id: NodeId,
     born: Option<Time>,
     /// The counter of sidecar writes at its creation ([`super::Cache::written`]).
     written: u64,
     /// The latest time of change that can come from its creator (wall ns). There is none before it is closed.
     until: AtomicI64,
-    pub address: Address,
+    pub address: CachedAddress,
 }
 
-impl Made {
+impl NewFile {
     /// A file that had this stat at its creation. No sidecar data was stored before `written` was taken.
-    pub fn new(stat: &Stat, written: u64) -> Made {
+    pub fn new(stat: &Stat, written: u64) -> NewFile {
         let until = AtomicI64::new(i64::MIN);
-        Made { id: stat.id, born: stat.born, written, until, address: Address::default() }
+        NewFile { id: stat.id, born: stat.born, written, until, address: CachedAddress::default() }
     }
 
     /// The last open was closed. A request may take a while, so the creator's last change may be a little
@@ -65,7 +65,7 @@ mod tests {
         let at = |ns: i64| Time::from_wall_ns(ns);
         let closed = 50_000_000_000;
         let stat = stat(50);
-        let made = Made::new(&stat, 7);
+        let made = NewFile::new(&stat, 7);
         assert!(!made.has_no_record(&stat, 7), "it is open");
         made.closed(Now { mono_ns: 0, wall_ns: closed });
         assert!(made.has_no_record(&stat, 7));
@@ -82,7 +82,7 @@ mod tests {
         ] {
             assert!(!made.has_no_record(&other, 7), "{other:?}");
         }
-        let nowhen = Made::new(&Stat { born: None, ..stat }, 7);
+        let nowhen = NewFile::new(&Stat { born: None, ..stat }, 7);
         nowhen.closed(Now { mono_ns: 0, wall_ns: closed });
         assert!(!nowhen.has_no_record(&Stat { born: None, ..stat }, 7));
     }

@@ -33,7 +33,7 @@ impl Default for Moves {
 
 /// The counters of moves at some time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
+pub(crate) struct MoveCounts {
     by_others: u64,
     by_clients: u64,
 }
@@ -44,7 +44,7 @@ pub(crate) enum Evidence {
     /// The name was looked up at this generation of the parent directory.
     LookedUp(u64),
     /// The host gave the location, when these moves were counted.
-    Told(Counted),
+    Told(MoveCounts),
     /// Either of these, some time ago.
     Before,
 }
@@ -57,7 +57,7 @@ pub(crate) struct DirectoryEntry<'a> {
 }
 
 /// The location of a directory.
-pub(super) struct Standing {
+pub(super) struct Location {
     /// None for the root.
     place: Option<(Arc<Directory>, Name)>,
     /// The count of moves by others at which this location, and those above it, were known to be right.
@@ -67,9 +67,9 @@ pub(super) struct Standing {
     renamed: Option<u64>,
 }
 
-impl Standing {
-    pub fn new(place: Option<(Arc<Directory>, Name)>) -> Standing {
-        Standing { place, as_of: NEVER, renamed: None }
+impl Location {
+    pub fn new(place: Option<(Arc<Directory>, Name)>) -> Location {
+        Location { place, as_of: NEVER, renamed: None }
     }
 
     fn is_at(&self, parent: &Directory, name: &Name) -> bool {
@@ -85,7 +85,7 @@ impl Directory {
 
     /// The parent directory and the name there; none for the root.
     pub fn place(&self) -> Option<(Arc<Directory>, Name)> {
-        self.standing.lock().place.clone()
+        self.location.lock().place.clone()
     }
 }
 
@@ -98,8 +98,8 @@ impl Directories {
 
     /// The counters of moves. Take them before asking for a directory's location. Pass them on with the
     /// answer ([`Evidence::Told`]).
-    pub fn moves(&self) -> Counted {
-        Counted {
+    pub fn moves(&self) -> MoveCounts {
+        MoveCounts {
             by_others: self.moves.by_others.load(Ordering::Acquire),
             by_clients: self.moves.by_clients.load(Ordering::Acquire),
         }
@@ -111,12 +111,12 @@ impl Directories {
     }
 
     fn is_placed_as_of(&self, directory: &Directory, moved: u64) -> bool {
-        directory.id == self.root.id || directory.standing.lock().as_of == moved
+        directory.id == self.root.id || directory.location.lock().as_of == moved
     }
 
     /// A client has moved a directory to this name. `before` was taken before the move, and both names are
     /// still locked.
-    pub fn note_renamed(&self, id: NodeId, to: DirectoryEntry<'_>, before: Counted) {
+    pub fn note_renamed(&self, id: NodeId, to: DirectoryEntry<'_>, before: MoveCounts) {
         let DirectoryEntry { parent, name } = to;
         // Before the directory is looked for: a thread that enters it after that sees this move counted.
         let renamed = self.moves.by_clients.fetch_add(1, Ordering::AcqRel) + 1;
@@ -124,8 +124,8 @@ impl Directories {
         if let Some(directory) = self.get(id) {
             let place = Some((Arc::clone(parent), name.clone()));
             let old = mem::replace(
-                &mut *directory.standing.lock(),
-                Standing { place, as_of, renamed: Some(renamed) },
+                &mut *directory.location.lock(),
+                Location { place, as_of, renamed: Some(renamed) },
             );
             drop(old);
         }
@@ -146,9 +146,9 @@ impl Directories {
         let is_sure = self.is_placed_as_of(parent, counted.by_others);
         let as_of = if is_sure { counted.by_others } else { NEVER };
         let is_there = {
-            let standing = directory.standing.lock();
-            let is_there = standing.is_at(parent, name);
-            if is_there && standing.as_of >= as_of {
+            let location = directory.location.lock();
+            let is_there = location.is_at(parent, name);
+            if is_there && location.as_of >= as_of {
                 return;
             }
             is_there
@@ -166,14 +166,14 @@ impl Directories {
         if !holds {
             return;
         }
-        let mut standing = directory.standing.lock();
-        let renamed = *standing.renamed.get_or_insert_with(|| self.moves().by_clients);
-        if renamed > counted.by_clients || standing.as_of > counted.by_others {
+        let mut location = directory.location.lock();
+        let renamed = *location.renamed.get_or_insert_with(|| self.moves().by_clients);
+        if renamed > counted.by_clients || location.as_of > counted.by_others {
             return;
         }
-        standing.as_of = as_of;
-        let old = standing.place.replace((Arc::clone(parent), name.clone()));
-        drop(standing);
+        location.as_of = as_of;
+        let old = location.place.replace((Arc::clone(parent), name.clone()));
+        drop(location);
         drop(old);
     }
 }

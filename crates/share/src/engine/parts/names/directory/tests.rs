@@ -3,7 +3,7 @@
 use volume::faulty::{Call, FaultyVolume};
 use volume::memory::MemoryVolume;
 
-use super::placed::Counted;
+use super::placed::MoveCounts;
 use super::*;
 use crate::engine::values::descriptors::Descriptors;
 
@@ -31,7 +31,7 @@ fn stands(
     directories: &Directories,
     it: &Directory,
     (parent, text): (&Arc<Directory>, &str),
-    moves: Counted,
+    moves: MoveCounts,
 ) {
     let node = Arc::clone(&it.node);
     directories.enter_as(parent.entry(&name(text)), node, Evidence::Told(moves));
