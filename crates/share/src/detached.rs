@@ -1,7 +1,7 @@
 //! Opens whose client has gone and may come back. This module has the time for which they are kept, and the
 //! callback when they end.
 //!
-//! The engine's work with them is in `engine::services::absent`.
+//! The engine's work with them is in `engine::services::detached`.
 
 use std::sync::Arc;
 

@@ -5,13 +5,13 @@
 //! | floor | contents |
 //! |---|---|
 //! | `operations` | the requests of clients |
-//! | `finding` | from a name or an address to its target |
+//! | `lookup` | from a name or an address to its target |
 //! | `services` | work of operations over several parts |
 //! | `share` | [`Share`]: the parts together |
 //! | `parts` | the state of a share, each part by itself |
 //! | `values` | settings, records and the like |
 //!
-//! Each floor has a table of its files. Read `operations/create` first (with `finding/walk`, which finds
+//! Each floor has a table of its files. Read `operations/create` first (with `lookup/walk`, which finds
 //! names, and `services/access`, which decides rights). Then read `parts/file` (the state of a file while it
 //! is open), then `services/close`, `operations/data` and the rest.
 //!
@@ -19,24 +19,24 @@
 //! notified and no waiter is woken while a lock is held. The notices are collected in
 //! `values::effects::Effects`, and `Share::settle` sends them.
 
-pub(crate) mod finding;
+pub(crate) mod lookup;
 pub(crate) mod operations;
 pub(crate) mod parts;
 pub(crate) mod services;
 mod share;
 pub(crate) mod values;
 
-pub use finding::item::Item;
+pub use lookup::item::Item;
 pub use operations::basic::{Basic, TimeSet};
 pub use operations::copy::CopySide;
 pub use operations::data::WriteAt;
 pub use operations::extended::Extended;
 pub use operations::info::{HeldRange, OpenSummary};
 pub use operations::items::NewItem;
-pub use operations::locking::RangeNote;
+pub use operations::byte_ranges::RangeNote;
 pub use operations::scan::ListedEntry;
 pub use parts::names::cache::MetadataCaching;
 pub use share::Share;
 pub use values::config::{AccountMapping, Config, METADATA_CACHE_BYTES, NoAccounts, Symlinks};
 pub use values::descriptors::Descriptors;
-pub use values::giving_back::DeferredClose;
+pub use values::deferred_close::DeferredClose;

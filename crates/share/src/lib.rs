@@ -1,8 +1,8 @@
 //! Layer 2: the engine of one share. Opens, access and denials, byte ranges, caching rights, watches, names.
 //!
 //! Start with [`Share`] in [`engine`]. Every request of every protocol becomes one call on it. A call that
-//! may conflict with another client's right returns a [`CallResult`]. [`step`] and [`refusal`] have the results,
-//! [`request`] the parameters, and [`open`] the open that a client holds.
+//! may conflict with another client's right returns a [`CallResult`]. [`call_result`] and [`refusal`] have
+//! the results, [`request`] the parameters, and [`open`] the open that a client holds.
 //!
 //! Nothing here is global: each share is an engine of its own, with its own state directory.
 
@@ -12,14 +12,14 @@ pub mod detached;
 pub mod engine;
 pub mod identity;
 pub mod info;
-pub mod lasting;
+pub mod persistence;
 pub mod memory;
 pub mod open;
 pub mod ranges;
 mod ranked;
 pub mod refusal;
 pub mod request;
-pub mod step;
+pub mod call_result;
 pub mod watch;
 
 pub use caching::{BreakNotice, CacheKey, Caching};
@@ -31,12 +31,12 @@ pub use engine::{
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};
-pub use lasting::{Restored, Unreadable, UserLookup};
+pub use persistence::{Restored, Unreadable, UserLookup};
 pub use memory::ClientMemory;
 pub use metering::{FileNumber, counts, limits};
 pub use open::{Grant, Open, OpenResult, Outcome};
 pub use ranges::{LockOwner, LockRule, RangeKind, RangeRequest};
 pub use refusal::Refusal;
 pub use request::{CachingRequest, Deny, Disposition, OpenRequest, Options};
-pub use step::{CallResult, Ticket};
+pub use call_result::{CallResult, Ticket};
 pub use watch::{Change, ChangeFilter, ChangeKind, DirectoryWatch};

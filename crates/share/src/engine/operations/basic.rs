@@ -7,7 +7,7 @@ use volume::security::Rights;
 use volume::{Kind, Time, Times};
 
 use crate::engine::Share;
-use crate::engine::operations::own_times::change_time;
+use crate::engine::operations::fixed_times::change_time;
 use crate::engine::values::record::{StoredTime, STORED};
 use crate::open::FixedTimes;
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal, CallResult};

@@ -8,7 +8,7 @@ use wire::Now;
 use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::data::{check_data, check_ranges};
-use crate::engine::services::lapsed::is_held;
+use crate::engine::services::expiry::is_held;
 use crate::{Attributes, Caller, Info, LockOwner, Open, RangeKind, Refusal, CallResult};
 
 /// One side of a copy.

@@ -1,7 +1,7 @@
 //! Opening: the target of a path is opened, replaced or created.
 //!
-//! There are three steps. [`Share::walk`] finds the target. `existing` or `fresh` decides, and reserves the
-//! open among the others. Only then anything is changed. A request that has to wait has changed nothing.
+//! There are three steps. [`Share::walk`] finds the target. `existing` or `new_object` decides, and reserves
+//! the open among the others. Only then anything is changed. A request that has to wait has changed nothing.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use volume::security::Rights;
 use volume::{Kind, NodeId, OpenHow};
 
 use crate::engine::Share;
-use crate::engine::finding::item::{Item, LookupTime};
-use crate::engine::finding::look_up::{ResolvedName, Search};
-use crate::engine::finding::walk::Found;
-use crate::engine::operations::reserved::{Attempt, OpenCandidate};
-use crate::engine::parts::trail::{FollowedLinks, LinkTrail};
-use crate::engine::services::lapsed::is_held;
-use crate::engine::services::since::LookupCounters;
+use crate::engine::lookup::item::{Item, LookupTime};
+use crate::engine::lookup::name::{ResolvedName, Search};
+use crate::engine::lookup::walk::WalkTarget;
+use crate::engine::operations::reservation::{Attempt, OpenCandidate};
+use crate::engine::parts::followed_links::{FollowedLinks, LinkTrail};
+use crate::engine::services::expiry::is_held;
+use crate::engine::services::freshness::LookupCounters;
 use crate::memory::OPEN_BYTES;
 use crate::{Caller, Disposition, OpenRequest, OpenResult, Options, Refusal, CallResult};
 

@@ -10,13 +10,13 @@ use wire::Now;
 
 use crate::caching::grants::{Deadlines, Need};
 use crate::engine::Share;
-use crate::engine::finding::followed::acts_on_name;
-use crate::engine::operations::changed_data::StreamChange;
+use crate::engine::lookup::followed::acts_on_name;
+use crate::engine::operations::data_changes::StreamChange;
 use crate::engine::operations::extended;
-use crate::engine::operations::reserved::{Attempt, Ready, Reserved, OpenCandidate, how_for_rights, settable};
+use crate::engine::operations::reservation::{Attempt, Ready, Reserved, OpenCandidate, how_for_rights, settable};
 use crate::engine::parts::file::{Deletion, File, Member, FileState, Stream, counted, looks_only, only_looks};
 use crate::engine::parts::names::same_folded;
-use crate::engine::services::facts::FileProperties;
+use crate::engine::services::properties::FileProperties;
 use crate::engine::values::effects::Effects;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;

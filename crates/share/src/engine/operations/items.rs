@@ -9,9 +9,9 @@ use volume::{Kind, Name, NodeId};
 use crate::CacheKey;
 use crate::caching::grants::{Requester, Need};
 use crate::engine::Share;
-use crate::engine::finding::item::{Item, LookupTime};
-use crate::engine::finding::look_up::{ResolvedName, Search};
-use crate::engine::operations::reserved::how_for_rights;
+use crate::engine::lookup::item::{Item, LookupTime};
+use crate::engine::lookup::name::{ResolvedName, Search};
+use crate::engine::operations::reservation::how_for_rights;
 use crate::engine::values::effects::Effects;
 use crate::engine::values::protection::Security;
 use crate::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use volume::security::Rights;
 
 use crate::engine::Share;
-use crate::engine::parts::trail::LastLink;
+use crate::engine::parts::followed_links::LastLink;
 use crate::{Caller, Deny, Disposition, Open, OpenRequest, OpenResult, Options, Refusal, CallResult};
 
 impl Share {

@@ -8,12 +8,12 @@ use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
 use crate::caching::grants::{Requester, Need};
 use crate::engine::Share;
-use crate::engine::finding::item::Item;
-use crate::engine::finding::look_up::Search;
+use crate::engine::lookup::item::Item;
+use crate::engine::lookup::name::Search;
 use crate::engine::operations::create::MAX_ATTEMPTS;
 use crate::engine::parts::file::File;
 use crate::engine::parts::names::directory::{Changing, Directory, DirectoryEntry, KnownName};
-use crate::engine::services::lapsed::is_held;
+use crate::engine::services::expiry::is_held;
 use crate::engine::values::effects::Effects;
 use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, CallResult};
 

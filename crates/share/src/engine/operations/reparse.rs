@@ -8,7 +8,7 @@ use volume::security::{Privileges, Rights};
 use wire::Now;
 
 use crate::engine::Share;
-use crate::engine::finding::removal::check_empty;
+use crate::engine::lookup::removal::check_empty;
 use crate::engine::operations::info::tag_of;
 use crate::engine::values::record::Record;
 use crate::info::number_on;

@@ -12,7 +12,7 @@ use volume::security::Rights;
 use volume::{DirEntry, Failure, Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use crate::engine::Share;
-use crate::engine::finding::look_up::{ResolvedName, Search};
+use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::operations::info::{info_from, tag_of};
 use crate::engine::parts::file::File;
 use crate::engine::parts::names::cache::{KeptNode, CachedProperties};

@@ -9,7 +9,7 @@ use volume::{Extent, Times};
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
-use crate::engine::operations::changed_data::StreamChange;
+use crate::engine::operations::data_changes::StreamChange;
 use crate::engine::operations::data::{check_data, check_ranges};
 use crate::{Attributes, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal, CallResult};
 

@@ -3,7 +3,7 @@
 //! A [`File`] is in the table from its first open to its last close, and longer while there is a reference to
 //! it (`table`). The state that two opens must agree on is in its one [`FileState`], under one lock.
 
-mod asked;
+mod queries;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
 
 use crate::caching::grants::{Requester, Grants, GrantConditions};
-use crate::engine::parts::names::cache::Made;
+use crate::engine::parts::names::cache::NewFile;
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;

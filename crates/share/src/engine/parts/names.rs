@@ -4,7 +4,7 @@
 pub(crate) mod cache;
 pub(crate) mod directory;
 mod index;
-mod intake;
+mod host_events;
 mod listing;
 mod pages;
 
@@ -18,7 +18,7 @@ use crate::engine::Config;
 use cache::{Cache, can_remember};
 use directory::{Directories, Directory};
 pub(crate) use index::{has_case, same_folded};
-use intake::HostEventIntake;
+use host_events::HostEventIntake;
 
 /// The names of a share.
 pub(crate) struct Names {

@@ -8,7 +8,7 @@ use wire::Now;
 use crate::caching::grants::Grant;
 use crate::engine::Share;
 use crate::engine::parts::file::File;
-use crate::engine::services::absent::Absent;
+use crate::engine::services::detached::Absent;
 use crate::engine::values::effects::Effects;
 use crate::{BreakNotice, CacheKey, Caching, ClientKey, Refusal};
 
@@ -46,9 +46,9 @@ impl Share {
         Ok(grant)
     }
 
-    /// A notice that [`crate::BreakListener::on_break`] had accepted cannot reach the holder after all. The right is
-    /// revoked at once, unless its opens are kept for a holder that will hear of the break later. The caller
-    /// holds no lock.
+    /// A notice that [`crate::BreakListener::on_break`] had accepted cannot reach the holder after all. The
+    /// right is revoked at once, unless its opens are kept for a holder that will hear of the break later.
+    /// The caller holds no lock.
     pub fn undelivered(&self, notice: &BreakNotice) {
         if matches!(self.absent(notice), AbsentHolder::Stays) {
             return;

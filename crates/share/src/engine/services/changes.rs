@@ -7,7 +7,7 @@ use volume::{Name, NodeId};
 
 use crate::caching::grants::{Requester, Need};
 use crate::engine::Share;
-use crate::engine::parts::file::Link;
+use crate::engine::parts::file::HardLinkedName;
 use crate::engine::parts::names::directory::{Directory, DirectoryEntry};
 use crate::engine::values::effects::Effects;
 use crate::open::UNSEEN;

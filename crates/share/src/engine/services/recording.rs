@@ -14,8 +14,8 @@ use volume::{NodeId, Time};
 use crate::caching::grants::{Grant, Holder};
 use crate::engine::Share;
 use crate::engine::parts::file::{Deletion, File, HardLinkedName, FileState};
-use crate::engine::parts::lasting::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
-use crate::lasting::record::{RemovalMark, OpenRecord, JournalRecord};
+use crate::engine::parts::persistence::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
+use crate::persistence::record::{RemovalMark, OpenRecord, JournalRecord};
 use crate::{LockOwner, LockRule, Open, RangeRequest, Refusal};
 
 /// Bytes of an address's record without the address.

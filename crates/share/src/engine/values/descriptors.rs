@@ -2,7 +2,8 @@
 //!
 //! Each share is entitled to an equal part. Any share may use the rest, so a share that is used alone has all
 //! of them. If a share with less than its part finds none left, those with more return their excess, bit by
-//! bit ([`ShareDescriptors::may_stay`]). Nothing here takes a lock, and a lookup of a cached name does not come here.
+//! bit ([`ShareDescriptors::may_stay`]). Nothing here takes a lock, and a lookup of a cached name does not
+//! come here.
 
 mod fairness;
 

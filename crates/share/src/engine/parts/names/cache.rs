@@ -2,16 +2,16 @@
 //!
 //! It has three tables with a limit in bytes, and no entry in them can be outdated:
 //!
-//! - **Names** ([`CachedTarget`]): the target of an exact name in a directory, as a node that is kept open, or the
-//!   fact that the name does not exist. They are trusted only in directories in which the volume reports
-//!   changes by others. The engine's own changes take a name out in the same step
+//! - **Names** ([`CachedTarget`]): the target of an exact name in a directory, as a node that is kept open,
+//!   or the fact that the name does not exist. They are trusted only in directories in which the volume
+//!   reports changes by others. The engine's own changes take a name out in the same step
 //!   ([`super::directory::Directory::added`] and `removed`), and so do events. A result that was looked up
 //!   while names changed is not cached.
-//! - **Figures** ([`CachedProperties`]): the attribute record, the descriptor and the size of extended attributes of a
-//!   file. An entry counts while two conditions hold. The host shows the same time of change, which was old
-//!   enough when they were read that no later change can have the same ([`Cache::remember`]). And the engine
-//!   itself has stored none of them since ([`Cache::wrote`]), because sidecar data moves none of the file's
-//!   times.
+//! - **Figures** ([`CachedProperties`]): the attribute record, the descriptor and the size of extended
+//!   attributes of a file. An entry counts while two conditions hold. The host shows the same time of change,
+//!   which was old enough when they were read that no later change can have the same ([`Cache::remember`]).
+//!   And the engine itself has stored none of them since ([`Cache::wrote`]), because sidecar data moves none
+//!   of the file's times.
 //!
 //! - **Made** ([`NewFile`]): the fact that a file which was created through the share a moment ago has no
 //!   attribute record, under its name and with its address. It is removed with the name's entry, and with the
@@ -22,11 +22,11 @@
 //! The volume is asked for sizes, times, links and permission bits each time. Hosts do not report everything
 //! that changes them (mappings of memory, names of the same file elsewhere).
 //!
-//! Start with [`crate::engine::finding::look_up`], which asks the first table, and
+//! Start with [`crate::engine::lookup::name`], which asks the first table, and
 //! [`crate::engine::services::records`], which asks the second.
 
 mod bounded;
-mod made;
+mod new_files;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,8 +40,8 @@ use crate::engine::values::ids::IdHash;
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
 use bounded::{Bounded, SHARDS, Weight};
-use made::MADE_BYTES;
-pub(crate) use made::Made;
+use new_files::MADE_BYTES;
+pub(crate) use new_files::NewFile;
 
 /// The bytes that an existing name counts for, beside its own length: the cached node here, and the host's
 /// memory for an open descriptor.

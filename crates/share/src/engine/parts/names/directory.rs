@@ -6,7 +6,7 @@
 //! least [`SETTLED`] old when it was made. So no change can hide within one tick of the clock.
 
 mod idle;
-mod placed;
+mod location;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -23,8 +23,8 @@ use crate::Refusal;
 use crate::engine::values::address::CachedAddress;
 use crate::engine::values::protection::Security;
 use crate::ranked::{Mutex, MutexGuard, Rank};
-pub(crate) use placed::{DirectoryEntry, Evidence};
-use placed::{Moves, Location};
+pub(crate) use location::{DirectoryEntry, Evidence};
+use location::{Moves, Location};
 
 /// Most directories that are kept open for speed. Each holds a descriptor of the host.
 const MAX_KEPT: usize = 2048;

@@ -16,8 +16,8 @@ use volume::{NodeId, Time};
 use wire::Now;
 
 use crate::engine::values::ids::ById;
-use crate::lasting::ledger::Ledger;
-use crate::lasting::record::Ahead;
+use crate::persistence::ledger::Ledger;
+use crate::persistence::record::Ahead;
 use crate::ranked::{Mutex, Rank};
 
 /// Parts of the table.
@@ -201,7 +201,7 @@ pub(crate) fn number(time: Time) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lasting::record::JournalRecord;
+    use crate::persistence::record::JournalRecord;
 
     const ID: NodeId = NodeId { device: 1, inode: 2 };
 

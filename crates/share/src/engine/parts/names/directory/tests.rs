@@ -3,7 +3,7 @@
 use volume::faulty::{Call, FaultyVolume};
 use volume::memory::MemoryVolume;
 
-use super::placed::MoveCounts;
+use super::location::MoveCounts;
 use super::*;
 use crate::engine::values::descriptors::Descriptors;
 

@@ -10,7 +10,7 @@ use volume::{Kind, Name, Node, NodeId, OpenHow};
 use crate::engine::Share;
 use crate::engine::parts::names::cache::KeptNode;
 use crate::engine::parts::names::directory::{Directory, Evidence};
-use crate::engine::services::since::LookupCounters;
+use crate::engine::services::freshness::LookupCounters;
 use crate::{Open, Refusal};
 
 /// The most directories between a directory that was found by its address and the root.

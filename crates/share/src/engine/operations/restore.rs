@@ -14,13 +14,13 @@ use wire::Now;
 
 use crate::caching::grants::{Requester, Grant};
 use crate::engine::Share;
-use crate::engine::finding::look_up::{ResolvedName, Search};
-use crate::engine::operations::reserved::how_for_rights;
+use crate::engine::lookup::name::{ResolvedName, Search};
+use crate::engine::operations::reservation::how_for_rights;
 use crate::engine::parts::file::{Deletion, File, HardLinkedName, Member, FileState, Stream, counted, only_looks};
-use crate::engine::parts::lasting::Recorder;
+use crate::engine::parts::persistence::Recorder;
 use crate::engine::parts::names::directory::Directory;
-use crate::lasting::ledger::{RecordedOpen, Ledger};
-use crate::lasting::record::{RemovalMark, OpenRecord, JournalRecord, Right};
+use crate::persistence::ledger::{RecordedOpen, Ledger};
+use crate::persistence::record::{RemovalMark, OpenRecord, JournalRecord, Right};
 use crate::open::Party;
 use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, UserLookup};

@@ -8,9 +8,9 @@ use volume::{Failure, Kind, Name, Node, Stat};
 
 use crate::engine::Share;
 use crate::engine::operations::extended;
-use crate::engine::operations::reserved::{Attempt, Ready, Reserved, settable};
+use crate::engine::operations::reservation::{Attempt, Ready, Reserved, settable};
 use crate::engine::parts::file::{Deletion, File, Member, counted, only_looks};
-use crate::engine::parts::names::cache::Made;
+use crate::engine::parts::names::cache::NewFile;
 use crate::engine::parts::names::directory::{Directory, KnownName};
 use crate::engine::parts::open_files::FileRef;
 use crate::engine::values::host_lists::{HostNumbers, lists_of, shown_now};

@@ -6,7 +6,7 @@ use volume::{Node, OpenHow};
 
 use super::{File, HardLinkedName, Member, Stream};
 use crate::caching::grants::{Grant, Holder};
-use crate::engine::parts::names::cache::Made;
+use crate::engine::parts::names::cache::NewFile;
 use crate::engine::values::record::Record;
 use crate::{ClientKey, Open};
 

@@ -1,7 +1,7 @@
 //! Actions that need a descriptor of the host, or memory, when there may be none left.
 //!
 //! Files that are kept open only for speed are closed first, those of other shares too. For a caller that
-//! holds no lock, more is given up (`relief`).
+//! holds no lock, more is given up (`resource_relief`).
 
 use crate::engine::Share;
 use crate::memory::Payer;

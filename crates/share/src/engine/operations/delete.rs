@@ -6,7 +6,7 @@ use volume::security::Rights;
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
-use crate::engine::finding::removal::check_empty;
+use crate::engine::lookup::removal::check_empty;
 use crate::engine::parts::file::Deletion;
 use crate::{Attributes, Caller, Open, Refusal, CallResult};
 

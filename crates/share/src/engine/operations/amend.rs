@@ -7,7 +7,7 @@ use volume::security::Rights;
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
-use crate::engine::operations::reserved::how_for_rights;
+use crate::engine::operations::reservation::how_for_rights;
 use crate::engine::parts::file::{FileState, counted, only_looks};
 use crate::engine::values::effects::Effects;
 use crate::ranked::{Mutex, Rank, RwLock};

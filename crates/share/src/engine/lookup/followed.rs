@@ -10,10 +10,10 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, OpenHow};
 
 use crate::engine::Share;
-use crate::engine::finding::look_up::{ResolvedName, Search};
-use crate::engine::finding::walk::{WalkTarget, Walk};
+use crate::engine::lookup::name::{ResolvedName, Search};
+use crate::engine::lookup::walk::{WalkTarget, Walk};
 use crate::engine::parts::names::directory::Directory;
-use crate::engine::parts::trail::{LastLink, LinkTrail};
+use crate::engine::parts::followed_links::{LastLink, LinkTrail};
 use crate::{Caller, Disposition, Open, OpenRequest, Options, Refusal};
 
 /// Rights that a link cannot serve in place of its target.

@@ -10,7 +10,7 @@ use crate::caching::grants::{Requester, Grant};
 use crate::engine::Share;
 use crate::engine::parts::file::{File, HardLinkedName, Stream};
 use crate::engine::parts::names::directory::Directory;
-use crate::engine::services::since::LookupCounters;
+use crate::engine::services::freshness::LookupCounters;
 use crate::open::Party;
 use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use volume::{Kind, Name, Node, NodeId, OpenHow};
 
 use crate::engine::Share;
-use crate::engine::finding::item::Item;
-use crate::engine::finding::look_up::{ResolvedName, Search};
+use crate::engine::lookup::item::Item;
+use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::parts::names::directory::Directory;
-use crate::engine::parts::trail::{LastLink, LinkTrail};
+use crate::engine::parts::followed_links::{LastLink, LinkTrail};
 use crate::{Caller, Options, Refusal};
 use volume::security::Rights;
 

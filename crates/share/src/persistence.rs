@@ -1,8 +1,8 @@
 //! Opens that outlive the process: their records, and their restoration after a restart.
 //!
 //! Start with [`ledger`], the table of the records; [`record`] has the records and their bytes. The engine
-//! writes them at each change and reads them when it starts: see `engine::parts::lasting` and
-//! `engine::operations::restoring`.
+//! writes them at each change and reads them when it starts: see `engine::parts::persistence` and
+//! `engine::operations::restore`.
 
 pub(crate) mod ledger;
 pub(crate) mod record;

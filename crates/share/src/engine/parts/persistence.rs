@@ -1,13 +1,13 @@
 //! Opens that outlive a client or the process: recorded opens, and opens whose clients are gone.
 
-mod detachment;
-mod keepers;
+mod detached;
+mod expiry;
 mod recorder;
 
 use std::sync::OnceLock;
 
-pub(crate) use detachment::{Detachment, ReclaimOwner, UNCLAIMED_NS, owner};
-pub(crate) use keepers::ExpiryKeepers;
+pub(crate) use detached::{Detachment, ReclaimOwner, UNCLAIMED_NS, owner};
+pub(crate) use expiry::ExpiryKeepers;
 pub(crate) use recorder::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
 
 /// The opens of a share that outlive a client or the process.

@@ -2,7 +2,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `look_up` | one name in a directory |
+//! | `name` | one name in a directory |
 //! | `item` | a found object that is not open |
 //! | `walk`, `followed` | paths, and the links on them |
 //! | `symlinks` | the symbolic links that may be created |
@@ -10,7 +10,7 @@
 
 pub(crate) mod followed;
 pub(crate) mod item;
-pub(crate) mod look_up;
+pub(crate) mod name;
 pub(crate) mod removal;
 pub(crate) mod symlinks;
 pub(crate) mod walk;

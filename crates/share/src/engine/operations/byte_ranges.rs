@@ -6,7 +6,7 @@ use volume::security::Rights;
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
-use crate::lasting::record::JournalRecord;
+use crate::persistence::record::JournalRecord;
 use crate::memory::RANGE_BYTES;
 use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, CallResult};
 

@@ -10,8 +10,8 @@ use volume::journal::{Journal, MAX_RECORD, Place};
 
 use crate::Caching;
 use crate::caching::grants::{Grant, Holder};
-use crate::lasting::ledger::Ledger;
-use crate::lasting::record::{AheadSpan, JournalRecord, Right, VERSION};
+use crate::persistence::ledger::Ledger;
+use crate::persistence::record::{AheadSpan, JournalRecord, Right, VERSION};
 use crate::ranked::{Mutex, Rank};
 
 /// A journal is not compacted before it has this many bytes.

@@ -6,8 +6,8 @@ use volume::security::Rights;
 use volume::{Name, OpenHow};
 
 use crate::engine::Share;
-use crate::engine::finding::item::Item;
-use crate::engine::finding::look_up::{ResolvedName, Search};
+use crate::engine::lookup::item::Item;
+use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::operations::rename::{Goal, may_be_replaced};
 use crate::engine::parts::names::directory::Directory;
 use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, CallResult};

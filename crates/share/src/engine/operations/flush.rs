@@ -11,7 +11,7 @@ use volume::security::Rights;
 use volume::{Failure, Node, OpenHow};
 
 use crate::engine::Share;
-use crate::engine::finding::item::Item;
+use crate::engine::lookup::item::Item;
 use crate::engine::parts::file::File;
 use crate::{Cause, Open, Refusal};
 
