@@ -28,15 +28,15 @@ pub(crate) mod values;
 
 pub use lookup::item::Item;
 pub use operations::basic::{Basic, TimeSet};
+pub use operations::byte_ranges::RangeNote;
 pub use operations::copy::CopySide;
 pub use operations::data::WriteAt;
 pub use operations::extended::Extended;
 pub use operations::info::{HeldRange, OpenSummary};
 pub use operations::items::NewItem;
-pub use operations::byte_ranges::RangeNote;
 pub use operations::scan::ListedEntry;
 pub use parts::names::cache::MetadataCaching;
 pub use share::Share;
 pub use values::config::{AccountMapping, Config, METADATA_CACHE_BYTES, NoAccounts, Symlinks};
-pub use values::descriptors::Descriptors;
 pub use values::deferred_close::DeferredClose;
+pub use values::descriptors::Descriptors;

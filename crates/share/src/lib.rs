@@ -7,36 +7,36 @@
 //! Nothing here is global: each share is an engine of its own, with its own state directory.
 
 pub mod caching;
+pub mod call_result;
 pub mod client;
 pub mod detached;
 pub mod engine;
 pub mod identity;
 pub mod info;
-pub mod persistence;
 pub mod memory;
 pub mod open;
+pub mod persistence;
 pub mod ranges;
 mod ranked;
 pub mod refusal;
 pub mod request;
-pub mod call_result;
 pub mod watch;
 
 pub use caching::{BreakNotice, CacheKey, Caching};
-pub use client::{Caller, Cause, ClientKey, BreakListener, ClientExpiry, Origin, Waiter, Wake};
+pub use call_result::{CallResult, Ticket};
+pub use client::{BreakListener, Caller, Cause, ClientExpiry, ClientKey, Origin, Waiter, Wake};
 pub use detached::{Detached, LossListener};
 pub use engine::{
-    AccountMapping, Basic, Config, ListedEntry, Extended, NewItem, DeferredClose, HeldRange, Item, MetadataCaching, NoAccounts,
-    OpenSummary, RangeNote, Share, CopySide, TimeSet, WriteAt,
+    AccountMapping, Basic, Config, CopySide, DeferredClose, Extended, HeldRange, Item, ListedEntry,
+    MetadataCaching, NewItem, NoAccounts, OpenSummary, RangeNote, Share, TimeSet, WriteAt,
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};
-pub use persistence::{Restored, Unreadable, UserLookup};
 pub use memory::ClientMemory;
 pub use metering::{FileNumber, counts, limits};
 pub use open::{Grant, Open, OpenResult, Outcome};
+pub use persistence::{Restored, Unreadable, UserLookup};
 pub use ranges::{LockOwner, LockRule, RangeKind, RangeRequest};
 pub use refusal::Refusal;
 pub use request::{CachingRequest, Deny, Disposition, OpenRequest, Options};
-pub use call_result::{CallResult, Ticket};
 pub use watch::{Change, ChangeFilter, ChangeKind, DirectoryWatch};

@@ -10,8 +10,8 @@ use volume::{Name, Node, NodeId, Time};
 
 use crate::caching::grants::Requester;
 use crate::engine::parts::file::{File, HardLinkedName, Stream};
-use crate::engine::parts::names::directory::Directory;
 use crate::engine::parts::followed_links::FollowedLinks;
+use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::deferred_close::OpenNode;
 use crate::memory::{Charge, Payer};
 use crate::ranked::{Mutex, RwLock};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use common::*;
 use share::{
-    Attributes, Basic, Config, Disposition, LockRule, Open, Options, RangeKind, RangeRequest, Refusal, CopySide,
-    TimeSet,
+    Attributes, Basic, Config, CopySide, Disposition, LockRule, Open, Options, RangeKind, RangeRequest,
+    Refusal, TimeSet,
 };
 use volume::security::{Ace, AceFlags, Acl, Descriptor, Parts, Rights, Sid};
 use volume::{Time, Volume};

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use share::{
-    Deny, Disposition, LockOwner, LockRule, Open, Options, RangeKind, RangeRequest, Refusal, CallResult, WriteAt,
+    CallResult, Deny, Disposition, LockOwner, LockRule, Open, Options, RangeKind, RangeRequest, Refusal,
+    WriteAt,
 };
 use volume::Patience;
 use volume::security::Rights;
@@ -256,7 +257,13 @@ impl Model {
     }
 
     /// Whether a lock-owner other than `own` holds conflicting bytes.
-    fn bytes_stand(&self, file: (usize, usize), range: ByteSpan, kind: RangeKind, own: Option<Locker>) -> bool {
+    fn bytes_stand(
+        &self,
+        file: (usize, usize),
+        range: ByteSpan,
+        kind: RangeKind,
+        own: Option<Locker>,
+    ) -> bool {
         self.bytes.iter().any(|(locker, bytes)| {
             let counts = locker.2 == file && Some(*locker) != own;
             counts && (0..SIZE).any(|byte| range.holds(byte) && is_locked(bytes.kinds[byte], kind))
@@ -311,7 +318,9 @@ impl Model {
         }
         match step {
             CallResult::Done(()) => assert!(is_free, "{:?} {range:?} {kind:?}", held.party),
-            CallResult::Refused(why) => assert_eq!((why, is_free), (Refusal::RangeNotGranted, false), "{range:?}"),
+            CallResult::Refused(why) => {
+                assert_eq!((why, is_free), (Refusal::RangeNotGranted, false), "{range:?}")
+            }
             CallResult::Wait(_) => panic!("waits for a range though it cannot"),
         }
         match locker {
@@ -446,7 +455,9 @@ impl Model {
         let pick = |at: prop::sample::Index, m: &Model| (!m.held.is_empty()).then(|| at.index(m.held.len()));
         let kind = |exclusive| if exclusive { RangeKind::Exclusive } else { RangeKind::Shared };
         match act {
-            TwoKindAction::Open(client, file, uses, denies) => self.open(Party::Single(client), file, (uses, denies)),
+            TwoKindAction::Open(client, file, uses, denies) => {
+                self.open(Party::Single(client), file, (uses, denies))
+            }
             TwoKindAction::OpenAs(client, owner, file, access, deny) => {
                 self.open_as(client, owner, file, (three(access), three(deny)));
             }

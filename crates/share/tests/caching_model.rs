@@ -16,8 +16,8 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use share::{
-    Attributes, Basic, BreakNotice, Caching, Caller, Deny, Disposition, Open, OpenResult, Options, Outcome,
-    Refusal, Share, CallResult,
+    Attributes, Basic, BreakNotice, Caching, CallResult, Caller, Deny, Disposition, Open, OpenResult,
+    Options, Outcome, Refusal, Share,
 };
 use volume::NodeId;
 use volume::security::Rights;

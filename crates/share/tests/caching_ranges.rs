@@ -7,7 +7,7 @@
 mod common;
 
 use common::*;
-use share::{Caching, LockRule, Open, RangeKind, RangeRequest, Refusal, CallResult};
+use share::{Caching, CallResult, LockRule, Open, RangeKind, RangeRequest, Refusal};
 use std::sync::Arc;
 
 const R: Caching = Caching::READ;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::*;
 use share::{
-    Caching, Config, Deny, Detached, Disposition, LossListener, LockRule, Open, Options, RangeKind, RangeRequest,
-    Refusal, CallResult,
+    Caching, CallResult, Config, Deny, Detached, Disposition, LockRule, LossListener, Open, Options,
+    RangeKind, RangeRequest, Refusal,
 };
 use volume::Failure;
 use volume::faulty::{Call, Fault};

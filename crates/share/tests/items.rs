@@ -5,8 +5,8 @@ mod common;
 
 use common::{TestShare, done, name, now, user};
 use share::{
-    Deny, Disposition, LockOwner, LockRule, OpenRequest, OpenResult, Options, RangeKind, RangeRequest, Refusal,
-    CallResult,
+    CallResult, Deny, Disposition, LockOwner, LockRule, OpenRequest, OpenResult, Options, RangeKind,
+    RangeRequest, Refusal,
 };
 use volume::security::Rights;
 use volume::{HostEvent, Kind, Volume};

@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use share::engine::Symlinks;
-use share::{Attributes, Config, Deny, Disposition, NewItem, Info, Options, Refusal};
+use share::{Attributes, Config, Deny, Disposition, Info, NewItem, Options, Refusal};
 use volume::security::Rights;
 use volume::{HostChange, HostEvent, Volume};
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use common::*;
 use share::{
-    Basic, Caching, Config, Disposition, Item, Open, OpenRequest, OpenResult, Options, Refusal, CallResult, TimeSet,
+    Basic, Caching, CallResult, Config, Disposition, Item, Open, OpenRequest, OpenResult, Options, Refusal,
+    TimeSet,
 };
 use volume::faulty::{Call, Fault, Plan};
 use volume::memory::MemoryVolume;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::*;
 use proptest::prelude::*;
-use share::{Deny, Detached, LossListener, LockRule, Open, RangeKind, RangeRequest, Refusal, CallResult};
+use share::{CallResult, Deny, Detached, LockRule, LossListener, Open, RangeKind, RangeRequest, Refusal};
 use volume::security::Rights;
 
 /// The model of an open: file and stream, access, and denial.

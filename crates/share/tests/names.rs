@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use share::{
-    Change, ChangeFilter, ChangeKind, Config, Deny, Disposition, LockRule, Options, RangeKind, RangeRequest,
-    Refusal, CallResult, Waiter,
+    CallResult, Change, ChangeFilter, ChangeKind, Config, Deny, Disposition, LockRule, Options, RangeKind,
+    RangeRequest, Refusal, Waiter,
 };
 use volume::faulty::{Call, Fault};
 use volume::security::Rights;

@@ -377,7 +377,8 @@ impl share::ClientExpiry for Gone {
 
 #[test]
 fn what_is_kept_for_a_client_whose_time_is_over_goes_when_anything_is_short() {
-    let (world, plan) = TestShare::planned(Config { max_opens: 2, metadata_caching: false, ..Config::default() });
+    let (world, plan) =
+        TestShare::planned(Config { max_opens: 2, metadata_caching: false, ..Config::default() });
     let (gone, here) = (world.client(1), world.client(2));
     let keeper = Arc::new(Gone(Arc::clone(&world.share), Mutex::default()));
     let weak: Weak<Gone> = Arc::downgrade(&keeper);

@@ -11,8 +11,8 @@ use std::time::Duration;
 use common::*;
 use proptest::prelude::*;
 use share::{
-    CacheKey, Caching, Config, Deny, Detached, Disposition, LossListener, LockRule, Open, Options, RangeKind,
-    RangeNote, RangeRequest, Refusal, Restored, Share, CallResult, Unreadable,
+    CacheKey, Caching, CallResult, Config, Deny, Detached, Disposition, LockRule, LossListener, Open,
+    Options, RangeKind, RangeNote, RangeRequest, Refusal, Restored, Share, Unreadable,
 };
 use volume::Volume;
 use volume::journal::{Journal, MemoryJournal, Place};

@@ -9,8 +9,8 @@ use std::sync::{Arc, Weak};
 
 use common::*;
 use share::{
-    BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Detached, Disposition,
-    BreakListener, LossListener, Open, OpenRequest, OpenResult, Options, Share, CallResult, Waiter, Wake,
+    BreakListener, BreakNotice, CacheKey, Caching, CachingRequest, CallResult, Caller, ClientKey, Config,
+    Deny, Detached, Disposition, LossListener, Open, OpenRequest, OpenResult, Options, Share, Waiter, Wake,
 };
 use volume::security::Rights;
 use volume_posix::PosixVolume;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use common::*;
 use share::engine::Descriptors;
-use share::{Change, ChangeFilter, ChangeKind, Config, Open, Refusal, Share, CallResult, Waiter, Wake};
+use share::{CallResult, Change, ChangeFilter, ChangeKind, Config, Open, Refusal, Share, Waiter, Wake};
 use volume::faulty::Call;
 use volume::{HostChange, HostEvent, Node, OpenHow, Volume};
 use volume_posix::PosixVolume;
@@ -90,7 +90,8 @@ fn directories_that_cannot_be_held_are_told_as_lost_changes() {
 #[test]
 fn watches_of_all_shares_together_hold_a_part_of_the_descriptors_and_open_no_more() {
     let descriptors = Descriptors::new(20);
-    let planned = || TestShare::planned(Config { descriptors: Arc::clone(&descriptors), ..Config::default() });
+    let planned =
+        || TestShare::planned(Config { descriptors: Arc::clone(&descriptors), ..Config::default() });
     let ((one, of_one), (two, of_two)) = (planned(), planned());
     for (world, directories) in [(&one, 30), (&two, 3)] {
         for n in 0..directories {

@@ -274,7 +274,13 @@ impl Grants {
 
     /// Breaks the rights of others that `need` does not permit.
     // MS-FSA 2.1.4.12
-    pub fn require(&mut self, node: NodeId, requester: &Requester, need: Need, deadlines: Deadlines) -> BreakResult {
+    pub fn require(
+        &mut self,
+        node: NodeId,
+        requester: &Requester,
+        need: Need,
+        deadlines: Deadlines,
+    ) -> BreakResult {
         let mut broken = BreakResult::default();
         for holding in &mut self.list {
             if holding.is_spared(requester, need) {

@@ -15,12 +15,12 @@
 
 pub(crate) mod counters;
 pub(crate) mod file;
-pub(crate) mod persistence;
+pub(crate) mod followed_links;
 pub(crate) mod limits;
 pub(crate) mod names;
 pub(crate) mod open_files;
+pub(crate) mod persistence;
 pub(crate) mod rights;
-pub(crate) mod followed_links;
 pub(crate) mod waits;
 pub(crate) mod watched_tree;
 pub(crate) mod watches;

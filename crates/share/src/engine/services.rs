@@ -18,7 +18,6 @@
 //! `notices`, `changes`, `close`, `detached` and `expiry` form one circle: the holder of a broken right may
 //! be gone, so its open is closed, and others are notified of that.
 
-pub(crate) mod detached;
 pub(crate) mod access;
 pub(crate) mod accounting;
 pub(crate) mod acknowledgments;
@@ -26,17 +25,18 @@ pub(crate) mod breaks;
 pub(crate) mod changes;
 pub(crate) mod close;
 pub(crate) mod conflicts;
-pub(crate) mod properties;
-pub(crate) mod fairness;
-pub(crate) mod host;
+pub(crate) mod descriptor_retry;
+pub(crate) mod detached;
 pub(crate) mod expiry;
+pub(crate) mod fairness;
+pub(crate) mod freshness;
+pub(crate) mod host;
+pub(crate) mod maintenance;
 pub(crate) mod notices;
 pub(crate) mod parked;
+pub(crate) mod properties;
 pub(crate) mod recording;
 pub(crate) mod records;
 pub(crate) mod resource_relief;
-pub(crate) mod descriptor_retry;
-pub(crate) mod freshness;
 pub(crate) mod unreported;
-pub(crate) mod maintenance;
 pub(crate) mod usage;

@@ -5,18 +5,18 @@ use std::sync::{Arc, Weak};
 use arc_swap::{ArcSwap, Guard};
 use volume::Volume;
 
-use super::{Config, Descriptors, DeferredClose};
+use super::{Config, DeferredClose, Descriptors};
 use crate::engine::parts::counters::FamilyCounters;
-use crate::engine::parts::persistence::Persistence;
 use crate::engine::parts::limits::LimitsInForce;
 use crate::engine::parts::names::Names;
 use crate::engine::parts::names::cache::{Cache, MetadataCaching, can_remember};
 use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::parts::open_files::OpenFiles;
+use crate::engine::parts::persistence::Persistence;
 use crate::engine::parts::rights::CachingRights;
 use crate::engine::parts::waits::Waits;
 use crate::engine::parts::watches::Watches;
-use crate::{ClientKey, ClientMemory, BreakListener, Refusal};
+use crate::{BreakListener, ClientKey, ClientMemory, Refusal};
 
 /// One share: a volume and all opens of clients on it.
 pub struct Share {

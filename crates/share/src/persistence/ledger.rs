@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Unreadable;
-use super::record::{AheadSpan, RecordError, OpenRecord, OLDEST, JournalRecord, Right, VERSION};
+use super::record::{AheadSpan, JournalRecord, OLDEST, OpenRecord, RecordError, Right, VERSION};
 use crate::caching::grants::Holder;
 use crate::memory::Payer;
 use crate::ranges::table::{LockedRange, Ranges};

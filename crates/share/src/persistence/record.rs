@@ -403,7 +403,10 @@ fn put_list<T>(out: &mut Writer<'_>, list: &[T], put: impl Fn(&mut Writer<'_>, &
     }
 }
 
-fn list<T>(from: &mut Cursor<'_>, item: impl Fn(&mut Cursor<'_>) -> Result<T, RecordError>) -> Result<Vec<T>, RecordError> {
+fn list<T>(
+    from: &mut Cursor<'_>,
+    item: impl Fn(&mut Cursor<'_>) -> Result<T, RecordError>,
+) -> Result<Vec<T>, RecordError> {
     let count = from.u32_le()?;
     // An item takes at least a byte, so a wild number ends with the record.
     (0..count).map(|_| item(from)).collect()

@@ -88,7 +88,11 @@ impl Index {
 
     /// The ranges of a kind that share a byte with the range, or touch it from inside as one without bytes
     /// does.
-    pub fn overlapping(&self, kind: RangeKind, range: RangeRequest) -> impl Iterator<Item = (u64, &LockedRange)> {
+    pub fn overlapping(
+        &self,
+        kind: RangeKind,
+        range: RangeRequest,
+    ) -> impl Iterator<Item = (u64, &LockedRange)> {
         let tree = match kind {
             RangeKind::Shared => &self.shared,
             RangeKind::Exclusive => &self.exclusive,
@@ -98,7 +102,11 @@ impl Index {
     }
 
     /// The ranges of a kind with exactly these bounds.
-    pub fn with_bounds(&self, kind: RangeKind, range: &RangeRequest) -> impl Iterator<Item = (u64, &LockedRange)> {
+    pub fn with_bounds(
+        &self,
+        kind: RangeKind,
+        range: &RangeRequest,
+    ) -> impl Iterator<Item = (u64, &LockedRange)> {
         let tree = match kind {
             RangeKind::Shared => &self.shared,
             RangeKind::Exclusive => &self.exclusive,

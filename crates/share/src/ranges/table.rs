@@ -270,7 +270,13 @@ impl Ranges {
 
 /// Whether a held range conflicts with this access.
 // MS-FSA 2.1.4.10
-fn stands(held: &LockedRange, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
+fn stands(
+    held: &LockedRange,
+    range: &RangeRequest,
+    owner: LockOwner,
+    rule: LockRule,
+    intent: Intent,
+) -> bool {
     if !held.range.overlaps(range) {
         return false;
     }

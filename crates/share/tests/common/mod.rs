@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use share::{
-    BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Disposition, BreakListener,
-    Identity, LockOwner, Open, OpenRequest, OpenResult, Options, Refusal, Share, CallResult, Ticket, Waiter, Wake,
+    BreakListener, BreakNotice, CacheKey, Caching, CachingRequest, CallResult, Caller, ClientKey, Config,
+    Deny, Disposition, Identity, LockOwner, Open, OpenRequest, OpenResult, Options, Refusal, Share, Ticket,
+    Waiter, Wake,
 };
 use volume::faulty::{FaultyVolume, Plan};
 use volume::memory::MemoryVolume;

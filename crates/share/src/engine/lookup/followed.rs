@@ -11,9 +11,9 @@ use volume::{Kind, Name, Node, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::lookup::name::{ResolvedName, Search};
-use crate::engine::lookup::walk::{WalkTarget, Walk};
-use crate::engine::parts::names::directory::Directory;
+use crate::engine::lookup::walk::{Walk, WalkTarget};
 use crate::engine::parts::followed_links::{LastLink, LinkTrail};
+use crate::engine::parts::names::directory::Directory;
 use crate::{Caller, Disposition, Open, OpenRequest, Options, Refusal};
 
 /// Rights that a link cannot serve in place of its target.

@@ -168,9 +168,9 @@ impl Share {
     fn recall(&self, here: &Directory, name: &Name, how: OpenHow) -> Result<CacheRecall, Refusal> {
         let generation = here.generation();
         Ok(match here.answer(name) {
-            Some(CachedTarget::There(kept)) => {
-                self.reuse(here, name, &kept, how, generation)?.map_or(CacheRecall::Nothing, CacheRecall::Found)
-            }
+            Some(CachedTarget::There(kept)) => self
+                .reuse(here, name, &kept, how, generation)?
+                .map_or(CacheRecall::Nothing, CacheRecall::Found),
             Some(CachedTarget::Absent) => CacheRecall::Absent,
             None => CacheRecall::Nothing,
         })
@@ -213,7 +213,13 @@ impl Share {
             here.remember(name, generation, CachedTarget::There(Arc::clone(&kept)));
         }
         self.cache().hit();
-        Ok(Some(ResolvedName { name: name.clone(), node, kept: Some(kept), seen: None, is_from_memory: true }))
+        Ok(Some(ResolvedName {
+            name: name.clone(),
+            node,
+            kept: Some(kept),
+            seen: None,
+            is_from_memory: true,
+        }))
     }
 
     /// Asks the volume for an exact name, and caches the answer.

@@ -7,8 +7,8 @@ use volume::{Kind, Name, Node, NodeId, OpenHow};
 use crate::engine::Share;
 use crate::engine::lookup::item::Item;
 use crate::engine::lookup::name::{ResolvedName, Search};
-use crate::engine::parts::names::directory::Directory;
 use crate::engine::parts::followed_links::{LastLink, LinkTrail};
+use crate::engine::parts::names::directory::Directory;
 use crate::{Caller, Options, Refusal};
 use volume::security::Rights;
 

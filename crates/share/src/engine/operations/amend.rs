@@ -11,7 +11,7 @@ use crate::engine::operations::reservation::how_for_rights;
 use crate::engine::parts::file::{FileState, counted, only_looks};
 use crate::engine::values::effects::Effects;
 use crate::ranked::{Mutex, Rank, RwLock};
-use crate::{Caller, Deny, Open, Refusal, CallResult};
+use crate::{CallResult, Caller, Deny, Open, Refusal};
 
 impl Share {
     /// Replaces the rights and denials of an open of a file's own data. The returned open takes the place of
@@ -52,8 +52,9 @@ impl Share {
         if !adds.is_empty() && goes {
             return CallResult::Refused(Refusal::DeletePending);
         }
-        let shares =
-            |state: &FileState| state.shares_but_for(open.id, &open.stream, counted(access, open.options), deny);
+        let shares = |state: &FileState| {
+            state.shares_but_for(open.id, &open.stream, counted(access, open.options), deny)
+        };
         let is_shared = shares(&state);
         let writes = adds.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA);
         let need = match (is_shared, writes) {
@@ -63,23 +64,24 @@ impl Share {
         };
         let asks = !is_shared || !adds.is_empty();
         let entry = state.stream(&open.stream);
-        let step =
-            if asks && self.require(&open.file, entry, &open.requester(), need, caller.cause(), &mut effects) {
-                self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
-            } else if !is_shared {
-                CallResult::Refused(Refusal::SharingConflict)
-            } else {
-                let new = Arc::new(successor(open, node, access, deny));
-                if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
-                    member.access = counted(access, open.options);
-                    member.looks = only_looks(access, open.options);
-                    member.deny = deny;
-                    member.open = Arc::downgrade(&new);
-                }
-                // Requests that waited for a lower denial may go on.
-                effects.wakes.append(&mut state.waiting);
-                CallResult::Done(new)
-            };
+        let step = if asks
+            && self.require(&open.file, entry, &open.requester(), need, caller.cause(), &mut effects)
+        {
+            self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
+        } else if !is_shared {
+            CallResult::Refused(Refusal::SharingConflict)
+        } else {
+            let new = Arc::new(successor(open, node, access, deny));
+            if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
+                member.access = counted(access, open.options);
+                member.looks = only_looks(access, open.options);
+                member.deny = deny;
+                member.open = Arc::downgrade(&new);
+            }
+            // Requests that waited for a lower denial may go on.
+            effects.wakes.append(&mut state.waiting);
+            CallResult::Done(new)
+        };
         drop(state);
         self.settle(effects);
         step

@@ -8,9 +8,9 @@ use volume::{Kind, Time, Times};
 
 use crate::engine::Share;
 use crate::engine::operations::fixed_times::change_time;
-use crate::engine::values::record::{StoredTime, STORED};
+use crate::engine::values::record::{STORED, StoredTime};
 use crate::open::FixedTimes;
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal, CallResult};
+use crate::{Attributes, CallResult, Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
 /// A change of one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,8 +136,9 @@ impl Share {
         let mut new = record;
         if times != Times::default() {
             let now = open.node.stat()?;
-            let kept =
-                |set: Option<Time>, host: Time| set.filter(|set| *set != host).map(|set| StoredTime { set, host });
+            let kept = |set: Option<Time>, host: Time| {
+                set.filter(|set| *set != host).map(|set| StoredTime { set, host })
+            };
             new.accessed = times.accessed.map_or(record.accessed, |_| kept(times.accessed, now.accessed));
             new.modified = times.modified.map_or(record.modified, |_| kept(times.modified, now.modified));
         }

@@ -6,9 +6,9 @@ use volume::security::Rights;
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
-use crate::persistence::record::JournalRecord;
 use crate::memory::RANGE_BYTES;
-use crate::{Caller, LockOwner, LockRule, Open, RangeRequest, Refusal, CallResult};
+use crate::persistence::record::JournalRecord;
+use crate::{CallResult, Caller, LockOwner, LockRule, Open, RangeRequest, Refusal};
 
 /// The note that is recorded with an open in one step with a change of its byte ranges; none: no note. The
 /// function is called under the lock that orders these changes, after all changes of one request are made. It

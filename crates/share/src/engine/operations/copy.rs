@@ -9,7 +9,7 @@ use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::data::{check_data, check_ranges};
 use crate::engine::services::expiry::is_held;
-use crate::{Attributes, Caller, Info, LockOwner, Open, RangeKind, Refusal, CallResult};
+use crate::{Attributes, CallResult, Caller, Info, LockOwner, Open, RangeKind, Refusal};
 
 /// One side of a copy.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,13 @@ pub struct CopySide<'a> {
 impl Share {
     /// Copies `len` bytes and returns how many were copied. They are fewer only at the source's end.
     // MS-SMB2 3.3.5.15.6
-    pub fn copy(&self, caller: &Caller<'_>, from: CopySide<'_>, to: CopySide<'_>, len: u64) -> CallResult<u64> {
+    pub fn copy(
+        &self,
+        caller: &Caller<'_>,
+        from: CopySide<'_>,
+        to: CopySide<'_>,
+        len: u64,
+    ) -> CallResult<u64> {
         let files = || vec![from.open.file.id, to.open.file.id];
         let ask = || self.before_copy(caller, from, to, len);
         let ask = || self.past_lapsed(caller, files, is_held, ask);
@@ -100,7 +106,13 @@ impl Share {
         Ok((held - copied, copied))
     }
 
-    fn before_copy(&self, caller: &Caller<'_>, from: CopySide<'_>, to: CopySide<'_>, len: u64) -> CallResult<()> {
+    fn before_copy(
+        &self,
+        caller: &Caller<'_>,
+        from: CopySide<'_>,
+        to: CopySide<'_>,
+        len: u64,
+    ) -> CallResult<()> {
         let checked = || {
             check_copy(from, to, len)?;
             check_ranges(from.open, from.owner, from.at, len, RangeKind::Shared)?;

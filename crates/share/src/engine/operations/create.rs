@@ -18,7 +18,7 @@ use crate::engine::parts::followed_links::{FollowedLinks, LinkTrail};
 use crate::engine::services::expiry::is_held;
 use crate::engine::services::freshness::LookupCounters;
 use crate::memory::OPEN_BYTES;
-use crate::{Caller, Disposition, OpenRequest, OpenResult, Options, Refusal, CallResult};
+use crate::{CallResult, Caller, Disposition, OpenRequest, OpenResult, Options, Refusal};
 
 /// How often a request starts again because names changed during it.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
@@ -227,7 +227,12 @@ impl Share {
     }
 
     /// The target of a request that opens the item itself.
-    pub(crate) fn target_of(&self, item: &Item, seen: LookupTime, how: OpenHow) -> Result<OpenCandidate, Refusal> {
+    pub(crate) fn target_of(
+        &self,
+        item: &Item,
+        seen: LookupTime,
+        how: OpenHow,
+    ) -> Result<OpenCandidate, Refusal> {
         let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
         let first = if seen == LookupTime::JustNow && item.is_asked { item.node.first_stat() } else { None };
         let is_from_memory = seen == LookupTime::JustNow && item.is_from_memory;

@@ -10,7 +10,7 @@ use wire::{FileRange, Now, Transfer};
 use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::open::FixedTimes;
-use crate::{Caller, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal, CallResult};
+use crate::{CallResult, Caller, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal};
 
 /// The position of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::lookup::removal::check_empty;
 use crate::engine::parts::file::Deletion;
-use crate::{Attributes, Caller, Open, Refusal, CallResult};
+use crate::{Attributes, CallResult, Caller, Open, Refusal};
 
 /// The terms on which a name is marked.
 #[derive(Clone, Copy)]
@@ -131,7 +131,9 @@ impl Share {
         }
         let until_ns = self.unclaimed_names_end(directory.file.id, (caller.client, caller.identity.sid));
         match caller.waiter.zip(until_ns) {
-            Some((waiter, at)) if at > caller.now.mono_ns => CallResult::Wait(self.waits().add_later(waiter, at)),
+            Some((waiter, at)) if at > caller.now.mono_ns => {
+                CallResult::Wait(self.waits().add_later(waiter, at))
+            }
             _ => CallResult::Refused(Refusal::NotEmpty),
         }
     }

@@ -13,15 +13,20 @@ use crate::engine::Share;
 use crate::engine::lookup::followed::acts_on_name;
 use crate::engine::operations::data_changes::StreamChange;
 use crate::engine::operations::extended;
-use crate::engine::operations::reservation::{Attempt, Ready, Reserved, OpenCandidate, how_for_rights, settable};
-use crate::engine::parts::file::{Deletion, File, Member, FileState, Stream, counted, looks_only, only_looks};
+use crate::engine::operations::reservation::{
+    Attempt, OpenCandidate, Ready, Reserved, how_for_rights, settable,
+};
+use crate::engine::parts::file::{
+    Deletion, File, FileState, Member, Stream, counted, looks_only, only_looks,
+};
 use crate::engine::parts::names::same_folded;
 use crate::engine::services::properties::FileProperties;
 use crate::engine::values::effects::Effects;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
 use crate::{
-    Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal, CallResult,
+    Attributes, CallResult, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome,
+    Refusal,
 };
 
 /// How often a request is decided anew because the caller's rights change meanwhile. Then the request starts
@@ -382,7 +387,16 @@ impl Share {
         self.note_goes(&requester, &stream, request.options);
         let file = Arc::clone(file);
         let given = stream.given();
-        Ok(ReserveResult::Reserved(Reserved { id, file, stream, link, requester, granted: plan.granted, grant, given }))
+        Ok(ReserveResult::Reserved(Reserved {
+            id,
+            file,
+            stream,
+            link,
+            requester,
+            granted: plan.granted,
+            grant,
+            given,
+        }))
     }
 
     /// The access that the request needs from holders of caching rights; none if nothing conflicts.
@@ -421,7 +435,12 @@ impl Share {
             if need.is_some() && !may_break {
                 let mut trial = grants.clone();
                 if trial
-                    .require(volume::NodeId { device: 0, inode: 0 }, requester, open_need, Deadlines::default())
+                    .require(
+                        volume::NodeId { device: 0, inode: 0 },
+                        requester,
+                        open_need,
+                        Deadlines::default(),
+                    )
                     .wait
                 {
                     return Err(Refusal::SharingConflict);

@@ -10,7 +10,7 @@ use crate::engine::parts::names::same_folded;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
 use crate::ranked::MutexGuard;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal, CallResult};
+use crate::{CallResult, Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
 /// Extended attributes by name.
 pub type Extended = Vec<(Vec<u8>, Vec<u8>)>;

@@ -4,7 +4,7 @@ use volume::{Time, Times};
 use wire::Now;
 
 use crate::engine::Share;
-use crate::engine::values::record::{CHANGE_TIME_HOLDS_NS, StoredTime, Record};
+use crate::engine::values::record::{CHANGE_TIME_HOLDS_NS, Record, StoredTime};
 use crate::open::FixedTimes;
 use crate::{Open, Refusal};
 

@@ -10,7 +10,7 @@ use crate::engine::lookup::item::Item;
 use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::operations::rename::{Goal, may_be_replaced};
 use crate::engine::parts::names::directory::Directory;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, CallResult};
+use crate::{CallResult, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal};
 
 impl Share {
     /// Gives the open file a further name.

@@ -7,7 +7,7 @@ use volume::security::{Descriptor, Rights};
 use volume::{Kind, Name, NodeId};
 
 use crate::CacheKey;
-use crate::caching::grants::{Requester, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::lookup::item::{Item, LookupTime};
 use crate::engine::lookup::name::{ResolvedName, Search};
@@ -15,8 +15,8 @@ use crate::engine::operations::reservation::how_for_rights;
 use crate::engine::values::effects::Effects;
 use crate::engine::values::protection::Security;
 use crate::{
-    Caller, ChangeFilter, ChangeKind, Info, LockOwner, LockRule, OpenRequest, OpenResult, Options, RangeRequest,
-    Refusal, CallResult,
+    CallResult, Caller, ChangeFilter, ChangeKind, Info, LockOwner, LockRule, OpenRequest, OpenResult,
+    Options, RangeRequest, Refusal,
 };
 
 /// The kind of object that [`Share::make_in`] creates.
@@ -191,14 +191,24 @@ impl Share {
 
     /// Opens, replaces or creates. With an empty path it acts on the item itself, else on the target of the
     /// path from it.
-    pub fn create_from(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> CallResult<OpenResult> {
+    pub fn create_from(
+        &self,
+        caller: &Caller<'_>,
+        item: &Item,
+        request: &OpenRequest<'_>,
+    ) -> CallResult<OpenResult> {
         self.create_at(caller, Some((item, LookupTime::Before)), request)
     }
 
     /// Does the same for an item that this very request has looked up by its name. The name is not looked up
     /// again. The result is [`Refusal::Gone`] if the name came from the cache and leads to another object by
     /// now. The caller then looks it up once more.
-    pub fn create_found(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> CallResult<OpenResult> {
+    pub fn create_found(
+        &self,
+        caller: &Caller<'_>,
+        item: &Item,
+        request: &OpenRequest<'_>,
+    ) -> CallResult<OpenResult> {
         self.create_at(caller, Some((item, LookupTime::JustNow)), request)
     }
 
@@ -211,7 +221,13 @@ impl Share {
     }
 
     /// Creates a symbolic link or a special file.
-    pub fn make_in(&self, caller: &Caller<'_>, above: &Item, name: &Name, what: &NewItem<'_>) -> CallResult<Item> {
+    pub fn make_in(
+        &self,
+        caller: &Caller<'_>,
+        above: &Item,
+        name: &Name,
+        what: &NewItem<'_>,
+    ) -> CallResult<Item> {
         self.begin(caller.cause());
         self.make_fresh(caller, above, name, what).into()
     }
@@ -258,8 +274,12 @@ impl Share {
     /// Recalls rights to write later that are released as a whole, so that the file's properties are current.
     pub fn settle_item(&self, caller: &Caller<'_>, item: NodeId, key: Option<CacheKey>) -> CallResult<()> {
         let Some(file) = self.open_files().get(item) else { return CallResult::Done(()) };
-        let requester =
-            Requester { client: Some(caller.client), key: key.map(|key| (key, true)), parent: None, whole: true };
+        let requester = Requester {
+            client: Some(caller.client),
+            key: key.map(|key| (key, true)),
+            parent: None,
+            whole: true,
+        };
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let mut waits = false;

@@ -6,7 +6,7 @@ use volume::security::Rights;
 
 use crate::engine::Share;
 use crate::engine::parts::followed_links::LastLink;
-use crate::{Caller, Deny, Disposition, Open, OpenRequest, OpenResult, Options, Refusal, CallResult};
+use crate::{CallResult, Caller, Deny, Disposition, Open, OpenRequest, OpenResult, Options, Refusal};
 
 impl Share {
     /// Acts on the name by which a client has opened an object: on the link itself if its path ended with

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use volume::security::Rights;
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
-use crate::caching::grants::{Requester, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::lookup::item::Item;
 use crate::engine::lookup::name::Search;
@@ -15,7 +15,7 @@ use crate::engine::parts::file::File;
 use crate::engine::parts::names::directory::{Changing, Directory, DirectoryEntry, KnownName};
 use crate::engine::services::expiry::is_held;
 use crate::engine::values::effects::Effects;
-use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, CallResult};
+use crate::{Attributes, CallResult, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal};
 
 /// The requested destination.
 #[derive(Clone, Copy)]
@@ -72,7 +72,13 @@ impl Share {
     /// Gives the open object a name in a directory that was found before. An existing object there is
     /// replaced, as far as the host's own rules permit. Its opens go on with a file without a name, unless
     /// one of them denies deletion.
-    pub fn rename_into(&self, caller: &Caller<'_>, open: &Arc<Open>, to: &Item, name: &Name) -> CallResult<()> {
+    pub fn rename_into(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: &Item,
+        name: &Name,
+    ) -> CallResult<()> {
         self.rename_to(caller, open, Rename { to: Goal::In(to, name), replace: true, posix: true })
     }
 
@@ -399,7 +405,9 @@ impl Share {
         if self.is_exact(open.options) {
             return Ok(true);
         }
-        let KnownName::Names(names) = self.directories().known(&to.parent, &to.name)? else { return Ok(true) };
+        let KnownName::Names(names) = self.directories().known(&to.parent, &to.name)? else {
+            return Ok(true);
+        };
         let is_expected = |real: &Name| {
             (from.parent.id == to.parent.id && real == from.name)
                 || stands.is_some_and(|found| found.0 == *real)

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use volume::security::Rights;
 use volume::{Name, Node, OpenHow, Stat, Time};
 
-use crate::caching::grants::{Requester, Grant};
+use crate::caching::grants::{Grant, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::{File, HardLinkedName, Stream};
 use crate::engine::parts::names::directory::Directory;
@@ -14,7 +14,8 @@ use crate::engine::services::freshness::LookupCounters;
 use crate::open::Party;
 use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{
-    Attributes, Caller, ChangeFilter, ChangeKind, Info, Open, OpenRequest, OpenResult, Outcome, Refusal, Ticket,
+    Attributes, Caller, ChangeFilter, ChangeKind, Info, Open, OpenRequest, OpenResult, Outcome, Refusal,
+    Ticket,
 };
 
 /// The result of one attempt to open.
@@ -41,8 +42,19 @@ pub(crate) struct OpenCandidate {
 }
 
 impl OpenCandidate {
-    pub fn of(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>, may_be_gone: bool) -> OpenCandidate {
-        OpenCandidate { place, node, may_be_gone, seen: None, is_from_memory: false, since: LookupCounters::default() }
+    pub fn of(
+        place: Option<(Arc<Directory>, Name)>,
+        node: Arc<dyn Node>,
+        may_be_gone: bool,
+    ) -> OpenCandidate {
+        OpenCandidate {
+            place,
+            node,
+            may_be_gone,
+            seen: None,
+            is_from_memory: false,
+            since: LookupCounters::default(),
+        }
     }
 
     /// An object that was found before this request and may be gone.
@@ -113,7 +125,11 @@ impl Share {
             options: request.options,
             party: RwLock::new(
                 Rank::Party,
-                Party { client: caller.client, identity: Arc::clone(caller.identity), requester: reserved.requester },
+                Party {
+                    client: caller.client,
+                    identity: Arc::clone(caller.identity),
+                    requester: reserved.requester,
+                },
             ),
             opened_at: Time::from_wall_ns(caller.now.wall_ns),
             closed: AtomicBool::new(false),

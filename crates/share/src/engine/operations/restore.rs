@@ -12,16 +12,18 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, OpenHow};
 use wire::Now;
 
-use crate::caching::grants::{Requester, Grant};
+use crate::caching::grants::{Grant, Requester};
 use crate::engine::Share;
 use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::operations::reservation::how_for_rights;
-use crate::engine::parts::file::{Deletion, File, HardLinkedName, Member, FileState, Stream, counted, only_looks};
-use crate::engine::parts::persistence::Recorder;
+use crate::engine::parts::file::{
+    Deletion, File, FileState, HardLinkedName, Member, Stream, counted, only_looks,
+};
 use crate::engine::parts::names::directory::Directory;
-use crate::persistence::ledger::{RecordedOpen, Ledger};
-use crate::persistence::record::{RemovalMark, OpenRecord, JournalRecord, Right};
+use crate::engine::parts::persistence::Recorder;
 use crate::open::Party;
+use crate::persistence::ledger::{Ledger, RecordedOpen};
+use crate::persistence::record::{JournalRecord, OpenRecord, RemovalMark, Right};
 use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, UserLookup};
 
@@ -236,7 +238,13 @@ impl Share {
 }
 
 /// Restores the marks for deletion.
-fn mark(state: &mut FileState, made: &OpenRecord, link: Option<&Arc<HardLinkedName>>, stream: &Arc<Stream>, requester: Requester) {
+fn mark(
+    state: &mut FileState,
+    made: &OpenRecord,
+    link: Option<&Arc<HardLinkedName>>,
+    stream: &Arc<Stream>,
+    requester: Requester,
+) {
     let Some(goes) = made.goes else { return };
     if stream.is_named {
         state.stream(stream).delete = true;

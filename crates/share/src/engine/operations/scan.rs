@@ -15,7 +15,7 @@ use crate::engine::Share;
 use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::operations::info::{info_from, tag_of};
 use crate::engine::parts::file::File;
-use crate::engine::parts::names::cache::{KeptNode, CachedProperties};
+use crate::engine::parts::names::cache::{CachedProperties, KeptNode};
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::record::Record;
 use crate::{Caller, Info, Item, Open, Options, Refusal};
@@ -180,7 +180,8 @@ impl<'a> ListedEntry<'a> {
 
     /// The cached properties of a file with this stat.
     fn known(&self, stat: &Stat) -> Option<&CachedProperties> {
-        let is_it = |known: &&CachedProperties| stat.id == self.likely_id() && self.share.cache().counts(known, stat);
+        let is_it =
+            |known: &&CachedProperties| stat.id == self.likely_id() && self.share.cache().counts(known, stat);
         self.figures().filter(is_it)
     }
 

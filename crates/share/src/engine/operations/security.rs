@@ -11,7 +11,7 @@ use crate::engine::parts::file::SET_GROUP;
 use crate::engine::values::host_lists::{HostNumbers, shown_now, write_access_list, write_lists};
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, CallResult};
+use crate::{CallResult, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal};
 
 impl Share {
     /// The whole descriptor. The caller must check which parts the opener may see.

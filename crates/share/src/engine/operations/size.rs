@@ -9,9 +9,9 @@ use volume::{Extent, Times};
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
-use crate::engine::operations::data_changes::StreamChange;
 use crate::engine::operations::data::{check_data, check_ranges};
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal, CallResult};
+use crate::engine::operations::data_changes::StreamChange;
+use crate::{Attributes, CallResult, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal};
 
 impl Share {
     /// Truncates or extends the open stream.

@@ -6,7 +6,7 @@ use volume::security::Rights;
 
 use crate::engine::Share;
 use crate::watch::CollectedChanges;
-use crate::{Change, ChangeFilter, Open, Refusal, CallResult, Waiter, DirectoryWatch};
+use crate::{CallResult, Change, ChangeFilter, DirectoryWatch, Open, Refusal, Waiter};
 
 impl Share {
     /// Begins to collect changes below a directory. The first call fixes the filter until the open is closed.

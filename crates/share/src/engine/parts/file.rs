@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
 
-use crate::caching::grants::{Requester, Grants, GrantConditions};
+use crate::caching::grants::{GrantConditions, Grants, Requester};
 use crate::engine::parts::names::cache::NewFile;
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::protection::Security;
@@ -313,8 +313,9 @@ impl FileState {
         if let Some(known) = known {
             return Arc::clone(&known.link);
         }
-        let link =
-            Arc::new(HardLinkedName { place: Mutex::new(Rank::LinkPlace, (Arc::clone(directory), name.clone())) });
+        let link = Arc::new(HardLinkedName {
+            place: Mutex::new(Rank::LinkPlace, (Arc::clone(directory), name.clone())),
+        });
         self.links.push(LinkState {
             link: Arc::clone(&link),
             delete: None,
@@ -373,8 +374,8 @@ impl FileState {
         extent: u64,
     ) -> GrantConditions {
         let is_other = |m: &&Member| {
-            let same_key =
-                m.requester.key.is_some() && (m.requester.client, m.requester.key) == (requester.client, requester.key);
+            let same_key = m.requester.key.is_some()
+                && (m.requester.client, m.requester.key) == (requester.client, requester.key);
             Arc::ptr_eq(&m.stream, stream) && !m.looks && !same_key
         };
         let others = self.members.iter().any(|m| is_other(&m));
@@ -466,7 +467,9 @@ impl FileState {
         let streams =
             self.streams.extract_if(.., |s| !members.iter().any(|m| Arc::ptr_eq(&m.stream, &s.stream)));
         let streams = streams.collect();
-        let is_of = |m: &Member, link: &Arc<HardLinkedName>| m.link.as_ref().is_some_and(|own| Arc::ptr_eq(own, link));
+        let is_of = |m: &Member, link: &Arc<HardLinkedName>| {
+            m.link.as_ref().is_some_and(|own| Arc::ptr_eq(own, link))
+        };
         let links = self.links.extract_if(.., |l| !members.iter().any(|m| is_of(m, &l.link))).collect();
         Swept { _streams: streams, _links: links }
     }

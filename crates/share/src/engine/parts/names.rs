@@ -3,8 +3,8 @@
 
 pub(crate) mod cache;
 pub(crate) mod directory;
-mod index;
 mod host_events;
+mod index;
 mod listing;
 mod pages;
 
@@ -17,8 +17,8 @@ use crate::Refusal;
 use crate::engine::Config;
 use cache::{Cache, can_remember};
 use directory::{Directories, Directory};
-pub(crate) use index::{has_case, same_folded};
 use host_events::HostEventIntake;
+pub(crate) use index::{has_case, same_folded};
 
 /// The names of a share.
 pub(crate) struct Names {

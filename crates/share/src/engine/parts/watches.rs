@@ -10,7 +10,7 @@ use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::parts::watched_tree::WatchedTree;
 use crate::engine::values::descriptors::Descriptors;
 use crate::ranked::{Mutex, Rank};
-use crate::{Change, ChangeFilter, Refusal, Ticket, DirectoryWatch};
+use crate::{Change, ChangeFilter, DirectoryWatch, Refusal, Ticket};
 
 /// Every watch, by its directory.
 pub(crate) struct Watches {
@@ -94,7 +94,9 @@ impl Watches {
 
     /// The watches that share a tree.
     fn in_tree(&self, tree: &Arc<WatchedTree>) -> Vec<Arc<DirectoryWatch>> {
-        let is_in = |watch: &Arc<DirectoryWatch>| watch.tree.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, tree));
+        let is_in = |watch: &Arc<DirectoryWatch>| {
+            watch.tree.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, tree))
+        };
         self.all().into_iter().filter(is_in).collect()
     }
 

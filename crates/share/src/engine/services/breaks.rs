@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use wire::Now;
 
-use crate::caching::grants::{Requester, Deadlines, Grant, Need};
+use crate::caching::grants::{Deadlines, Grant, Need, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::{File, FileState, Stream, StreamState};
 use crate::engine::values::effects::Effects;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use volume::{Name, NodeId};
 
-use crate::caching::grants::{Requester, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::HardLinkedName;
 use crate::engine::parts::names::directory::{Directory, DirectoryEntry};
@@ -15,7 +15,13 @@ use crate::{Cause, Change, ChangeFilter, ChangeKind, Open};
 
 impl Share {
     /// Reports a change of the file that a name leads to.
-    pub(crate) fn tell(&self, link: &Arc<HardLinkedName>, stream: Option<Name>, kind: ChangeKind, what: ChangeFilter) {
+    pub(crate) fn tell(
+        &self,
+        link: &Arc<HardLinkedName>,
+        stream: Option<Name>,
+        kind: ChangeKind,
+        what: ChangeFilter,
+    ) {
         if self.watching().is_empty() {
             return;
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::caching::grants::{Requester, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
-use crate::engine::parts::file::{Deletion, File, HardLinkedName, FileState};
+use crate::engine::parts::file::{Deletion, File, FileState, HardLinkedName};
 use crate::engine::values::effects::Effects;
 use crate::{Cause, ChangeFilter, ChangeKind, Identity, Open, Options, Refusal};
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::caching::grants::{Requester, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::{File, Stream, StreamState};
 use crate::engine::values::effects::Effects;
-use crate::{Caller, Cause, Open, Refusal, CallResult};
+use crate::{CallResult, Caller, Cause, Open, Refusal};
 
 impl Share {
     /// Breaks the rights on the stream of an open that conflict with a request. Returns done, or a wait. The
@@ -40,7 +40,8 @@ impl Share {
             let (mut effects, mut wait) = (Effects::default(), false);
             let mut state = open.file.state.lock();
             for stream in state.streams.iter_mut().filter(|stream| is_asked(stream)) {
-                wait |= self.require(&open.file, stream, &open.requester(), need, caller.cause(), &mut effects);
+                wait |=
+                    self.require(&open.file, stream, &open.requester(), need, caller.cause(), &mut effects);
             }
             let step = if wait {
                 self.park(caller, &open.file, &mut state, Refusal::SharingConflict)
@@ -100,7 +101,14 @@ impl Share {
                 if done.is_err() {
                     open.file.changes.fetch_add(1, Ordering::SeqCst);
                 }
-                self.catch_up(&open.file, &open.stream, &open.requester(), Need::Change, given, caller.cause());
+                self.catch_up(
+                    &open.file,
+                    &open.stream,
+                    &open.requester(),
+                    Need::Change,
+                    given,
+                    caller.cause(),
+                );
                 done.into()
             }
             CallResult::Wait(ticket) => CallResult::Wait(ticket),

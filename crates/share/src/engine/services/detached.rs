@@ -20,8 +20,8 @@ use crate::caching::grants::Requester;
 use crate::engine::Share;
 use crate::engine::parts::persistence::{ReclaimOwner, UNCLAIMED_NS, owner};
 use crate::engine::values::effects::Effects;
-use crate::persistence::record::JournalRecord;
 use crate::open::Party;
+use crate::persistence::record::JournalRecord;
 use crate::{BreakNotice, Caching, Caller, Cause, ClientKey, Detached, Open, Refusal};
 
 /// The time after which an open counts as unclaimed if it conflicts with a request.

@@ -7,7 +7,7 @@ use volume::NodeId;
 use wire::Now;
 
 use crate::engine::Share;
-use crate::{Caller, Cause, ClientKey, ClientExpiry, Refusal, CallResult};
+use crate::{CallResult, Caller, Cause, ClientExpiry, ClientKey, Refusal};
 
 impl Share {
     /// Registers a callback that is asked from now on to end clients whose time is over.

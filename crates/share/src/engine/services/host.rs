@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use volume::{HostChange, HostEvent, Kind, Name, NodeId};
 
-use crate::caching::grants::{Requester, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::{File, LinkState};
 use crate::engine::parts::names::directory::Directory;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::Share;
 use crate::engine::parts::file::{File, FileState};
-use crate::{Caller, Open, Refusal, CallResult, Ticket, Waiter};
+use crate::{CallResult, Caller, Open, Refusal, Ticket, Waiter};
 
 /// The time after which it is checked again whether a program of the host has released a file.
 const HOST_ASKED_AGAIN_NS: u64 = 100_000_000;

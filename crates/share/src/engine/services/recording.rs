@@ -13,9 +13,9 @@ use volume::{NodeId, Time};
 
 use crate::caching::grants::{Grant, Holder};
 use crate::engine::Share;
-use crate::engine::parts::file::{Deletion, File, HardLinkedName, FileState};
+use crate::engine::parts::file::{Deletion, File, FileState, HardLinkedName};
 use crate::engine::parts::persistence::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
-use crate::persistence::record::{RemovalMark, OpenRecord, JournalRecord};
+use crate::persistence::record::{JournalRecord, OpenRecord, RemovalMark};
 use crate::{LockOwner, LockRule, Open, RangeRequest, Refusal};
 
 /// Bytes of an address's record without the address.
@@ -157,7 +157,8 @@ impl Share {
         if open.lasting.swap(false, Ordering::AcqRel)
             && let Some(recorder) = self.recorder()
         {
-            recorder.note_given_back(open.claimed.load(Ordering::Relaxed), JournalRecord::Closed { id: open.id });
+            recorder
+                .note_given_back(open.claimed.load(Ordering::Relaxed), JournalRecord::Closed { id: open.id });
         }
     }
 

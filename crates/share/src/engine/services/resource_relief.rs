@@ -11,7 +11,7 @@ use wire::Now;
 
 use crate::engine::Share;
 use crate::engine::values::descriptors::DescriptorSharer;
-use crate::{Caller, ClientKey, ClientExpiry, Refusal};
+use crate::{Caller, ClientExpiry, ClientKey, Refusal};
 
 impl DescriptorSharer for Share {
     fn give_back(&self) -> bool {

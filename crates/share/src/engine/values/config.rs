@@ -6,8 +6,8 @@ use volume::security::Sid;
 use wire::SendFile;
 
 use crate::ClientMemory;
-use crate::engine::values::descriptors::Descriptors;
 use crate::engine::values::deferred_close::DeferredClose;
+use crate::engine::values::descriptors::Descriptors;
 
 /// The default size of the cache of names and files in bytes: room for about 16,000 names.
 pub const METADATA_CACHE_BYTES: usize = 48 << 20;

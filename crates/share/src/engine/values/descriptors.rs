@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use wire::Now;
 
 use crate::ranked::{Mutex, Rank};
-use crate::{ClientKey, ClientExpiry};
+use crate::{ClientExpiry, ClientKey};
 pub(crate) use fairness::Fairness;
 
 /// For how many seconds it is remembered that a share found none left.

@@ -109,7 +109,12 @@ fn write(node: &dyn Node, note: Note, list: &[PosixEntry]) -> volume::Result<boo
 ///
 /// # Errors
 /// As the volume says.
-pub(crate) fn shown_now(node: &dyn Node, stat: &Stat, record: &Record, mode: u32) -> Result<ShownDescriptor, Refusal> {
+pub(crate) fn shown_now(
+    node: &dyn Node,
+    stat: &Stat,
+    record: &Record,
+    mode: u32,
+) -> Result<ShownDescriptor, Refusal> {
     let list = if record.access_list { node.note(Note::AccessList)? } else { None };
     let bits = |mode: u32| (mode & 0o777) as u16;
     Ok(ShownDescriptor { host: bits(stat.mode), mode: bits(mode), list: named_hash(list.as_deref()) })

@@ -266,8 +266,7 @@ impl Cache {
             return;
         }
         let now_s = self.now_s();
-        let is_mounted =
-            |answer: &CachedTarget| matches!(answer, CachedTarget::There(kept) if kept.node.id().device != home);
+        let is_mounted = |answer: &CachedTarget| matches!(answer, CachedTarget::There(kept) if kept.node.id().device != home);
         let is_any_left =
             self.names.drop_where(|answer| is_mounted(answer), |used_s| used_s + idle_s <= now_s);
         if is_any_left {
@@ -304,7 +303,13 @@ impl Cache {
     }
 
     /// Does the same for a node that [`Cache::lets_node_in`] has accepted.
-    pub fn keep_let_in(&self, directory: u64, name: &Name, answer: CachedTarget, is_right: impl FnOnce() -> bool) {
+    pub fn keep_let_in(
+        &self,
+        directory: u64,
+        name: &Name,
+        answer: CachedTarget,
+        is_right: impl FnOnce() -> bool,
+    ) {
         let (key, weight) = ((directory, name.clone()), answer.weight(name));
         self.names.put(key, answer, weight, self.now_s(), || self.is_on() && is_right());
     }
@@ -323,7 +328,13 @@ impl Cache {
     }
 
     /// Caches that a file was created under a name, if `is_right` still holds.
-    pub fn note_made(&self, directory: u64, name: &Name, made: &Arc<NewFile>, is_right: impl FnOnce() -> bool) {
+    pub fn note_made(
+        &self,
+        directory: u64,
+        name: &Name,
+        made: &Arc<NewFile>,
+        is_right: impl FnOnce() -> bool,
+    ) {
         let (key, now_s) = ((directory, name.clone()), self.now_s());
         let weight = Weight::of_bytes(MADE_BYTES + name.as_bytes().len());
         if self.is_on() && self.made.lets_in(&key, weight, now_s) {
@@ -384,7 +395,15 @@ impl Cache {
     /// have too. `written` was taken before the record was read.
     pub fn remember(&self, stat: &Stat, written: u64, record: Record) {
         let (changed, born) = (stat.changed, stat.born);
-        let known = CachedProperties { changed, born, written, record, security: None, extended: None, address: None };
+        let known = CachedProperties {
+            changed,
+            born,
+            written,
+            record,
+            security: None,
+            extended: None,
+            address: None,
+        };
         self.put(stat.id, known, self.epoch());
     }
 
@@ -484,7 +503,9 @@ mod tests {
         cache.keep(1, &name, CachedTarget::Absent, || true);
         cache.keep(2, &name, CachedTarget::Absent, || false);
         cache.remember(&stat(5), 0, Record::default());
-        assert!(matches!(cache.answer(1, &name), Some(CachedTarget::Absent)) && cache.answer(2, &name).is_none());
+        assert!(
+            matches!(cache.answer(1, &name), Some(CachedTarget::Absent)) && cache.answer(2, &name).is_none()
+        );
         let summary = cache.summary();
         assert_eq!((summary.on, summary.names, summary.files), (true, 1, 1));
         assert_eq!(summary.bytes, ABSENT_BYTES + 1 + FIGURES_BYTES);

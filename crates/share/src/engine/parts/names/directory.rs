@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use volume::{Failure, Name, Node, NodeId, Volume};
 
-use super::cache::{CachedTarget, Cache, KeptNode, NewFile};
+use super::cache::{Cache, CachedTarget, KeptNode, NewFile};
 use super::index::{Index, Stamp, has_case, same_folded};
 use super::pages::Pages;
 use crate::Refusal;
@@ -24,7 +24,7 @@ use crate::engine::values::address::CachedAddress;
 use crate::engine::values::protection::Security;
 use crate::ranked::{Mutex, MutexGuard, Rank};
 pub(crate) use location::{DirectoryEntry, Evidence};
-use location::{Moves, Location};
+use location::{Location, Moves};
 
 /// Most directories that are kept open for speed. Each holds a descriptor of the host.
 const MAX_KEPT: usize = 2048;

@@ -96,7 +96,12 @@ impl Names {
         Ok(passing.0.and_then(|entries| self.keep_listed(here, generation, entries)))
     }
 
-    fn keep_listed(&self, here: &Directory, generation: u64, entries: Vec<DirEntry>) -> Option<Arc<StoredListing>> {
+    fn keep_listed(
+        &self,
+        here: &Directory,
+        generation: u64,
+        entries: Vec<DirEntry>,
+    ) -> Option<Arc<StoredListing>> {
         if here.pages.generation() != generation || !self.cache().is_on() {
             return None;
         }

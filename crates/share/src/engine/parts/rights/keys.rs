@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use crate::ClientKey;
-use crate::caching::grants::{Requester, Holder};
+use crate::caching::grants::{Holder, Requester};
 use crate::engine::parts::file::{File, Stream};
 use crate::ranked::{Mutex, Rank};
 

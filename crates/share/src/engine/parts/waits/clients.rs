@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::ranked::{Mutex, Rank};
-use crate::{ClientKey, BreakListener};
+use crate::{BreakListener, ClientKey};
 
 /// A client, and how often it was attached.
 type Attached = (Arc<dyn BreakListener>, usize);

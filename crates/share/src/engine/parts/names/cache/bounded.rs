@@ -69,7 +69,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
     /// A table for at most `limit` bytes, with descriptors from `descriptors`.
     pub fn new(limit: usize, descriptors: &Arc<Descriptors>) -> Bounded<K, V, S> {
         let nothing = Weight::of_bytes(0);
-        let empty = || CacheShard { slots: HashMap::default(), order: VecDeque::new(), weight: nothing, crowd: 0 };
+        let empty =
+            || CacheShard { slots: HashMap::default(), order: VecDeque::new(), weight: nothing, crowd: 0 };
         Bounded {
             parts: std::array::from_fn(|_| Mutex::new(Rank::CachePart, empty())),
             hasher: S::default(),
