@@ -331,7 +331,11 @@ proptest! {
         let waiting_most: u64 = connections.iter().map(|one| one.1).sum();
         let largest = world.done.iter().map(&len).max().unwrap_or(0);
         for (rate, most_at_once, cost) in [
-            (operations, waiting_most + 1, &(|_: &CompletedRequest| 1u64) as &dyn Fn(&CompletedRequest) -> u64),
+            (
+                operations,
+                waiting_most + 1,
+                &(|_: &CompletedRequest| 1u64) as &dyn Fn(&CompletedRequest) -> u64,
+            ),
             (bytes, largest, &len as &dyn Fn(&CompletedRequest) -> u64),
         ] {
             let (mut level, mut last) = (0f64, 0u64);

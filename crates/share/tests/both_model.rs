@@ -79,12 +79,14 @@ fn acts() -> impl Strategy<Value = Vec<TwoKindAction>> {
     let range = || (0..16usize, 1..8usize).prop_map(|(start, len)| ByteSpan { start, len });
     let denies = || prop::array::uniform3(prop::bool::weighted(0.15));
     let act = prop_oneof![
-        3 => (0..CLIENTS, 0..2usize, any::<Three>(), denies()).prop_map(|(c, f, u, d)| TwoKindAction::Open(c, f, u, d)),
+        3 => (0..CLIENTS, 0..2usize, any::<Three>(), denies())
+            .prop_map(|(c, f, u, d)| TwoKindAction::Open(c, f, u, d)),
         4 => (0..CLIENTS, 0..2usize, 0..2usize, 1..4u8, prop_oneof![4 => Just(0u8), 1 => 0..4u8])
             .prop_map(|(c, o, f, a, d)| TwoKindAction::OpenAs(c, o, f, a, d)),
         2 => (index(), 1..4u8, 0..4u8).prop_map(|(at, a, d)| TwoKindAction::Narrow(at, a, d)),
         2 => index().prop_map(TwoKindAction::Close),
-        5 => (index(), 0..2usize, range(), any::<bool>()).prop_map(|(at, o, r, x)| TwoKindAction::Lock(at, o, r, x)),
+        5 => (index(), 0..2usize, range(), any::<bool>())
+            .prop_map(|(at, o, r, x)| TwoKindAction::Lock(at, o, r, x)),
         3 => (index(), 0..2usize, range()).prop_map(|(at, o, r)| TwoKindAction::Unlock(at, o, r)),
         3 => (index(), range()).prop_map(|(at, r)| TwoKindAction::Read(at, r)),
         3 => (index(), range(), any::<u8>()).prop_map(|(at, r, with)| TwoKindAction::Write(at, r, with)),

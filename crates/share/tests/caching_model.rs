@@ -78,7 +78,8 @@ fn acts() -> impl Strategy<Value = Vec<CachingAction>> {
         });
     let act = prop_oneof![
         6 => opening,
-        2 => (0..WHOLE, any::<bool>()).prop_map(|(who, rather_less)| CachingAction::OpenDirectory(who, rather_less)),
+        2 => (0..WHOLE, any::<bool>())
+            .prop_map(|(who, rather_less)| CachingAction::OpenDirectory(who, rather_less)),
         3 => index().prop_map(CachingAction::Close),
         4 => (index(), any::<u8>()).prop_map(|(at, with)| CachingAction::Write(at, with)),
         1 => (index(), any::<u8>()).prop_map(|(at, to)| CachingAction::Cut(at, to % 8)),

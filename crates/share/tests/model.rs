@@ -72,7 +72,8 @@ fn acts() -> impl Strategy<Value = Vec<SharingAction>> {
     let act = prop_oneof![
         5 => stands.prop_map(SharingAction::Open),
         3 => any::<prop::sample::Index>().prop_map(SharingAction::Close),
-        2 => (any::<prop::sample::Index>(), 1..4u64).prop_map(|(at, seconds)| SharingAction::Leave(at, seconds)),
+        2 => (any::<prop::sample::Index>(), 1..4u64)
+            .prop_map(|(at, seconds)| SharingAction::Leave(at, seconds)),
         1 => any::<prop::sample::Index>().prop_map(SharingAction::Reclaim),
         1 => Just(SharingAction::Wait),
         1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(at, on)| SharingAction::Mark(at, on)),
@@ -207,7 +208,10 @@ proptest! {
                         names_are.marked[stands.file][usize::from(stands.named)] = on;
                     }
                 }
-                SharingAction::Close(_) | SharingAction::Leave(..) | SharingAction::Reclaim(_) | SharingAction::Mark(..) => {}
+                SharingAction::Close(_)
+                | SharingAction::Leave(..)
+                | SharingAction::Reclaim(_)
+                | SharingAction::Mark(..) => {}
             }
         }
         for left in open {

@@ -628,7 +628,8 @@ fn act() -> impl Strategy<Value = PersistenceAction> {
         3 => (1..3u128, 0..3u8, prop::option::of((1..4u128, any::<bool>())), any::<bool>())
             .prop_map(|(client, file, key, lasts)| PersistenceAction::Open { client, file, key, lasts }),
         3 => (open(), 0..4u64).prop_map(|(open, start)| PersistenceAction::Lock { open, start: start * 10 }),
-        2 => (open(), 0..4u64).prop_map(|(open, start)| PersistenceAction::Unlock { open, start: start * 10 }),
+        2 => (open(), 0..4u64)
+            .prop_map(|(open, start)| PersistenceAction::Unlock { open, start: start * 10 }),
         1 => open().prop_map(|open| PersistenceAction::Write { open }),
         1 => (open(), any::<u8>()).prop_map(|(open, note)| PersistenceAction::Note { open, note }),
         2 => (open(), 0..8u8).prop_map(|(open, keep)| PersistenceAction::Answer { open, keep }),

@@ -4,9 +4,9 @@
 //! | file | subject |
 //! |---|---|
 //! | `freshness` | whether values that were read are still current |
-//! | `records`, `access`, `properties` | sidecar data of a file, the rights of a caller, and both in one step |
+//! | `records`, `access`, `properties` | sidecar data of a file, rights of a caller, both in one step |
 //! | `recording` | records of opens that outlive the process |
-//! | `descriptor_retry`, `parked` | actions that need a descriptor when there may be none left; requests that wait |
+//! | `descriptor_retry`, `parked` | actions in a shortage of descriptors; requests that wait |
 //! | `breaks` | caching rights: granted, broken, revoked. Nothing is sent here |
 //! | `notices`, `changes` | notices to holders and watches |
 //! | `close`, `detached`, `expiry` | the end of opens, also of those whose client is gone |

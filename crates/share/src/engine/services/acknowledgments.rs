@@ -8,7 +8,7 @@ use wire::Now;
 use crate::caching::grants::Grant;
 use crate::engine::Share;
 use crate::engine::parts::file::File;
-use crate::engine::services::detached::Absent;
+use crate::engine::services::detached::AbsentHolder;
 use crate::engine::values::effects::Effects;
 use crate::{BreakNotice, CacheKey, Caching, ClientKey, Refusal};
 

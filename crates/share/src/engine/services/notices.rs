@@ -2,7 +2,7 @@
 
 use crate::Ticket;
 use crate::engine::Share;
-use crate::engine::services::detached::Absent;
+use crate::engine::services::detached::AbsentHolder;
 use crate::engine::values::effects::Effects;
 
 impl Share {

@@ -266,7 +266,10 @@ impl Cache {
             return;
         }
         let now_s = self.now_s();
-        let is_mounted = |answer: &CachedTarget| matches!(answer, CachedTarget::There(kept) if kept.node.id().device != home);
+        let is_mounted = |target: &CachedTarget| match target {
+            CachedTarget::There(kept) => kept.node.id().device != home,
+            CachedTarget::Absent => false,
+        };
         let is_any_left =
             self.names.drop_where(|answer| is_mounted(answer), |used_s| used_s + idle_s <= now_s);
         if is_any_left {

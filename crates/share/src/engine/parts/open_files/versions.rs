@@ -17,7 +17,7 @@ use wire::Now;
 
 use crate::engine::values::ids::ById;
 use crate::persistence::ledger::Ledger;
-use crate::persistence::record::Ahead;
+use crate::persistence::record::AheadSpan;
 use crate::ranked::{Mutex, Rank};
 
 /// Parts of the table.
