@@ -47,7 +47,7 @@ pub struct ClientMemory {
     by_payer: [Mutex<HashMap<Payer, usize>>; SHARDS],
     refused: AtomicU64,
     /// The time of the last line in the log (monotonic ns); 0: never.
-    told_ns: AtomicU64,
+    logged_ns: AtomicU64,
     /// The time when state of absent clients was last given up (monotonic ns); 0: never.
     relieved_ns: AtomicU64,
 }
@@ -71,7 +71,7 @@ impl ClientMemory {
             hasher: RandomState::new(),
             by_payer: std::array::from_fn(|_| Mutex::of_default(Rank::ClientMemory)),
             refused: AtomicU64::new(0),
-            told_ns: AtomicU64::new(0),
+            logged_ns: AtomicU64::new(0),
             relieved_ns: AtomicU64::new(0),
         })
     }
@@ -159,9 +159,9 @@ impl ClientMemory {
     /// Counts a refusal, and logs it at a limited rate.
     pub fn refuse(&self, payer: Payer, user: &str, now_ns: u64) {
         let refused = self.refused.fetch_add(1, Relaxed) + 1;
-        let told_ns = self.told_ns.load(Relaxed);
-        let is_told = told_ns != 0 && now_ns.saturating_sub(told_ns) < SILENCE_NS;
-        if is_told || self.told_ns.compare_exchange(told_ns, now_ns.max(1), Relaxed, Relaxed).is_err() {
+        let logged_ns = self.logged_ns.load(Relaxed);
+        let reports_changes = logged_ns != 0 && now_ns.saturating_sub(logged_ns) < SILENCE_NS;
+        if reports_changes || self.logged_ns.compare_exchange(logged_ns, now_ns.max(1), Relaxed, Relaxed).is_err() {
             return;
         }
         tracing::warn!(

@@ -95,9 +95,9 @@ pub struct Open {
     /// need not be recorded at once.
     pub(crate) claimed: AtomicBool,
     /// As bits of [`FixedTimes`].
-    pub(crate) own_times: AtomicU8,
+    pub(crate) fixed_times: AtomicU8,
     /// Changes that were made and not reported yet, as bits of `ChangeFilter`, and [`UNSEEN`].
-    pub(crate) untold: AtomicU32,
+    pub(crate) unreported: AtomicU32,
     /// The last of the file's failed flushes that was reported to its client.
     pub(crate) told_failures: AtomicU64,
     /// The links on its path; mostly there are none.
@@ -202,8 +202,8 @@ impl Open {
     }
 
     /// The times that it holds fixed.
-    pub(crate) fn own_times(&self) -> FixedTimes {
-        FixedTimes::from_bits_truncate(self.own_times.load(Ordering::Relaxed))
+    pub(crate) fn fixed_times(&self) -> FixedTimes {
+        FixedTimes::from_bits_truncate(self.fixed_times.load(Ordering::Relaxed))
     }
 
     /// The name that it has now in its directory; none for the root.

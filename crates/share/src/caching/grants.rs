@@ -1,9 +1,9 @@
 //! The caching rights on one stream: grant, break, acknowledge, expire.
 //!
-//! Each holder has one entry. An entry is at rest, or a break of it runs. During a break, `told` is the right
-//! that its notice allowed the holder to keep. `wanted` is the right that must remain in the end; it can be
+//! Each holder has one entry. An entry is at rest, or a break of it runs. During a break, `allowed` is the right
+//! that its notice allowed the holder to keep. `target` is the right that must remain in the end; it can be
 //! smaller, because other requests may need more meanwhile. An acknowledgment sets `held = keep`. If that is
-//! still more than `wanted`, the next step of the same break follows. If a break began with WRITE, requests
+//! still more than `target`, the next step of the same break follows. If a break began with WRITE, requests
 //! to read or write data wait until its last step is acknowledged.
 //!
 //! | right | broken by | down to | the request waits |
@@ -86,8 +86,8 @@ pub(crate) struct Deadlines {
 struct Breaking {
     /// The right before the first step of the break.
     from: Caching,
-    told: Caching,
-    wanted: Caching,
+    allowed: Caching,
+    target: Caching,
     deadline: u64,
 }
 
@@ -170,7 +170,7 @@ impl HeldRight {
             state: self.held,
             epoch: self.counts.then_some(self.epoch),
             parent: self.parent,
-            breaking: self.breaking.map(|b| b.told),
+            breaking: self.breaking.map(|b| b.allowed),
             whole: self.whole,
         }
     }
@@ -223,7 +223,7 @@ impl HeldRight {
     }
 
     /// The epoch as its client sees it.
-    fn told_epoch(&self) -> u16 {
+    fn sent_epoch(&self) -> u16 {
         if self.counts { self.epoch } else { 0 }
     }
 
@@ -233,7 +233,7 @@ impl HeldRight {
         let answer = from.intersects(Caching::WRITE | Caching::HANDLE);
         self.epoch = self.epoch.wrapping_add(1);
         if answer {
-            self.breaking = Some(Breaking { from, told: to, wanted: to, deadline });
+            self.breaking = Some(Breaking { from, allowed: to, target: to, deadline });
         } else {
             self.held = to;
         }
@@ -244,7 +244,7 @@ impl HeldRight {
             keyed: self.keyed,
             from,
             to,
-            epoch: self.told_epoch(),
+            epoch: self.sent_epoch(),
             answer,
             entries: false,
             by_keyed: false,
@@ -292,7 +292,7 @@ impl Grants {
             }
             match &mut holding.breaking {
                 Some(breaking) => {
-                    breaking.wanted &= left;
+                    breaking.target &= left;
                     broken.wait |= waits;
                 }
                 None => {
@@ -412,20 +412,20 @@ impl Grants {
     ) -> Result<(Grant, Option<BreakNotice>), Refusal> {
         let own = self.list.iter_mut().find(|h| h.is(client, key, keyed)).ok_or(Refusal::NoSuchGrant)?;
         let breaking = own.breaking.ok_or(Refusal::NoSuchGrant)?;
-        if !breaking.told.contains(keep) {
+        if !breaking.allowed.contains(keep) {
             return Err(Refusal::TooMuchKept);
         }
         own.breaking = None;
         own.held = keep;
         let answered = own.grant();
-        let left = breaking.wanted & keep;
+        let left = breaking.target & keep;
         // A break that follows an acknowledgment goes down by the right to read, one step at a time. Each
         // step counts an epoch: a client may ignore a notice that does not (MS-SMB2 3.2.5.19.2, 3.3.4.7).
         let exclusive_or_kept = keep.intersects(Caching::WRITE | Caching::HANDLE);
         let step = if own.keyed && exclusive_or_kept && left.is_empty() { Caching::READ } else { left };
         let next = (left != keep).then(|| own.start(node, step, deadline));
         if let Some(step) = &mut own.breaking {
-            (step.from, step.wanted) = (breaking.from, left);
+            (step.from, step.target) = (breaking.from, left);
         }
         self.drop_empty();
         Ok((answered, next))
@@ -444,9 +444,9 @@ impl Grants {
     }
 
     /// Whether a break runs whose notice allowed the holder to keep `to`.
-    pub fn is_told(&self, &(client, key, keyed): &Holder, to: Caching) -> bool {
+    pub fn awaits_acknowledgment(&self, &(client, key, keyed): &Holder, to: Caching) -> bool {
         let own = self.list.iter().find(|h| h.is(client, key, keyed));
-        own.and_then(|own| own.breaking).is_some_and(|breaking| breaking.told == to)
+        own.and_then(|own| own.breaking).is_some_and(|breaking| breaking.allowed == to)
     }
 
     /// The time by which the holder must acknowledge, if a break of its right runs.
@@ -515,7 +515,7 @@ impl Grants {
         let own = self.list.iter_mut().find(|h| h.is(client, key, keyed))?;
         let breaking = own.breaking.as_mut()?;
         breaking.deadline = deadline;
-        let (from, to, epoch) = (own.held, breaking.told, own.told_epoch());
+        let (from, to, epoch) = (own.held, breaking.allowed, own.sent_epoch());
         Some(BreakNotice {
             node,
             client,

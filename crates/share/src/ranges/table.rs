@@ -109,7 +109,7 @@ impl Ranges {
     }
 
     /// Whether an owner already holds exactly this range, so that taking it again takes nothing.
-    pub fn is_held(&self, owner: LockOwner, rule: LockRule, range: &RangeRequest) -> bool {
+    pub fn is_conflict(&self, owner: LockOwner, rule: LockRule, range: &RangeRequest) -> bool {
         let mut all = self.held.with_bounds(range.kind, range);
         rule == LockRule::Merging && all.any(|(_, held)| held.owner == owner && held.rule == rule)
     }

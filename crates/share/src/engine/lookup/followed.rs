@@ -49,7 +49,7 @@ impl Share {
     ///
     /// # Errors
     /// As [`Share::walk`].
-    pub(crate) fn find_asked(
+    pub(crate) fn find_requested(
         &self,
         caller: &Caller<'_>,
         from: Option<&Arc<Directory>>,
@@ -93,7 +93,7 @@ impl Share {
         let found = self.follow(&mut walk, here, node.as_ref(), options);
         let found = found.and_then(|()| self.go(caller, &mut walk, options, search)).ok()?;
         match found {
-            WalkTarget::There { found, .. } if !walk.trail.leads_round(found.node.id()) => Some(found),
+            WalkTarget::There { found, .. } if !walk.trail.is_circular(found.node.id()) => Some(found),
             WalkTarget::There { .. } | WalkTarget::Root(_) | WalkTarget::Missing { .. } => None,
         }
     }

@@ -205,7 +205,7 @@ impl Share {
     /// first.
     fn enter_found(&self, node: Arc<dyn Node>) -> Result<Arc<Directory>, Refusal> {
         let moves = self.directories().moves();
-        let is_sure = |known: &Arc<Directory>| known.is_told() && self.directories().is_placed(known);
+        let is_sure = |known: &Arc<Directory>| known.reports_changes() && self.directories().is_placed(known);
         let mut below = Vec::new();
         let mut at = node;
         let mut known = loop {

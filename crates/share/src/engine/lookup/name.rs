@@ -77,10 +77,10 @@ impl Share {
         search: Search,
     ) -> Result<Option<ResolvedName>, Refusal> {
         let folds = !search.exact && has_case(name.as_bytes());
-        if self.cache().is_on() && here.is_told() && here.settle(name) {
-            return self.look_up_remembered(here, name, search.how, folds);
+        if self.cache().is_on() && here.reports_changes() && here.settle(name) {
+            return self.look_up_cached(here, name, search.how, folds);
         }
-        if folds && search.rather_missing && here.is_told() {
+        if folds && search.rather_missing && here.reports_changes() {
             // The index saves a request to the volume for a name that does not exist.
             if let KnownName::Names(spellings) = here.known(name)? {
                 return self.first_of(here, spellings, search.how);
@@ -106,12 +106,12 @@ impl Share {
             if let Some(node) = existing(here.node.lookup(&real, how))? {
                 return Ok(Some(ResolvedName::of(real, node)));
             }
-            here.seen_gone(&real);
+            here.note_missing(&real);
         }
         Ok(None)
     }
 
-    fn look_up_remembered(
+    fn look_up_cached(
         &self,
         here: &Arc<Directory>,
         name: &Name,
@@ -128,7 +128,7 @@ impl Share {
         }
         if let KnownName::Names(mut spellings) = here.known(name)? {
             spellings.retain(|real| folds || real == name);
-            return self.first_remembered(here, spellings, how);
+            return self.first_cached(here, spellings, how);
         }
         if let Some(found) = self.ask(here, name, how, !folds)? {
             return Ok(Some(found));
@@ -138,11 +138,11 @@ impl Share {
             return Ok(None);
         }
         let spellings = self.directories().spellings(here, name)?;
-        self.first_remembered(here, spellings, how)
+        self.first_cached(here, spellings, how)
     }
 
     /// The node of the first of these spellings that exists.
-    fn first_remembered(
+    fn first_cached(
         &self,
         here: &Arc<Directory>,
         spellings: Vec<Name>,
@@ -159,7 +159,7 @@ impl Share {
             if found.is_some() {
                 return Ok(found);
             }
-            here.seen_gone(&real);
+            here.note_missing(&real);
         }
         Ok(None)
     }
@@ -177,8 +177,8 @@ impl Share {
     }
 
     /// The cached node of an exact name, if it can be trusted.
-    pub(crate) fn remembered(&self, here: &Directory, name: &Name) -> Option<Arc<KeptNode>> {
-        if !here.is_told() || !here.settle(name) {
+    pub(crate) fn cached_node(&self, here: &Directory, name: &Name) -> Option<Arc<KeptNode>> {
+        if !here.reports_changes() || !here.settle(name) {
             return None;
         }
         let Some(CachedTarget::There(kept)) = here.answer(name) else { return None };
@@ -228,7 +228,7 @@ impl Share {
         here: &Directory,
         name: &Name,
         how: OpenHow,
-        remembers_absence: bool,
+        caches_absence: bool,
     ) -> Result<Option<ResolvedName>, Refusal> {
         self.cache().missed();
         let generation = here.generation();
@@ -238,7 +238,7 @@ impl Share {
         let is_let_in = !writes || here.lets_in(name);
         let first = if writes && is_let_in { OpenHow::Attributes } else { how };
         let Some(found) = existing(here.node.lookup(name, first))? else {
-            if remembers_absence {
+            if caches_absence {
                 here.remember(name, generation, CachedTarget::Absent);
             }
             return Ok(None);
@@ -249,7 +249,7 @@ impl Share {
         }
         let kept = KeptNode::new(Arc::clone(&found));
         if writes {
-            here.remember_let_in(name, generation, &kept);
+            here.cache_let_in(name, generation, &kept);
         } else {
             here.remember(name, generation, CachedTarget::There(Arc::clone(&kept)));
         }

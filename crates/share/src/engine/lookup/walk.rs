@@ -69,7 +69,7 @@ impl Share {
     ) -> Result<(WalkTarget, LinkTrail), Refusal> {
         let mut walk = Walk::from(from.unwrap_or(self.root()), path);
         let found = self.go(caller, &mut walk, options, search)?;
-        let found = self.unless_round(&walk.trail, found, options, search)?;
+        let found = self.unless_circular(&walk.trail, found, options, search)?;
         Ok((found, walk.trail))
     }
 
@@ -233,7 +233,7 @@ impl Share {
         }
         let (real, child) = here.child(name, exact)?;
         // If the volume itself folds case, an event reports only one of many spellings.
-        if here.is_told() && !self.volume().facts().folds_case {
+        if here.reports_changes() && !self.volume().facts().folds_case {
             return Some(child);
         }
         let is_there = here.holds(&real, child.id);
@@ -242,7 +242,7 @@ impl Share {
 
     /// The link at the end of a path, if its target was passed on the path to it. A client that lists a tree
     /// sees a link there and stops. A client that asks for a directory by name gets the directory.
-    fn unless_round(
+    fn unless_circular(
         &self,
         trail: &LinkTrail,
         found: WalkTarget,
@@ -252,7 +252,7 @@ impl Share {
         let Some(last) = trail.last.as_ref().filter(|_| !options.contains(Options::DIRECTORY)) else {
             return Ok(found);
         };
-        if !found.id().is_some_and(|id| trail.leads_round(id)) {
+        if !found.id().is_some_and(|id| trail.is_circular(id)) {
             return Ok(found);
         }
         let search = Search { exact: true, how: OpenHow::Attributes, ..search };

@@ -24,7 +24,7 @@ impl Share {
         access: Rights,
         deny: Deny,
     ) -> CallResult<Arc<Open>> {
-        self.past_lapsed_at(open.file.id, caller, || self.amend_now(caller, open, access, deny))
+        self.retry_past_expired_at(open.file.id, caller, || self.amend_now(caller, open, access, deny))
     }
 
     fn amend_now(
@@ -98,7 +98,7 @@ impl Share {
         if adds.is_empty() {
             return Ok(());
         }
-        let facts = self.facts(&open.file, open.node.as_ref(), None, None)?;
+        let facts = self.properties(&open.file, open.node.as_ref(), None, None)?;
         let parent = open.link.as_ref().map(|link| link.place().0);
         self.rights_on(caller, &facts.security, parent.as_ref(), adds, open.options).map(|_| ())
     }
@@ -123,8 +123,8 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         detached: AtomicBool::new(open.is_detached()),
         lasting: AtomicBool::new(open.is_lasting()),
         claimed: AtomicBool::new(open.claimed.load(Ordering::Relaxed)),
-        own_times: AtomicU8::new(open.own_times.load(Ordering::Relaxed)),
-        untold: AtomicU32::new(open.untold.swap(0, Ordering::AcqRel)),
+        fixed_times: AtomicU8::new(open.fixed_times.load(Ordering::Relaxed)),
+        unreported: AtomicU32::new(open.unreported.swap(0, Ordering::AcqRel)),
         told_failures: AtomicU64::new(open.told_failures.load(Ordering::Acquire)),
         followed: OnceLock::new(),
         watch: Mutex::new(Rank::OpenWatch, open.watch.lock().take()),

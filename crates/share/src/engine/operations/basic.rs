@@ -127,7 +127,7 @@ impl Share {
         let beside = open.file.beside.lock();
         let record = self.record_of(open)?;
         let before = open.node.stat()?;
-        take_over(open, &basic);
+        update_fixed_times(open, &basic);
         let (times, told) = asked_for(&basic);
         if times != Times::default() {
             open.node.set_times(times)?;
@@ -151,7 +151,7 @@ impl Share {
         }
         if let Some(TimeSet::Set(time)) = basic.changed {
             new.changed = Some(change_time(time, caller.now));
-        } else if open.own_times().contains(FixedTimes::CHANGED) {
+        } else if open.fixed_times().contains(FixedTimes::CHANGED) {
             new.changed = Some(change_time(record.changed(&before), caller.now));
         } else if !told.is_empty() {
             new.changed = None;
@@ -164,15 +164,15 @@ impl Share {
             self.shown_changed(open, caller.cause());
         }
         if let (Some(link), false) = (&open.link, told.is_empty()) {
-            self.tell(link, None, ChangeKind::Modified, told);
+            self.report(link, None, ChangeKind::Modified, told);
         }
         Ok(())
     }
 }
 
 /// Records the times that the open now holds fixed, and those that it releases.
-fn take_over(open: &Open, basic: &Basic) {
-    let mut own = open.own_times();
+fn update_fixed_times(open: &Open, basic: &Basic) {
+    let mut own = open.fixed_times();
     for (what, bit) in [
         (basic.accessed, FixedTimes::ACCESSED),
         (basic.modified, FixedTimes::MODIFIED),
@@ -182,7 +182,7 @@ fn take_over(open: &Open, basic: &Basic) {
             own.set(bit, what != TimeSet::Thaw);
         }
     }
-    open.own_times.store(own.bits(), Ordering::Relaxed);
+    open.fixed_times.store(own.bits(), Ordering::Relaxed);
 }
 
 /// The times that the host is to set, and the change that watches are to hear of.

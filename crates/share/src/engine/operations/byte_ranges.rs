@@ -41,7 +41,7 @@ impl Share {
     ) -> CallResult<()> {
         let given = open.stream.given();
         let step = self
-            .past_lapsed_at(open.file.id, caller, || self.lock_now(caller, open, owner, rule, ranges, note));
+            .retry_past_expired_at(open.file.id, caller, || self.lock_now(caller, open, owner, rule, ranges, note));
         if matches!(step, CallResult::Done(())) {
             self.catch_up(&open.file, &open.stream, &open.requester(), Need::Change, given, caller.cause());
         }
@@ -71,7 +71,7 @@ impl Share {
         }
         let stream = state.stream(&open.stream);
         stream.ranges.charge_to(self.client_memory());
-        let more = ranges.iter().filter(|range| !stream.ranges.is_held(owner, rule, range)).count();
+        let more = ranges.iter().filter(|range| !stream.ranges.is_conflict(owner, rule, range)).count();
         if more > 0 && !self.client_memory().has_room(payer, more * RANGE_BYTES) {
             drop(state);
             return CallResult::Refused(self.refuse_for_memory(caller, payer));

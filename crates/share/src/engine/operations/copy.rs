@@ -8,7 +8,7 @@ use wire::Now;
 use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::data::{check_data, check_ranges};
-use crate::engine::services::expiry::is_held;
+use crate::engine::services::expiry::is_conflict;
 use crate::{Attributes, CallResult, Caller, Info, LockOwner, Open, RangeKind, Refusal};
 
 /// One side of a copy.
@@ -34,7 +34,7 @@ impl Share {
     ) -> CallResult<u64> {
         let files = || vec![from.open.file.id, to.open.file.id];
         let ask = || self.before_copy(caller, from, to, len);
-        let ask = || self.past_lapsed(caller, files, is_held, ask);
+        let ask = || self.retry_past_expired(caller, files, is_conflict, ask);
         self.change_data(caller, to.open, ask, |()| {
             self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len, caller.now))
         })

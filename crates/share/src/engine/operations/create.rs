@@ -15,7 +15,7 @@ use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::lookup::walk::WalkTarget;
 use crate::engine::operations::reservation::{Attempt, OpenCandidate};
 use crate::engine::parts::followed_links::{FollowedLinks, LinkTrail};
-use crate::engine::services::expiry::is_held;
+use crate::engine::services::expiry::is_conflict;
 use crate::engine::services::freshness::LookupCounters;
 use crate::memory::OPEN_BYTES;
 use crate::{CallResult, Caller, Disposition, OpenRequest, OpenResult, Options, Refusal};
@@ -39,7 +39,7 @@ impl Share {
     ) -> CallResult<OpenResult> {
         let met = Cell::new(None);
         let files = || Vec::from_iter(met.get());
-        self.past_lapsed(caller, files, is_held, || self.create_now(caller, from, request, &met))
+        self.retry_past_expired(caller, files, is_conflict, || self.create_now(caller, from, request, &met))
     }
 
     fn create_now(
@@ -128,8 +128,8 @@ impl Share {
             rather_missing: request.disposition == Disposition::Create
                 || matches!(request.disposition, Disposition::OverwriteOrCreate | Disposition::Supersede),
         };
-        let since = self.since_now();
-        let (found, trail) = self.find_asked(caller, from.as_ref(), request, search)?;
+        let since = self.lookup_counters();
+        let (found, trail) = self.find_requested(caller, from.as_ref(), request, search)?;
         let is_link = found.kind() == Some(Kind::Link);
         if trail.holders.is_empty() && !is_link {
             return self.attempt_on(caller, request, found, since, met);
@@ -236,7 +236,7 @@ impl Share {
         let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
         let first = if seen == LookupTime::JustNow && item.is_asked { item.node.first_stat() } else { None };
         let is_from_memory = seen == LookupTime::JustNow && item.is_from_memory;
-        let since = if seen == LookupTime::JustNow { item.since } else { self.since_now() };
+        let since = if seen == LookupTime::JustNow { item.since } else { self.lookup_counters() };
         let target = OpenCandidate::found_before(item.place_if(seen), node);
         Ok(OpenCandidate { seen: first, is_from_memory, since, ..target })
     }

@@ -38,7 +38,7 @@ impl Share {
         patience: Patience,
     ) -> Result<usize, Refusal> {
         check_read(open, owner, at, len)?;
-        if !open.own_times().contains(FixedTimes::ACCESSED) {
+        if !open.fixed_times().contains(FixedTimes::ACCESSED) {
             return Ok(open.data.read(at, len, out, patience)?);
         }
         let accessed = Some(open.node.stat()?.accessed);
@@ -67,7 +67,7 @@ impl Share {
             return Ok(None);
         }
         // The time of access is put back after a read, and the end of this read would not be known.
-        if open.own_times().contains(FixedTimes::ACCESSED) {
+        if open.fixed_times().contains(FixedTimes::ACCESSED) {
             return Ok(None);
         }
         Ok(Arc::clone(&open.data).range(at, len)?)
@@ -86,7 +86,7 @@ impl Share {
     ) -> CallResult<()> {
         let len = data.len() as u64;
         let ask = || self.before_write(caller, open, owner, at, len);
-        let ask = || self.past_lapsed_at(open.file.id, caller, ask);
+        let ask = || self.retry_past_expired_at(open.file.id, caller, ask);
         self.change_data(caller, open, ask, |begin| match appends(open, at) {
             true => self.append(caller, open, owner, data, through),
             false => self.write_now(open, begin, data, through, caller.now),

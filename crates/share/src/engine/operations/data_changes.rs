@@ -7,7 +7,7 @@ use volume::{Node, Time, Times};
 use wire::Now;
 
 use crate::engine::Share;
-use crate::engine::parts::file::{File, LENDING, SET_GROUP};
+use crate::engine::parts::file::{File, SET_ID_BITS, SET_GROUP};
 use crate::engine::values::record::Record;
 use crate::open::UNSEEN;
 use crate::{Attributes, ChangeFilter, Open, Refusal};
@@ -39,17 +39,17 @@ impl Share {
         } else {
             ChangeFilter::LAST_WRITE | ChangeFilter::SIZE
         };
-        // In one order with `wish_for_room`: either that sees this change, or this sees that the time was put
+        // In one order with `reserve_space`: either that sees this change, or this sees that the time was put
         // back.
         open.file.changes.fetch_add(1, Ordering::SeqCst);
         if open.file.time_put_back.load(Ordering::SeqCst) {
             self.modified_now(open, now)?;
         }
         let noted = told.bits() | unseen;
-        let mut before = open.untold.load(Ordering::Relaxed);
+        let mut before = open.unreported.load(Ordering::Relaxed);
         // All channels of the open share this cache line, so it is written only if there is something new.
         if before & noted != noted {
-            before = open.untold.fetch_or(noted, Ordering::Relaxed);
+            before = open.unreported.fetch_or(noted, Ordering::Relaxed);
         }
         if before & told.bits() == 0 {
             self.mark_archive(open)?;
@@ -57,7 +57,7 @@ impl Share {
         if open.stream.is_named {
             self.move_times(&open.file, open.node.as_ref(), StreamChange::Data, now)
         } else {
-            self.lend_no_rights(&open.file, open.node.as_ref())
+            self.clear_set_id_bits(&open.file, open.node.as_ref())
         }
     }
 
@@ -123,14 +123,14 @@ impl Share {
     /// Clears the bits that let a written file run with the rights of others. The host does the same if the
     /// writer has no privilege.
     // chmod(2), write(2)
-    pub(crate) fn lend_no_rights(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
-        if !file.lends_rights.load(Ordering::Relaxed) {
+    pub(crate) fn clear_set_id_bits(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
+        if !file.may_set_id.load(Ordering::Relaxed) {
             return Ok(());
         }
-        file.lends_rights.store(false, Ordering::Relaxed);
+        file.may_set_id.store(false, Ordering::Relaxed);
         let mode = node.stat()?.mode;
         // Without the right to execute the group's bit has another meaning.
-        let taken = if mode & 0o010 == 0 { LENDING & !SET_GROUP } else { LENDING };
+        let taken = if mode & 0o010 == 0 { SET_ID_BITS & !SET_GROUP } else { SET_ID_BITS };
         if mode & taken != 0 {
             node.set_mode(mode & !taken)?;
             self.own_changed(file);

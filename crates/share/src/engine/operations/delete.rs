@@ -41,7 +41,7 @@ impl Share {
             return CallResult::Refused(why);
         }
         let marking = Marking { on, posix, ignore_read_only, close_tells: false };
-        self.with_last_link(caller, open, |open| self.mark_to_go(caller, open, marking))
+        self.with_last_link(caller, open, |open| self.mark_for_deletion(caller, open, marking))
     }
 
     /// Marks the name of an open for removal with the close that the same request does next. That close
@@ -52,10 +52,10 @@ impl Share {
             return CallResult::Refused(why);
         }
         let marking = Marking { on: true, posix: true, ignore_read_only: true, close_tells: true };
-        self.mark_to_go(caller, open, marking)
+        self.mark_for_deletion(caller, open, marking)
     }
 
-    fn mark_to_go(&self, caller: &Caller<'_>, open: &Arc<Open>, marking: Marking) -> CallResult<()> {
+    fn mark_for_deletion(&self, caller: &Caller<'_>, open: &Arc<Open>, marking: Marking) -> CallResult<()> {
         let Marking { on, posix, .. } = marking;
         if on {
             match self.check_deletable(caller, open, marking) {

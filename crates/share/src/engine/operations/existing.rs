@@ -104,8 +104,8 @@ impl Share {
         }
         let file = self.open_files().enter(target.node.id(), target.node.kind());
         let result = self.plan_and_reserve(caller, request, &target, &file);
-        let (facts, plan, reserved) = match result {
-            Ok((facts, plan, ReserveResult::Reserved(reserved))) => (facts, plan, reserved),
+        let (properties, plan, reserved) = match result {
+            Ok((properties, plan, ReserveResult::Reserved(reserved))) => (properties, plan, reserved),
             Ok((.., ReserveResult::Wait(ticket))) => return Ok(Attempt::Wait(ticket)),
             Ok((.., ReserveResult::Again)) => return Ok(Attempt::Again),
             Err(Refusal::Gone) => {
@@ -120,7 +120,7 @@ impl Share {
             Err(why) => return Err(why),
         };
         let (file, id) = (file.into_open(), reserved.id);
-        let finished = self.finish_existing(caller, request, &target, facts, plan, reserved);
+        let finished = self.finish_existing(caller, request, &target, properties, plan, reserved);
         if finished.is_err() {
             self.abandon(&file, id);
         }
@@ -136,33 +136,33 @@ impl Share {
         target: &OpenCandidate,
         file: &Arc<File>,
     ) -> Result<(FileProperties, Plan, ReserveResult), Refusal> {
-        let mut changes = self.changes_of(file);
+        let mut changes = self.change_counters(file);
         let seen = target.seen.filter(|_| self.is_unchanged(file, target.since));
-        let (mut facts, mut plan) = self.decide(caller, request, target, file, seen)?;
+        let (mut properties, mut plan) = self.decide(caller, request, target, file, seen)?;
         for _ in 0..MAX_DECISIONS {
             let reserved = match self.reserve(caller, request, target, file, &plan)? {
                 ReserveResult::Reserved(reserved) => reserved,
-                other => return Ok((facts, plan, other)),
+                other => return Ok((properties, plan, other)),
             };
             if !self.is_still_there(target, file) {
                 self.abandon(file, reserved.id);
                 break;
             }
-            let before = std::mem::replace(&mut changes, self.changes_of(file));
+            let before = std::mem::replace(&mut changes, self.change_counters(file));
             if changes == before {
-                return Ok((facts, plan, ReserveResult::Reserved(reserved)));
+                return Ok((properties, plan, ReserveResult::Reserved(reserved)));
             }
             let decided = self.decide(caller, request, target, file, None);
-            let (facts_now, mut plan_now) = decided.inspect_err(|_| self.abandon(file, reserved.id))?;
+            let (properties_now, mut plan_now) = decided.inspect_err(|_| self.abandon(file, reserved.id))?;
             if plan_now.suits(&plan, &reserved) {
-                return Ok((facts_now, plan_now, ReserveResult::Reserved(reserved)));
+                return Ok((properties_now, plan_now, ReserveResult::Reserved(reserved)));
             }
             self.abandon(file, reserved.id);
             // However far it grows meanwhile.
             plan_now.extent = if plan_now.extent > plan.extent { u64::MAX } else { plan_now.extent };
-            (facts, plan) = (facts_now, plan_now);
+            (properties, plan) = (properties_now, plan_now);
         }
-        Ok((facts, plan, ReserveResult::Again))
+        Ok((properties, plan, ReserveResult::Again))
     }
 
     /// Reads the values that the decision needs, and decides.
@@ -174,8 +174,8 @@ impl Share {
         file: &Arc<File>,
         seen: Option<Stat>,
     ) -> Result<(FileProperties, Plan), Refusal> {
-        let facts = self.facts(file, target.node.as_ref(), target.place.as_ref(), seen)?;
-        if facts.stat.links == 0 {
+        let properties = self.properties(file, target.node.as_ref(), target.place.as_ref(), seen)?;
+        if properties.stat.links == 0 {
             // A client that comes by a name does not get a file without names, even if others have it open.
             let is_gone = target.may_be_gone && !file.has_members();
             if is_gone || target.is_from_memory {
@@ -183,11 +183,11 @@ impl Share {
             }
         }
         let is_itself = request.options.contains(Options::OPEN_LINK) || acts_on_name(request);
-        if facts.record.has_reparse && !is_itself {
+        if properties.record.has_reparse && !is_itself {
             self.stop_at_reparse(target.node.as_ref(), 0)?;
         }
-        let plan = self.plan(caller, request, target, &facts)?;
-        Ok((facts, plan))
+        let plan = self.plan(caller, request, target, &properties)?;
+        Ok((properties, plan))
     }
 
     /// Whether the looked-up name still leads to the file, now that the open is entered among the others. A
@@ -214,7 +214,7 @@ impl Share {
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
         target: &OpenCandidate,
-        facts: &FileProperties,
+        properties: &FileProperties,
     ) -> Result<Plan, Refusal> {
         let (stream, data) = match request.stream {
             None => (None, None),
@@ -224,7 +224,7 @@ impl Share {
         if effect != Effect::Open || request.options.contains(Options::DELETE_ON_CLOSE) {
             self.check_writable()?;
         }
-        let bits = facts.record.bits(&facts.stat);
+        let bits = properties.record.bits(&properties.stat);
         let replaces = matches!(effect, Effect::Overwrite | Effect::Supersede);
         if replaces && stream.is_none() {
             // MS-FSA 2.1.5.1.2
@@ -236,14 +236,14 @@ impl Share {
         }
         let needs = needs_of(effect, stream.is_some());
         let parent = target.place.as_ref().map(|(parent, _)| parent);
-        let security = facts.security.as_ref();
+        let security = properties.security.as_ref();
         let asked = self.rights_on(caller, security, parent, request.access | needs, request.options)?;
         let wants_maximum = request.access.contains(Rights::MAXIMUM_ALLOWED);
         let granted = if wants_maximum { asked } else { request.access.mapped() };
-        let is_file = facts.stat.kind != Kind::Directory;
+        let is_file = properties.stat.kind != Kind::Directory;
         // Permission bits that decide by themselves were checked with the rights.
         let is_only_shown =
-            facts.record.attributes.is_none() && request.options.contains(Options::MODE_DECIDES);
+            properties.record.attributes.is_none() && request.options.contains(Options::MODE_DECIDES);
         let is_read_only = bits.contains(Attributes::READ_ONLY) && !is_only_shown;
         let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
         let named = (request.access.mapped() - Rights::MAXIMUM_ALLOWED) | needs;
@@ -255,7 +255,7 @@ impl Share {
             if is_read_only {
                 return Err(Refusal::CannotDelete);
             }
-            if !granted.contains(Rights::DELETE) || facts.stat.fixed {
+            if !granted.contains(Rights::DELETE) || properties.stat.fixed {
                 return Err(Refusal::AccessDenied);
             }
             if let (None, Some(place)) = (&stream, &target.place) {
@@ -270,12 +270,12 @@ impl Share {
         let granted = granted - (unwritable - named);
         let extent = match (effect, &data) {
             _ if request.caching.is_none() => 0,
-            (Effect::Open, None) => extent_of(&facts.stat),
+            (Effect::Open, None) => extent_of(&properties.stat),
             (Effect::Open, Some(data)) => extent_of(&data.stat()?),
             (Effect::Overwrite | Effect::Supersede | Effect::MakeStream, _) => 0,
         };
         // The host counts the names of a directory's children as names of its own.
-        let names = if is_file { facts.stat.links } else { 1 };
+        let names = if is_file { properties.stat.links } else { 1 };
         Ok(Plan { effect, stream, data, extent, granted, uses: granted | needs, names })
     }
 
@@ -465,7 +465,7 @@ impl Share {
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
         target: &OpenCandidate,
-        facts: FileProperties,
+        properties: FileProperties,
         plan: Plan,
         reserved: Reserved,
     ) -> Result<Attempt, Refusal> {
@@ -481,30 +481,30 @@ impl Share {
             (Some(_), Some(data)) => data,
             (Some(name), None) => node.open_stream(name, true, false)?,
         };
-        let mut facts = facts;
+        let mut properties = properties;
         match plan.effect {
             Effect::Open => {}
             Effect::MakeStream => {
-                self.tell_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+                self.report_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
                 self.move_times(&reserved.file, node.as_ref(), StreamChange::Made, caller.now)?;
-                facts.record = self.record_at(&reserved.file, node.as_ref())?;
-                facts.stat = node.stat()?;
+                properties.record = self.record_at(&reserved.file, node.as_ref())?;
+                properties.stat = node.stat()?;
             }
             Effect::Overwrite | Effect::Supersede => {
-                let replaced = self.replace(request, caller.now, &reserved, &node, &data, &mut facts.record);
+                let replaced = self.replace(request, caller.now, &reserved, &node, &data, &mut properties.record);
                 let Reserved { file, stream, requester, given, .. } = &reserved;
                 self.catch_up(file, stream, requester, Need::Replace, *given, caller.cause());
                 replaced?;
                 if let Some(link) = &reserved.link {
                     self.entries_changed(&link.place().0, &reserved.requester, caller.cause());
                 }
-                facts.stat = node.stat()?;
+                properties.stat = node.stat()?;
             }
         }
         if request.allocation > 0 && plan.effect != Effect::Open {
             data.allocate(0..request.allocation)?;
             self.own_changed(&reserved.file);
-            facts.stat = node.stat()?;
+            properties.stat = node.stat()?;
         }
         let outcome = match plan.effect {
             Effect::Open => Outcome::Opened,
@@ -515,8 +515,8 @@ impl Share {
         let info = self.info_of(
             &reserved.file,
             reserved.link.as_ref(),
-            &facts.stat,
-            &facts.record,
+            &properties.stat,
+            &properties.record,
             reserved.stream.figures(data.as_ref())?,
         );
         Ok(self.hand_out(caller, request, reserved, Ready { node, data, outcome, info }))
@@ -537,12 +537,12 @@ impl Share {
         reserved.file.changes.fetch_add(1, Ordering::SeqCst);
         if reserved.stream.is_named {
             let what = ChangeFilter::STREAM_SIZE | ChangeFilter::STREAM_WRITE;
-            self.tell_stream(reserved, ChangeKind::StreamModified, what);
+            self.report_stream(reserved, ChangeKind::StreamModified, what);
             self.move_times(&reserved.file, node.as_ref(), StreamChange::Data, now)?;
             *record = self.record_at(&reserved.file, node.as_ref())?;
             return Ok(());
         }
-        self.lend_no_rights(&reserved.file, node.as_ref())?;
+        self.clear_set_id_bits(&reserved.file, node.as_ref())?;
         let beside = reserved.file.beside.lock();
         // Another request may have stored a record since this one was read.
         if let Some(stored) = reserved.file.record() {
@@ -578,7 +578,7 @@ impl Share {
         drop((state, beside));
         if let Some(link) = &reserved.link {
             let what = ChangeFilter::SIZE | ChangeFilter::LAST_WRITE | ChangeFilter::ATTRIBUTES;
-            self.tell(link, None, ChangeKind::Modified, what);
+            self.report(link, None, ChangeKind::Modified, what);
         }
         Ok(())
     }

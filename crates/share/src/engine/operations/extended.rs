@@ -156,7 +156,7 @@ impl Share {
         open.file.note_extended_size(extended_size(all));
         drop(beside);
         if let Some(link) = &open.link {
-            self.tell(link, None, ChangeKind::Modified, ChangeFilter::EA);
+            self.report(link, None, ChangeKind::Modified, ChangeFilter::EA);
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ impl Share {
     ) -> Result<T, Refusal> {
         let before = self.own_times_of(open)?;
         let done = act()?;
-        self.put_back(open, before, now)?;
+        self.restore_times(open, before, now)?;
         Ok(done)
     }
 
@@ -36,7 +36,7 @@ impl Share {
     /// # Errors
     /// As the volume says.
     fn own_times_of(&self, open: &Open) -> Result<Option<TimesBefore>, Refusal> {
-        let own = open.own_times();
+        let own = open.fixed_times();
         if own.is_empty() {
             return Ok(None);
         }
@@ -55,7 +55,7 @@ impl Share {
     /// # Errors
     /// As the volume says.
     // MS-FSA 2.1.4.17
-    fn put_back(&self, open: &Open, before: Option<TimesBefore>, now: Now) -> Result<(), Refusal> {
+    fn restore_times(&self, open: &Open, before: Option<TimesBefore>, now: Now) -> Result<(), Refusal> {
         let Some(TimesBefore { times, changed }) = before else {
             return Ok(());
         };

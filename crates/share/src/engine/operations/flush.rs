@@ -28,7 +28,7 @@ impl Share {
         if !open.granted.intersects(writes) {
             return Err(Refusal::AccessDenied);
         }
-        self.tell_untold(open, cause.into());
+        self.report_pending(open, cause.into());
         self.store(open, open.told_failures.load(Ordering::Acquire), data_only)
     }
 

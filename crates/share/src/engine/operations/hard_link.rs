@@ -100,7 +100,7 @@ impl Share {
         self.own_changed(&open.file);
         drop(changing);
         self.entries_changed(&parent, &open.requester(), caller.cause());
-        self.tell_at(&parent, &name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
+        self.report_at(&parent, &name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
         cleared.map(CallResult::Done)
     }
 

@@ -82,7 +82,7 @@ impl Share {
     /// [`Refusal::Gone`]; as the volume says.
     pub fn info(&self, open: &Open) -> Result<Info, Refusal> {
         let stat = open.node.stat()?;
-        let record = match self.record_if_told(&open.file, &stat) {
+        let record = match self.record_if_reported(&open.file, &stat) {
             Some(record) => record,
             None => self.load_record(open.node.as_ref(), &stat)?,
         };
@@ -115,7 +115,7 @@ impl Share {
         if !self.volume().facts().extended_attributes {
             return Ok(0);
         }
-        let tells = self.is_told_of(&open.file, stat);
+        let tells = self.reports_changes_of(&open.file, stat);
         if let Some(known) = open.file.extended_size().filter(|_| tells) {
             return Ok(known);
         }
@@ -226,7 +226,7 @@ impl Share {
 
     pub(crate) fn version_of(&self, stat: &Stat, file: Option<&File>) -> u64 {
         let changes = file.map_or(0, |file| file.changes.load(Ordering::Relaxed));
-        self.tell_version(stat.id, stat.changed, changes)
+        self.issue_version(stat.id, stat.changed, changes)
     }
 }
 

@@ -81,7 +81,7 @@ impl Share {
         self.begin(caller.cause());
         let parent = above.directory()?;
         self.check_search(caller, parent)?;
-        let since = self.since_now();
+        let since = self.lookup_counters();
         if let Some(child) = self.known_child(parent, name, true) {
             self.directories().touch(&child);
             return Ok(Item { is_from_memory: true, since, ..Item::of_directory(child) });
@@ -127,7 +127,7 @@ impl Share {
         let stat = item.node.stat()?;
         let version = self.version_of(&stat, self.open_files().get(stat.id).as_deref());
         if let (Some(directory), Some((generation, own_changes))) = (directory, before) {
-            directory.note_told(generation, own_changes);
+            directory.note_version_issued(generation, own_changes);
         }
         Ok(version)
     }
@@ -138,9 +138,9 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub fn version_before(&self, item: &Item) -> Result<u64, Refusal> {
-        let directory = item.directory.as_ref().filter(|known| self.cache().is_on() && known.is_as_told());
-        match directory.and_then(|directory| self.open_files().versions().told(directory.id)) {
-            Some(told) => Ok(told),
+        let directory = item.directory.as_ref().filter(|known| self.cache().is_on() && known.is_version_current());
+        match directory.and_then(|directory| self.open_files().versions().issued(directory.id)) {
+            Some(issued) => Ok(issued),
             None => self.item_version(item),
         }
     }
@@ -174,7 +174,7 @@ impl Share {
         }
         let node = item.node.as_ref();
         let file = self.open_files().enter(node.id(), node.kind());
-        let is_kept = self.keep_what_the_host_set(&file, node);
+        let is_kept = self.adopt_host_access(&file, node);
         drop(file);
         if is_kept { self.item_security_as_found(item) } else { Ok(security) }
     }
@@ -267,7 +267,7 @@ impl Share {
         drop(changing);
         let requester = Requester { client: Some(caller.client), key: None, parent: None, whole: true };
         self.entries_changed(&parent, &requester, caller.cause());
-        self.tell_at(&parent, name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
+        self.report_at(&parent, name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
         Ok(self.item_at(&parent, name, node))
     }
 
@@ -296,7 +296,7 @@ impl Share {
         drop(state);
         self.settle(effects);
         if matches!(step, CallResult::Wait(_)) {
-            self.end_lapsed_at(&[item], Some(caller.client), caller.cause());
+            self.end_expired_at(&[item], Some(caller.client), caller.cause());
         }
         step
     }

@@ -74,43 +74,43 @@ impl Share {
         };
         let id = reserved.id;
         let file = Arc::clone(&reserved.file);
-        let furnished = self.furnish(caller, request, &node, descriptor, &above, &file);
+        let furnished = self.set_first_properties(caller, request, &node, descriptor, &above, &file);
         let seen = furnished.and_then(|(record, data)| {
             let is_as_made = !record.has_descriptor && stays_plain;
-            let stat = if is_as_made { self.just_seen(node.as_ref())? } else { node.stat()? };
+            let stat = if is_as_made { self.first_stat_of(node.as_ref())? } else { node.stat()? };
             let of_stream = reserved.stream.figures(data.as_ref())?;
             Ok((record, data, stat, of_stream))
         });
         let (record, data, stat, of_stream) = match seen {
             Ok(seen) => seen,
             Err(why) => {
-                unmake(caller, parent, name, is_directory);
+                undo_create(caller, parent, name, is_directory);
                 self.abandon(&file, id);
                 return Err(why);
             }
         };
-        self.tell_made(caller, parent, &reserved);
+        self.report_created(caller, parent, &reserved);
         file.note_mode(stat.mode);
-        file.note_made(made);
+        file.note_new_file(made);
         let info = self.info_of(&file, reserved.link.as_ref(), &stat, &record, of_stream);
         Ok(self.hand_out(caller, request, reserved, Ready { node, data, outcome: Outcome::Created, info }))
     }
 
     /// Notifies watches and holders of a new object.
-    fn tell_made(&self, caller: &Caller<'_>, parent: &Arc<Directory>, reserved: &Reserved) {
+    fn report_created(&self, caller: &Caller<'_>, parent: &Arc<Directory>, reserved: &Reserved) {
         let is_directory = reserved.file.is_directory;
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         self.entries_changed(parent, &reserved.requester, caller.cause());
         if let Some(link) = &reserved.link {
-            self.tell(link, None, ChangeKind::Added, what);
+            self.report(link, None, ChangeKind::Added, what);
         }
         if reserved.stream.is_named {
-            self.tell_stream(reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+            self.report_stream(reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
         }
     }
 
     /// The stat of an object that was created just now.
-    fn just_seen(&self, node: &dyn Node) -> Result<Stat, Refusal> {
+    fn first_stat_of(&self, node: &dyn Node) -> Result<Stat, Refusal> {
         match node.first_stat().filter(|_| self.cache().is_on()) {
             Some(first) => Ok(first),
             None => Ok(node.stat()?),
@@ -160,7 +160,7 @@ impl Share {
         if who.actor.is_some() {
             return Ok(None);
         }
-        let stat = self.just_seen(node.as_ref())?;
+        let stat = self.first_stat_of(node.as_ref())?;
         if stat.uid == who.uid {
             return Ok(None);
         }
@@ -182,7 +182,7 @@ impl Share {
         above: &Security,
         file: FileRef<'_>,
     ) -> Result<Attempt, Refusal> {
-        self.furnish(caller, request, node, descriptor, above, &file)?;
+        self.set_first_properties(caller, request, node, descriptor, above, &file)?;
         drop(file);
         match request.disposition {
             Disposition::Create => Err(Refusal::SharingConflict),
@@ -219,9 +219,9 @@ impl Share {
             Ok(node) => {
                 parent.added(name);
                 let first = node.first_stat().filter(|first| stays_plain && first.kind == Kind::File);
-                let made = first.and_then(|first| self.cache().made_now(&first, stores));
+                let made = first.and_then(|first| self.cache().new_file_now(&first, stores));
                 if let Some(made) = &made {
-                    parent.note_made(name, generation, made);
+                    parent.note_new_file(name, generation, made);
                 }
                 Ok(Some((node, made)))
             }
@@ -282,7 +282,7 @@ impl Share {
     }
 
     /// Gives a new object its descriptor, attributes, extended attributes, stream and storage.
-    fn furnish(
+    fn set_first_properties(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
@@ -301,7 +301,7 @@ impl Share {
                 (Some(descriptor), mode)
             }
             None => match self.descriptor_for_owner(caller, node, &record)? {
-                Some(descriptor) => (Some(descriptor), self.just_seen(node.as_ref())?.mode),
+                Some(descriptor) => (Some(descriptor), self.first_stat_of(node.as_ref())?.mode),
                 None => (None, 0),
             },
         };
@@ -309,7 +309,7 @@ impl Share {
             let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
             self.put_descriptor(node.as_ref(), Some(&bytes))?;
             record.has_descriptor = true;
-            record.shown = Some(shown_now(node.as_ref(), &self.just_seen(node.as_ref())?, &record, mode)?);
+            record.shown = Some(shown_now(node.as_ref(), &self.first_stat_of(node.as_ref())?, &record, mode)?);
         }
         let is_directory = file.is_directory;
         let by_itself = if is_directory { Attributes::empty() } else { Attributes::ARCHIVE };
@@ -340,7 +340,7 @@ impl Share {
 }
 
 /// Removes a name that was just created: no client shall find half of what was requested.
-fn unmake(caller: &Caller<'_>, parent: &Arc<Directory>, name: &Name, is_directory: bool) {
+fn undo_create(caller: &Caller<'_>, parent: &Arc<Directory>, name: &Name, is_directory: bool) {
     let _changing = parent.change(&[name]);
     let _already_gone = parent.node.remove(name, is_directory, caller.identity.actor.as_ref());
     parent.removed(name);

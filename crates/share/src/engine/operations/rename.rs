@@ -13,7 +13,7 @@ use crate::engine::lookup::name::Search;
 use crate::engine::operations::create::MAX_ATTEMPTS;
 use crate::engine::parts::file::File;
 use crate::engine::parts::names::directory::{Changing, Directory, DirectoryEntry, KnownName};
-use crate::engine::services::expiry::is_held;
+use crate::engine::services::expiry::is_conflict;
 use crate::engine::values::effects::Effects;
 use crate::{Attributes, CallResult, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal};
 
@@ -97,10 +97,10 @@ impl Share {
             Err(why) => CallResult::Refused(why),
         };
         // The object at the new name, or one below, may be open.
-        let is_in_the_way = |why: &Refusal| is_held(why) || *why == Refusal::AccessDenied;
+        let is_in_the_way = |why: &Refusal| is_conflict(why) || *why == Refusal::AccessDenied;
         let files = || self.files_in_the_way(caller, open, asked.to);
         for _ in 0..MAX_ATTEMPTS {
-            let destination = match self.past_lapsed(caller, files, is_in_the_way, prepare) {
+            let destination = match self.retry_past_expired(caller, files, is_in_the_way, prepare) {
                 CallResult::Done(destination) => destination,
                 CallResult::Wait(ticket) => return CallResult::Wait(ticket),
                 CallResult::Refused(why) => return CallResult::Refused(why),
@@ -308,7 +308,7 @@ impl Share {
     ) -> Result<CallResult<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
         let file = self.open_files().enter(node.id(), node.kind());
-        let facts = self.facts(&file, node.as_ref(), None, None);
+        let facts = self.properties(&file, node.as_ref(), None, None);
         let checked = facts.and_then(|facts| {
             if facts.record.bits(&facts.stat).contains(Attributes::READ_ONLY) && !posix {
                 return Err(Refusal::AccessDenied);
@@ -383,12 +383,12 @@ impl Share {
         // Only now: a request that removes either name next must know where this one is, and what it has
         // replaced.
         drop(locks);
-        self.tell_renamed(old, new, open.file.is_directory, &open.requester(), caller.cause());
+        self.report_rename(old, new, open.file.is_directory, &open.requester(), caller.cause());
         if !open.file.is_directory {
             // A file counts as changed. That is reported when it is closed.
             // MS-FSA 2.1.5.15.12
             self.mark_archive(open)?;
-            open.untold.fetch_or(ChangeFilter::ATTRIBUTES.bits(), Ordering::Relaxed);
+            open.unreported.fetch_or(ChangeFilter::ATTRIBUTES.bits(), Ordering::Relaxed);
         }
         cleared.map(|()| true)
     }
@@ -478,7 +478,7 @@ impl Share {
         open.stream.set_name(to.clone());
         self.record_again(open)?;
         if let Some(link) = &open.link {
-            self.tell_stream_renamed(link, from, to.clone());
+            self.report_stream_rename(link, from, to.clone());
         }
         Ok(())
     }

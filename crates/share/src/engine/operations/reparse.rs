@@ -55,7 +55,7 @@ impl Share {
         let record = self.record_of(open)?;
         self.store_record(open, Record { has_reparse: true, ..record })?;
         drop(beside);
-        self.tell_reparse(open);
+        self.report_reparse(open);
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Share {
         let record = self.record_of(open)?;
         self.store_record(open, Record { has_reparse: false, ..record })?;
         drop(beside);
-        self.tell_reparse(open);
+        self.report_reparse(open);
         Ok(())
     }
 
@@ -111,7 +111,7 @@ impl Share {
         self.directories().forget(open.file.id);
         self.entries_changed(&parent, &open.requester(), caller.cause());
         made?;
-        self.tell_reparse(open);
+        self.report_reparse(open);
         Ok(())
     }
 
@@ -133,9 +133,9 @@ impl Share {
         self.check_writable()
     }
 
-    fn tell_reparse(&self, open: &Open) {
+    fn report_reparse(&self, open: &Open) {
         if let Some(link) = &open.link {
-            self.tell(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
+            self.report(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
         }
     }
 

@@ -136,8 +136,8 @@ impl Share {
             detached: AtomicBool::new(false),
             lasting: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
-            own_times: AtomicU8::new(0),
-            untold: AtomicU32::new(0),
+            fixed_times: AtomicU8::new(0),
+            unreported: AtomicU32::new(0),
             told_failures,
             followed: OnceLock::new(),
             watch: Mutex::new(Rank::OpenWatch, None),
@@ -151,15 +151,15 @@ impl Share {
             member.open = Arc::downgrade(&open);
         }
         drop(state);
-        self.open_files().came();
+        self.open_files().count_opened();
         self.descriptors().fairness().opened(caller.client, caller.now);
         Attempt::Done(Box::new(OpenResult { open, outcome, info, granted: reserved.grant }))
     }
 
     /// Reports a change of the stream that is being opened.
-    pub(crate) fn tell_stream(&self, reserved: &Reserved, kind: ChangeKind, what: ChangeFilter) {
+    pub(crate) fn report_stream(&self, reserved: &Reserved, kind: ChangeKind, what: ChangeFilter) {
         if let Some(link) = &reserved.link {
-            self.tell(link, reserved.stream.name(), kind, what);
+            self.report(link, reserved.stream.name(), kind, what);
         }
     }
 }

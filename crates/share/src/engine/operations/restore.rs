@@ -114,7 +114,7 @@ impl Share {
         };
         if right.is_some() && found.place.is_none() {
             // A change by a program of the host would not be reported.
-            self.directories().note_untold();
+            self.directories().note_unreported();
         }
         Ok(self.enter_again(&file, entry, right, RestoredFile { node, ..found }, data, identity))
     }
@@ -136,7 +136,7 @@ impl Share {
         let options = Options::from_bits_retain(made.options);
         let (granted, deny) = (Rights::from_bits_retain(made.granted), Deny::from_bits_truncate(made.deny));
         // Its permission bits were not checked.
-        file.lends_rights.store(true, Ordering::Relaxed);
+        file.may_set_id.store(true, Ordering::Relaxed);
         let mut state = file.state.lock();
         let link = place.map(|(parent, name)| state.enter_link(&parent, &name));
         let stream = state.enter_stream(made.stream.as_ref());
@@ -156,8 +156,8 @@ impl Share {
             detached: AtomicBool::new(false),
             lasting: AtomicBool::new(true),
             claimed: AtomicBool::new(!made.address.is_empty()),
-            own_times: AtomicU8::new(0),
-            untold: AtomicU32::new(0),
+            fixed_times: AtomicU8::new(0),
+            unreported: AtomicU32::new(0),
             told_failures: AtomicU64::new(file.failed_syncs()),
             followed: OnceLock::new(),
             watch: Mutex::new(Rank::OpenWatch, None),
@@ -189,7 +189,7 @@ impl Share {
         }
         entered.publish();
         drop(state);
-        self.open_files().came();
+        self.open_files().count_opened();
         open
     }
 

@@ -192,9 +192,9 @@ impl<'a> ListedEntry<'a> {
 
     /// The attribute record of the target with this stat, if nothing has to be read for it.
     fn known_record(&self, stat: &Stat) -> Option<Record> {
-        let told = self.file(stat.id).and_then(|file| self.share.record_if_told(file, stat));
+        let told = self.file(stat.id).and_then(|file| self.share.record_if_reported(file, stat));
         let known = || self.known(stat).map(|known| known.record);
-        told.or_else(known).or_else(|| self.share.remembered_record(stat))
+        told.or_else(known).or_else(|| self.share.cached_record(stat))
     }
 
     /// The stat of the target. The target is opened for it only if it has to be opened anyway.
@@ -205,7 +205,7 @@ impl<'a> ListedEntry<'a> {
         if self.figures().is_none() && !self.share.may_know_record(self.likely_id()) {
             return Ok(self.found()?.stat);
         }
-        if let Some(found) = self.remembered()? {
+        if let Some(found) = self.cached_node()? {
             return Ok(self.found.get_or_init(|| found).stat);
         }
         let seen = self.open.node.stat_name(&self.entry.name)?;
@@ -224,15 +224,15 @@ impl<'a> ListedEntry<'a> {
         if let Some(found) = self.found.get() {
             return Ok(found);
         }
-        let found = match self.remembered()? {
+        let found = match self.cached_node()? {
             Some(found) => found,
             None => self.looked_up()?,
         };
         Ok(self.found.get_or_init(|| found))
     }
 
-    fn remembered(&self) -> Result<Option<EntryTarget>, Refusal> {
-        let Some(kept) = self.here.and_then(|here| self.share.remembered(here, &self.entry.name)) else {
+    fn cached_node(&self) -> Result<Option<EntryTarget>, Refusal> {
+        let Some(kept) = self.here.and_then(|here| self.share.cached_node(here, &self.entry.name)) else {
             return Ok(None);
         };
         let (node, stat) = (Arc::clone(&kept.node), kept.node.stat()?);

@@ -46,7 +46,7 @@ impl Share {
     }
 
     fn security_of(&self, open: &Open) -> Result<Arc<Security>, Refusal> {
-        Ok(self.facts(&open.file, open.node.as_ref(), None, None)?.security)
+        Ok(self.properties(&open.file, open.node.as_ref(), None, None)?.security)
     }
 
     /// Changes parts of the descriptor. Holders that only keep the file open are asked first to close it,
@@ -107,7 +107,7 @@ impl Share {
         drop(beside);
         shown?;
         if let Some(link) = &open.link {
-            self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY);
+            self.report(link, None, ChangeKind::Modified, ChangeFilter::SECURITY);
         }
         Ok(())
     }
@@ -276,7 +276,7 @@ impl Share {
         self.forget_security(open);
         drop(beside);
         if let Some(link) = &open.link {
-            self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY | ChangeFilter::ATTRIBUTES);
+            self.report(link, None, ChangeKind::Modified, ChangeFilter::SECURITY | ChangeFilter::ATTRIBUTES);
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Share {
                 return self.size_changed(open, caller);
             }
             if bytes > size {
-                self.wish_for_room(open, bytes, caller)?;
+                self.reserve_space(open, bytes, caller)?;
             } else {
                 // The file still counts as changed.
                 // MS-FSA 2.1.5.15.1
@@ -74,7 +74,7 @@ impl Share {
     ///
     /// A concurrent change of data does not lose its time: the second of both sets it.
     // MS-FSA 2.1.5.15.1
-    fn wish_for_room(&self, open: &Open, bytes: u64, caller: &Caller<'_>) -> Result<(), Refusal> {
+    fn reserve_space(&self, open: &Open, bytes: u64, caller: &Caller<'_>) -> Result<(), Refusal> {
         if open.stream.is_named {
             open.data.allocate(0..bytes)?;
             return self.stream_allocated(open, caller);
@@ -148,7 +148,7 @@ impl Share {
         }
         let len = range.end - range.start;
         let checked = || check_ranges(open, owner, range.start, len, RangeKind::Exclusive).into();
-        match self.past_lapsed_at(open.file.id, caller, checked) {
+        match self.retry_past_expired_at(open.file.id, caller, checked) {
             CallResult::Done(()) => {}
             other => return other,
         }
@@ -190,7 +190,7 @@ impl Share {
             } else {
                 (None, ChangeKind::Modified, ChangeFilter::SIZE | ChangeFilter::LAST_WRITE)
             };
-            self.tell(link, name, kind, what);
+            self.report(link, name, kind, what);
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Share {
         self.store_record(open, record)?;
         drop(beside);
         if let Some(link) = &open.link {
-            self.tell(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
+            self.report(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ impl FamilyCounters {
     }
 
     /// Continues with the counters of another share.
-    pub fn go_on_with(&self, counts: Vec<Arc<Counts>>) {
+    pub fn continue_with(&self, counts: Vec<Arc<Counts>>) {
         *self.all.lock() = counts;
     }
 }

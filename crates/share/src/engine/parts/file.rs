@@ -29,7 +29,7 @@ pub(crate) const SHARED_RIGHTS: Rights = Rights::READ_DATA
     .union(Rights::DELETE);
 
 /// Permission bits that let a program run with the rights of its owner and its group.
-pub(crate) const LENDING: u32 = 0o6000;
+pub(crate) const SET_ID_BITS: u32 = 0o6000;
 
 /// The bit by which a program runs with the rights of its group. In a directory it gives new objects the
 /// directory's group.
@@ -55,7 +55,7 @@ pub(crate) struct File {
     pub failed_syncs: AtomicU64,
     /// Whether the host may let it run with the rights of its owner or group. The next change of its data
     /// clears those bits.
-    pub lends_rights: AtomicBool,
+    pub may_set_id: AtomicBool,
     /// When the oldest of its caching rights was granted (monotonic seconds).
     pub granted_s: AtomicU64,
     /// Held while its sidecar data (its record, descriptor, extended attributes) is read, changed and stored
@@ -250,7 +250,7 @@ impl File {
             own_changes: AtomicU64::new(0),
             time_put_back: AtomicBool::new(false),
             failed_syncs: AtomicU64::new(0),
-            lends_rights: AtomicBool::new(false),
+            may_set_id: AtomicBool::new(false),
             granted_s: AtomicU64::new(0),
             beside: Mutex::of_default(Rank::Beside),
             state: Mutex::of_default(Rank::FileState),
@@ -269,8 +269,8 @@ impl File {
 
     /// Records permission bits that were seen or set.
     pub fn note_mode(&self, mode: u32) {
-        if mode & LENDING != 0 && self.kind == Kind::File {
-            self.lends_rights.store(true, Ordering::Relaxed);
+        if mode & SET_ID_BITS != 0 && self.kind == Kind::File {
+            self.may_set_id.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct LinkTrail {
 
 impl LinkTrail {
     /// Whether a walk on from a directory can pass the same link again.
-    pub fn leads_round(&self, to: NodeId) -> bool {
+    pub fn is_circular(&self, to: NodeId) -> bool {
         self.holders.iter().any(|holder| holder.is_within(to))
     }
 }

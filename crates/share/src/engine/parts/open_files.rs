@@ -52,12 +52,12 @@ impl OpenFiles {
     }
 
     /// Counts a new open.
-    pub fn came(&self) {
+    pub fn count_opened(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a closed open.
-    pub fn went(&self) {
+    pub fn count_closed(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 

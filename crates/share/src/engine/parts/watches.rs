@@ -43,7 +43,7 @@ impl Watches {
 
     /// Reports changes in directories that belong together. Each watch gets all of them that it covers at
     /// once. Returns the requests to wake.
-    pub fn tell(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) -> Vec<Ticket> {
+    pub fn report(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) -> Vec<Ticket> {
         if self.is_empty() {
             return Vec::new();
         }

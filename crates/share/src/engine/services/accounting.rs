@@ -33,7 +33,7 @@ impl Share {
     /// Continues the counters of `before`, which this share replaces. Call it before anything is counted
     /// here.
     pub fn count_on(&self, before: &Share) {
-        self.counting().go_on_with(before.all_counts());
+        self.counting().continue_with(before.all_counts());
     }
 
     /// Its transactions in each family that has any.

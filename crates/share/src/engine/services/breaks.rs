@@ -140,7 +140,7 @@ impl Share {
         if !grant.state.is_empty() {
             if !has_known_name {
                 // A change by a program of the host would not be reported, so the right ends by itself.
-                self.directories().note_untold();
+                self.directories().note_unreported();
             }
             stream.gave.fetch_add(1, Ordering::SeqCst);
             if is_first {
@@ -186,7 +186,7 @@ impl Share {
     pub fn awaits(&self, notice: &BreakNotice) -> bool {
         let holder = (notice.client, notice.key, notice.keyed);
         self.rights().keys().find(&holder).is_some_and(|(file, stream)| {
-            file.state.lock().stream(&stream).grants.is_told(&holder, notice.to)
+            file.state.lock().stream(&stream).grants.awaits_acknowledgment(&holder, notice.to)
         })
     }
 
@@ -198,7 +198,7 @@ impl Share {
         };
         let mut state = file.state.lock();
         let entry = state.stream(&stream);
-        if !entry.grants.is_told(&holder, notice.to) {
+        if !entry.grants.awaits_acknowledgment(&holder, notice.to) {
             return Vec::new();
         }
         entry.grants.revoke(notice.client, notice.key, notice.keyed);

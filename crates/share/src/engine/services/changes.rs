@@ -15,7 +15,7 @@ use crate::{Cause, Change, ChangeFilter, ChangeKind, Open};
 
 impl Share {
     /// Reports a change of the file that a name leads to.
-    pub(crate) fn tell(
+    pub(crate) fn report(
         &self,
         link: &Arc<HardLinkedName>,
         stream: Option<Name>,
@@ -26,12 +26,12 @@ impl Share {
             return;
         }
         let (directory, name) = link.place();
-        self.tell_at(&directory, &name, stream, kind, what);
+        self.report_at(&directory, &name, stream, kind, what);
     }
 
     /// Reports a change of a name in a directory.
     // MS-FSA 2.1.4.1
-    pub(crate) fn tell_at(
+    pub(crate) fn report_at(
         &self,
         directory: &Arc<Directory>,
         name: &Name,
@@ -39,14 +39,14 @@ impl Share {
         kind: ChangeKind,
         what: ChangeFilter,
     ) {
-        self.tell_together(vec![(directory, Change { kind, path: vec![name.clone()], stream })], what);
+        self.report_together(vec![(directory, Change { kind, path: vec![name.clone()], stream })], what);
     }
 
     /// Reports that a name was moved. Within one directory it is renamed. Otherwise it is removed from one
     /// and added to the other. A watch that covers both gets them in one reply: a client takes an old name
     /// without a new one for a removal.
     // MS-FSCC 2.7.1
-    pub(crate) fn tell_renamed(
+    pub(crate) fn report_rename(
         &self,
         from: DirectoryEntry<'_>,
         to: DirectoryEntry<'_>,
@@ -59,49 +59,49 @@ impl Share {
         if !is_one {
             self.entries_changed(to.parent, requester, cause);
         }
-        let (gone, came) = match is_one {
+        let (gone, count_opened) = match is_one {
             true => (ChangeKind::RenamedFrom, ChangeKind::RenamedTo),
             false => (ChangeKind::Removed, ChangeKind::Added),
         };
         let change = |kind, name: &Name| Change { kind, path: vec![name.clone()], stream: None };
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        self.tell_together(
-            vec![(from.parent, change(gone, from.name)), (to.parent, change(came, to.name))],
+        self.report_together(
+            vec![(from.parent, change(gone, from.name)), (to.parent, change(count_opened, to.name))],
             what,
         );
     }
 
     /// Reports that a stream was renamed.
-    pub(crate) fn tell_stream_renamed(&self, link: &Arc<HardLinkedName>, from: Name, to: Name) {
+    pub(crate) fn report_stream_rename(&self, link: &Arc<HardLinkedName>, from: Name, to: Name) {
         let (directory, name) = link.place();
         let change = |kind, stream| {
             let stream = Some(stream);
             (&directory, Change { kind, path: vec![name.clone()], stream })
         };
-        let (gone, came) = (ChangeKind::StreamRemoved, ChangeKind::StreamAdded);
-        self.tell_together(vec![change(gone, from), change(came, to)], ChangeFilter::STREAM_NAME);
+        let (gone, count_opened) = (ChangeKind::StreamRemoved, ChangeKind::StreamAdded);
+        self.report_together(vec![change(gone, from), change(count_opened, to)], ChangeFilter::STREAM_NAME);
     }
 
     /// Reports changes in directories that belong together.
-    fn tell_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
-        self.wake_all(self.watching().tell(changes, what));
+    fn report_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
+        self.wake_all(self.watching().report(changes, what));
     }
 
     /// Reports the writes through an open that were not reported yet.
     // MS-FSA 2.1.5.5
-    pub(crate) fn tell_untold(&self, open: &Open, cause: Cause) {
-        let untold = open.untold.swap(0, Ordering::AcqRel);
-        if untold & UNSEEN != 0 {
+    pub(crate) fn report_pending(&self, open: &Open, cause: Cause) {
+        let unreported = open.unreported.swap(0, Ordering::AcqRel);
+        if unreported & UNSEEN != 0 {
             self.shown_changed(open, cause);
         }
-        let untold = ChangeFilter::from_bits_truncate(untold);
-        let Some(link) = open.link.as_ref().filter(|_| !untold.is_empty()) else {
+        let unreported = ChangeFilter::from_bits_truncate(unreported);
+        let Some(link) = open.link.as_ref().filter(|_| !unreported.is_empty()) else {
             return;
         };
         if open.stream.is_named {
-            self.tell(link, open.stream(), ChangeKind::StreamModified, untold);
+            self.report(link, open.stream(), ChangeKind::StreamModified, unreported);
         } else {
-            self.tell(link, None, ChangeKind::Modified, untold);
+            self.report(link, None, ChangeKind::Modified, unreported);
         }
     }
 

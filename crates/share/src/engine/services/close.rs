@@ -53,14 +53,14 @@ impl Share {
         if open.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        self.open_files().went();
+        self.open_files().count_closed();
         let fairness = self.descriptors().fairness();
         // An open without a descriptor is not counted.
         if fairness.counts() && !open.data.is_closed() {
             fairness.closed(open.client(), now);
         }
         self.forget_detached(open);
-        self.tell_untold(open, cause);
+        self.report_pending(open, cause);
         self.end_watch(open);
         if open.options.contains(Options::DELETE_ON_CLOSE) {
             self.let_go(open, cause);
@@ -129,7 +129,7 @@ impl Share {
         if let Some(name) = &going.stream {
             result = open.node.remove_stream(name).map_err(Refusal::from);
             if let Some(link) = &open.link {
-                self.tell(link, Some(name.clone()), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
+                self.report(link, Some(name.clone()), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
             }
         }
         if let Some(link) = &going.link {
@@ -196,7 +196,7 @@ impl Share {
         }
         self.entries_changed(&parent, requester, cause);
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        self.tell(link, None, ChangeKind::Removed, what);
+        self.report(link, None, ChangeKind::Removed, what);
         self.end_watches_of(open.file.id);
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Share {
     pub(crate) fn let_go(&self, open: &Open, cause: Cause) {
         let is_shared = open.file.state.lock().members.len() > 1;
         if is_shared {
-            self.end_lapsed_at(&[open.file.id], open.requester().client, cause);
+            self.end_expired_at(&[open.file.id], open.requester().client, cause);
         }
     }
 }

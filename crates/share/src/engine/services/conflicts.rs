@@ -51,7 +51,7 @@ impl Share {
             drop(state);
             self.settle(effects);
             if matches!(step, CallResult::Wait(_)) {
-                self.end_lapsed_at(&[open.file.id], Some(caller.client), caller.cause());
+                self.end_expired_at(&[open.file.id], Some(caller.client), caller.cause());
             }
             match step {
                 // The holder in conflict has gone when it was asked.

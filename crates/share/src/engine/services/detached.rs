@@ -50,7 +50,7 @@ impl Share {
     /// to close it.
     pub fn leave(&self, open: &Arc<Open>, how: Detached, cause: impl Into<Cause>) -> Result<(), Refusal> {
         let cause = cause.into();
-        self.tell_untold(open, cause);
+        self.report_pending(open, cause);
         let most = self.settings().max_detached;
         let mut state = open.file.state.lock();
         if open.is_closed() || open.is_detached() {

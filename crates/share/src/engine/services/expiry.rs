@@ -36,7 +36,7 @@ impl Share {
 
     /// Does the same for the clients that have any of these files open. Their other state (byte ranges,
     /// rights, marks) belongs to those opens.
-    pub(crate) fn end_lapsed_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
+    pub(crate) fn end_expired_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
         let was_unclaimed = self.end_unclaimed_at(files, client, cause);
         if self.lasting().keepers().is_empty() {
             return was_unclaimed;
@@ -52,24 +52,24 @@ impl Share {
 
     /// Runs `ask`, which may conflict with state of a client on a file whose time is over. If it does, ends
     /// that client and runs it once more.
-    pub(crate) fn past_lapsed_at<T>(
+    pub(crate) fn retry_past_expired_at<T>(
         &self,
         file: NodeId,
         caller: &Caller<'_>,
         ask: impl Fn() -> CallResult<T>,
     ) -> CallResult<T> {
-        self.past_lapsed(caller, || vec![file], is_held, ask)
+        self.retry_past_expired(caller, || vec![file], is_conflict, ask)
     }
 
     /// Does the same for several files, which are known after `ask` has run.
-    pub(crate) fn past_lapsed<T>(
+    pub(crate) fn retry_past_expired<T>(
         &self,
         caller: &Caller<'_>,
         files: impl Fn() -> Vec<NodeId>,
         is_in_the_way: impl Fn(&Refusal) -> bool,
         ask: impl Fn() -> CallResult<T>,
     ) -> CallResult<T> {
-        let end = || self.end_lapsed_at(&files(), Some(caller.client), caller.cause());
+        let end = || self.end_expired_at(&files(), Some(caller.client), caller.cause());
         let step = ask();
         let again = match &step {
             CallResult::Done(_) => false,
@@ -82,7 +82,7 @@ impl Share {
 }
 
 /// Whether an open, denial, mark or byte range of another client conflicts.
-pub(crate) fn is_held(why: &Refusal) -> bool {
+pub(crate) fn is_conflict(why: &Refusal) -> bool {
     use Refusal::{DeletePending, OwnerAway, RangeConflict, RangeNotGranted, SharingConflict};
     matches!(why, SharingConflict | DeletePending | OwnerAway | RangeConflict | RangeNotGranted)
 }

@@ -1,6 +1,6 @@
 //! Counters that are taken before a lookup or a read, to tell afterwards whether its result is still current.
 //!
-//! Start with [`Share::since_now`] for a lookup by name, and with [`Share::changes_of`] for a file that is in
+//! Start with [`Share::lookup_counters`] for a lookup by name, and with [`Share::change_counters`] for a file that is in
 //! the table.
 
 use std::sync::atomic::Ordering;
@@ -27,13 +27,13 @@ pub(crate) struct ChangeCounters {
 
 impl Share {
     /// The counters to take before a name is looked up.
-    pub(crate) fn since_now(&self) -> LookupCounters {
+    pub(crate) fn lookup_counters(&self) -> LookupCounters {
         LookupCounters { names_gone: self.cache().names_gone(), changes: self.all_changes() }
     }
 
     /// The counters to take before reading a file that is entered in the table and stays there: it counts
     /// from its first open to its last close.
-    pub(crate) fn changes_of(&self, file: &File) -> ChangeCounters {
+    pub(crate) fn change_counters(&self, file: &File) -> ChangeCounters {
         ChangeCounters {
             data: file.changes.load(Ordering::SeqCst),
             own: file.own_changes.load(Ordering::SeqCst),

@@ -43,20 +43,20 @@ impl Share {
             let mut events = Vec::new();
             self.volume().take_events(&mut |event| events.push(event));
             let believed = events.into_iter().map(|event| {
-                let node = self.believe(&event);
+                let node = self.apply_event(&event);
                 (event, node)
             });
             believed.collect()
         });
         self.take_back_from_names(&heard, cause);
         for (event, node) in heard {
-            self.pass_on(event, node, cause);
+            self.notify_of_event(event, node, cause);
         }
     }
 
     /// Applies an event to the caches. Returns the node whose data, attributes or name were changed.
-    fn believe(&self, event: &HostEvent) -> Option<NodeId> {
-        let node = self.believe_names(event);
+    fn apply_event(&self, event: &HostEvent) -> Option<NodeId> {
+        let node = self.apply_to_names(event);
         // Only now: a name that was looked up before the move is known to be old by now.
         match event {
             HostEvent::Changed { change: HostChange::RenamedFrom, is_directory: true, .. }
@@ -68,20 +68,20 @@ impl Share {
         node
     }
 
-    fn believe_names(&self, event: &HostEvent) -> Option<NodeId> {
+    fn apply_to_names(&self, event: &HostEvent) -> Option<NodeId> {
         use HostChange::{Removed, RenamedFrom, RenamedTo};
         match event {
             HostEvent::Changed { directory, name: Some(name), change, is_directory } => {
                 let directory = self.directories().get(*directory)?;
                 match change {
-                    HostChange::Created | RenamedTo => self.believe_came(&directory, name),
+                    HostChange::Created | RenamedTo => self.apply_added(&directory, name),
                     Removed | RenamedFrom => {
-                        self.believe_went(&directory, name, *is_directory);
+                        self.apply_removed(&directory, name, *is_directory);
                         None
                     }
                     HostChange::Modified | HostChange::Attributes => {
                         if *change == HostChange::Attributes {
-                            directory.forget_made(name);
+                            directory.forget_new_file(name);
                         }
                         let changed = directory.node.stat_name(name).ok()?.id;
                         self.forget(changed);
@@ -97,10 +97,10 @@ impl Share {
             }
             HostEvent::Renamed { from: (from, name), to: (to, to_name), is_directory } => {
                 if let Some(from) = self.directories().get(*from) {
-                    self.believe_went(&from, name, *is_directory);
+                    self.apply_removed(&from, name, *is_directory);
                 }
                 let to = self.directories().get(*to)?;
-                self.believe_came(&to, to_name)
+                self.apply_added(&to, to_name)
             }
             HostEvent::Overflow | HostEvent::Mounts => {
                 let share = self.name();
@@ -117,7 +117,7 @@ impl Share {
     }
 
     /// A name was created, or moved here.
-    fn believe_came(&self, directory: &Directory, name: &Name) -> Option<NodeId> {
+    fn apply_added(&self, directory: &Directory, name: &Name) -> Option<NodeId> {
         directory.added(name);
         // Its entries under the old name are invalid now. If it is known by a further name, it has changed.
         let stat = directory.node.stat_name(name).ok()?;
@@ -131,9 +131,9 @@ impl Share {
     }
 
     /// A name was removed, or moved away.
-    fn believe_went(&self, directory: &Directory, name: &Name, is_directory: bool) {
+    fn apply_removed(&self, directory: &Directory, name: &Name, is_directory: bool) {
         let child = directory.child(name, true).filter(|_| is_directory);
-        directory.seen_gone(name);
+        directory.note_missing(name);
         // Moved directories are kept: they are found by their new location.
         if let Some((_, gone)) = child
             && gone.node.stat().is_ok_and(|stat| stat.links == 0)
@@ -144,7 +144,7 @@ impl Share {
 
     /// Events were lost, or directories lead elsewhere. Breaks the rights that an unknown change may
     /// invalidate, and notifies the watches.
-    fn pass_on_loss(&self, cause: Cause) {
+    fn notify_of_loss(&self, cause: Cause) {
         for file in self.open_files().all() {
             let need = if file.is_directory { Need::Entries } else { Need::Change };
             self.take_back(&file, need, cause);
@@ -153,23 +153,23 @@ impl Share {
     }
 
     /// Notifies watches and holders of an event that was applied.
-    fn pass_on(&self, event: HostEvent, node: Option<NodeId>, cause: Cause) {
+    fn notify_of_event(&self, event: HostEvent, node: Option<NodeId>, cause: Cause) {
         match event {
             HostEvent::Changed { directory, name: Some(name), is_directory, change } => {
                 if let Some(directory) = self.directories().get(directory) {
-                    self.pass_on_change(&directory, &name, change, is_directory, node, cause);
+                    self.notify_of_change(&directory, &name, change, is_directory, node, cause);
                 }
             }
             // The directory above shows no attributes of a directory itself.
             HostEvent::Changed { name: None, .. } => {}
             HostEvent::Renamed { from, to, is_directory } => {
-                self.pass_on_rename(from, to, is_directory, node, cause);
+                self.notify_of_rename(from, to, is_directory, node, cause);
             }
-            HostEvent::Overflow | HostEvent::Mounts => self.pass_on_loss(cause),
+            HostEvent::Overflow | HostEvent::Mounts => self.notify_of_loss(cause),
         }
     }
 
-    fn pass_on_change(
+    fn notify_of_change(
         &self,
         directory: &Arc<Directory>,
         name: &Name,
@@ -205,10 +205,10 @@ impl Share {
             }
         };
         self.entries_changed(directory, &Requester::NOBODY, cause);
-        self.tell_at(directory, name, None, kind, what);
+        self.report_at(directory, name, None, kind, what);
     }
 
-    fn pass_on_rename(
+    fn notify_of_rename(
         &self,
         (from, name): (NodeId, Name),
         (to, to_name): (NodeId, Name),
@@ -221,10 +221,10 @@ impl Share {
         let (from, to) = match known {
             (Some(from), Some(to)) => (from, to),
             (None, Some(to)) => {
-                return self.pass_on_change(&to, &to_name, HostChange::RenamedTo, is_directory, node, cause);
+                return self.notify_of_change(&to, &to_name, HostChange::RenamedTo, is_directory, node, cause);
             }
             (Some(from), None) => {
-                return self.pass_on_change(&from, &name, HostChange::RenamedFrom, is_directory, None, cause);
+                return self.notify_of_change(&from, &name, HostChange::RenamedFrom, is_directory, None, cause);
             }
             (None, None) => return,
         };
@@ -234,7 +234,7 @@ impl Share {
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
             self.take_back(&file, Need::Rename, cause);
         }
-        self.tell_renamed(from.entry(&name), to.entry(&to_name), is_directory, &Requester::NOBODY, cause);
+        self.report_rename(from.entry(&name), to.entry(&to_name), is_directory, &Requester::NOBODY, cause);
     }
 
     /// Drops the cached properties of the file or directory with this id.
@@ -259,12 +259,12 @@ impl Share {
         }
         for file in self.open_files().all() {
             let state = file.state.lock();
-            let is_held = state.streams.iter().any(|stream| !stream.grants.is_empty());
+            let is_conflict = state.streams.iter().any(|stream| !stream.grants.is_empty());
             let is_lost = |of: &LinkState| {
                 let (directory, name) = of.link.place();
                 gone.contains(&(directory.id, &name))
             };
-            let has_lost = is_held && (state.has_unknown_names() || state.links.iter().any(is_lost));
+            let has_lost = is_conflict && (state.has_unknown_names() || state.links.iter().any(is_lost));
             drop(state);
             if has_lost {
                 self.take_back(&file, Need::Rename, cause);
@@ -306,5 +306,5 @@ fn forget_file(file: &Arc<File>) {
     let mut state = file.state.lock();
     (state.record, state.security, state.extended_size) = (None, None, None);
     // Its permission bits may be others.
-    file.lends_rights.store(true, Ordering::Relaxed);
+    file.may_set_id.store(true, Ordering::Relaxed);
 }

@@ -20,7 +20,7 @@ impl Share {
             wakes: self.waits().take_due(now.mono_ns),
             cause: now.into(),
         });
-        while let Some(file) = self.waits().take_over(now.mono_ns) {
+        while let Some(file) = self.waits().update_fixed_times(now.mono_ns) {
             if let Some(file) = file {
                 self.expire(&file, now.mono_ns);
             }
@@ -34,7 +34,7 @@ impl Share {
         self.take_in(now.into());
         self.cache().drop_idle();
         self.directories().drop_idle();
-        self.end_untold(now);
+        self.end_unreported(now);
         self.volume().keep_room();
         self.relieve_if_short(now);
     }

@@ -26,8 +26,8 @@ impl Share {
                 AbsentHolder::Stays => continue,
             }
             let holder = self.waits().clients().holder(notice.client);
-            let is_told = holder.is_some_and(|holder| holder.on_break(&notice));
-            if !is_told {
+            let reports_changes = holder.is_some_and(|holder| holder.on_break(&notice));
+            if !reports_changes {
                 wakes.extend(self.revoke(&notice));
             }
         }

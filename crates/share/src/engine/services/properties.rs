@@ -28,21 +28,21 @@ impl Share {
     ///
     /// # Errors
     /// As the volume says.
-    pub(crate) fn facts(
+    pub(crate) fn properties(
         &self,
         file: &Arc<File>,
         node: &dyn Node,
         place: Option<&ParentAndName>,
         seen: Option<Stat>,
     ) -> Result<FileProperties, Refusal> {
-        let facts = self.facts_as_found(file, node, place, seen)?;
-        if facts.security.is_overtaken && self.keep_what_the_host_set(file, node) {
-            return self.facts_as_found(file, node, place, None);
+        let properties = self.properties_as_found(file, node, place, seen)?;
+        if properties.security.is_overtaken && self.adopt_host_access(file, node) {
+            return self.properties_as_found(file, node, place, None);
         }
-        Ok(facts)
+        Ok(properties)
     }
 
-    fn facts_as_found(
+    fn properties_as_found(
         &self,
         file: &Arc<File>,
         node: &dyn Node,
@@ -54,7 +54,7 @@ impl Share {
             None => node.stat()?,
         };
         file.note_mode(stat.mode);
-        let known = self.is_told_of(file, &stat).then(|| {
+        let known = self.reports_changes_of(file, &stat).then(|| {
             let state = file.state.lock();
             state.record.zip(state.security.clone().filter(|security| security.fits(&stat)))
         });
@@ -82,13 +82,13 @@ impl Share {
     ///
     /// The host's time of change would not be enough to tell: it moves with each write, too.
     // RFC 8881 6.4.1.1
-    pub(crate) fn keep_what_the_host_set(&self, file: &File, node: &dyn Node) -> bool {
+    pub(crate) fn adopt_host_access(&self, file: &File, node: &dyn Node) -> bool {
         // The request that changes it may be the one that checks here.
         let Some(_beside) = file.beside.try_lock() else { return false };
-        self.check_writable().and_then(|()| self.store_what_the_host_set(file, node)).is_ok()
+        self.check_writable().and_then(|()| self.store_host_access(file, node)).is_ok()
     }
 
-    fn store_what_the_host_set(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
+    fn store_host_access(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
         let stat = node.stat()?;
         let mut record = Record::load(node)?;
         if record.has_lost_descriptor {

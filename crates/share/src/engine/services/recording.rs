@@ -51,7 +51,7 @@ impl Share {
             return Err(Refusal::Invalid);
         }
         let found = FoundBy::Path { path: open.path(), born: open.node.stat()?.born };
-        self.note_made(open, found, keep_ns, note)?;
+        self.note_new_file(open, found, keep_ns, note)?;
         if let Err(why) = recorder.write() {
             self.unrecord(open);
             return Err(why.into());
@@ -70,11 +70,11 @@ impl Share {
         if open.is_directory() {
             return Err(Refusal::Invalid);
         }
-        self.note_made(open, FoundBy::Address(address), 0, note)
+        self.note_new_file(open, FoundBy::Address(address), 0, note)
     }
 
     /// Notes the full state of an open.
-    fn note_made(
+    fn note_new_file(
         &self,
         open: &Arc<Open>,
         found: FoundBy<'_>,
@@ -234,8 +234,8 @@ impl Share {
 
     /// The version of a file with the time of change `changed` and with `changes` counted since it was
     /// opened.
-    pub(crate) fn tell_version(&self, id: NodeId, changed: Time, changes: u64) -> u64 {
-        let (version, is_first_ahead) = self.open_files().versions().tell(id, changed, changes);
+    pub(crate) fn issue_version(&self, id: NodeId, changed: Time, changes: u64) -> u64 {
+        let (version, is_first_ahead) = self.open_files().versions().issue(id, changed, changes);
         if is_first_ahead {
             self.note_ahead();
         }

@@ -20,13 +20,13 @@ pub(crate) type ParentAndName = (Arc<Directory>, Name);
 impl Share {
     /// Whether the volume reports every change of an open file's cached properties. It does not for changes
     /// through another name, which may be in a directory that is not watched.
-    pub(crate) fn is_told_of(&self, file: &File, stat: &Stat) -> bool {
+    pub(crate) fn reports_changes_of(&self, file: &File, stat: &Stat) -> bool {
         self.volume().facts().tells_changes && (file.is_directory || stat.links <= 1)
     }
 
     /// The attribute record of an open file, if it was read and the volume reports its changes.
-    pub(crate) fn record_if_told(&self, file: &File, stat: &Stat) -> Option<Record> {
-        if self.is_told_of(file, stat) { file.record() } else { None }
+    pub(crate) fn record_if_reported(&self, file: &File, stat: &Stat) -> Option<Record> {
+        if self.reports_changes_of(file, stat) { file.record() } else { None }
     }
 
     /// Whether a record of a file may be known beside the cache. The stat then tells whether it is still
@@ -40,15 +40,15 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(crate) fn record_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Record, Refusal> {
-        self.told_record(stat).map_or_else(|| self.load_record(node, stat), Ok)
+        self.reported_record(stat).map_or_else(|| self.load_record(node, stat), Ok)
     }
 
-    fn told_record(&self, stat: &Stat) -> Option<Record> {
-        self.open_files().get(stat.id).and_then(|file| self.record_if_told(&file, stat))
+    fn reported_record(&self, stat: &Stat) -> Option<Record> {
+        self.open_files().get(stat.id).and_then(|file| self.record_if_reported(&file, stat))
     }
 
     /// The attribute record of a file with this stat, if nothing has to be read for it.
-    pub(crate) fn remembered_record(&self, stat: &Stat) -> Option<Record> {
+    pub(crate) fn cached_record(&self, stat: &Stat) -> Option<Record> {
         if let Some(known) = self.cache().known(stat) {
             return Some(known.record);
         }
@@ -77,7 +77,7 @@ impl Share {
         place: Option<&ParentAndName>,
         stat: &Stat,
     ) -> Result<Record, Refusal> {
-        if let Some(record) = self.remembered_record(stat) {
+        if let Some(record) = self.cached_record(stat) {
             return Ok(record);
         }
         let (written, stored) =

@@ -12,17 +12,17 @@ use crate::engine::parts::file::File;
 
 /// For how many seconds such a right lasts: as long as a Linux client trusts its cache without one (nfs(5),
 /// acregmax and acdirmax).
-pub(crate) const UNTOLD_S: u64 = 60;
+pub(crate) const UNREPORTED_S: u64 = 60;
 
 impl Share {
     /// Breaks rights that were granted long ago on files that others may change unreported; once a second.
-    pub(crate) fn end_untold(&self, now: Now) {
+    pub(crate) fn end_unreported(&self, now: Now) {
         let now_s = self.cache().now_s();
-        if !self.rights().begin_second(now_s) || !self.directories().has_untold() {
+        if !self.rights().begin_second(now_s) || !self.directories().has_unreported() {
             return;
         }
         for file in self.open_files().all() {
-            let is_over = file.granted_s.load(Ordering::Relaxed) + UNTOLD_S <= now_s;
+            let is_over = file.granted_s.load(Ordering::Relaxed) + UNREPORTED_S <= now_s;
             if is_over && file.has_grants() && !self.hears_of(&file) {
                 self.take_back(
                     &file,
@@ -36,10 +36,10 @@ impl Share {
     /// Whether the host reports changes by others in a file, or in the entries of a directory.
     fn hears_of(&self, file: &Arc<File>) -> bool {
         if file.is_directory {
-            return self.directories().get(file.id).is_some_and(|directory| directory.is_told());
+            return self.directories().get(file.id).is_some_and(|directory| directory.reports_changes());
         }
         let above: Vec<_> = file.state.lock().links.iter().map(|of| of.link.place().0).collect();
         // A file that was found by its address has no known directory.
-        !above.is_empty() && above.iter().all(|directory| directory.is_told())
+        !above.is_empty() && above.iter().all(|directory| directory.reports_changes())
     }
 }

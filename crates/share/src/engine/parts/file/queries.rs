@@ -85,7 +85,7 @@ impl File {
     }
 
     /// Records the cache entry for its creation.
-    pub fn note_made(&self, made: Option<Arc<NewFile>>) {
+    pub fn note_new_file(&self, made: Option<Arc<NewFile>>) {
         self.state.lock().made = made;
     }
 

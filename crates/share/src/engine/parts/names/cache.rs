@@ -50,8 +50,8 @@ const KEPT_BYTES: usize = 2048;
 const ABSENT_BYTES: usize = 160;
 /// The bytes that the figures of a file count for, without a descriptor.
 const FIGURES_BYTES: usize = 320;
-/// The time for which an unused name is kept, in seconds. So long the descriptor of a file may hold the
-/// storage of one that was removed out of sight, or keep a file system from being unmounted.
+/// The time for which an unused name is kept, in seconds. For that time its descriptor may hold the storage
+/// of a file that was removed out of sight, or keep a file system from being unmounted.
 const IDLE_S: u64 = 10;
 /// Number of counters of written records.
 const WRITTEN: usize = 1024;
@@ -331,7 +331,7 @@ impl Cache {
     }
 
     /// Caches that a file was created under a name, if `is_right` still holds.
-    pub fn note_made(
+    pub fn note_new_file(
         &self,
         directory: u64,
         name: &Name,
@@ -346,7 +346,7 @@ impl Cache {
     }
 
     /// Drops the entry of a file that was created under a name.
-    pub fn forget_made(&self, directory: u64, name: &Name) {
+    pub fn forget_new_file(&self, directory: u64, name: &Name) {
         drop(self.made.remove(&(directory, name.clone())));
     }
 
@@ -367,14 +367,14 @@ impl Cache {
     }
 
     /// The counter of all sidecar writes. Take it before creating a file that is to be cached
-    /// ([`Cache::made_now`]).
+    /// ([`Cache::new_file_now`]).
     pub fn stores(&self) -> u64 {
         self.stores.load(Ordering::Acquire)
     }
 
     /// The entry of a file that had this stat at its creation. None if sidecar data of any file was stored
     /// since `stores`, because it may have been this one.
-    pub fn made_now(&self, stat: &Stat, stores: u64) -> Option<Arc<NewFile>> {
+    pub fn new_file_now(&self, stat: &Stat, stores: u64) -> Option<Arc<NewFile>> {
         let made = NewFile::new(stat, self.written(stat.id));
         (self.is_on() && self.stores() == stores).then(|| Arc::new(made))
     }

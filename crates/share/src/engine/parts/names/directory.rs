@@ -1,7 +1,7 @@
 //! Directories on the paths to files: kept open, with the known part of their names.
 //!
 //! A kept directory saves opening every component of a path again. It is trusted as long as the volume
-//! reports changes by others ([`Directory::is_told`]). Otherwise each step compares identities. An index of
+//! reports changes by others ([`Directory::reports_changes`]). Otherwise each step compares identities. An index of
 //! names then counts only under two conditions: the directory's times have not moved since, and they were at
 //! least [`SETTLED`] old when it was made. So no change can hide within one tick of the clock.
 
@@ -75,7 +75,7 @@ pub(crate) struct Directory {
     /// The time of its last use, in monotonic seconds.
     used_s: AtomicU64,
     /// The volume, if it reports changes by others in this directory.
-    told_by: Option<Arc<dyn Volume>>,
+    reporter: Option<Arc<dyn Volume>>,
 }
 
 /// A change of some names of a directory. There is one at a time, and lookups of these names wait.
@@ -129,7 +129,7 @@ pub(crate) enum KnownName {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        if let Some(volume) = &self.told_by {
+        if let Some(volume) = &self.reporter {
             volume.unwatch(self.id);
         }
     }
@@ -164,13 +164,13 @@ impl Directory {
             covered: OnceLock::new(),
             used: AtomicU64::new(0),
             used_s: AtomicU64::new(cache.now_s()),
-            told_by: tells.then(|| Arc::clone(volume)),
+            reporter: tells.then(|| Arc::clone(volume)),
         })
     }
 
     /// Whether the volume reports changes by others.
-    pub fn is_told(&self) -> bool {
-        self.told_by.is_some()
+    pub fn reports_changes(&self) -> bool {
+        self.reporter.is_some()
     }
 
     /// The node's address, which stays the same as long as the node exists.
@@ -219,7 +219,7 @@ impl Directory {
     /// Whether the cache says that a name leads to this node, and no request is changing the name.
     pub fn leads_to(&self, name: &Name, id: NodeId) -> bool {
         let is_it = |answer| matches!(answer, Some(CachedTarget::There(kept)) if kept.node.id() == id);
-        self.is_told() && self.cache.is_on() && self.settle(name) && is_it(self.answer(name))
+        self.reports_changes() && self.cache.is_on() && self.settle(name) && is_it(self.answer(name))
     }
 
     /// Whether the volume says that a name leads to this node.
@@ -229,20 +229,20 @@ impl Directory {
 
     /// Caches the target of a name if it is worth its room and no name has changed since `generation`.
     pub fn remember(&self, name: &Name, generation: u64, answer: CachedTarget) {
-        if self.is_told() {
+        if self.reports_changes() {
             let serial = self.serial.load(Ordering::Acquire);
             self.note_mounted(&answer);
             self.cache.keep(serial, name, answer, || self.generation() == generation);
         }
     }
 
-    /// Whether a node will be cached under a name. Call it once before [`Directory::remember_let_in`].
+    /// Whether a node will be cached under a name. Call it once before [`Directory::cache_let_in`].
     pub fn lets_in(&self, name: &Name) -> bool {
-        self.is_told() && self.cache.lets_node_in(self.serial.load(Ordering::Acquire), name)
+        self.reports_changes() && self.cache.lets_node_in(self.serial.load(Ordering::Acquire), name)
     }
 
     /// Caches a node that [`Directory::lets_in`] has accepted, if no name has changed since `generation`.
-    pub fn remember_let_in(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
+    pub fn cache_let_in(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
         let (serial, answer) = (self.serial.load(Ordering::Acquire), CachedTarget::There(Arc::clone(kept)));
         self.note_mounted(&answer);
         self.cache.keep_let_in(serial, name, answer, || self.generation() == generation);
@@ -265,17 +265,17 @@ impl Directory {
     /// Caches that a file was created under a name. The caller is changing the name ([`Directory::change`])
     /// and has added it. It does nothing if there was any other event since `generation`, which was taken
     /// before.
-    pub fn note_made(&self, name: &Name, generation: u64, made: &Arc<NewFile>) {
-        if self.is_told() {
+    pub fn note_new_file(&self, name: &Name, generation: u64, made: &Arc<NewFile>) {
+        if self.reports_changes() {
             let serial = self.serial.load(Ordering::Acquire);
-            self.cache.note_made(serial, name, made, || self.generation() == generation + 1);
+            self.cache.note_new_file(serial, name, made, || self.generation() == generation + 1);
         }
     }
 
     /// Others have changed a file by this name, perhaps its sidecar data.
-    pub fn forget_made(&self, name: &Name) {
+    pub fn forget_new_file(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
-        self.cache.forget_made(self.serial.load(Ordering::Acquire), name);
+        self.cache.forget_new_file(self.serial.load(Ordering::Acquire), name);
     }
 
     /// Drops the cached target of a name. The name is still known to exist.
@@ -289,7 +289,7 @@ impl Directory {
 
     /// A name was reported or seen to be gone. It may have been created again since, so the volume is asked
     /// before the index drops it.
-    pub fn seen_gone(&self, name: &Name) {
+    pub fn note_missing(&self, name: &Name) {
         self.forget_name(name);
         if self.contents.lock().index.is_none() {
             return;
@@ -342,7 +342,7 @@ impl Directory {
     }
 
     /// Caches the target of a spelling, if no name has changed since `generation`.
-    fn remember_child(&self, asked: &Name, real: &Name, directory: &Arc<Directory>, generation: u64) {
+    fn cache_child(&self, asked: &Name, real: &Name, directory: &Arc<Directory>, generation: u64) {
         let mut contents = self.contents.lock();
         if self.generation() != generation {
             return;
@@ -362,7 +362,7 @@ impl Directory {
             return Ok(KnownName::Nothing);
         };
         self.used_s.store(self.cache.now_s(), Ordering::Relaxed);
-        if !self.is_told() && index.stamp != Some(self.stamp()?) {
+        if !self.reports_changes() && index.stamp != Some(self.stamp()?) {
             contents.index = None;
             return Ok(KnownName::Nothing);
         }
@@ -381,7 +381,7 @@ impl Directory {
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         let mut contents = self.contents.lock();
         match &mut contents.index {
-            Some(index) if self.told_by.is_some() && index.may_grow(MAX_NAMES) => index.insert(name),
+            Some(index) if self.reporter.is_some() && index.may_grow(MAX_NAMES) => index.insert(name),
             _ => self.drop_index(&mut contents),
         }
         contents.forget(name);
@@ -394,7 +394,7 @@ impl Directory {
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         let mut contents = self.contents.lock();
         match &mut contents.index {
-            Some(index) if self.told_by.is_some() => index.remove(name),
+            Some(index) if self.reporter.is_some() => index.remove(name),
             _ => self.drop_index(&mut contents),
         }
         contents.forget(name);
@@ -436,7 +436,7 @@ impl Directory {
 
     /// The descriptor, as it was read last.
     pub fn known_security(&self) -> Option<Arc<Security>> {
-        if self.is_told() { self.own.lock().security.clone() } else { None }
+        if self.reports_changes() { self.own.lock().security.clone() } else { None }
     }
 
     /// The counter of changes. Take it before reading a property of the directory itself that is to be
@@ -453,7 +453,7 @@ impl Directory {
 
     /// Whether it is a reparse point, if that is known.
     pub fn known_reparse(&self) -> Option<bool> {
-        if self.is_told() { self.own.lock().reparse } else { None }
+        if self.reports_changes() { self.own.lock().reparse } else { None }
     }
 
     /// Caches whether it is one, if nothing was changed since `own_changes`.
@@ -473,12 +473,12 @@ impl Directory {
     }
 
     /// Whether neither a name nor a property of its own has changed since its version was given out.
-    pub fn is_as_told(&self) -> bool {
-        self.is_told() && self.own.lock().version_at == Some(self.generation())
+    pub fn is_version_current(&self) -> bool {
+        self.reports_changes() && self.own.lock().version_at == Some(self.generation())
     }
 
     /// Records that its version was given out; `generation` and `own_changes` were taken before.
-    pub fn note_told(&self, generation: u64, own_changes: u64) {
+    pub fn note_version_issued(&self, generation: u64, own_changes: u64) {
         let mut own = self.own.lock();
         if own.changes == own_changes {
             own.version_at = Some(generation);
@@ -514,7 +514,7 @@ pub(crate) struct Directories {
     /// The time of the last search for unused ones, in monotonic seconds.
     looked_s: AtomicU64,
     /// Whether there was one whose changes the host does not report.
-    has_untold: AtomicBool,
+    has_unreported: AtomicBool,
     moves: Moves,
 }
 
@@ -534,7 +534,7 @@ struct KnownDirectory {
 
 impl Directories {
     pub fn new(volume: &Arc<dyn Volume>, root: &Arc<Directory>, cache: &Arc<Cache>) -> Directories {
-        let has_untold = AtomicBool::new(!root.is_told());
+        let has_unreported = AtomicBool::new(!root.reports_changes());
         let entered = KnownDirectory { directory: Arc::downgrade(root), kept: Some(Arc::clone(root)) };
         let table = Table { by_id: HashMap::from([(root.id, entered)]), kept: 1, tidy_at: 2 * MAX_KEPT };
         Directories {
@@ -546,19 +546,19 @@ impl Directories {
             names: Arc::default(),
             wall_secs: AtomicI64::new(0),
             looked_s: AtomicU64::new(0),
-            has_untold,
+            has_unreported,
             moves: Moves::default(),
         }
     }
 
     /// Whether there may be a directory whose changes the host does not report.
-    pub fn has_untold(&self) -> bool {
-        self.has_untold.load(Ordering::Relaxed)
+    pub fn has_unreported(&self) -> bool {
+        self.has_unreported.load(Ordering::Relaxed)
     }
 
     /// Records that there may be one, or a file whose directory is not known.
-    pub fn note_untold(&self) {
-        self.has_untold.store(true, Ordering::Relaxed);
+    pub fn note_unreported(&self) {
+        self.has_unreported.store(true, Ordering::Relaxed);
     }
 
     /// Records the time.
@@ -594,7 +594,7 @@ impl Directories {
         let found = generation.map_or(Evidence::Before, Evidence::LookedUp);
         let directory = self.enter_as(parent.entry(real), node, found);
         if let Some(generation) = generation {
-            parent.remember_child(asked, real, &directory, generation);
+            parent.cache_child(asked, real, &directory, generation);
         }
         directory
     }
@@ -612,8 +612,8 @@ impl Directories {
         });
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);
-        if !directory.is_told() {
-            self.note_untold();
+        if !directory.reports_changes() {
+            self.note_unreported();
         }
         if directory.id.device != self.root.id.device {
             self.cache.note_mounted();
@@ -675,7 +675,7 @@ impl Directories {
     /// # Errors
     /// As the volume says.
     pub fn known(&self, directory: &Directory, name: &Name) -> Result<KnownName, Refusal> {
-        if directory.is_told() && has_case(name.as_bytes()) {
+        if directory.reports_changes() && has_case(name.as_bytes()) {
             return Ok(KnownName::Names(self.spellings(directory, name)?));
         }
         directory.known(name)
@@ -691,7 +691,7 @@ impl Directories {
             return Ok(names);
         }
         let mut contents = directory.contents.lock();
-        let stamp = if directory.is_told() { None } else { Some(directory.stamp()?) };
+        let stamp = if directory.reports_changes() { None } else { Some(directory.stamp()?) };
         let Some(index) = self.indexed(directory, stamp, usize::MAX)? else {
             return Ok(Vec::new());
         };
@@ -712,7 +712,7 @@ impl Directories {
     /// a small part of the scan.
     pub fn missed(&self, directory: &Directory) {
         let misses = directory.misses.fetch_add(1, Ordering::Relaxed) + 1;
-        if misses < FIRST_SCAN || !misses.is_power_of_two() || !directory.is_told() {
+        if misses < FIRST_SCAN || !misses.is_power_of_two() || !directory.reports_changes() {
             return;
         }
         let mut contents = directory.contents.lock();

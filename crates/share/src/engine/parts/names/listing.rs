@@ -42,7 +42,7 @@ impl Names {
         cookie: u64,
         show: Show<'_>,
     ) -> Result<(), Refusal> {
-        if !here.is_told() {
+        if !here.reports_changes() {
             return Ok(node.entries(cookie, &mut |entry| show(&entry))?);
         }
         let generation = here.pages.generation();

@@ -101,31 +101,31 @@ impl Versions {
 
     /// The version of a file with the time of change `changed` and with `changes` counted since it was
     /// opened. The flag is true for the first number of this run that is ahead of the host's time.
-    pub fn tell(&self, id: NodeId, changed: Time, changes: u64) -> (u64, bool) {
+    pub fn issue(&self, id: NodeId, changed: Time, changes: u64) -> (u64, bool) {
         let host = self.least(changed);
         let mut shard = self.shard(id).lock();
         if shard.len() >= MAX_IN_SHARD && !shard.contains_key(&id) {
             let before = shard.len();
-            shard.retain(|_, told| told.ahead);
+            shard.retain(|_, issued| issued.ahead);
             if shard.len() >= MAX_IN_SHARD {
                 shard.clear();
             }
             self.len.fetch_sub(before - shard.len(), Ordering::Relaxed);
         }
-        let told = shard.entry(id).or_insert_with(|| {
+        let issued = shard.entry(id).or_insert_with(|| {
             self.len.fetch_add(1, Ordering::Relaxed);
             IssuedVersion { version: host, changes, is_touched: false, ahead: false, plain_at: None }
         });
-        let least = told.version + u64::from(told.is_touched || told.changes != changes);
-        (told.version, told.changes, told.is_touched) = (host.max(least), changes, false);
-        told.ahead = least > host;
-        let is_first = told.ahead && !self.is_ahead.swap(true, Ordering::Relaxed);
-        (told.version, is_first)
+        let least = issued.version + u64::from(issued.is_touched || issued.changes != changes);
+        (issued.version, issued.changes, issued.is_touched) = (host.max(least), changes, false);
+        issued.ahead = least > host;
+        let is_first = issued.ahead && !self.is_ahead.swap(true, Ordering::Relaxed);
+        (issued.version, is_first)
     }
 
     /// The last number that was given out for a file, if it is known.
-    pub fn told(&self, id: NodeId) -> Option<u64> {
-        self.shard(id).lock().get(&id).map(|told| told.version)
+    pub fn issued(&self, id: NodeId) -> Option<u64> {
+        self.shard(id).lock().get(&id).map(|issued| issued.version)
     }
 
     /// The counter of record writes. Take it before a record is read. Pass it to [`Versions::note_plain`]
@@ -136,12 +136,12 @@ impl Versions {
 
     /// Whether a file is known to have no attribute record, at some time of change.
     pub fn has_plain(&self, id: NodeId) -> bool {
-        self.shard(id).lock().get(&id).is_some_and(|told| told.plain_at.is_some())
+        self.shard(id).lock().get(&id).is_some_and(|issued| issued.plain_at.is_some())
     }
 
     /// Whether a file with this time of change is known to have no attribute record.
     pub fn is_plain(&self, id: NodeId, changed: Time) -> bool {
-        self.shard(id).lock().get(&id).is_some_and(|told| told.plain_at == Some(changed))
+        self.shard(id).lock().get(&id).is_some_and(|issued| issued.plain_at == Some(changed))
     }
 
     /// Records that a file has no attribute record at this time of change, if no record was written since
@@ -149,9 +149,9 @@ impl Versions {
     pub fn note_plain(&self, id: NodeId, changed: Time, written: u64) {
         let mut shard = self.shard(id).lock();
         if self.written(id) == written
-            && let Some(told) = shard.get_mut(&id)
+            && let Some(issued) = shard.get_mut(&id)
         {
-            told.plain_at = Some(changed);
+            issued.plain_at = Some(changed);
         }
     }
 
@@ -159,8 +159,8 @@ impl Versions {
     pub fn forget_plain(&self, id: NodeId) {
         let mut shard = self.shard(id).lock();
         self.written[index(id)].fetch_add(1, Ordering::AcqRel);
-        if let Some(told) = shard.get_mut(&id) {
-            told.plain_at = None;
+        if let Some(issued) = shard.get_mut(&id) {
+            issued.plain_at = None;
         }
     }
 
@@ -169,8 +169,8 @@ impl Versions {
         if self.len.load(Ordering::Relaxed) == 0 {
             return;
         }
-        if let Some(told) = self.shard(id).lock().get_mut(&id) {
-            told.is_touched = true;
+        if let Some(issued) = self.shard(id).lock().get_mut(&id) {
+            issued.is_touched = true;
         }
     }
 
@@ -179,9 +179,9 @@ impl Versions {
         if changes == 0 || self.len.load(Ordering::Relaxed) == 0 {
             return;
         }
-        if let Some(told) = self.shard(id).lock().get_mut(&id) {
-            told.is_touched |= told.changes != changes;
-            told.changes = 0;
+        if let Some(issued) = self.shard(id).lock().get_mut(&id) {
+            issued.is_touched |= issued.changes != changes;
+            issued.changes = 0;
         }
     }
 }
@@ -205,8 +205,8 @@ mod tests {
 
     const ID: NodeId = NodeId { device: 1, inode: 2 };
 
-    fn tell(versions: &Versions, id: NodeId, changed: Time, changes: u64) -> u64 {
-        versions.tell(id, changed, changes).0
+    fn issue(versions: &Versions, id: NodeId, changed: Time, changes: u64) -> u64 {
+        versions.issue(id, changed, changes).0
     }
 
     fn at(nanos: u32) -> Time {
@@ -216,33 +216,33 @@ mod tests {
     #[test]
     fn it_moves_with_each_change_within_one_tick_and_never_goes_back() {
         let versions = Versions::default();
-        let first = tell(&versions, ID, at(100), 0);
-        assert_eq!(tell(&versions, ID, at(100), 0), first);
-        let second = tell(&versions, ID, at(100), 1);
+        let first = issue(&versions, ID, at(100), 0);
+        assert_eq!(issue(&versions, ID, at(100), 0), first);
+        let second = issue(&versions, ID, at(100), 1);
         assert!(second > first);
         versions.closed(ID, 1);
-        assert_eq!(tell(&versions, ID, at(100), 0), second);
+        assert_eq!(issue(&versions, ID, at(100), 0), second);
         versions.touch(ID);
-        assert_eq!(versions.told(ID), Some(second), "nobody was told of it yet");
-        let third = tell(&versions, ID, at(100), 0);
+        assert_eq!(versions.issued(ID), Some(second), "nobody was told of it yet");
+        let third = issue(&versions, ID, at(100), 0);
         assert!(third > second);
         // The host's clock was set back.
-        assert_eq!(tell(&versions, ID, at(50), 0), third);
-        assert_eq!(tell(&versions, ID, at(900), 0), number(at(900)));
+        assert_eq!(issue(&versions, ID, at(50), 0), third);
+        assert_eq!(issue(&versions, ID, at(900), 0), number(at(900)));
     }
 
     #[test]
     fn changes_between_two_tellings_count_also_when_the_file_was_closed_in_between() {
         let versions = Versions::default();
-        let first = tell(&versions, ID, at(1), 3);
+        let first = issue(&versions, ID, at(1), 3);
         versions.closed(ID, 4);
-        assert!(tell(&versions, ID, at(1), 0) > first);
+        assert!(issue(&versions, ID, at(1), 0) > first);
     }
 
     #[test]
     fn what_was_read_before_a_record_was_written_is_not_remembered_after_it() {
         let versions = Versions::default();
-        tell(&versions, ID, at(1), 0);
+        issue(&versions, ID, at(1), 0);
         let before = versions.written(ID);
         versions.note_plain(ID, at(1), before);
         assert!(versions.is_plain(ID, at(1)) && !versions.is_plain(ID, at(2)));
@@ -256,7 +256,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let versions = Versions::default();
         for inode in 0..(SHARDS * MAX_IN_SHARD * 2) as u64 {
-            tell(&versions, NodeId { device: 1, inode }, at(1), 0);
+            issue(&versions, NodeId { device: 1, inode }, at(1), 0);
         }
         assert!(versions.len.load(Ordering::Relaxed) <= SHARDS * MAX_IN_SHARD);
     }
@@ -271,18 +271,18 @@ mod tests {
         };
         let mut ledger = Ledger::default();
         let first = run(&mut ledger, 4);
-        let before = tell(&first, ID, at(100), 0);
-        let (ahead, is_first) = first.tell(ID, at(100), 1);
-        assert!(ahead > before && is_first && !first.tell(ID, at(100), 2).1, "said once");
+        let before = issue(&first, ID, at(100), 0);
+        let (ahead, is_first) = first.issue(ID, at(100), 1);
+        assert!(ahead > before && is_first && !first.issue(ID, at(100), 2).1, "said once");
         let since = first.began();
         ledger.apply(JournalRecord::Ahead(AheadSpan { since, until: None }));
         let second = run(&mut ledger, 6);
-        let after = tell(&second, ID, at(100), 0);
+        let after = issue(&second, ID, at(100), 0);
         assert!(after > ahead, "what was told last is not gone below");
-        assert!(tell(&second, ID, Time { secs: 6, nanos: 1 }, 0) > after, "and a change goes on from there");
+        assert!(issue(&second, ID, Time { secs: 6, nanos: 1 }, 0) > after, "and a change goes on from there");
         // Another run in which nothing was ahead gives the same number.
-        assert_eq!(tell(&run(&mut ledger, 9), ID, at(100), 0), after);
+        assert_eq!(issue(&run(&mut ledger, 9), ID, at(100), 0), after);
         let quiet = Time { secs: 7, nanos: 0 };
-        assert_eq!(tell(&run(&mut ledger, 9), ID, quiet, 0), number(quiet));
+        assert_eq!(issue(&run(&mut ledger, 9), ID, quiet, 0), number(quiet));
     }
 }

@@ -78,7 +78,7 @@ impl Waits {
     }
 
     /// Takes out an expired deadline, with its file if that still exists. None if no deadline has expired.
-    pub fn take_over(&self, now: u64) -> Option<Option<Arc<File>>> {
+    pub fn update_fixed_times(&self, now: u64) -> Option<Option<Arc<File>>> {
         let mut deadlines = self.deadlines.lock();
         let (&deadline, _) = deadlines.first_key_value().filter(|((at, _), _)| *at <= now)?;
         Some(deadlines.remove(&deadline).and_then(|file| file.upgrade()))

@@ -37,9 +37,9 @@ struct Holders {
     by_client: HashMap<ClientKey, usize>,
     total: usize,
     counted_ns: Option<u64>,
-    told_ns: Option<u64>,
+    logged_ns: Option<u64>,
     /// Refusals since the last line in the log.
-    untold: u64,
+    unlogged: u64,
 }
 
 impl Holders {
@@ -124,12 +124,12 @@ impl Fairness {
     pub fn refuse(&self, client: ClientKey, now: Now, share: impl FnOnce() -> String, user: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut holders = self.holders.lock();
-        holders.untold += 1;
-        if holders.told_ns.is_some_and(|at| now.mono_ns.saturating_sub(at) < SILENCE_NS) {
+        holders.unlogged += 1;
+        if holders.logged_ns.is_some_and(|at| now.mono_ns.saturating_sub(at) < SILENCE_NS) {
             return;
         }
-        holders.told_ns = Some(now.mono_ns);
-        let refused = std::mem::take(&mut holders.untold);
+        holders.logged_ns = Some(now.mono_ns);
+        let refused = std::mem::take(&mut holders.unlogged);
         let own = holders.by_client.get(&client).copied().unwrap_or_default();
         let (all, clients) = (holders.total, holders.by_client.len());
         drop(holders);

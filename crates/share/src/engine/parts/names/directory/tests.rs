@@ -169,7 +169,7 @@ fn a_directory_that_is_found_after_others_were_moved_is_known_to_stand_where_it_
     };
     let is_moved = || {
         directories.note_moved();
-        root.seen_gone(&name("other"));
+        root.note_missing(&name("other"));
     };
     assert!(find(&root, "c", true, &|| ()));
     assert!(directories.is_placed(&a));
@@ -216,10 +216,10 @@ fn what_was_seen_of_a_directory_before_it_was_changed_is_not_noted_after_it() {
     let (_, [a, _]) = two();
     let (generation, own_changes) = (a.generation(), a.own_changes());
     a.own_changed();
-    a.note_told(generation, own_changes);
-    assert!(!a.is_as_told());
-    a.note_told(a.generation(), a.own_changes());
-    assert!(a.is_as_told());
+    a.note_version_issued(generation, own_changes);
+    assert!(!a.is_version_current());
+    a.note_version_issued(a.generation(), a.own_changes());
+    assert!(a.is_version_current());
     a.added(&name("more"));
-    assert!(!a.is_as_told());
+    assert!(!a.is_version_current());
 }
