@@ -18,12 +18,12 @@ pub trait BreakListener: Send + Sync {
 pub trait ClientExpiry: Send + Sync {
     /// Ends those of these clients whose time is over. Returns true if there was one. The caller holds no
     /// lock.
-    fn end_lapsed(&self, clients: &[ClientKey], now: wire::Now) -> bool;
+    fn end_expired(&self, clients: &[ClientKey], now: wire::Now) -> bool;
 
     /// Ends all clients whose time is over, because descriptors, memory or room in a table are short. It also
     /// closes files that are kept open only for speed. Returns true if there was anything to end. The caller
     /// holds no lock.
-    fn end_all_lapsed(&self, now: wire::Now) -> bool;
+    fn end_all_expired(&self, now: wire::Now) -> bool;
 }
 
 /// The connection of its protocol over which a request came. There is none for losses of a client whose time

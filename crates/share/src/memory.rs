@@ -161,7 +161,9 @@ impl ClientMemory {
         let refused = self.refused.fetch_add(1, Relaxed) + 1;
         let logged_ns = self.logged_ns.load(Relaxed);
         let reports_changes = logged_ns != 0 && now_ns.saturating_sub(logged_ns) < SILENCE_NS;
-        if reports_changes || self.logged_ns.compare_exchange(logged_ns, now_ns.max(1), Relaxed, Relaxed).is_err() {
+        if reports_changes
+            || self.logged_ns.compare_exchange(logged_ns, now_ns.max(1), Relaxed, Relaxed).is_err()
+        {
             return;
         }
         tracing::warn!(

@@ -90,7 +90,7 @@ pub struct Open {
     /// Its client is gone and it is kept. It changes under the file's lock.
     pub(crate) detached: AtomicBool,
     /// It is recorded and outlives the process.
-    pub(crate) lasting: AtomicBool,
+    pub(crate) persistent: AtomicBool,
     /// It is recorded for a client that will claim its state itself. Its close, or the release of a range,
     /// need not be recorded at once.
     pub(crate) claimed: AtomicBool,
@@ -181,14 +181,14 @@ impl Open {
     }
 
     /// Whether it is recorded, so that it is restored after a restart.
-    pub fn is_lasting(&self) -> bool {
-        self.lasting.load(Ordering::Acquire)
+    pub fn is_persistent(&self) -> bool {
+        self.persistent.load(Ordering::Acquire)
     }
 
     /// Whether it outlives the process for an owner that reclaims it by its identity, and does not claim it
     /// anew.
     pub(crate) fn is_kept_for_owner(&self) -> bool {
-        self.is_lasting() && !self.claimed.load(Ordering::Acquire)
+        self.is_persistent() && !self.claimed.load(Ordering::Acquire)
     }
 
     /// The time of opening.

@@ -364,14 +364,14 @@ fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets
 struct Gone(Arc<share::Share>, Mutex<Vec<Arc<share::Open>>>);
 
 impl share::ClientExpiry for Gone {
-    fn end_lapsed(&self, _: &[share::ClientKey], now: wire::Now) -> bool {
+    fn end_expired(&self, _: &[share::ClientKey], now: wire::Now) -> bool {
         let opens = std::mem::take(&mut *self.1.lock().unwrap());
         opens.iter().for_each(|open| self.0.close(open, now).unwrap());
         !opens.is_empty()
     }
 
-    fn end_all_lapsed(&self, now: wire::Now) -> bool {
-        self.end_lapsed(&[], now)
+    fn end_all_expired(&self, now: wire::Now) -> bool {
+        self.end_expired(&[], now)
     }
 }
 
@@ -382,7 +382,7 @@ fn what_is_kept_for_a_client_whose_time_is_over_goes_when_anything_is_short() {
     let (gone, here) = (world.client(1), world.client(2));
     let keeper = Arc::new(Gone(Arc::clone(&world.share), Mutex::default()));
     let weak: Weak<Gone> = Arc::downgrade(&keeper);
-    world.share.ask_for_lapsed(weak);
+    world.share.register_expiry(weak);
     let lapses = |at: &str| keeper.1.lock().unwrap().push(gone.make(at));
     lapses("a");
     plan.add(volume::faulty::Call::Create, 1, volume::faulty::Fault::Fail(volume::Failure::Exhausted));
@@ -401,7 +401,7 @@ fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
     gone.make_with("f", "text");
     let keeper = Arc::new(Gone(Arc::clone(&world.share), Mutex::default()));
     let weak: Weak<Gone> = Arc::downgrade(&keeper);
-    world.share.ask_for_lapsed(weak);
+    world.share.register_expiry(weak);
     let lapses = |open| keeper.1.lock().unwrap().push(open);
     // A denial.
     let denying = gone.open("f").access(READ).deny(Deny::WRITE).open();

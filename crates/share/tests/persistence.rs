@@ -63,7 +63,7 @@ impl Recorded {
 
 fn record(client: &Client, open: &Arc<Open>) {
     client.share.record(open, 60 * SECOND, b"note".to_vec()).unwrap();
-    client.share.make_last().unwrap();
+    client.share.commit_records().unwrap();
 }
 
 fn range(start: u64) -> RangeRequest {
@@ -390,8 +390,8 @@ fn directories_and_shares_that_record_nothing_refuse() {
     let one = plain.client(1);
     let open = one.make("f");
     assert_eq!(plain.share.record(&open, SECOND, Vec::new()), Err(Refusal::NotSupported));
-    assert!(!plain.share.keeps_opens() && !open.is_lasting());
-    plain.share.make_last().unwrap();
+    assert!(!plain.share.keeps_opens() && !open.is_persistent());
+    plain.share.commit_records().unwrap();
     let recorded = Recorded::new();
     let one = recorded.world.client(1);
     let root = one.open("").access(READ).open();
@@ -438,12 +438,12 @@ fn what_a_full_disk_did_not_take_is_refused_and_written_when_there_is_room() {
     }
     journal.is_full.store(true, Ordering::SeqCst);
     assert_eq!(one.share.record(&late, SECOND, Vec::new()), Err(Refusal::NoSpace));
-    assert!(!late.is_lasting());
+    assert!(!late.is_persistent());
     lock(&one, &kept, 30).unwrap();
-    assert_eq!(one.share.make_last(), Err(Refusal::NoSpace));
+    assert_eq!(one.share.commit_records(), Err(Refusal::NoSpace));
     one.close(&closed);
     journal.is_full.store(false, Ordering::SeqCst);
-    one.share.make_last().unwrap();
+    one.share.commit_records().unwrap();
     let before = Recorded { world, journal: Arc::default() };
     let (after, restored) = before.restart_with(&journal.journal.records());
     assert_eq!(restored.len(), 1);
@@ -577,7 +577,7 @@ fn the_journal_does_not_grow_without_end() {
     for _ in 0..20_000 {
         lock(&one, &open, 0).unwrap();
         unlock(&one, &open, 0).unwrap();
-        one.share.make_last().unwrap();
+        one.share.commit_records().unwrap();
     }
     assert!(before.journal.size() < 300 * 1024, "{}", before.journal.size());
     let (after, restored) = before.restart();
@@ -646,7 +646,7 @@ struct History {
 
 impl History {
     fn truth(&self, share: &Share) -> Truth {
-        let lasting = self.opens.iter().filter(|(_, open, _)| open.is_lasting());
+        let lasting = self.opens.iter().filter(|(_, open, _)| open.is_persistent());
         let mut truth: Truth = lasting.map(|(_, open, note)| seen(share, open, note.clone())).collect();
         truth.sort_by_key(|seen| seen.0);
         truth
@@ -666,7 +666,7 @@ impl History {
             if let CallResult::Done(opened) = ask.step() {
                 if *lasts {
                     of(*client).share.record(&opened.open, SECOND, vec![0]).unwrap();
-                    of(*client).share.make_last().unwrap();
+                    of(*client).share.commit_records().unwrap();
                 }
                 self.opens.push((*client, opened.open, vec![0]));
             }
@@ -696,7 +696,7 @@ impl History {
             PersistenceAction::Note { open, note } => {
                 let at = open.index(self.opens.len());
                 let (client, open, known) = &mut self.opens[at];
-                if open.is_lasting() {
+                if open.is_persistent() {
                     *known = vec![*note];
                     of(*client).share.annotate(open, known.clone());
                 }
@@ -719,7 +719,7 @@ impl History {
                 of(client).close(&open);
             }
         }
-        clients[0].share.make_last().unwrap();
+        clients[0].share.commit_records().unwrap();
     }
 }
 

@@ -104,7 +104,7 @@ fn ask_keeper(
         let modified = told.modified(&before, run.now).unwrap_or(Time::from_wall_ns(run.now.wall_ns));
         let open = Arc::clone(&state.holding().open);
         let kept =
-            run.tell(export, |engine, caller| engine.set_kept_times(caller, &open, None, Some(modified)));
+            run.tell(export, |engine, caller| engine.set_recorded_times(caller, &open, None, Some(modified)));
         // It was given back at this moment.
         if kept.is_err() {
             return Ok(None);

@@ -25,7 +25,7 @@ pub fn run(run: &mut Run, args: &TestArgs<'_>) -> Done {
     let stands = || export.engine.range_in_the_way(item.id(), owner, LockRule::Merging, &range);
     while let Some((holder, _)) = stands() {
         // Whoever is in the way may have been gone for long.
-        if !export.engine.end_lapsed(&[holder.client], run.now) {
+        if !export.engine.end_expired(&[holder.client], run.now) {
             return denied(run, OpNum::LockT, &export, item.id(), owner, &range);
         }
     }

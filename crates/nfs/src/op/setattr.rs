@@ -97,7 +97,7 @@ fn keep(run: &mut Run, args: &Args<'_>, export: &Arc<Export>, kept: Delegated) -
         (before.accessed(kept.accessed, run.now), before.modified(kept.modified, run.now));
     if accessed.is_some() || modified.is_some() {
         let open = Arc::clone(&state.holding().open);
-        run.tell(export, |engine, caller| engine.set_kept_times(caller, &open, accessed, modified))?;
+        run.tell(export, |engine, caller| engine.set_recorded_times(caller, &open, accessed, modified))?;
     }
     Ok(())
 }

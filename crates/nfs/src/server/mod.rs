@@ -103,11 +103,11 @@ impl std::fmt::Debug for Server {
 
 // RFC 8881 8.4.2.3
 impl share::ClientExpiry for Server {
-    fn end_lapsed(&self, clients: &[ClientKey], now: Now) -> bool {
+    fn end_expired(&self, clients: &[ClientKey], now: Now) -> bool {
         self.end_silent(self.lease_ns(), now, |client| clients.contains(&client.key))
     }
 
-    fn end_all_lapsed(&self, now: Now) -> bool {
+    fn end_all_expired(&self, now: Now) -> bool {
         let dropped = self.items.lock().remove_idle(u64::MAX);
         let any = !dropped.is_empty();
         // Closing descriptors takes time.
@@ -167,7 +167,7 @@ impl Server {
         let list: Vec<_> = exports.into_iter().map(Arc::new).collect();
         for export in &list {
             let me = Weak::clone(&self.me);
-            export.engine.ask_for_lapsed(me);
+            export.engine.register_expiry(me);
         }
         let version = self.exports.load().version + 1;
         self.exports.store(Arc::new(Exports::new(list, version)));
@@ -279,7 +279,7 @@ impl Server {
         drop(opened);
         // A file without a name goes with its last descriptor: none is kept for who might ask again. Nor is one of any other
         // where descriptors are not remembered.
-        let is_kept = state.export.engine.remembers_metadata();
+        let is_kept = state.export.engine.caches_metadata();
         if last.is_some_and(|last| last.is_lost || !is_kept) {
             self.forget_item(&state.handle);
         }

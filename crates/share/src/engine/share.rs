@@ -27,10 +27,10 @@ pub struct Share {
     open_files: OpenFiles,
     rights: CachingRights,
     waits: Waits,
-    watching: Watches,
-    lasting: Persistence,
-    limiting: LimitsInForce,
-    counting: FamilyCounters,
+    watches: Watches,
+    persistence: Persistence,
+    limits_in_force: LimitsInForce,
+    counters: FamilyCounters,
 }
 
 /// The resources that a share has in common with other shares.
@@ -67,10 +67,10 @@ impl Share {
             open_files: OpenFiles::default(),
             rights: CachingRights::default(),
             waits: Waits::default(),
-            watching: Watches::default(),
-            lasting: Persistence::default(),
-            limiting: LimitsInForce::default(),
-            counting: FamilyCounters::default(),
+            watches: Watches::default(),
+            persistence: Persistence::default(),
+            limits_in_force: LimitsInForce::default(),
+            counters: FamilyCounters::default(),
         });
         let sharing: Weak<Share> = Arc::downgrade(&share);
         share.common.descriptors.join(sharing);
@@ -147,7 +147,7 @@ impl Share {
     }
 
     /// Whether names, attributes and descriptors are cached now.
-    pub fn remembers_metadata(&self) -> bool {
+    pub fn caches_metadata(&self) -> bool {
         self.cache().is_on()
     }
 
@@ -213,24 +213,24 @@ impl Share {
     }
 
     /// The watches.
-    pub(crate) fn watching(&self) -> &Watches {
-        &self.watching
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.watches
     }
 
     /// The opens that outlive a client or the process.
-    pub(crate) fn lasting(&self) -> &Persistence {
-        &self.lasting
+    pub(crate) fn persistence(&self) -> &Persistence {
+        &self.persistence
     }
 
     /// The provisioned limits.
     #[inline]
-    pub(crate) fn limiting(&self) -> &LimitsInForce {
-        &self.limiting
+    pub(crate) fn limits_in_force(&self) -> &LimitsInForce {
+        &self.limits_in_force
     }
 
     /// The counters.
     #[inline]
-    pub(crate) fn counting(&self) -> &FamilyCounters {
-        &self.counting
+    pub(crate) fn counters(&self) -> &FamilyCounters {
+        &self.counters
     }
 }

@@ -114,7 +114,7 @@ impl Stop {
     ) -> Stop {
         let engine = Arc::clone(engine);
         Stop::Aside(Aside::Lasting(Box::new(move |_body| {
-            if let Err(why) = engine.make_last() {
+            if let Err(why) = engine.commit_records() {
                 tracing::error!(share = %engine.name(), %why, "a persistent open could not be made to last");
                 undo();
                 return Err(crate::status::of(&why));

@@ -121,7 +121,7 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         opened_at: open.opened_at,
         closed: AtomicBool::new(false),
         detached: AtomicBool::new(open.is_detached()),
-        lasting: AtomicBool::new(open.is_lasting()),
+        persistent: AtomicBool::new(open.is_persistent()),
         claimed: AtomicBool::new(open.claimed.load(Ordering::Relaxed)),
         fixed_times: AtomicU8::new(open.fixed_times.load(Ordering::Relaxed)),
         unreported: AtomicU32::new(open.unreported.swap(0, Ordering::AcqRel)),

@@ -72,7 +72,7 @@ impl Share {
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`] if `open` cannot write; as the volume says.
-    pub fn set_kept_times(
+    pub fn set_recorded_times(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,

@@ -40,8 +40,9 @@ impl Share {
         note: RangeNote<'_>,
     ) -> CallResult<()> {
         let given = open.stream.given();
-        let step = self
-            .retry_past_expired_at(open.file.id, caller, || self.lock_now(caller, open, owner, rule, ranges, note));
+        let step = self.retry_past_expired_at(open.file.id, caller, || {
+            self.lock_now(caller, open, owner, rule, ranges, note)
+        });
         if matches!(step, CallResult::Done(())) {
             self.catch_up(&open.file, &open.stream, &open.requester(), Need::Change, given, caller.cause());
         }
@@ -78,7 +79,7 @@ impl Share {
         }
         let taken = stream.ranges.lock(owner, open.id, payer, rule, ranges);
         stream.publish();
-        if taken.is_ok() && open.is_lasting() {
+        if taken.is_ok() && open.is_persistent() {
             let taken = JournalRecord::Taken { id: open.id, owner, rule, ranges: ranges.to_vec() };
             self.note_ranges(open, vec![taken], note());
             drop(state);
@@ -133,7 +134,7 @@ impl Share {
             if released.is_err() {
                 break;
             }
-            if open.is_lasting() {
+            if open.is_persistent() {
                 changes.push(JournalRecord::Released { id: open.id, owner, rule, range: *range });
             }
         }
@@ -193,7 +194,7 @@ impl Share {
         if before != after {
             wakes = stream.ranges.ready();
             stream.publish();
-            if open.is_lasting() {
+            if open.is_persistent() {
                 for held in before {
                     let (owner, rule, range) = (held.owner, held.rule, held.range);
                     self.note_change(JournalRecord::Released { id: open.id, owner, rule, range });

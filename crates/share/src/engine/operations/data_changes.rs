@@ -7,7 +7,7 @@ use volume::{Node, Time, Times};
 use wire::Now;
 
 use crate::engine::Share;
-use crate::engine::parts::file::{File, SET_ID_BITS, SET_GROUP};
+use crate::engine::parts::file::{File, SET_GROUP, SET_ID_BITS};
 use crate::engine::values::record::Record;
 use crate::open::UNSEEN;
 use crate::{Attributes, ChangeFilter, Open, Refusal};

@@ -491,7 +491,8 @@ impl Share {
                 properties.stat = node.stat()?;
             }
             Effect::Overwrite | Effect::Supersede => {
-                let replaced = self.replace(request, caller.now, &reserved, &node, &data, &mut properties.record);
+                let replaced =
+                    self.replace(request, caller.now, &reserved, &node, &data, &mut properties.record);
                 let Reserved { file, stream, requester, given, .. } = &reserved;
                 self.catch_up(file, stream, requester, Need::Replace, *given, caller.cause());
                 replaced?;

@@ -138,7 +138,8 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub fn version_before(&self, item: &Item) -> Result<u64, Refusal> {
-        let directory = item.directory.as_ref().filter(|known| self.cache().is_on() && known.is_version_current());
+        let directory =
+            item.directory.as_ref().filter(|known| self.cache().is_on() && known.is_version_current());
         match directory.and_then(|directory| self.open_files().versions().issued(directory.id)) {
             Some(issued) => Ok(issued),
             None => self.item_version(item),

@@ -309,7 +309,8 @@ impl Share {
             let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
             self.put_descriptor(node.as_ref(), Some(&bytes))?;
             record.has_descriptor = true;
-            record.shown = Some(shown_now(node.as_ref(), &self.first_stat_of(node.as_ref())?, &record, mode)?);
+            record.shown =
+                Some(shown_now(node.as_ref(), &self.first_stat_of(node.as_ref())?, &record, mode)?);
         }
         let is_directory = file.is_directory;
         let by_itself = if is_directory { Attributes::empty() } else { Attributes::ARCHIVE };

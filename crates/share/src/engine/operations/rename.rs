@@ -361,12 +361,12 @@ impl Share {
             _ => Ok::<(), Refusal>(()),
         };
         clear(true)?;
-        let lasting = self.lasting_through(&open.file, link);
+        let persistent = self.persistent_through(&open.file, link);
         let [old_path, new_path] = [old, new].map(|entry| entry.parent.path_to(entry.name));
-        self.note_places(&lasting, &[old_path.clone(), new_path.clone()]);
+        self.note_places(&persistent, &[old_path.clone(), new_path.clone()]);
         let moves = self.directories().moves();
         let moved = from.node.rename(&name, to.parent.node.as_ref(), &to.name, replace, actor);
-        self.note_places(&lasting, &[if moved.is_ok() { new_path } else { old_path }]);
+        self.note_places(&persistent, &[if moved.is_ok() { new_path } else { old_path }]);
         moved?;
         let cleared = clear(false);
         from.removed(&name);

@@ -134,7 +134,7 @@ impl Share {
             opened_at: Time::from_wall_ns(caller.now.wall_ns),
             closed: AtomicBool::new(false),
             detached: AtomicBool::new(false),
-            lasting: AtomicBool::new(false),
+            persistent: AtomicBool::new(false),
             claimed: AtomicBool::new(false),
             fixed_times: AtomicU8::new(0),
             unreported: AtomicU32::new(0),

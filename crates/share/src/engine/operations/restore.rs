@@ -88,7 +88,7 @@ impl Share {
                 }
             }
         }
-        self.lasting().record_in(Recorder::new(journal, ledger, changes)?);
+        self.persistence().record_in(Recorder::new(journal, ledger, changes)?);
         Ok(restored)
     }
 
@@ -154,7 +154,7 @@ impl Share {
             opened_at: made.opened_at,
             closed: AtomicBool::new(false),
             detached: AtomicBool::new(false),
-            lasting: AtomicBool::new(true),
+            persistent: AtomicBool::new(true),
             claimed: AtomicBool::new(!made.address.is_empty()),
             fixed_times: AtomicU8::new(0),
             unreported: AtomicU32::new(0),

@@ -43,13 +43,13 @@ impl Share {
             return Ok(());
         }
         let watch = Arc::new(DirectoryWatch::new(open.file.id, filter, recursive, max_bytes));
-        self.watching().add(&watch);
+        self.watches().add(&watch);
         *own = Some(Arc::clone(&watch));
         drop(own);
         if self.volume().facts().tells_changes
             && let Some(directory) = self.names().directory_of(&open.node, || open.place())
         {
-            let tree = self.watching().tree_of(directory, recursive, self.directories(), self.descriptors());
+            let tree = self.watches().tree_of(directory, recursive, self.directories(), self.descriptors());
             let is_cut = tree.is_cut();
             *watch.tree.lock() = Some(tree);
             if is_cut {

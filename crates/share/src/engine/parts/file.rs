@@ -400,7 +400,7 @@ impl FileState {
 
     /// Does the same without the opens that are kept over a restart for clients that are not back yet.
     pub fn shares_but_for_absent(&self, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
-        let is_absent = |open: Arc<Open>| open.is_lasting() && open.is_detached();
+        let is_absent = |open: Arc<Open>| open.is_persistent() && open.is_detached();
         self.shares_with(stream, access, deny, |member| !member.open.upgrade().is_some_and(is_absent))
     }
 

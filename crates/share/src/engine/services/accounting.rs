@@ -11,34 +11,34 @@ impl Share {
     /// The limits that pace requests; none if nothing is limited.
     #[inline]
     pub fn limits(&self) -> Option<Arc<ShareLimits>> {
-        self.limiting().get()
+        self.limits_in_force().get()
     }
 
     /// Puts limits into force, or lifts them. A request that is held already stays held by its limits.
     pub fn set_limits(&self, limits: Option<ShareLimits>) {
-        self.limiting().set(limits);
+        self.limits_in_force().set(limits);
     }
 
     /// A number that no other share of this process has; never zero.
     #[inline]
     pub fn number(&self) -> u64 {
-        self.counting().number()
+        self.counters().number()
     }
 
     /// Its transactions in one family.
     pub fn counts(&self, family: &'static Family) -> Arc<Counts> {
-        self.counting().of(family)
+        self.counters().of(family)
     }
 
     /// Continues the counters of `before`, which this share replaces. Call it before anything is counted
     /// here.
     pub fn count_on(&self, before: &Share) {
-        self.counting().continue_with(before.all_counts());
+        self.counters().continue_with(before.all_counts());
     }
 
     /// Its transactions in each family that has any.
     pub fn all_counts(&self) -> Vec<Arc<Counts>> {
-        self.counting().all()
+        self.counters().all()
     }
 }
 

@@ -22,7 +22,7 @@ impl Share {
         kind: ChangeKind,
         what: ChangeFilter,
     ) {
-        if self.watching().is_empty() {
+        if self.watches().is_empty() {
             return;
         }
         let (directory, name) = link.place();
@@ -84,7 +84,7 @@ impl Share {
 
     /// Reports changes in directories that belong together.
     fn report_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
-        self.wake_all(self.watching().report(changes, what));
+        self.wake_all(self.watches().report(changes, what));
     }
 
     /// Reports the writes through an open that were not reported yet.
@@ -134,12 +134,12 @@ impl Share {
     pub(crate) fn end_watch(&self, open: &Open) {
         let watch = open.watch.lock().clone();
         if let Some(watch) = watch {
-            self.wake_all(self.watching().end(&watch));
+            self.wake_all(self.watches().end(&watch));
         }
     }
 
     /// Ends every watch on a directory that is removed.
     pub(crate) fn end_watches_of(&self, directory: NodeId) {
-        self.wake_all(self.watching().end_on(directory));
+        self.wake_all(self.watches().end_on(directory));
     }
 }

@@ -72,7 +72,7 @@ impl Share {
                 return Err(Refusal::NoSuchGrant);
             }
         }
-        if !self.lasting().detached().enter(open, how, most) {
+        if !self.persistence().detached().enter(open, how, most) {
             return Err(Refusal::Exhausted);
         }
         open.detached.store(true, Ordering::Release);
@@ -99,9 +99,9 @@ impl Share {
             return Err(Refusal::Invalid);
         }
         let was_owned = owner(open);
-        let _ours = self.lasting().detached().take(open.id).ok_or(Refusal::Gone)?;
+        let _ours = self.persistence().detached().take(open.id).ok_or(Refusal::Gone)?;
         if let Some(owner) = was_owned {
-            self.lasting().detached().sign(owner, caller.now.mono_ns);
+            self.persistence().detached().sign(owner, caller.now.mono_ns);
         }
         let requester = Requester { client: Some(caller.client), ..was };
         let deadline = self.break_deadline(was.whole, caller.now);
@@ -114,7 +114,7 @@ impl Share {
         if moves {
             *open.charge.lock() = self.client_memory().charge_open(caller.client, caller.identity);
         }
-        if moves && open.is_lasting() {
+        if moves && open.is_persistent() {
             self.note_change(JournalRecord::Moved { id: open.id, client: caller.client });
         }
         let mut again = None;
@@ -131,7 +131,7 @@ impl Share {
         }
         open.detached.store(false, Ordering::Release);
         // A request that waited for rights that the open might still need learns that they are needed.
-        let wakes = if open.is_lasting() { std::mem::take(&mut state.waiting) } else { Vec::new() };
+        let wakes = if open.is_persistent() { std::mem::take(&mut state.waiting) } else { Vec::new() };
         drop(state);
         self.settle(Effects { notices: again.into_iter().collect(), wakes, cause: caller.cause() });
         Ok(())
@@ -139,7 +139,7 @@ impl Share {
 
     /// The terms on which an open is kept, if its client is gone.
     pub fn detached(&self, open: &Open) -> Option<Detached> {
-        if open.is_detached() { self.lasting().detached().of(open.id) } else { None }
+        if open.is_detached() { self.persistence().detached().of(open.id) } else { None }
     }
 
     /// Whether a client is left to hear a break. If not, what happens to the right.
@@ -167,7 +167,7 @@ impl Share {
         }
         // An open that is in no table any more is just being reclaimed or closed. It will hear of the break,
         // or go.
-        let ends = opens.iter().map(|open| (open, self.lasting().detached().of(open.id)));
+        let ends = opens.iter().map(|open| (open, self.persistence().detached().of(open.id)));
         let stay = ends.filter(|(_, how)| how.as_ref().is_none_or(|how| !how.yields));
         let until = stay.map(|(_, how)| how.map_or(u64::MAX, |how| how.until_ns)).max();
         match until {
@@ -184,7 +184,7 @@ impl Share {
     /// Closes opens that yield, unless another thread was quicker.
     pub(crate) fn give_way(&self, opens: Vec<Arc<Open>>, cause: Cause) {
         for open in opens {
-            if let Some(taken) = self.lasting().detached().take(open.id) {
+            if let Some(taken) = self.persistence().detached().take(open.id) {
                 self.lose(taken, cause);
             }
         }
@@ -192,7 +192,7 @@ impl Share {
 
     /// A client's user is back. From now on it reclaims the opens that it still knows of.
     pub fn returned(&self, client: ClientKey, user: &Sid, now: Now) {
-        self.lasting().detached().sign((client, *user), now.mono_ns);
+        self.persistence().detached().sign((client, *user), now.mono_ns);
     }
 
     /// Closes opens of these files that are unclaimed, because they conflict with a request. Returns whether
@@ -229,7 +229,7 @@ impl Share {
     /// The time when marked names in a directory are removed that wait only for opens that this owner has not
     /// reclaimed since it is back. None if there are no such names.
     pub(crate) fn unclaimed_names_end(&self, directory: NodeId, owner: ReclaimOwner) -> Option<u64> {
-        let (sign_ns, opens) = self.lasting().detached().not_taken_up(owner)?;
+        let (sign_ns, opens) = self.persistence().detached().not_taken_up(owner)?;
         let is_going = |open: &Arc<Open>| {
             let link = open.link.as_ref().filter(|link| link.place().0.id == directory);
             link.is_some() && open.file.is_deleted(link)
@@ -238,7 +238,7 @@ impl Share {
     }
 
     fn end_unclaimed(&self, after_ns: u64, is_meant: impl Fn(&Open) -> bool, cause: Cause) -> bool {
-        let unclaimed = self.lasting().detached().take_unclaimed(cause.now.mono_ns, after_ns, is_meant);
+        let unclaimed = self.persistence().detached().take_unclaimed(cause.now.mono_ns, after_ns, is_meant);
         let is_any = !unclaimed.is_empty();
         for taken in unclaimed {
             tracing::debug!(
@@ -255,7 +255,7 @@ impl Share {
     // MS-SMB2 3.3.6.2
     // MS-SMB2 3.3.6.4
     pub(crate) fn end_detached(&self, now: Now) {
-        while let Some(taken) = self.lasting().detached().take_ended(now.mono_ns) {
+        while let Some(taken) = self.persistence().detached().take_ended(now.mono_ns) {
             self.lose(taken, now.into());
         }
         self.end_unclaimed(UNCLAIMED_NS, |_| true, now.into());
@@ -264,19 +264,19 @@ impl Share {
     /// Closes every detached open that does not outlive the process, because the share stops and no client
     /// will find it again.
     pub fn end_all_detached(&self, now: Now) {
-        self.lose_all(self.lasting().detached().ending(), now.into());
+        self.lose_all(self.persistence().detached().ending(), now.into());
     }
 
     /// Closes detached opens that yield to others, because something is short. Returns false if there was
     /// none.
     pub(crate) fn end_absent(&self, cause: Cause) -> bool {
-        self.lose_all(self.lasting().detached().yielding(), cause)
+        self.lose_all(self.persistence().detached().yielding(), cause)
     }
 
     /// Closes those that are still detached. Returns false if none is.
     fn lose_all(&self, ids: Vec<u64>, cause: Cause) -> bool {
         let mut any = false;
-        for taken in ids.into_iter().filter_map(|id| self.lasting().detached().take(id)) {
+        for taken in ids.into_iter().filter_map(|id| self.persistence().detached().take(id)) {
             self.lose(taken, cause);
             any = true;
         }
@@ -286,7 +286,7 @@ impl Share {
     /// An open is being closed, so no client can come back for it.
     pub(crate) fn forget_detached(&self, open: &Open) {
         if open.is_detached() {
-            self.lasting().detached().take(open.id);
+            self.persistence().detached().take(open.id);
         }
     }
 

@@ -11,34 +11,34 @@ use crate::{CallResult, Caller, Cause, ClientExpiry, ClientKey, Refusal};
 
 impl Share {
     /// Registers a callback that is asked from now on to end clients whose time is over.
-    pub fn ask_for_lapsed(&self, keeper: Weak<dyn ClientExpiry>) {
-        self.lasting().keepers().enter(keeper);
+    pub fn register_expiry(&self, keeper: Weak<dyn ClientExpiry>) {
+        self.persistence().keepers().enter(keeper);
     }
 
     /// Ends those of these clients whose time is over. Returns true if one of them had any state. The caller
     /// holds no lock.
-    pub fn end_lapsed(&self, clients: &[ClientKey], now: Now) -> bool {
+    pub fn end_expired(&self, clients: &[ClientKey], now: Now) -> bool {
         if clients.is_empty() {
             return false;
         }
         // Each callback is called, not only the first that ended a client.
         let mut any = false;
         for keeper in self.time_keepers() {
-            any |= keeper.end_lapsed(clients, now);
+            any |= keeper.end_expired(clients, now);
         }
         any
     }
 
     /// The callbacks that keep the time of clients.
     pub(crate) fn time_keepers(&self) -> Vec<Arc<dyn ClientExpiry>> {
-        self.lasting().keepers().all()
+        self.persistence().keepers().all()
     }
 
     /// Does the same for the clients that have any of these files open. Their other state (byte ranges,
     /// rights, marks) belongs to those opens.
     pub(crate) fn end_expired_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
         let was_unclaimed = self.end_unclaimed_at(files, client, cause);
-        if self.lasting().keepers().is_empty() {
+        if self.persistence().keepers().is_empty() {
             return was_unclaimed;
         }
         let mut clients = Vec::new();
@@ -47,7 +47,7 @@ impl Share {
         }
         clients.sort_unstable();
         clients.dedup();
-        self.end_lapsed(&clients, cause.now) | was_unclaimed
+        self.end_expired(&clients, cause.now) | was_unclaimed
     }
 
     /// Runs `ask`, which may conflict with state of a client on a file whose time is over. If it does, ends

@@ -149,7 +149,7 @@ impl Share {
             let need = if file.is_directory { Need::Entries } else { Need::Change };
             self.take_back(&file, need, cause);
         }
-        self.wake_all(self.watching().overflow());
+        self.wake_all(self.watches().overflow());
     }
 
     /// Notifies watches and holders of an event that was applied.
@@ -179,7 +179,7 @@ impl Share {
         cause: Cause,
     ) {
         if is_directory && matches!(change, HostChange::Created | HostChange::RenamedTo) {
-            self.wake_all(self.watching().hold_new(self.directories(), directory, name));
+            self.wake_all(self.watches().hold_new(self.directories(), directory, name));
         }
         let need = match change {
             HostChange::Modified => Need::Change,
@@ -221,15 +221,29 @@ impl Share {
         let (from, to) = match known {
             (Some(from), Some(to)) => (from, to),
             (None, Some(to)) => {
-                return self.notify_of_change(&to, &to_name, HostChange::RenamedTo, is_directory, node, cause);
+                return self.notify_of_change(
+                    &to,
+                    &to_name,
+                    HostChange::RenamedTo,
+                    is_directory,
+                    node,
+                    cause,
+                );
             }
             (Some(from), None) => {
-                return self.notify_of_change(&from, &name, HostChange::RenamedFrom, is_directory, None, cause);
+                return self.notify_of_change(
+                    &from,
+                    &name,
+                    HostChange::RenamedFrom,
+                    is_directory,
+                    None,
+                    cause,
+                );
             }
             (None, None) => return,
         };
         if is_directory {
-            self.wake_all(self.watching().hold_new(self.directories(), &to, &to_name));
+            self.wake_all(self.watches().hold_new(self.directories(), &to, &to_name));
         }
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
             self.take_back(&file, Need::Rename, cause);

@@ -8,7 +8,7 @@ use crate::engine::values::effects::Effects;
 impl Share {
     /// The next time at which [`Share::tick`] has work to do, on the monotonic clock.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.waits().next_time().into_iter().chain(self.lasting().detached().next_end()).min()
+        self.waits().next_time().into_iter().chain(self.persistence().detached().next_end()).min()
     }
 
     /// Does the work that is due. Closes detached opens whose time is over, revokes rights whose holders did

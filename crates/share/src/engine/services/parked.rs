@@ -61,7 +61,7 @@ impl Share {
     /// yet.
     pub fn waits_for_absent(&self, ticket: Ticket) -> bool {
         let file = self.waits().file_of(ticket);
-        let is_absent = |open: Arc<Open>| open.is_lasting() && open.is_detached();
+        let is_absent = |open: Arc<Open>| open.is_persistent() && open.is_detached();
         file.is_some_and(|file| file.opens().into_iter().any(is_absent))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A change is noted under the lock that orders it ([`Share::note_change`], which takes a leaf lock and does
 //! no I/O). It is written after that lock is released ([`Share::write_changes`]). Before the server promises
-//! persistence to a client it calls [`Share::make_last`]. That returns when all that was noted before is on
+//! persistence to a client it calls [`Share::commit_records`]. That returns when all that was noted before is on
 //! stable storage.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ enum FoundBy<'a> {
 impl Share {
     /// The recorder of opens; none if they end with the process.
     fn recorder(&self) -> Option<&Recorder> {
-        self.lasting().recorder()
+        self.persistence().recorder()
     }
 
     /// Whether opens can be made to outlive the process.
@@ -39,7 +39,7 @@ impl Share {
     }
 
     /// Records an open from now on. After a restart it is there again for `keep_ns` nanoseconds, with its
-    /// `note`. It is not yet sure to survive: see [`Share::make_last`].
+    /// `note`. It is not yet sure to survive: see [`Share::commit_records`].
     ///
     /// # Errors
     /// [`Refusal::NotSupported`] if the share records nothing; [`Refusal::Invalid`] for a directory, or if
@@ -123,7 +123,7 @@ impl Share {
             return Err(Refusal::Invalid);
         }
         open.claimed.store(!address.is_empty(), Ordering::Relaxed);
-        open.lasting.store(true, Ordering::Release);
+        open.persistent.store(true, Ordering::Release);
         // A caller that enlists an open writes the record itself before its client gets the reply.
         let then = if address.is_empty() { AT_ONCE } else { BEFORE_TOLD };
         let address = (!address.is_empty()).then_some(JournalRecord::Address { id: open.id, address });
@@ -134,27 +134,27 @@ impl Share {
 
     /// Records the full state of an open again after its stream was renamed.
     pub(crate) fn record_again(&self, open: &Arc<Open>) -> Result<(), Refusal> {
-        let Some(recorder) = self.recorder().filter(|_| open.is_lasting()) else { return Ok(()) };
+        let Some(recorder) = self.recorder().filter(|_| open.is_persistent()) else { return Ok(()) };
         match recorder.kept_with(open.id) {
             Some((keep_ns, note)) => self.record(open, keep_ns, note),
             None => Ok(()),
         }
     }
 
-    /// Changes the note of a recorded open. The change is sure to survive after [`Share::make_last`].
+    /// Changes the note of a recorded open. The change is sure to survive after [`Share::commit_records`].
     pub fn annotate(&self, open: &Open, note: Vec<u8>) {
-        if open.is_lasting() {
+        if open.is_persistent() {
             self.note_change(JournalRecord::Note { id: open.id, note });
         }
     }
 
     /// Stops recording an open, which goes on.
     pub fn unrecord(&self, open: &Open) {
-        if !open.is_lasting() {
+        if !open.is_persistent() {
             return;
         }
         let _state = open.file.state.lock();
-        if open.lasting.swap(false, Ordering::AcqRel)
+        if open.persistent.swap(false, Ordering::AcqRel)
             && let Some(recorder) = self.recorder()
         {
             recorder
@@ -166,7 +166,7 @@ impl Share {
     ///
     /// # Errors
     /// As the host says; the records are not sure to survive then.
-    pub fn make_last(&self) -> Result<(), Refusal> {
+    pub fn commit_records(&self) -> Result<(), Refusal> {
         let Some(recorder) = self.recorder() else { return Ok(()) };
         recorder.commit()?;
         if let Err(why) = recorder.compact() {
@@ -271,20 +271,20 @@ impl Share {
             return;
         }
         let opens: Vec<_> = state.members.iter().filter_map(|member| member.open.upgrade()).collect();
-        for open in opens.iter().filter(|open| open.is_lasting()) {
+        for open in opens.iter().filter(|open| open.is_persistent()) {
             let goes = going(state, open);
             self.note_change(JournalRecord::Goes { id: open.id, goes });
         }
     }
 
     /// The recorded opens through a name.
-    pub(crate) fn lasting_through(&self, file: &File, link: &Arc<HardLinkedName>) -> Vec<Arc<Open>> {
+    pub(crate) fn persistent_through(&self, file: &File, link: &Arc<HardLinkedName>) -> Vec<Arc<Open>> {
         if !self.keeps_opens() {
             return Vec::new();
         }
         let state = file.state.lock();
         let through = state.members.iter().filter(|m| m.link.as_ref().is_some_and(|l| Arc::ptr_eq(l, link)));
-        through.filter_map(|m| m.open.upgrade()).filter(|open| open.is_lasting()).collect()
+        through.filter_map(|m| m.open.upgrade()).filter(|open| open.is_persistent()).collect()
     }
 
     /// Notes the path of the file of some opens, or two alternative paths, and writes that.

@@ -64,7 +64,7 @@ impl Share {
         }
         let mut any = false;
         for keeper in keepers {
-            any |= keeper.end_all_lapsed(now);
+            any |= keeper.end_all_expired(now);
         }
         for share in shares {
             any |= share.end_yielding(now);

@@ -147,7 +147,7 @@ impl Detachment {
     /// The opens that end with the process.
     pub fn ending(&self) -> Vec<u64> {
         let kept = self.0.lock();
-        kept.opens.iter().filter(|(_, one)| !one.open.is_lasting()).map(|(id, _)| *id).collect()
+        kept.opens.iter().filter(|(_, one)| !one.open.is_persistent()).map(|(id, _)| *id).collect()
     }
 
     /// The opens that yield to other requests.
