@@ -201,17 +201,14 @@ proptest! {
                 }
                 SharingAction::Mark(at, on) if !open.is_empty() => {
                     let Both { stands, open: marks, .. } = &open[at.index(open.len())];
-                    let may = stands.uses[2];
-                    let expected = if may { Ok(()) } else { Err(Refusal::AccessDenied) };
+                    let expected = if stands.uses[2] { Ok(()) } else { Err(Refusal::AccessDenied) };
                     prop_assert_eq!(client.set_delete(marks, on), expected);
-                    if may {
+                    if stands.uses[2] {
                         names_are.marked[stands.file][usize::from(stands.named)] = on;
                     }
                 }
-                SharingAction::Close(_)
-                | SharingAction::Leave(..)
-                | SharingAction::Reclaim(_)
-                | SharingAction::Mark(..) => {}
+                SharingAction::Close(_) | SharingAction::Leave(..) => {}
+                SharingAction::Reclaim(_) | SharingAction::Mark(..) => {}
             }
         }
         for left in open {

@@ -1,10 +1,10 @@
 //! The caching rights on one stream: grant, break, acknowledge, expire.
 //!
-//! Each holder has one entry. An entry is at rest, or a break of it runs. During a break, `allowed` is the right
-//! that its notice allowed the holder to keep. `target` is the right that must remain in the end; it can be
-//! smaller, because other requests may need more meanwhile. An acknowledgment sets `held = keep`. If that is
-//! still more than `target`, the next step of the same break follows. If a break began with WRITE, requests
-//! to read or write data wait until its last step is acknowledged.
+//! Each holder has one entry. An entry is at rest, or a break of it runs. During a break, `allowed` is the
+//! right that its notice allowed the holder to keep. `target` is the right that must remain in the end; it
+//! can be smaller, because other requests may need more meanwhile. An acknowledgment sets `held = keep`. If
+//! that is still more than `target`, the next step of the same break follows. If a break began with WRITE,
+//! requests to read or write data wait until its last step is acknowledged.
 //!
 //! | right | broken by | down to | the request waits |
 //! |---|---|---|---|

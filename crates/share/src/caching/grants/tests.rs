@@ -279,7 +279,7 @@ fn the_last_close_under_a_key_gives_the_right_back() {
     assert!(grants.is_empty() && grants.of(ClientKey(1), CacheKey(1), true).is_none());
 }
 
-/// Clients that answer every break as they are told to, with the number of opens of each.
+/// Clients that obey every break, with the number of opens of each.
 #[derive(Default)]
 struct Obedient {
     grants: Grants,

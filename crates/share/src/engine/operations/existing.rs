@@ -352,20 +352,14 @@ impl Share {
             let entry = state.stream(&stream);
             let is_open_need = !matches!(need, Need::CloseKept);
             if self.require(file, entry, &requester, need, caller.cause(), effects) {
-                return match self.park(caller, file, state, Refusal::SharingConflict) {
-                    CallResult::Wait(ticket) => Ok(ReserveResult::Wait(ticket)),
-                    CallResult::Done(()) | CallResult::Refused(_) => Err(Refusal::SharingConflict),
-                };
+                return self.park_open(caller, file, state);
             }
             if !is_open_need && !state.shares(&stream, plan.uses, request.deny) {
                 if !state.shares_but_for_absent(&stream, plan.uses, request.deny) {
                     return Err(Refusal::SharingConflict);
                 }
                 // The client that has it open comes back, or its time ends.
-                return match self.park(caller, file, state, Refusal::SharingConflict) {
-                    CallResult::Wait(ticket) => Ok(ReserveResult::Wait(ticket)),
-                    CallResult::Done(()) | CallResult::Refused(_) => Err(Refusal::SharingConflict),
-                };
+                return self.park_open(caller, file, state);
             }
         }
         let id = self.open_files().next_id();
@@ -397,6 +391,19 @@ impl Share {
             grant,
             given,
         }))
+    }
+
+    /// Lets a request to open wait until the opens of the file change, or refuses it if it cannot wait.
+    fn park_open(
+        &self,
+        caller: &Caller<'_>,
+        file: &Arc<File>,
+        state: &mut FileState,
+    ) -> Result<ReserveResult, Refusal> {
+        match self.park(caller, file, state, Refusal::SharingConflict) {
+            CallResult::Wait(ticket) => Ok(ReserveResult::Wait(ticket)),
+            CallResult::Done(()) | CallResult::Refused(_) => Err(Refusal::SharingConflict),
+        }
     }
 
     /// The access that the request needs from holders of caching rights; none if nothing conflicts.

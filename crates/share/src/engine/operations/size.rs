@@ -127,7 +127,7 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         if open.is_directory() {
-            // Such a host seldom means by extents what a client does.
+            // The extents of such a host are seldom those that a client means.
             return Err(Refusal::NotSupported);
         }
         check_data(open)?;

@@ -6,7 +6,7 @@
 //! detached opens ([`Detachment`](crate::engine::parts::persistence::Detachment)) decides which.
 //!
 //! A client that is back ([`Share::returned`]) reclaims its opens before it does anything else. It does not
-//! know of the opens that it does not reclaim: they were closed while the server could not be told, or the
+//! know of the opens that it does not reclaim: they were closed while the server was unreachable, or the
 //! reply that created them was lost. Such an open is unclaimed, and is not kept for its whole time.
 
 use std::sync::Arc;

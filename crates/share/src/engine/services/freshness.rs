@@ -1,7 +1,7 @@
 //! Counters that are taken before a lookup or a read, to tell afterwards whether its result is still current.
 //!
-//! Start with [`Share::lookup_counters`] for a lookup by name, and with [`Share::change_counters`] for a file that is in
-//! the table.
+//! Start with [`Share::lookup_counters`] for a lookup by name, and with [`Share::change_counters`] for a file
+//! that is in the table.
 
 use std::sync::atomic::Ordering;
 

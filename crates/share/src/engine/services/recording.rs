@@ -2,8 +2,8 @@
 //!
 //! A change is noted under the lock that orders it ([`Share::note_change`], which takes a leaf lock and does
 //! no I/O). It is written after that lock is released ([`Share::write_changes`]). Before the server promises
-//! persistence to a client it calls [`Share::commit_records`]. That returns when all that was noted before is on
-//! stable storage.
+//! persistence to a client it calls [`Share::commit_records`]. That returns when all that was noted before is
+//! on stable storage.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

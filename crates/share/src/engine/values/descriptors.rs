@@ -17,7 +17,7 @@ use crate::ranked::{Mutex, Rank};
 use crate::{ClientExpiry, ClientKey};
 pub(crate) use fairness::Fairness;
 
-/// For how many seconds it is remembered that a share found none left.
+/// The seconds for which a shortage that a share found counts.
 const WANTED_S: u64 = 4;
 
 /// A share among those with a common limit.

@@ -1,9 +1,9 @@
 //! Directories on the paths to files: kept open, with the known part of their names.
 //!
 //! A kept directory saves opening every component of a path again. It is trusted as long as the volume
-//! reports changes by others ([`Directory::reports_changes`]). Otherwise each step compares identities. An index of
-//! names then counts only under two conditions: the directory's times have not moved since, and they were at
-//! least [`SETTLED`] old when it was made. So no change can hide within one tick of the clock.
+//! reports changes by others ([`Directory::reports_changes`]). Otherwise each step compares identities. An
+//! index of names then counts only under two conditions: the directory's times have not moved since, and they
+//! were at least [`SETTLED`] old when it was made. So no change can hide within one tick of the clock.
 
 mod idle;
 mod location;

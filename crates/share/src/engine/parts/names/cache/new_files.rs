@@ -3,9 +3,9 @@
 //! Cached sidecar data is otherwise trusted only for a time of change that was old enough when the data was
 //! read, and a new file has no such time. But a file that was created plain has no sidecar data until one of
 //! these events. The engine stores some. The volume reports a change by its name
-//! ([`super::super::directory::Directory::forget_new_file`]). The name is removed. Or the file is seen to have
-//! another name, or a time of change later than its creator's close ([`NewFile::has_no_record`]): then it may
-//! have been changed through a name that is not watched.
+//! ([`super::super::directory::Directory::forget_new_file`]). The name is removed. Or the file is seen to
+//! have another name, or a time of change later than its creator's close ([`NewFile::has_no_record`]): then
+//! it may have been changed through a name that is not watched.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
