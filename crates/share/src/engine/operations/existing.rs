@@ -379,18 +379,8 @@ impl Share {
             self.grant(file, state, &stream, &requester, &caching, plan.extent)
         });
         self.note_goes(&requester, &stream, request.options);
-        let file = Arc::clone(file);
-        let given = stream.given();
-        Ok(ReserveResult::Reserved(Reserved {
-            id,
-            file,
-            stream,
-            link,
-            requester,
-            granted: plan.granted,
-            grant,
-            given,
-        }))
+        let (file, granted, given) = (Arc::clone(file), plan.granted, stream.given());
+        Ok(ReserveResult::Reserved(Reserved { id, file, stream, link, requester, granted, grant, given }))
     }
 
     /// Lets a request to open wait until the opens of the file change, or refuses it if it cannot wait.
