@@ -1,10 +1,10 @@
-//! Layer 1: what a share may do a second, and what was asked of it.
+//! Layer 1: the provisioned limits of a share, and the counters of its requests.
 //!
-//! [`limits`] holds requests until their time has come, [`counts`] notes how they went. Neither does anything to a file:
-//! files, clients and requests are numbers here ([`who`]).
+//! [`limits`] holds requests until a rate allows them, and [`counts`] counts their outcome. Neither touches a
+//! file: files, clients and requests are numbers here ([`keys`]).
 
 pub mod counts;
+pub mod keys;
 pub mod limits;
-pub mod who;
 
-pub use who::{ClientKey, FileNumber, Waiter, Wake};
+pub use keys::{ClientKey, FileNumber, Waiter, Wake};

@@ -1,32 +1,34 @@
-//! What a request takes of bytes comes back but for what it has used, however it ends, and at every gate that it has passed.
+//! A request gives back the bytes that it has not used, however it ends, and at every gate that it has
+//! passed.
 
 use std::sync::Arc;
 
 use metering::limits::{
-    AccountProvision, Alarm, Answer, Ask, Charge, Hold, Limits, Provision, ShareLimits, Throughput, Work,
+    AccountProvision, Alarm, Charge, Hold, Limits, MeteredWork, Provision, ShareLimits, ThrottleDecision,
+    ThrottleRequest, Throughput,
 };
 use metering::{ClientKey, FileNumber, Waiter, Wake};
 use wire::Now;
 
-/// Bytes a second of a file; a share has twice as much, an account four times.
+/// Bytes a second of a file. A share has twice as much, an account four times.
 const RATE: u64 = 50_000_000;
-/// What a file has saved up.
+/// The tokens in the full bucket of a file.
 const FULL: i64 = 2_500_000;
 const LEN: u64 = 1_000_000;
 const MS: u64 = 1_000_000;
 
-/// The test itself lets time pass, and looks who is released.
-struct Quiet;
+/// An alarm that does nothing: the test lets time pass and checks which requests are released.
+struct NoAlarm;
 
-impl Alarm for Quiet {
+impl Alarm for NoAlarm {
     fn set(&self, _at_ns: u64) {}
 }
 
-impl Wake for Quiet {
+impl Wake for NoAlarm {
     fn wake(&self, _token: u64) {}
 }
 
-/// A gate.
+/// The narrowest gate of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Narrow {
     File,
@@ -34,7 +36,7 @@ enum Narrow {
     Account,
 }
 
-struct Scene {
+struct LimitsFixture {
     limits: Arc<Limits>,
     share: ShareLimits,
     other: ShareLimits,
@@ -45,12 +47,12 @@ fn at(ns: u64) -> Now {
     Now { mono_ns: ns, wall_ns: 0 }
 }
 
-fn read(inode: u64, len: u64) -> Work {
-    Work::Read { file: FileNumber { device: 1, inode }, len }
+fn read(inode: u64, len: u64) -> MeteredWork {
+    MeteredWork::Read { file: FileNumber { device: 1, inode }, len }
 }
 
-impl Scene {
-    fn new(is_apart: bool) -> Scene {
+impl LimitsFixture {
+    fn new(is_apart: bool) -> LimitsFixture {
         let throughput = |rate| match is_apart {
             true => Throughput::Apart { ingress: rate, egress: rate },
             false => Throughput::Together(rate),
@@ -66,25 +68,25 @@ impl Scene {
             file_bytes: RATE,
             file_size: 4 << 40,
         };
-        let limits = Limits::new(Some(account), Arc::new(Quiet), at(0));
+        let limits = Limits::new(Some(account), Arc::new(NoAlarm), at(0));
         let [share, other] = [1, 2].map(|share| limits.set_share(share, provision, None, at(0)));
-        Scene { limits, share, other, now_ns: 0 }
+        LimitsFixture { limits, share, other, now_ns: 0 }
     }
 
     fn left(&self) -> Vec<i64> {
         self.share.bytes_left(read(1, 0), at(self.now_ns))
     }
 
-    fn ask(&self, work: Work) -> Answer {
-        let waiter = Waiter { wake: Arc::new(Quiet), token: 1 };
-        let ask = Ask { client: ClientKey(1), connection: 1, work, waiter: &waiter };
+    fn ask(&self, work: MeteredWork) -> ThrottleDecision {
+        let waiter = Waiter { wake: Arc::new(NoAlarm), token: 1 };
+        let ask = ThrottleRequest { client: ClientKey(1), connection: 1, work, waiter: &waiter };
         self.share.ask(&ask, at(self.now_ns))
     }
 
     fn pass(&self) -> Charge {
         match self.ask(read(1, LEN)) {
-            Answer::Go(_, charge) => charge,
-            Answer::Held(hold) => panic!("held: {hold:?}"),
+            ThrottleDecision::Go(_, charge) => charge,
+            ThrottleDecision::Held(hold) => panic!("held: {hold:?}"),
         }
     }
 
@@ -99,12 +101,12 @@ impl Scene {
             Narrow::Account => self.other.charge(read(1, 11 * LEN), now).used_up(),
         }
         match self.ask(read(1, LEN)) {
-            Answer::Held(hold) => hold,
-            Answer::Go(..) => panic!("it passes"),
+            ThrottleDecision::Held(hold) => hold,
+            ThrottleDecision::Go(..) => panic!("it passes"),
         }
     }
 
-    /// Lets time pass until it is released.
+    /// Lets time pass until the request is released.
     fn release(&mut self, hold: &Hold) {
         self.now_ns += 20 * MS;
         self.limits.release(at(self.now_ns));
@@ -114,15 +116,15 @@ impl Scene {
 
 const LEN_I: i64 = LEN as i64;
 
-/// What is missing at each gate since `before`, when no time has passed.
-fn costs(scene: &Scene, before: &[i64]) -> Vec<i64> {
+/// The tokens taken from each gate since `before`, if no time has passed.
+fn costs(scene: &LimitsFixture, before: &[i64]) -> Vec<i64> {
     before.iter().zip(scene.left()).map(|(before, after)| before - after).collect()
 }
 
 #[test]
 fn what_passes_at_once_costs_what_it_uses() {
     for is_apart in [false, true] {
-        let scene = Scene::new(is_apart);
+        let scene = LimitsFixture::new(is_apart);
         let before = scene.left();
         assert_eq!(before, [FULL, 2 * FULL, 4 * FULL]);
         let charge = scene.pass();
@@ -144,10 +146,10 @@ fn what_passes_at_once_costs_what_it_uses() {
 #[test]
 fn bytes_that_come_in_are_counted_where_those_are_that_go_out_only_if_both_have_one_rate() {
     for is_apart in [false, true] {
-        let scene = Scene::new(is_apart);
+        let scene = LimitsFixture::new(is_apart);
         let before = scene.left();
-        let write = Work::Write { file: FileNumber { device: 1, inode: 1 }, len: LEN };
-        let Answer::Go(_, charge) = scene.ask(write) else { panic!("it passes") };
+        let write = MeteredWork::Write { file: FileNumber { device: 1, inode: 1 }, len: LEN };
+        let ThrottleDecision::Go(_, charge) = scene.ask(write) else { panic!("it passes") };
         let shared = if is_apart { 0 } else { LEN_I };
         assert_eq!(costs(&scene, &before), [LEN_I, shared, shared]);
         drop(charge);
@@ -158,7 +160,7 @@ fn bytes_that_come_in_are_counted_where_those_are_that_go_out_only_if_both_have_
 #[test]
 fn what_is_given_up_while_it_is_held_costs_nothing_at_the_gates_that_it_has_passed() {
     for narrow in [Narrow::File, Narrow::Share, Narrow::Account] {
-        let scene = Scene::new(false);
+        let scene = LimitsFixture::new(false);
         let hold = scene.hold(narrow);
         let held = scene.left();
         drop(hold);
@@ -172,11 +174,11 @@ fn what_is_given_up_while_it_is_held_costs_nothing_at_the_gates_that_it_has_pass
 fn what_is_done_while_it_is_held_costs_all_of_it_everywhere() {
     for narrow in [Narrow::File, Narrow::Share, Narrow::Account] {
         for goes_on in [false, true] {
-            let scene = Scene::new(false);
+            let scene = LimitsFixture::new(false);
             let hold = scene.hold(narrow);
             let held = scene.left();
             match goes_on {
-                // It does not wait any longer, and uses all.
+                // It stops waiting, and uses all its bytes.
                 true => hold.go().used_up(),
                 false => drop(hold.is_done()),
             }
@@ -190,7 +192,7 @@ fn what_is_done_while_it_is_held_costs_all_of_it_everywhere() {
 #[test]
 fn what_goes_on_without_waiting_costs_what_it_uses() {
     for narrow in [Narrow::File, Narrow::Share, Narrow::Account] {
-        let scene = Scene::new(false);
+        let scene = LimitsFixture::new(false);
         let hold = scene.hold(narrow);
         let held = scene.left();
         hold.go().used(1000);
@@ -204,7 +206,7 @@ fn what_goes_on_without_waiting_costs_what_it_uses() {
 fn what_was_released_costs_what_it_uses_also_if_nobody_comes_to_it() {
     for narrow in [Narrow::File, Narrow::Share, Narrow::Account] {
         for (ends, used) in [(0, 0), (1, 0), (2, 1000), (3, LEN_I), (4, LEN_I)] {
-            let mut scene = Scene::new(false);
+            let mut scene = LimitsFixture::new(false);
             let hold = scene.hold(narrow);
             let gate = narrow as usize;
             let rate = (RATE << gate) as i64;
@@ -224,11 +226,13 @@ fn what_was_released_costs_what_it_uses_also_if_nobody_comes_to_it() {
 
 #[test]
 fn what_is_given_back_lets_others_pass_earlier() {
-    let mut scene = Scene::new(false);
+    let mut scene = LimitsFixture::new(false);
     let first = scene.pass();
     let second = scene.pass();
     let third = scene.pass();
-    let Answer::Held(hold) = scene.ask(read(1, LEN)) else { panic!("half a million too much is taken") };
+    let ThrottleDecision::Held(hold) = scene.ask(read(1, LEN)) else {
+        panic!("half a million too much is taken")
+    };
     assert!(hold.released().is_none());
     drop((first, second, third));
     scene.now_ns += 1;
@@ -238,7 +242,7 @@ fn what_is_given_back_lets_others_pass_earlier() {
 
 #[test]
 fn a_share_that_is_taken_out_and_put_in_again_is_given_nothing_that_was_taken_before() {
-    let scene = Scene::new(false);
+    let scene = LimitsFixture::new(false);
     let account = scene.left()[2];
     let charge = scene.pass();
     let hold = scene.hold(Narrow::Account);
@@ -256,10 +260,10 @@ fn a_share_that_is_taken_out_and_put_in_again_is_given_nothing_that_was_taken_be
 
 #[test]
 fn work_on_names_and_reads_of_nothing_have_no_bytes_to_give_back() {
-    let scene = Scene::new(false);
+    let scene = LimitsFixture::new(false);
     let before = scene.left();
-    for work in [Work::Metadata, read(1, 0)] {
-        let Answer::Go(_, charge) = scene.ask(work) else { panic!("it passes") };
+    for work in [MeteredWork::Metadata, read(1, 0)] {
+        let ThrottleDecision::Go(_, charge) = scene.ask(work) else { panic!("it passes") };
         charge.used(1000);
     }
     drop(Charge::default());

@@ -1,18 +1,23 @@
-//! Limits in virtual time: what a share may do it can do, no more in any ten seconds, and shared fairly.
+//! Limits in virtual time. A share reaches its limits, never exceeds them in any ten seconds, and divides
+//! them fairly.
 
 mod pacing;
 
-use metering::limits::{AccountProvision, Formula, Provision, ResponseType, Throughput, Wanted, Work};
+use metering::limits::{
+    AccountProvision, Formula, MeteredWork, Provision, ProvisionRequest, ResponseType, Throughput,
+};
 use pacing::*;
 use proptest::prelude::*;
 
 /// The smallest premium share.
 fn smallest() -> Provision {
-    Formula::V1.provision(Wanted { gib: Some(100), ..Wanted::default() }).expect("a size that there is")
+    Formula::V1
+        .provision(ProvisionRequest { gib: Some(100), ..ProvisionRequest::default() })
+        .expect("a size that there is")
 }
 
 /// Within 2 % of `limit` a second, over any ten seconds.
-fn holds(world: &World, until_ns: u64, limit: u64, what: &str) {
+fn holds(world: &PacedAccount, until_ns: u64, limit: u64, what: &str) {
     let (least, most) = world.any_ten_seconds(until_ns);
     assert!(least * 100 >= limit * 10 * 98, "{what}: only {least} in ten seconds, of {limit} a second");
     assert!(most * 100 <= limit * 10 * 102, "{what}: {most} in ten seconds, of {limit} a second");
@@ -24,7 +29,7 @@ fn a_share_gives_what_it_has_and_no_more_over_any_ten_seconds() {
         for (work, limit) in
             [(read(1, 4096), 3100), (write(1, 4096), 3100), (read(1, MIB), 110), (write(1, MIB), 110)]
         {
-            let mut world = World::new(Some(Formula::V1.account()), &[smallest()]);
+            let mut world = PacedAccount::new(Some(Formula::V1.account()), &[smallest()]);
             for _ in 0..connections {
                 world.add(Connection::new(1, 32 / connections.min(8), work));
             }
@@ -36,7 +41,7 @@ fn a_share_gives_what_it_has_and_no_more_over_any_ten_seconds() {
 
 #[test]
 fn one_request_at_a_time_gets_the_whole_rate() {
-    let mut world = World::new(None, &[smallest()]);
+    let mut world = PacedAccount::new(None, &[smallest()]);
     world.add(Connection::new(1, 1, read(1, 4096)));
     world.run(12 * S);
     holds(&world, 12 * S, 3100, "one at a time");
@@ -44,13 +49,13 @@ fn one_request_at_a_time_gets_the_whole_rate() {
 
 #[test]
 fn reads_and_writes_share_what_they_have_together_and_not_what_they_have_apart() {
-    let mut together = World::new(None, &[plain(1_000_000, 100 * MIB)]);
+    let mut together = PacedAccount::new(None, &[plain(1_000_000, 100 * MIB)]);
     together.add(Connection::new(1, 8, read(1, MIB)));
     together.add(Connection::new(2, 8, write(2, MIB)));
     together.run(11 * S);
     holds(&together, 11 * S, 100, "together");
     let apart = Throughput::Apart { ingress: 40 * MIB, egress: 60 * MIB };
-    let mut apart = World::new(None, &[Provision { throughput: apart, ..plain(1_000_000, 1) }]);
+    let mut apart = PacedAccount::new(None, &[Provision { throughput: apart, ..plain(1_000_000, 1) }]);
     let reads = apart.add(Connection::new(1, 8, read(1, MIB)));
     apart.add(Connection::new(1, 8, write(1, MIB)));
     apart.run(11 * S);
@@ -61,7 +66,7 @@ fn reads_and_writes_share_what_they_have_together_and_not_what_they_have_apart()
     assert_eq!(met(1 - reads), ResponseType::SuccessWithShareIngressThrottling);
 }
 
-/// Ten thousandth parts of a premium share, for an hour each.
+/// Ten thousandths of a premium share, for an hour each.
 fn small_burst() -> Provision {
     Provision { operations: 31, burst: 100, burst_credits: 69 * 3600, ..plain(31, 1 << 40) }
 }
@@ -69,12 +74,13 @@ fn small_burst() -> Provision {
 #[test]
 fn a_full_bucket_of_credits_lasts_exactly_an_hour_of_burst() {
     let most = small_burst().burst_credits;
-    let mut world = World::with_burst(None, &[(small_burst(), most)]);
+    let mut world = PacedAccount::with_burst(None, &[(small_burst(), most)]);
     world.add(Connection::new(1, 8, read(1, 4096)));
-    let left = |world: &World, s: u64| world.shares[0].state(at(s * S)).expect("the share").burst_credits;
+    let left =
+        |world: &PacedAccount, s: u64| world.shares[0].state(at(s * S)).expect("the share").burst_credits;
     world.run(1800 * S);
     let half = left(&world, 1800);
-    // One operation more or less of what the slack holds.
+    // The slack allows one operation more or less.
     assert!(half.abs_diff(most / 2) <= 10, "half an hour has taken half of them: {half} of {most}");
     world.run(3600 * S);
     assert!(left(&world, 3600) <= 10);
@@ -89,8 +95,9 @@ fn a_full_bucket_of_credits_lasts_exactly_an_hour_of_burst() {
 
 #[test]
 fn burst_accrues_by_what_is_not_used_and_to_no_more_than_there_is_room_for() {
-    let mut world = World::with_burst(None, &[(small_burst(), 1000)]);
-    // One at a time with 100 µs between is more than the rate; so one that asks ten times a second.
+    let mut world = PacedAccount::with_burst(None, &[(small_burst(), 1000)]);
+    // One request at a time with 100 µs between would exceed the rate. So a connection sends ten requests a
+    // second.
     for tenth in 0..6000 {
         let from_ns = tenth * S / 10;
         let one = Connection { from_ns, until_ns: from_ns + 1, ..Connection::new(1, 1, read(1, 4096)) };
@@ -105,9 +112,9 @@ fn burst_accrues_by_what_is_not_used_and_to_no_more_than_there_is_room_for() {
 
 #[test]
 fn nothing_accrues_while_the_share_is_held_back_by_its_throughput() {
-    // Ten operations a second are all that the bytes allow, of thirty-one.
+    // The bytes allow only ten operations a second, of thirty-one.
     let provision = Provision { throughput: Throughput::Together(10 * MIB), ..small_burst() };
-    let mut world = World::with_burst(None, &[(provision, 500)]);
+    let mut world = PacedAccount::with_burst(None, &[(provision, 500)]);
     world.add(Connection::new(1, 4, read(1, MIB)));
     world.run(100 * S);
     let left = world.shares[0].state(at(100 * S)).expect("the share").burst_credits;
@@ -117,7 +124,7 @@ fn nothing_accrues_while_the_share_is_held_back_by_its_throughput() {
 #[test]
 fn clients_get_the_same_whatever_they_have_under_way() {
     let equal = |a: Vec<Connection>, b: Vec<Connection>, unit: &str, weigh: (u64, u64)| {
-        let mut world = World::new(None, &[plain(2000, 100 * MIB)]);
+        let mut world = PacedAccount::new(None, &[plain(2000, 100 * MIB)]);
         let first = a.len();
         a.into_iter().chain(b).for_each(|connection| {
             world.add(connection);
@@ -139,7 +146,7 @@ fn clients_get_the_same_whatever_they_have_under_way() {
 
 #[test]
 fn connections_and_files_of_a_client_get_the_same() {
-    let mut world = World::new(None, &[plain(2000, 1 << 40)]);
+    let mut world = PacedAccount::new(None, &[plain(2000, 1 << 40)]);
     for (inode, depth) in [(1, 32), (2, 4), (3, 8), (1, 16)] {
         world.add(Connection::new(1, depth, read(inode, 4096)));
     }
@@ -152,7 +159,7 @@ fn connections_and_files_of_a_client_get_the_same() {
 
 #[test]
 fn nobody_waits_much_longer_than_their_share_takes_and_the_line_is_flat() {
-    let mut world = World::new(None, &[plain(2000, 1 << 40)]);
+    let mut world = PacedAccount::new(None, &[plain(2000, 1 << 40)]);
     world.add(Connection::new(1, 64, read(1, 4096)));
     world.add(Connection::new(2, 2, read(2, 4096)));
     world.run(5 * S);
@@ -160,7 +167,7 @@ fn nobody_waits_much_longer_than_their_share_takes_and_the_line_is_flat() {
         let done = world.count(tenth * S / 10, (tenth + 1) * S / 10, |_| true);
         assert!(done.abs_diff(200) <= 3, "{done} in the tenth {tenth}");
     }
-    // Two of its own requests, each a thousandth of a second, and how seldom the alarm rings.
+    // Two of its own requests of a thousandth of a second each, and the grain of the alarm.
     let longest = world.done.iter().filter(|done| done.connection == 1 && done.at_ns > S);
     let longest = longest.map(|done| done.waited_ns).max().expect("requests");
     assert!(longest <= 3 * MS, "{longest}");
@@ -170,7 +177,7 @@ fn nobody_waits_much_longer_than_their_share_takes_and_the_line_is_flat() {
 fn a_throttled_share_costs_its_neighbour_nothing() {
     let account = AccountProvision { operations: 10_000, throughput: Throughput::Together(1 << 40) };
     let neighbour = |busy: bool| {
-        let mut world = World::new(Some(account), &[plain(1000, 1 << 40), plain(500, 1 << 40)]);
+        let mut world = PacedAccount::new(Some(account), &[plain(1000, 1 << 40), plain(500, 1 << 40)]);
         world.add(Connection::new(1, 2, read(1, 4096)).on(0));
         if busy {
             world.add(Connection::new(2, 64, read(2, 4096)).on(1));
@@ -180,9 +187,9 @@ fn a_throttled_share_costs_its_neighbour_nothing() {
     };
     let (alone, beside) = (neighbour(false), neighbour(true));
     assert!(alone.abs_diff(beside) <= 1, "{alone} alone, {beside} beside a throttled share");
-    // In virtual time to the nanosecond, for one that is not throttled itself.
+    // In virtual time to the nanosecond, for a share that is not throttled itself.
     let times = |busy: bool| {
-        let mut world = World::new(Some(account), &[plain(1_000_000, 1 << 40), plain(100, 1 << 40)]);
+        let mut world = PacedAccount::new(Some(account), &[plain(1_000_000, 1 << 40), plain(100, 1 << 40)]);
         for n in 0..1000 {
             let from_ns = n * MS;
             let one = Connection { from_ns, until_ns: from_ns + 1, ..Connection::new(1, 1, read(1, 4096)) };
@@ -201,7 +208,7 @@ fn a_throttled_share_costs_its_neighbour_nothing() {
 #[test]
 fn shares_that_want_more_than_the_account_has_get_the_same_of_it() {
     let account = AccountProvision { operations: 1000, throughput: Throughput::Together(1 << 40) };
-    let mut world = World::new(Some(account), &[plain(800, 1 << 40), plain(800, 1 << 40)]);
+    let mut world = PacedAccount::new(Some(account), &[plain(800, 1 << 40), plain(800, 1 << 40)]);
     world.add(Connection::new(1, 32, read(1, 4096)).on(0));
     world.add(Connection::new(2, 8, read(2, 4096)).on(1));
     world.run(11 * S);
@@ -215,7 +222,7 @@ fn shares_that_want_more_than_the_account_has_get_the_same_of_it() {
 #[test]
 fn a_single_file_has_its_own_limit_and_others_are_not_held_by_it() {
     let provision = Provision { file_operations: 800, file_bytes: 60 * MIB, ..plain(2000, 1 << 40) };
-    let mut world = World::new(None, &[provision]);
+    let mut world = PacedAccount::new(None, &[provision]);
     for connection in 0..4 {
         world.add(Connection::new(connection, 16, read(1, 4096)));
     }
@@ -225,7 +232,7 @@ fn a_single_file_has_its_own_limit_and_others_are_not_held_by_it() {
     assert!(file.abs_diff(8000) <= 80, "{file}");
     let other = world.count(S, 6 * S, |who| who == 4);
     assert!(other.abs_diff(4000) <= 80, "another file gets its own limit: {other}");
-    let mut bytes = World::new(None, &[provision]);
+    let mut bytes = PacedAccount::new(None, &[provision]);
     bytes.add(Connection::new(1, 8, write(1, MIB)));
     bytes.run(11 * S);
     holds(&bytes, 11 * S, 60, "bytes of one file");
@@ -234,20 +241,21 @@ fn a_single_file_has_its_own_limit_and_others_are_not_held_by_it() {
 #[test]
 fn metadata_is_counted_apart_and_warns_before_it_holds() {
     let provision = Provision { metadata: 1000, ..plain(1000, 1 << 40) };
-    let mut world = World::new(None, &[provision]);
+    let mut world = PacedAccount::new(None, &[provision]);
     let data = world.add(Connection::new(1, 8, read(1, 4096)));
-    let names = world.add(Connection::new(1, 8, Work::Metadata));
+    let names = world.add(Connection::new(1, 8, MeteredWork::Metadata));
     world.run(11 * S);
     for who in [data, names] {
         assert!(world.count(S, 11 * S, |one| one == who).abs_diff(10_000) <= 100);
     }
     let last = world.done.iter().rev().find(|done| done.connection == names).expect("one");
     assert_eq!(last.met, ResponseType::SuccessWithMetadataThrottling);
-    // At 95 % of the limit nobody is held, and is told that it is near.
-    let mut near = World::new(None, &[provision]);
+    // At 95 % of the limit no request is held, but each is told that the limit is near.
+    let mut near = PacedAccount::new(None, &[provision]);
     for n in 0..4750 {
         let from_ns = n * S / 950;
-        let one = Connection { from_ns, until_ns: from_ns + 1, ..Connection::new(1, 1, Work::Metadata) };
+        let one =
+            Connection { from_ns, until_ns: from_ns + 1, ..Connection::new(1, 1, MeteredWork::Metadata) };
         near.add(one);
     }
     near.run(5 * S);
@@ -260,7 +268,7 @@ fn metadata_is_counted_apart_and_warns_before_it_holds() {
 
 #[test]
 fn who_leaves_takes_nothing_and_what_was_not_used_is_given_back() {
-    let mut world = World::new(None, &[plain(10, 1 << 40)]);
+    let mut world = PacedAccount::new(None, &[plain(10, 1 << 40)]);
     let gone = world.add(Connection { until_ns: S, ..Connection::new(1, 100, read(1, 4096)) });
     let stays = world.add(Connection::new(2, 1, read(2, 4096)));
     world.run(S / 2);
@@ -271,8 +279,8 @@ fn who_leaves_takes_nothing_and_what_was_not_used_is_given_back() {
         world.count(S, 11 * S, |who| who == stays) >= 94,
         "the places of who left are passed over at once"
     );
-    // Each asks for a MiB, of which a 64th is there.
-    let mut short = World::new(None, &[plain(1_000_000, MIB)]);
+    // Each request asks for a MiB, of which a 64th exists.
+    let mut short = PacedAccount::new(None, &[plain(1_000_000, MIB)]);
     short.add(Connection { unused: MIB / 64 * 63, ..Connection::new(1, 4, read(1, MIB)) });
     short.run(11 * S);
     holds(&short, 11 * S, 64, "what was there");
@@ -280,7 +288,7 @@ fn who_leaves_takes_nothing_and_what_was_not_used_is_given_back() {
 
 #[test]
 fn limits_can_be_changed_while_requests_wait() {
-    let mut world = World::new(None, &[plain(10, 1 << 40)]);
+    let mut world = PacedAccount::new(None, &[plain(10, 1 << 40)]);
     world.add(Connection::new(1, 32, read(1, 4096)));
     world.run(5 * S);
     world.limits.set_share(0, plain(1000, 1 << 40), None, at(5 * S));
@@ -295,7 +303,8 @@ fn limits_can_be_changed_while_requests_wait() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Any mixture: never more than the rate and the slack in any stretch, nobody starves, every request ends.
+    /// Any mixture of connections. No stretch of time exceeds the rate and the slack, no client starves, and
+    /// every request ends.
     #[test]
     fn any_mixture_keeps_the_limit_and_starves_nobody(
         operations in 50u64..2000,
@@ -305,7 +314,7 @@ proptest! {
     ) {
         let bytes = kib * 1024;
         let provision = Provision { file_operations, ..plain(operations, bytes) };
-        let mut world = World::new(None, &[provision]);
+        let mut world = PacedAccount::new(None, &[provision]);
         let until_ns = 4 * S;
         for (client, depth, inode, len_kib, writes) in &connections {
             let len = len_kib * 1024;
@@ -313,17 +322,21 @@ proptest! {
             world.add(Connection { until_ns, ..Connection::new(*client, *depth, work) });
         }
         world.run(until_ns);
-        let len = |done: &Done| match world.connections[done.connection].work {
-            Work::Read { len, .. } | Work::Write { len, .. } => len,
-            Work::Metadata => 0,
+        let len = |done: &CompletedRequest| match world.connections[done.connection].work {
+            MeteredWork::Read { len, .. } | MeteredWork::Write { len, .. } => len,
+            MeteredWork::Metadata => 0,
         };
-        // A bucket that leaks at the limit never holds more than the slack, and the one request that overdraws it;
-        // of operations also those that have passed that gate and wait at the one behind it.
+        // A bucket that leaks at the limit never holds more than the slack and the one request that overdraws
+        // it. For operations, add those that have passed that gate and wait at the next one.
         let waiting_most: u64 = connections.iter().map(|one| one.1).sum();
         let largest = world.done.iter().map(&len).max().unwrap_or(0);
         for (rate, most_at_once, cost) in [
-            (operations, waiting_most + 1, &(|_: &Done| 1u64) as &dyn Fn(&Done) -> u64),
-            (bytes, largest, &len as &dyn Fn(&Done) -> u64),
+            (
+                operations,
+                waiting_most + 1,
+                &(|_: &CompletedRequest| 1u64) as &dyn Fn(&CompletedRequest) -> u64,
+            ),
+            (bytes, largest, &len as &dyn Fn(&CompletedRequest) -> u64),
         ] {
             let (mut level, mut last) = (0f64, 0u64);
             for done in &world.done {
@@ -334,10 +347,11 @@ proptest! {
                 prop_assert!(level <= most, "{level} of {most}");
             }
         }
-        // Everything that waits ends, in the time that the limits need for all of it, and for what the last one to pass
-        // has overdrawn.
+        // Every waiting request ends within the time that the limits need for all of them, plus the debt of
+        // the last one that passed.
         let waiting = world.held() as u64;
-        let total: u64 = connections.iter().map(|one| one.1 * (one.3 * S / kib + S / file_operations.min(operations))).sum();
+        let each = S / file_operations.min(operations);
+        let total: u64 = connections.iter().map(|one| one.1 * (one.3 * S / kib + each)).sum();
         let owed = connections.iter().map(|one| one.3 * S / kib).max().unwrap_or(0);
         world.run(until_ns + total + owed + 2 * S);
         prop_assert_eq!(world.held(), 0);
@@ -348,7 +362,7 @@ proptest! {
 #[test]
 fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_what_was_not_done_costs_nothing()
 {
-    use metering::limits::{Alarm, Answer, Ask, Limits};
+    use metering::limits::{Alarm, Limits, ThrottleDecision, ThrottleRequest};
     struct Silent;
     impl Alarm for Silent {
         fn set(&self, _: u64) {}
@@ -356,32 +370,32 @@ fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_wha
     impl metering::Wake for Silent {
         fn wake(&self, _: u64) {}
     }
-    /// When the first request passes behind `asked` ones of 1 MiB each that were given up.
+    /// When the first request passes after `asked` requests of 1 MiB each that were given up.
     fn passes_after(is_done: bool, is_charged: bool) -> u64 {
         let limits = Limits::new(None, std::sync::Arc::new(Silent), at(0));
         let share = limits.set_share(1, plain(1_000_000, 10 * MIB), None, at(0));
         let waiter = metering::Waiter { wake: std::sync::Arc::new(Silent), token: 1 };
         let client = metering::ClientKey(1);
         let work = write(1, MIB);
-        let ask = Ask { client, connection: 1, work, waiter: &waiter };
+        let ask = ThrottleRequest { client, connection: 1, work, waiter: &waiter };
         for _ in 0..20 {
             match share.ask(&ask, at(0)) {
-                Answer::Go(_, charge) => charge.used_up(),
-                Answer::Held(hold) if is_done => drop(hold.is_done()),
-                Answer::Held(hold) => drop(hold),
+                ThrottleDecision::Go(_, charge) => charge.used_up(),
+                ThrottleDecision::Held(hold) if is_done => drop(hold.is_done()),
+                ThrottleDecision::Held(hold) => drop(hold),
             }
         }
         if is_charged {
             share.charge(work, at(0)).used_up();
         }
-        let Answer::Held(hold) = share.ask(&ask, at(0)) else { return 0 };
+        let ThrottleDecision::Held(hold) = share.ask(&ask, at(0)) else { return 0 };
         let mut now = 0;
         while hold.released().is_none() {
             now = limits.release(at(now)).unwrap_or(now).max(now + 1);
         }
         now
     }
-    // Of the first MiB a half was there already.
+    // Half of the first MiB was in the bucket already.
     assert!(passes_after(false, false).abs_diff(S / 20) < S / 100);
     let owed = passes_after(true, false);
     assert!(owed.abs_diff(2 * S - S / 20) < S / 100, "twenty at ten a second: {owed}");

@@ -10,7 +10,7 @@ use nfs_wire::op::{Args, destroy, read_plus};
 use nfs_wire::rpc::{self, Accepted, Message};
 use nfs_wire::types::StateId;
 use share::FileNumber;
-use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, Work};
+use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, MeteredWork};
 use testkit::nfs::{Client, Wire, World, closing, put, reading, writing};
 use volume::faulty::{Call, FaultyVolume, Plan};
 use volume::memory::MemoryVolume;
@@ -94,8 +94,8 @@ impl ChargedShare {
         scene
     }
 
-    fn work(&self, len: u64) -> Work {
-        Work::Read { file: self.number, len }
+    fn work(&self, len: u64) -> MeteredWork {
+        MeteredWork::Read { file: self.number, len }
     }
 
     /// Bytes that are left to the file, the share and the account.

@@ -8,7 +8,7 @@ use nfs_wire::op::open::{self, DelegationType, ShareAccess, ShareDeny};
 use nfs_wire::op::sequence::StatusFlags;
 use nfs_wire::op::{Args, Res, bind_conn_to_session, destroy, exchange_id, lock};
 use nfs_wire::types::*;
-use share::{Caller, Deny, Disposition, OpenRequest, Options, Step};
+use share::{Caller, Deny, Disposition, OpenRequest, Options, CallResult};
 use testkit::nfs::*;
 use volume::journal::Journal;
 use volume::security::Rights;
@@ -457,13 +457,13 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
         allocation: 0,
         caching: None,
     };
-    let Step::Wait(_) = scene.world.engine.create(&caller, &request) else { panic!("it should wait") };
+    let CallResult::Wait(_) = scene.world.engine.create(&caller, &request) else { panic!("it should wait") };
     assert!(!woken.0.load(std::sync::atomic::Ordering::Acquire));
     // The client reclaims nothing.
     scene.come_back(&mut wire);
     scene.client.run(&mut wire, &[COMPLETE]).ok();
     assert!(woken.0.load(std::sync::atomic::Ordering::Acquire));
-    let Step::Done(_) = scene.world.engine.create(&caller, &request) else { panic!("nobody is in the way") };
+    let CallResult::Done(_) = scene.world.engine.create(&caller, &request) else { panic!("nobody is in the way") };
 }
 
 fn bind_back(wire: &mut Wire, client: &Client) {

@@ -1,8 +1,9 @@
-//! Caching rights: who may keep what of a node in memory, and how that is taken back.
+//! Caching rights: the permission of a client to keep parts of a node in memory, and the break that takes it
+//! back.
 //!
-//! The values that callers see are here. [`grants`] is the state machine of one stream: pure, without
-//! I/O and without a clock. It is asked under the node's lock; the notices it returns are sent when
-//! that lock is no longer held.
+//! The public values are here. [`grants`] is the state machine of one stream. It is pure: it does no I/O and
+//! has no clock. It is called under the node's lock. The notices that it returns are sent after that lock is
+//! released.
 
 pub(crate) mod grants;
 
@@ -12,50 +13,52 @@ use volume::NodeId;
 use crate::{ClientKey, Origin};
 
 bitflags! {
-    /// What a client may do from memory without asking.
+    /// The operations that a client may do from memory without a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
     pub struct Caching: u8 {
         /// Answer reads.
         const READ = 1;
-        /// Keep the file open after its last user closed it.
+        /// Keep the file open after its last user has closed it.
         const HANDLE = 2;
-        /// Keep writes back.
+        /// Hold writes back.
         const WRITE = 4;
     }
 }
 
-/// Opens of one client under one key share a right.
+/// The key of a caching right. Opens of one client under one key share the right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CacheKey(pub u128);
 
-/// Tells a holder to give a right back.
+/// The notice that asks a holder to release a right, wholly or in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakNotice {
     /// The file.
     pub node: NodeId,
-    /// Whose right.
+    /// The client that holds the right.
     pub client: ClientKey,
-    /// Under which key.
+    /// The key of the right.
     pub key: CacheKey,
-    /// Whether the right belongs to the key (else to one open).
+    /// Whether the right belongs to the key. Otherwise it belongs to one open.
     pub keyed: bool,
-    /// What they have.
+    /// The right that the holder has.
     pub from: Caching,
-    /// What they may keep.
+    /// The right that the holder may keep.
     pub to: Caching,
-    /// Counted up with each change of the right.
+    /// A counter that grows with each change of the right.
     pub epoch: u16,
-    /// Whether the engine waits for an answer.
+    /// Whether the engine waits for an acknowledgment.
     pub answer: bool,
-    /// Whether it is broken since what a directory lists has changed. Who changed that goes on at once.
+    /// Whether the break is due to a change of a directory's entries. The request that changed them goes on
+    /// at once.
     pub entries: bool,
-    /// Whether the open that changed it holds rights under a key itself, and could have named the directory's.
+    /// Whether the open that changed the entries holds rights under a key itself, and could have named the
+    /// directory's key.
     pub by_keyed: bool,
-    /// The connection over which the holder was last told what it holds ([`crate::CachingRequest::via`]), where somebody
-    /// of another protocol takes it away, or of the host. Over another connection the notice could come before that
-    /// answer, which would then be taken for what holds.
+    /// The connection over which the holder last learned its right ([`crate::CachingRequest::via`]). It is
+    /// set if a client of another protocol, or the host, breaks the right. Over another connection the notice
+    /// could arrive before that reply, and the holder would then take the older reply for its current right.
     pub via: Option<u64>,
-    /// Over which connection the request came that breaks it: a holder who asked for that is to be told there, and before
-    /// the answer.
+    /// The connection of the request that breaks the right. If the holder sent that request itself, its
+    /// notice has to go out there, before the reply.
     pub origin: Option<Origin>,
 }

@@ -1,4 +1,4 @@
-//! Whom the engine tells: holders of caching rights, and requests that wait.
+//! The engine's callbacks to its clients: holders of caching rights, and requests that wait.
 
 use std::sync::Arc;
 
@@ -6,46 +6,48 @@ pub use metering::{ClientKey, Waiter, Wake};
 
 use crate::{BreakNotice, Identity};
 
-/// Somebody who holds caching rights and must hear of breaks.
-pub trait Holder: Send + Sync {
-    /// A right is to be given back, wholly or in part. Called with no lock held. False when the notice
-    /// cannot reach the client at all: the engine then takes the right away at once.
+/// A client that holds caching rights and must hear of breaks.
+pub trait BreakListener: Send + Sync {
+    /// A right is to be released, wholly or in part. The caller holds no lock. Returns false if the notice
+    /// cannot reach the client at all. The engine then revokes the right at once.
     fn on_break(&self, notice: &BreakNotice) -> bool;
 }
 
-/// Somebody who keeps the time of clients: what a client has whose time is over is kept for it only as long as nobody else
-/// wants it.
-pub trait Lapsing: Send + Sync {
-    /// Ends those of these clients whose time is over. True when there was one. Called with no lock held.
-    fn end_lapsed(&self, clients: &[ClientKey], now: wire::Now) -> bool;
+/// Keeps the lease times of clients. State of a client whose time is over is kept only until another client
+/// needs the room or the right.
+pub trait ClientExpiry: Send + Sync {
+    /// Ends those of these clients whose time is over. Returns true if there was one. The caller holds no
+    /// lock.
+    fn end_expired(&self, clients: &[ClientKey], now: wire::Now) -> bool;
 
-    /// Ends all whose time is over, since descriptors, memory or room in a table are short, and gives back files that are kept for
-    /// speed alone. True when there was anything. Called with no lock held.
-    fn end_all_lapsed(&self, now: wire::Now) -> bool;
+    /// Ends all clients whose time is over, because descriptors, memory or room in a table are short. It also
+    /// closes files that are kept open only for speed. Returns true if there was anything to end. The caller
+    /// holds no lock.
+    fn end_all_expired(&self, now: wire::Now) -> bool;
 }
 
-/// Over which connection of its protocol a request came. What somebody else loses by it whose time is over, or who gives way when
-/// something is short, has none.
+/// The connection of its protocol over which a request came. There is none for losses of a client whose time
+/// is over, or of one that yields because something is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// The connection, by a number of its protocol.
     pub connection: u64,
-    /// The connection makes the call itself, and sends what it is told before it answers. Else somebody does so in its place,
-    /// of whose end it hears later.
+    /// Whether the connection makes the call itself and sends its notices before its reply. Otherwise another
+    /// thread makes the call, and the connection learns of its end later.
     pub is_itself: bool,
 }
 
-/// When something is done, and for whose request.
+/// The time of an action, and the request that caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cause {
     /// The time.
     pub now: wire::Now,
-    /// Over which connection it was asked for; none: by nobody, or by somebody to whom that is all the same.
+    /// The connection of the request; none if there is no request, or if its client does not need to know.
     pub origin: Option<Origin>,
 }
 
 impl Cause {
-    /// For what somebody does in the place of the connection.
+    /// The same cause for work that another thread does on behalf of the connection.
     #[must_use]
     pub fn elsewhere(self) -> Cause {
         let origin = self.origin.map(|origin| Origin { is_itself: false, ..origin });
@@ -59,23 +61,23 @@ impl From<wire::Now> for Cause {
     }
 }
 
-/// Everything the engine needs to know of whoever makes a request.
+/// Everything that the engine needs to know of the sender of a request.
 #[derive(Debug, Clone)]
 pub struct Caller<'a> {
-    /// Who asks.
+    /// The identity on whose behalf the request is made.
     pub identity: &'a Arc<Identity>,
-    /// Through which client.
+    /// The client that sent it.
     pub client: ClientKey,
-    /// How to wake this request should it have to wait; none: it is refused instead of waiting.
+    /// The waiter to wake if the request has to wait. None: the request is refused instead of waiting.
     pub waiter: Option<&'a Waiter>,
     /// The time.
     pub now: wire::Now,
-    /// Over which connection; none: to whoever asks it is all the same.
+    /// The connection; none if it does not matter to the caller.
     pub origin: Option<Origin>,
 }
 
 impl Caller<'_> {
-    /// When it is asked for, and over which connection.
+    /// The time and the connection of the request.
     #[must_use]
     pub fn cause(&self) -> Cause {
         Cause { now: self.now, origin: self.origin }

@@ -1,27 +1,29 @@
-//! Opens whose client is gone and may come back: for how long they are kept, and who hears when they end.
+//! Opens whose client has gone and may come back. This module has the time for which they are kept, and the
+//! callback when they end.
 //!
-//! What the engine does with them is in `engine::services::absent`.
+//! The engine's work with them is in `engine::services::detached`.
 
 use std::sync::Arc;
 
-/// Hears that the engine has closed an open that was detached.
-pub trait Keeper: Send + Sync {
-    /// The open that was left under `token` was closed: its time was over, or it gave way to somebody.
-    /// Called with no lock held, once for each such open; never for one that was reclaimed.
+/// Hears that the engine has closed a detached open.
+pub trait LossListener: Send + Sync {
+    /// The open that was left under `token` was closed: its time was over, or it yielded to another request.
+    /// The caller holds no lock. There is one call for each such open, and none for an open that was
+    /// reclaimed.
     fn on_lost(&self, token: u64);
 }
 
-/// How an open is kept whose client is gone.
+/// The terms on which an open without its client is kept.
 #[derive(Clone)]
 pub struct Detached {
-    /// Until when, in nanoseconds on the monotonic clock.
+    /// The end of its time, in nanoseconds on the monotonic clock.
     pub until_ns: u64,
-    /// Whether it is closed as soon as somebody needs its caching right. Otherwise they wait until it is
-    /// reclaimed or its time is over.
+    /// Whether the open is closed as soon as another request needs its caching right. Otherwise such requests
+    /// wait until it is reclaimed or its time is over.
     pub yields: bool,
-    /// Who hears when the engine closes it.
-    pub keeper: Arc<dyn Keeper>,
-    /// What to tell them.
+    /// The callback for the case that the engine closes it.
+    pub keeper: Arc<dyn LossListener>,
+    /// The token for that callback.
     pub token: u64,
 }
 

@@ -1,41 +1,42 @@
 //! The engine of one share.
 //!
-//! [`Share`] is the whole of it. It stands on floors, and each knows only those below it:
+//! Start with [`Share`]. The engine has floors, and each floor knows only those below it:
 //!
-//! | floor | what stands there |
+//! | floor | contents |
 //! |---|---|
-//! | `operations` | what clients ask for |
-//! | `finding` | from a name or an address to what it leads to |
-//! | `services` | what operations do over several parts |
+//! | `operations` | the requests of clients |
+//! | `lookup` | from a name or an address to its target |
+//! | `services` | work of operations over several parts |
 //! | `share` | [`Share`]: the parts together |
-//! | `parts` | what a share keeps, each part by itself |
+//! | `parts` | the state of a share, each part by itself |
 //! | `values` | settings, records and the like |
 //!
-//! Each floor has a table of its files. Read `operations/create` first (with `finding/walk`, which finds names, and `services/access`, which
-//! decides rights), then `parts/file` (what is kept of a file while anybody has it open), then `services/close`, `operations/data` and the
-//! rest.
+//! Each floor has a table of its files. Read `operations/create` first (with `lookup/walk`, which finds
+//! names, and `services/access`, which decides rights). Then read `parts/file` (the state of a file while it
+//! is open), then `services/close`, `operations/data` and the rest.
 //!
-//! The locks, and the order in which they are taken, stand in one table: `crate::ranked::Rank`. No holder is told, and no waiter
-//! woken, while any of them is held: what is to be sent is collected in `values::effects::Effects` and sent by `Share::settle`.
+//! One table has the locks and the order in which they are taken: `crate::ranked::Rank`. No holder is
+//! notified and no waiter is woken while a lock is held. The notices are collected in
+//! `values::effects::Effects`, and `Share::settle` sends them.
 
-pub(crate) mod finding;
+pub(crate) mod lookup;
 pub(crate) mod operations;
 pub(crate) mod parts;
 pub(crate) mod services;
 mod share;
 pub(crate) mod values;
 
-pub use finding::item::Item;
+pub use lookup::item::Item;
 pub use operations::basic::{Basic, TimeSet};
-pub use operations::copy::Side;
+pub use operations::byte_ranges::RangeNote;
+pub use operations::copy::CopySide;
 pub use operations::data::WriteAt;
 pub use operations::extended::Extended;
 pub use operations::info::{HeldRange, OpenSummary};
-pub use operations::items::Fresh;
-pub use operations::locking::RangeNote;
-pub use operations::scan::Entry;
+pub use operations::items::NewItem;
+pub use operations::scan::ListedEntry;
 pub use parts::names::cache::MetadataCaching;
 pub use share::Share;
-pub use values::config::{Accounts, Config, METADATA_CACHE_BYTES, NoAccounts, Symlinks};
+pub use values::config::{AccountMapping, Config, METADATA_CACHE_BYTES, NoAccounts, Symlinks};
+pub use values::deferred_close::DeferredClose;
 pub use values::descriptors::Descriptors;
-pub use values::giving_back::GiveBack;

@@ -1,4 +1,4 @@
-//! Who asks: one identity for each request, however it was proved.
+//! The identity of a requester, however it was authenticated. Each request has one.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use volume::Actor;
 use volume::security::Sid;
 
-/// A user as the engine sees them.
+/// A user as the engine sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The login name, for status and logs.
@@ -21,24 +21,25 @@ pub struct Identity {
     pub gid: u32,
     /// Further host groups.
     pub host_groups: Vec<u32>,
-    /// On whose behalf names are made on the host; none: as the server's own user.
+    /// The user of the host that creates and removes names; none: the server's own user.
     pub actor: Option<Actor>,
     /// May take ownership, restore and read audit entries, whatever descriptors say.
     pub administrator: bool,
-    /// Descriptors do not bind them at all, like the host's root on its own files.
+    /// Descriptors do not bind this user at all, like the host's root on its own files.
     pub unbound: bool,
     /// The most that the share's settings give this user, whatever descriptors say.
     pub limit: volume::security::Rights,
 }
 
 impl Identity {
-    /// What tells users apart.
+    /// The key that distinguishes users.
     #[must_use]
     pub fn key(&self) -> (&str, u32) {
         (&self.name, self.uid)
     }
 
-    /// A number that is the same for the same user as long as this process runs, and that nobody outside can guess.
+    /// A number that is the same for the same user as long as this process runs, and that no one outside can
+    /// guess.
     #[must_use]
     pub fn number(&self) -> u64 {
         static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);

@@ -1,10 +1,10 @@
-//! What is known of an open file, as the engine gives it to protocols.
+//! The properties of an open file, as the engine gives them to protocols.
 
 use bitflags::bitflags;
 use volume::{Kind, NodeId, Time};
 
 bitflags! {
-    /// Attribute bits, numbered as NT numbers them (MS-FSCC 2.6), since they are stored so.
+    /// Attribute bits. They are numbered as in NT (MS-FSCC 2.6), because they are stored so.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Attributes: u32 {
         /// May not be written.
@@ -36,16 +36,16 @@ bitflags! {
     }
 }
 
-/// What is known of a file at one moment.
+/// The properties of a file at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
     /// Identity, as long as its file system is mounted.
     pub id: NodeId,
-    /// The file system that it is on, as `Stat::file_system` says: 0 for the share's own.
+    /// The file system, numbered as in `Stat::file_system`: 0 for the share's own.
     pub file_system: u64,
-    /// What it is on the host.
+    /// The kind of object on the host.
     pub kind: Kind,
-    /// Attribute bits; `NORMAL` alone when there is no other.
+    /// Attribute bits; `NORMAL` alone if there is no other.
     pub attributes: Attributes,
     /// Creation.
     pub created: Time,
@@ -59,9 +59,9 @@ pub struct Info {
     pub size: u64,
     /// Bytes backed by storage, or reserved.
     pub allocated: u64,
-    /// Hard links, less one when deletion is pending.
+    /// Hard links, less one if deletion is pending.
     pub links: u32,
-    /// Whether it goes with its last open.
+    /// Whether it is deleted with its last open.
     pub delete_pending: bool,
     /// Permission bits.
     pub mode: u32,
@@ -75,19 +75,21 @@ pub struct Info {
     pub reparse_tag: u32,
     /// Device number of a device node (major << 32 | minor).
     pub rdev: u64,
-    /// Moves with every change of the file, and never back; as [`crate::Share::item_info`] tells it.
+    /// A number that moves with every change of the file, and never back, as [`crate::Share::item_info`]
+    /// returns it.
     pub version: u64,
 }
 
 impl Info {
-    /// A number that no other file of the share has: the inode number on the share's own file system. On another one it is a mixture
-    /// with the highest bit set, which no inode number of a common file system has.
+    /// A number that no other file of the share has: the inode number on the share's own file system. On
+    /// another one it is a mixture with the highest bit set, which no inode number of a common file system
+    /// has.
     #[must_use]
     pub fn number(&self) -> u64 {
         number_on(self.file_system, self.id.inode)
     }
 
-    /// The same in 128 bits, which hold the number of the other file system whole.
+    /// A number in 128 bits, which holds the full number of the other file system.
     #[must_use]
     pub fn wide_number(&self) -> u128 {
         u128::from(self.file_system) << 64 | u128::from(self.id.inode)
@@ -106,7 +108,7 @@ pub(crate) fn number_on(file_system: u64, inode: u64) -> u64 {
     mixed | 1 << 63
 }
 
-/// Size in bytes that extended attributes take in NT's list form; 0 for none.
+/// Size in bytes of extended attributes in NT's list form; 0 for none.
 // MS-FSCC 2.4.15
 pub(crate) fn extended_size(list: &[(Vec<u8>, Vec<u8>)]) -> u32 {
     if list.is_empty() {

@@ -1,42 +1,42 @@
-//! Layer 2: the engine of one share. Opens, access and deny, byte ranges, caching rights, watches, names.
+//! Layer 2: the engine of one share. Opens, access and denials, byte ranges, caching rights, watches, names.
 //!
-//! Start with [`Share`] in [`engine`]: every request of every protocol becomes one call on it, and each
-//! call that may meet somebody else's right answers with a [`Step`]. [`step`] and [`refusal`] are what
-//! comes back; [`request`] is what goes in; [`open`] is what a client holds.
+//! Start with [`Share`] in [`engine`]. Every request of every protocol becomes one call on it. A call that
+//! may conflict with another client's right returns a [`CallResult`]. [`call_result`] and [`refusal`] have
+//! the results, [`request`] the parameters, and [`open`] the open that a client holds.
 //!
 //! Nothing here is global: each share is an engine of its own, with its own state directory.
 
 pub mod caching;
+pub mod call_result;
 pub mod client;
 pub mod detached;
 pub mod engine;
 pub mod identity;
 pub mod info;
-pub mod lasting;
 pub mod memory;
 pub mod open;
+pub mod persistence;
 pub mod ranges;
 mod ranked;
 pub mod refusal;
 pub mod request;
-pub mod step;
 pub mod watch;
 
 pub use caching::{BreakNotice, CacheKey, Caching};
-pub use client::{Caller, Cause, ClientKey, Holder, Lapsing, Origin, Waiter, Wake};
-pub use detached::{Detached, Keeper};
+pub use call_result::{CallResult, Ticket};
+pub use client::{BreakListener, Caller, Cause, ClientExpiry, ClientKey, Origin, Waiter, Wake};
+pub use detached::{Detached, LossListener};
 pub use engine::{
-    Accounts, Basic, Config, Entry, Extended, Fresh, GiveBack, HeldRange, Item, MetadataCaching, NoAccounts,
-    OpenSummary, RangeNote, Share, Side, TimeSet, WriteAt,
+    AccountMapping, Basic, Config, CopySide, DeferredClose, Extended, HeldRange, Item, ListedEntry,
+    MetadataCaching, NewItem, NoAccounts, OpenSummary, RangeNote, Share, TimeSet, WriteAt,
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};
-pub use lasting::{Restored, Unreadable, WhoIs};
 pub use memory::ClientMemory;
 pub use metering::{FileNumber, counts, limits};
-pub use open::{Grant, Open, Opened, Outcome};
+pub use open::{Grant, Open, OpenResult, Outcome};
+pub use persistence::{Restored, Unreadable, UserLookup};
 pub use ranges::{LockOwner, LockRule, RangeKind, RangeRequest};
 pub use refusal::Refusal;
 pub use request::{CachingRequest, Deny, Disposition, OpenRequest, Options};
-pub use step::{Step, Ticket};
-pub use watch::{Change, ChangeFilter, ChangeKind, Watch};
+pub use watch::{Change, ChangeFilter, ChangeKind, DirectoryWatch};

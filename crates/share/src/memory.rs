@@ -1,9 +1,10 @@
-//! Memory that is kept for clients as long as they want it: their opens and byte ranges, and what the protocols keep for them
-//! alone. One sum over all shares, and a bound on it.
+//! Memory that is used for clients as long as they want it: their opens and byte ranges, and the state that
+//! the protocols keep for them alone. There is one sum over all shares, with a bound.
 //!
-//! Each table has a bound of its own, but many clients that stay below it would fill memory together. So a client may have as
-//! much as is still free (the dynamic threshold of shared buffers): one alone half of the bound, 32 that take all they can get a
-//! 33rd each, and there is always some left for one that comes later.
+//! Each table has a bound of its own, but many clients below it would fill memory together. So a client may
+//! have as much as is still free (the dynamic threshold of shared buffers). One client alone may have half of
+//! the bound; 32 that take all they can get have a 33rd each. There is always some left for one that comes
+//! later.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,27 +14,27 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::ranked::{Mutex, Rank};
 use crate::{ClientKey, Identity};
 
-/// Bytes of an open, with all that is kept of it here and in its protocol.
+/// Bytes of an open, with all its state here and in its protocol.
 pub const OPEN_BYTES: usize = 6 * 1024;
 /// Bytes of a byte range.
 pub const RANGE_BYTES: usize = 320;
 
-/// Shards of the table; two clients seldom meet in one.
+/// Shards of the table. Two clients seldom need the same one.
 const SHARDS: usize = 64;
-/// After so long the log says again that somebody is refused.
+/// After this time the log may report again that a client is refused.
 const SILENCE_NS: u64 = 10_000_000_000;
-/// Memory is short when less than this part of the bound is left.
+/// Memory is short if less than this part of the bound is left.
 const SHORT_PART: usize = 8;
-/// For so long what is kept for absent clients is not looked through again.
+/// For this time the state of absent clients is not searched again.
 const RELIEF_NS: u64 = 1_000_000_000;
 
-/// A user on a client, who is charged. The client alone would not do: it chooses its own name, and could choose that of
-/// another.
+/// A user on a client, who is charged. The client alone would not be enough: it chooses its own name, and
+/// could choose that of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Payer(u64);
 
 impl Payer {
-    /// Nobody that could be refused anything.
+    /// A payer that is never refused anything.
     pub const NOBODY: Payer = Payer(0);
 }
 
@@ -41,13 +42,13 @@ impl Payer {
 pub struct ClientMemory {
     bound: usize,
     used: AtomicUsize,
-    /// Makes payers that nobody outside can guess.
+    /// Makes payers that no one outside can guess.
     hasher: RandomState,
     by_payer: [Mutex<HashMap<Payer, usize>>; SHARDS],
     refused: AtomicU64,
-    /// When the log has said so last (monotonic ns); 0: never.
-    told_ns: AtomicU64,
-    /// When what is kept for absent clients was given up last (monotonic ns); 0: never.
+    /// The time of the last line in the log (monotonic ns); 0: never.
+    logged_ns: AtomicU64,
+    /// The time when state of absent clients was last given up (monotonic ns); 0: never.
     relieved_ns: AtomicU64,
 }
 
@@ -61,7 +62,7 @@ impl std::fmt::Debug for ClientMemory {
 }
 
 impl ClientMemory {
-    /// One with a bound of so many bytes.
+    /// An account with a bound of `bound` bytes.
     #[must_use]
     pub fn bounded(bound: usize) -> Arc<ClientMemory> {
         Arc::new(ClientMemory {
@@ -70,7 +71,7 @@ impl ClientMemory {
             hasher: RandomState::new(),
             by_payer: std::array::from_fn(|_| Mutex::of_default(Rank::ClientMemory)),
             refused: AtomicU64::new(0),
-            told_ns: AtomicU64::new(0),
+            logged_ns: AtomicU64::new(0),
             relieved_ns: AtomicU64::new(0),
         })
     }
@@ -93,38 +94,40 @@ impl ClientMemory {
         self.refused.load(Relaxed)
     }
 
-    /// The payer for what a user has on a client.
+    /// The payer for the state of a user on a client.
     #[must_use]
     pub fn payer(&self, client: ClientKey, user: &Identity) -> Payer {
         Payer(self.hasher.hash_one((client, user.key())))
     }
 
-    /// Whether a payer may have so many bytes more.
+    /// Whether a payer may have `bytes` more.
     #[must_use]
     pub fn has_room(&self, payer: Payer, bytes: usize) -> bool {
         let free = self.bound.saturating_sub(self.used());
         self.used_by(payer).saturating_add(bytes) <= free
     }
 
-    /// Charges a payer with so many bytes until what is given is dropped. Asks for no room: that is for whoever can refuse.
+    /// Charges a payer with `bytes` until the returned value is dropped. It does not check for room: the
+    /// caller that can refuse does.
     #[must_use]
     pub fn charge(self: &Arc<Self>, payer: Payer, bytes: usize) -> Charge {
         self.add(payer, bytes);
         Charge { memory: Arc::clone(self), payer, bytes }
     }
 
-    /// The same if there is room for it.
+    /// Charges a payer if there is room.
     #[must_use]
     pub fn try_charge(self: &Arc<Self>, payer: Payer, bytes: usize) -> Option<Charge> {
         self.has_room(payer, bytes).then(|| self.charge(payer, bytes))
     }
 
-    /// Charges a user on a client for one open. Whether there is room was asked before, or must not be asked.
+    /// Charges a user on a client for one open. The room was checked before, or must not be checked.
     pub(crate) fn charge_open(self: &Arc<Self>, client: ClientKey, user: &Identity) -> Charge {
         self.charge(self.payer(client, user), OPEN_BYTES)
     }
 
-    /// Whether so little is left that what is kept for absent clients is to be given up for it; at most once a second.
+    /// Whether so little is left that state of absent clients is to be given up. Returns true at most once a
+    /// second.
     pub(crate) fn is_short(&self, now_ns: u64) -> bool {
         let relieved_ns = self.relieved_ns.load(Relaxed);
         let is_long_ago = relieved_ns == 0 || now_ns.saturating_sub(relieved_ns) >= RELIEF_NS;
@@ -153,12 +156,14 @@ impl ClientMemory {
         self.used.fetch_sub(bytes, Relaxed);
     }
 
-    /// Counts a refusal, and says so in the log now and then.
+    /// Counts a refusal, and logs it at a limited rate.
     pub fn refuse(&self, payer: Payer, user: &str, now_ns: u64) {
         let refused = self.refused.fetch_add(1, Relaxed) + 1;
-        let told_ns = self.told_ns.load(Relaxed);
-        let is_told = told_ns != 0 && now_ns.saturating_sub(told_ns) < SILENCE_NS;
-        if is_told || self.told_ns.compare_exchange(told_ns, now_ns.max(1), Relaxed, Relaxed).is_err() {
+        let logged_ns = self.logged_ns.load(Relaxed);
+        let reports_changes = logged_ns != 0 && now_ns.saturating_sub(logged_ns) < SILENCE_NS;
+        if reports_changes
+            || self.logged_ns.compare_exchange(logged_ns, now_ns.max(1), Relaxed, Relaxed).is_err()
+        {
             return;
         }
         tracing::warn!(
@@ -176,7 +181,7 @@ impl ClientMemory {
     }
 }
 
-/// Bytes that a payer is charged with, until it is dropped.
+/// Bytes that a payer is charged with, until this is dropped.
 #[derive(Debug)]
 pub struct Charge {
     memory: Arc<ClientMemory>,
@@ -191,7 +196,7 @@ impl Charge {
         self.payer
     }
 
-    /// Charges with so many bytes more if there is room; false when there is none.
+    /// Charges `bytes` more if there is room. Returns false if there is none.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let has_room = self.memory.has_room(self.payer, bytes);
         if has_room {
@@ -203,7 +208,7 @@ impl Charge {
         has_room
     }
 
-    /// Gives so many bytes of it back.
+    /// Returns `bytes` of the charge.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.memory.remove(self.payer, bytes);
@@ -228,7 +233,7 @@ impl Drop for Charge {
 mod tests {
     use super::*;
 
-    /// Has each client take what it can get, a byte at a time in turn.
+    /// Lets each client take all it can get, a byte at a time in turn.
     fn fill(memory: &Arc<ClientMemory>, clients: u64) -> Vec<Charge> {
         let mut charges = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! What a client holds: one open of a file, a directory or a stream.
+//! One open of a file, a directory or a stream, as a client holds it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,65 +8,64 @@ use metering::FileNumber;
 use volume::security::Rights;
 use volume::{Name, Node, NodeId, Time};
 
-use crate::caching::grants::Asker;
-use crate::engine::parts::file::{File, Link, Stream};
+use crate::caching::grants::Requester;
+use crate::engine::parts::file::{File, HardLinkedName, Stream};
+use crate::engine::parts::followed_links::FollowedLinks;
 use crate::engine::parts::names::directory::Directory;
-use crate::engine::parts::trail::Followed;
-use crate::engine::values::giving_back::Held;
+use crate::engine::values::deferred_close::OpenNode;
 use crate::memory::{Charge, Payer};
 use crate::ranked::{Mutex, RwLock};
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
 
 pub use crate::caching::grants::Grant;
 
-/// What became of the name.
+/// The effect of an open on the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It existed and was replaced.
     Superseded,
     /// It existed.
     Opened,
-    /// It was made.
+    /// It was created.
     Created,
     /// It existed and was cut to nothing.
     Overwritten,
 }
 
-/// The answer to a request to open.
+/// The result of a request to open.
 #[derive(Debug)]
-pub struct Opened {
-    /// The open; lives until [`crate::Share::close`].
+pub struct OpenResult {
+    /// The open. It lives until [`crate::Share::close`].
     pub open: Arc<Open>,
-    /// What became of the name.
+    /// The effect on the name.
     pub outcome: Outcome,
-    /// What is known of the file.
+    /// The properties of the file.
     pub info: Info,
-    /// The caching right, when one was asked for; its state may be nothing.
+    /// The caching right, if one was asked for. Its state may be nothing.
     pub granted: Option<Grant>,
 }
 
 bitflags! {
-    /// Times that an open has taken into its hands: what is done through it leaves them as they are,
-    /// though another open may move them.
+    /// Times that an open holds fixed: actions through it do not change them, though another open may.
     // MS-FSA 2.1.1.6
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) struct OwnTimes: u8 {
+    pub(crate) struct FixedTimes: u8 {
         const ACCESSED = 1;
         const MODIFIED = 2;
         const CHANGED = 4;
     }
 }
 
-/// Among an open's untold changes: those who keep a copy of the directory have not been told that what it
-/// shows of the file is no longer so. They hear of it with the flush or close, not with each write.
+/// A flag among an open's unreported changes. Holders that cache the directory do not know yet that its entry
+/// of the file has changed. They are notified at the flush or close, not with each write.
 pub(crate) const UNSEEN: u32 = 1 << 31;
 
-/// Whose an open is. Another takes its place when somebody comes back for it.
+/// The owner of an open. Another one takes its place when the open is reclaimed.
 #[derive(Clone)]
 pub(crate) struct Party {
     pub client: ClientKey,
     pub identity: Arc<Identity>,
-    pub asker: Asker,
+    pub requester: Requester,
 }
 
 /// One open of a file, a directory or a stream.
@@ -74,12 +73,13 @@ pub struct Open {
     pub(crate) id: u64,
     pub(crate) file: Arc<File>,
     pub(crate) stream: Arc<Stream>,
-    /// Where the data is: the file or one of its streams.
+    /// The node with the data: the file or one of its streams.
     pub(crate) data: Arc<dyn Node>,
-    /// The file itself: attributes, notes, names. Dropped last of what holds it, which fields above may do too.
-    pub(crate) node: Held,
-    /// The name it was opened by; none for the root.
-    pub(crate) link: Option<Arc<Link>>,
+    /// The file itself: attributes, notes, names. It is the last of the references to it to be dropped, and
+    /// the fields above may be others.
+    pub(crate) node: OpenNode,
+    /// The name by which it was opened; none for the root.
+    pub(crate) link: Option<Arc<HardLinkedName>>,
     pub(crate) granted: Rights,
     pub(crate) deny: Deny,
     pub(crate) options: Options,
@@ -87,22 +87,22 @@ pub struct Open {
     pub(crate) party: RwLock<Party>,
     pub(crate) opened_at: Time,
     pub(crate) closed: AtomicBool,
-    /// Its client is gone and it is kept; changed under the file's lock.
+    /// Its client is gone and it is kept. It changes under the file's lock.
     pub(crate) detached: AtomicBool,
     /// It is recorded and outlives the process.
-    pub(crate) lasting: AtomicBool,
-    /// It is recorded for a client that will say itself what it had: that it or a range of it is given back need
-    /// not be on record at once.
+    pub(crate) persistent: AtomicBool,
+    /// It is recorded for a client that will claim its state itself. Its close, or the release of a range,
+    /// need not be recorded at once.
     pub(crate) claimed: AtomicBool,
-    /// As bits of [`OwnTimes`].
-    pub(crate) own_times: AtomicU8,
-    /// Changes that were made and not yet told, as bits of `ChangeFilter`, and [`UNSEEN`].
-    pub(crate) untold: AtomicU32,
-    /// Up to which of the file's failures to store what was written its client was told.
+    /// As bits of [`FixedTimes`].
+    pub(crate) fixed_times: AtomicU8,
+    /// Changes that were made and not reported yet, as bits of `ChangeFilter`, and [`UNSEEN`].
+    pub(crate) unreported: AtomicU32,
+    /// The last of the file's failed flushes that was reported to its client.
     pub(crate) told_failures: AtomicU64,
-    /// The links by which it was come to; none is most common.
-    pub(crate) followed: OnceLock<Box<Followed>>,
-    pub(crate) watch: Mutex<Option<Arc<crate::watch::Watch>>>,
+    /// The links on its path; mostly there are none.
+    pub(crate) followed: OnceLock<Box<FollowedLinks>>,
+    pub(crate) watch: Mutex<Option<Arc<crate::watch::DirectoryWatch>>>,
     /// Its part of the memory for clients.
     pub(crate) charge: Mutex<Charge>,
 }
@@ -114,7 +114,7 @@ impl std::fmt::Debug for Open {
 }
 
 impl Open {
-    /// Unique within its share.
+    /// A number that is unique within its share.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -124,23 +124,23 @@ impl Open {
         self.file.id
     }
 
-    /// The file's number, as limits and counts know it.
+    /// The file's number, as limits and counters know it.
     pub fn file_number(&self) -> FileNumber {
         let NodeId { device, inode } = self.file.id;
         FileNumber { device, inode }
     }
 
-    /// What the opener may do through it.
+    /// The rights of the open.
     pub fn granted(&self) -> Rights {
         self.granted
     }
 
-    /// What others may not do meanwhile.
+    /// The access that it denies to others.
     pub fn deny(&self) -> Deny {
         self.deny
     }
 
-    /// How it was opened.
+    /// The options with which it was opened.
     pub fn options(&self) -> Options {
         self.options
     }
@@ -160,37 +160,38 @@ impl Open {
         self.charge.lock().payer()
     }
 
-    /// Through which client it was opened.
+    /// The client that holds it.
     pub fn client(&self) -> ClientKey {
         self.party.read().client
     }
 
-    /// Who opened it.
+    /// The identity that opened it.
     pub fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.party.read().identity)
     }
 
-    /// Whose it is, as far as caching rights are concerned.
-    pub(crate) fn asker(&self) -> Asker {
-        self.party.read().asker
+    /// Its origin, as far as caching rights are concerned.
+    pub(crate) fn requester(&self) -> Requester {
+        self.party.read().requester
     }
 
-    /// Whether its client is gone and it is kept for them.
+    /// Whether its client is gone and it is kept.
     pub fn is_detached(&self) -> bool {
         self.detached.load(Ordering::Acquire)
     }
 
-    /// Whether it is recorded, so that it is there again after a restart.
-    pub fn is_lasting(&self) -> bool {
-        self.lasting.load(Ordering::Acquire)
+    /// Whether it is recorded, so that it is restored after a restart.
+    pub fn is_persistent(&self) -> bool {
+        self.persistent.load(Ordering::Acquire)
     }
 
-    /// Whether it outlives the process for an owner who takes it up by what it is, and does not claim it anew.
+    /// Whether it outlives the process for an owner that reclaims it by its identity, and does not claim it
+    /// anew.
     pub(crate) fn is_kept_for_owner(&self) -> bool {
-        self.is_lasting() && !self.claimed.load(Ordering::Acquire)
+        self.is_persistent() && !self.claimed.load(Ordering::Acquire)
     }
 
-    /// When it was opened.
+    /// The time of opening.
     pub fn opened_at(&self) -> Time {
         self.opened_at
     }
@@ -200,17 +201,17 @@ impl Open {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The times it has taken into its hands.
-    pub(crate) fn own_times(&self) -> OwnTimes {
-        OwnTimes::from_bits_truncate(self.own_times.load(Ordering::Relaxed))
+    /// The times that it holds fixed.
+    pub(crate) fn fixed_times(&self) -> FixedTimes {
+        FixedTimes::from_bits_truncate(self.fixed_times.load(Ordering::Relaxed))
     }
 
-    /// The name it has now in its directory; none for the root.
+    /// The name that it has now in its directory; none for the root.
     pub fn name(&self) -> Option<Name> {
         self.link.as_ref().map(|link| link.place().1)
     }
 
-    /// Where its name stands; none for the root, and for what was found by its address.
+    /// The parent and name; none for the root, and for a file that was found by its address.
     pub(crate) fn place(&self) -> Option<(Arc<Directory>, Name)> {
         self.link.as_ref().map(|link| link.place())
     }
@@ -220,24 +221,24 @@ impl Open {
         self.link.as_ref().map_or_else(Vec::new, |link| link.path())
     }
 
-    /// The caching right that belongs to it, as its key or itself holds it now.
+    /// The caching right of its key, or its own, as it is held now.
     pub fn caching(&self) -> Option<Grant> {
-        let Asker { client, key, .. } = self.asker();
+        let Requester { client, key, .. } = self.requester();
         let (key, keyed) = key?;
         self.file.grant_of(&self.stream, (client?, key, keyed))
     }
 
-    /// The key of its caching right, if it was made with one.
+    /// The key of its caching right, if it was opened with one.
     pub fn cache_key(&self) -> Option<CacheKey> {
-        self.asker().key.map(|(key, _)| key)
+        self.requester().key.map(|(key, _)| key)
     }
 
-    /// Whether it was made with a wish for a caching right.
+    /// Whether it was opened with a request for a caching right.
     pub fn asked_for_caching(&self) -> bool {
-        self.asker().key.is_some()
+        self.requester().key.is_some()
     }
 
-    /// Whether the right that belongs to it lets the client write back later.
+    /// Whether its right lets the client hold writes back.
     pub fn caches_writes(&self) -> bool {
         self.caching().is_some_and(|grant| grant.state.contains(Caching::WRITE))
     }

@@ -1,14 +1,14 @@
 //! Byte-range locks of one node.
 //!
-//! Here are the values that callers hand in; [`table`] holds the ranges of one stream and decides.
-//! Two rules live side by side in one table, so that a range taken under one is in the way of the
-//! other: [`LockRule::Exact`] in `table`, [`LockRule::Merging`] in `merging`.
+//! The values that callers pass are here. [`table`] holds the ranges of one stream and decides. Two rules
+//! share one table, so that a range taken under one conflicts with the other: [`LockRule::Exact`] in `table`,
+//! [`LockRule::Merging`] in `merging`.
 
 mod index;
 mod merging;
 pub(crate) mod table;
 
-/// Who holds a range.
+/// The owner of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockOwner {
     /// The client, so that all of its ranges can be found.
@@ -17,12 +17,12 @@ pub struct LockOwner {
     pub owner: u128,
 }
 
-/// How an owner's ranges relate to each other.
+/// The rule for the ranges of one owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockRule {
-    /// Each range stands by itself, stacks where allowed, and is released exactly as it was taken.
+    /// Each range stands by itself, stacks if allowed, and is released exactly as it was taken.
     Exact,
-    /// Ranges of one owner merge and split, as POSIX has it.
+    /// Ranges of one owner merge and split, as in POSIX.
     Merging,
 }
 
@@ -31,16 +31,16 @@ pub enum LockRule {
 pub enum RangeKind {
     /// Others may share, nobody writes.
     Shared,
-    /// Nobody else.
+    /// No one else has access.
     Exclusive,
 }
 
-/// One range that is asked for.
+/// One requested range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RangeRequest {
     /// First byte.
     pub start: u64,
-    /// Length in bytes; a length of 0 is a range of its own between two bytes.
+    /// Length in bytes. A length of 0 is a range of its own between two bytes.
     pub len: u64,
     /// Shared or exclusive.
     pub kind: RangeKind,
@@ -54,7 +54,7 @@ impl RangeRequest {
         self.len == 0 || self.start.checked_add(self.len - 1).is_some()
     }
 
-    /// The byte behind the last one; wide, since a range may end with the number space.
+    /// The byte behind the last one. It is wide, because a range may end with the number space.
     pub(crate) fn end(&self) -> u128 {
         u128::from(self.start) + u128::from(self.len)
     }

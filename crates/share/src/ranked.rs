@@ -1,7 +1,8 @@
-//! Locks with ranks: each stands in one table, [`Rank`], and every debug build panics when a thread takes them in another
-//! order than that of the table. So each test holds the order. A release build has nothing of it.
+//! Locks with ranks. Each lock has a rank in one table, [`Rank`]. Every debug build panics when a thread
+//! takes them in another order than that of the table, so each test checks the order. A release build has
+//! nothing of it.
 //!
-//! The crate locks nothing in another way; a test below looks for it.
+//! The crate uses no other locks; a test below checks that.
 
 mod rank;
 #[cfg(debug_assertions)]
@@ -13,9 +14,9 @@ use std::time::Duration;
 
 pub(crate) use rank::Rank;
 #[cfg(debug_assertions)]
-use stack::{Counted, Lock};
+use stack::{HeldLock, Lock};
 
-/// A lock that has its line in the table.
+/// A lock with a rank in the table.
 pub(crate) struct Ranked<L> {
     #[cfg(debug_assertions)]
     rank: Rank,
@@ -27,15 +28,15 @@ pub(crate) type Mutex<T> = Ranked<parking_lot::Mutex<T>>;
 /// A lock for many readers or one writer.
 pub(crate) type RwLock<T> = Ranked<parking_lot::RwLock<T>>;
 
-/// What is locked, until this is dropped.
+/// The locked value, until this is dropped.
 #[must_use]
 pub(crate) struct Guard<G> {
     guard: G,
     #[cfg(debug_assertions)]
-    _counted: Counted,
+    _counted: HeldLock,
 }
 
-/// What a mutex guards.
+/// The value that a mutex guards.
 pub(crate) type MutexGuard<'a, T> = Guard<parking_lot::MutexGuard<'a, T>>;
 type ReadGuard<'a, T> = Guard<parking_lot::RwLockReadGuard<'a, T>>;
 type WriteGuard<'a, T> = Guard<parking_lot::RwLockWriteGuard<'a, T>>;
@@ -57,7 +58,7 @@ impl<L> Ranked<L> {
         }
     }
 
-    /// Panics when this thread must not wait for it now.
+    /// Panics if this thread must not wait for the lock now.
     #[inline]
     #[track_caller]
     fn check(&self) {
@@ -85,7 +86,7 @@ impl<T> Mutex<T> {
         Ranked::of(rank, parking_lot::Mutex::new(value))
     }
 
-    /// One that guards the default.
+    /// A lock that guards the default value.
     pub fn of_default(rank: Rank) -> Mutex<T>
     where
         T: Default,
@@ -93,7 +94,7 @@ impl<T> Mutex<T> {
         Mutex::new(rank, T::default())
     }
 
-    /// Waits for it.
+    /// Waits for the lock.
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
@@ -101,18 +102,18 @@ impl<T> Mutex<T> {
         self.counted(self.inner.lock())
     }
 
-    /// Takes it if nobody has it, whatever this thread holds.
+    /// Takes the lock if no thread has it, whatever locks this thread holds.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.inner.try_lock().map(|guard| self.counted(guard))
     }
 
-    /// The same if nobody has it within this time.
+    /// Takes the lock if it becomes free within this time.
     pub fn try_lock_for(&self, time: Duration) -> Option<MutexGuard<'_, T>> {
         self.inner.try_lock_for(time).map(|guard| self.counted(guard))
     }
 
-    /// What it guards, for its owner.
+    /// The guarded value, for its owner.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }

@@ -1,5 +1,5 @@
-//! Why the engine refuses: one reason for each case that some client must be able to tell apart. Each
-//! protocol maps them to its own status codes in one exhaustive table.
+//! The reasons for which the engine refuses a request: one for each case that some client must be able to
+//! distinguish. Each protocol maps them to its own status codes in one exhaustive table.
 
 use volume::Failure;
 
@@ -9,25 +9,25 @@ pub enum Refusal {
     /// The last component of the path does not exist.
     #[error("no such name")]
     NotFound,
-    /// A directory on the way does not exist or is none.
+    /// A directory on the path does not exist, or is not a directory.
     #[error("no such path")]
     PathNotFound,
     /// The name is taken.
     #[error("the name exists")]
     Exists,
-    /// A directory was asked for, and this is none.
+    /// A directory was requested, and this is none.
     #[error("not a directory")]
     NotADirectory,
-    /// Something else than a directory was asked for.
+    /// Another kind of object than a directory was requested.
     #[error("is a directory")]
     IsADirectory,
     /// The directory is not empty.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// The descriptor, the share's settings or the host do not allow it.
+    /// The descriptor, the share's settings or the host do not permit it.
     #[error("access denied")]
     AccessDenied,
-    /// A right that needs a privilege the caller lacks.
+    /// The right needs a privilege that the caller lacks.
     #[error("privilege not held")]
     PrivilegeNotHeld,
     /// The caller may not make this SID an owner.
@@ -36,10 +36,10 @@ pub enum Refusal {
     /// Another open denies this access, or this one denies an access that another has.
     #[error("sharing conflict")]
     SharingConflict,
-    /// A byte range that somebody else holds is in the way of data access.
+    /// A byte range of another owner conflicts with the access.
     #[error("byte range is locked")]
     RangeConflict,
-    /// A byte range could not be had at once.
+    /// A byte range is not available at once.
     #[error("byte range not granted")]
     RangeNotGranted,
     /// This owner does not hold the range.
@@ -48,20 +48,20 @@ pub enum Refusal {
     /// The range runs over the end of the number space.
     #[error("invalid byte range")]
     BadRange,
-    /// Opened for deletion; nobody may open it any more.
+    /// It is marked for deletion, and cannot be opened any more.
     #[error("delete pending")]
     DeletePending,
-    /// May not be removed: read-only attribute, the root, mapped elsewhere.
+    /// It may not be removed: read-only attribute, the root, mapped elsewhere.
     #[error("cannot be deleted")]
     CannotDelete,
-    /// Not a name here.
+    /// It is not a valid name here.
     #[error("bad name")]
     BadName,
     /// The name is too long.
     #[error("name too long")]
     NameTooLong,
-    /// A symbolic link stands in the way, and the caller wants to resolve it itself: its text, and how
-    /// many components of the path (counted from the end) were not looked at.
+    /// There is a symbolic link on the path, and the caller wants to resolve it itself. It has the link's
+    /// text, and the number of components of the path (counted from the end) that were not looked at.
     #[error("stopped at a symbolic link")]
     StoppedAtLink {
         /// Text of the link.
@@ -69,15 +69,15 @@ pub enum Refusal {
         /// Components behind the link.
         left: usize,
     },
-    /// A reparse point that only its owner understands stands in the way.
+    /// There is a reparse point on the path that only its owner understands.
     #[error("stopped at a reparse point")]
     StoppedAtReparse {
         /// Its bytes, the tag first.
         data: Vec<u8>,
-        /// Components behind it.
+        /// Components behind the reparse point.
         left: usize,
     },
-    /// Links lead round in a circle or out of the share.
+    /// Links form a circle or lead out of the share.
     #[error("symbolic link leads nowhere")]
     BadLink,
     /// No space.
@@ -92,7 +92,7 @@ pub enum Refusal {
     /// The share or its file system is read-only.
     #[error("read-only")]
     ReadOnly,
-    /// Two file systems or two shares.
+    /// The objects are on two file systems or two shares.
     #[error("crosses file systems")]
     CrossVolume,
     /// More hard links than the file system allows.
@@ -110,13 +110,13 @@ pub enum Refusal {
     /// Extended attributes do not fit.
     #[error("extended attributes too large")]
     AttributesTooLarge,
-    /// The extended attribute is not there.
+    /// The extended attribute does not exist.
     #[error("no such extended attribute")]
     NoSuchAttribute,
-    /// The note (object id, reparse point) is not there.
+    /// The note (object id, reparse point) does not exist.
     #[error("no such note")]
     NoSuchNote,
-    /// Data are not in memory; only to callers that asked not to wait.
+    /// The data is not in memory. Only for callers that asked not to wait.
     #[error("would have to wait for the device")]
     WouldBlock,
     /// At or behind the end of the file.
@@ -125,37 +125,37 @@ pub enum Refusal {
     /// No further entries, or none that match.
     #[error("no more entries")]
     NoMoreEntries,
-    /// Changes were lost; the client must list again.
+    /// Changes were lost. The client must list again.
     #[error("too many changes to tell")]
     WatchOverflow,
-    /// A bound of this server or the host was reached.
+    /// A limit of this server or the host was reached.
     #[error("out of resources")]
     Exhausted,
-    /// Taken back by the caller.
+    /// The caller cancelled the request.
     #[error("cancelled")]
     Cancelled,
     /// The open was closed, or its file has vanished from the host.
     #[error("the open is gone")]
     Gone,
-    /// It changes at this moment, or is still being looked for: soon over.
+    /// It changes at this moment, or is still being looked for. This is soon over.
     #[error("busy")]
     Busy,
     /// The host uses it as it stands, and nothing here ends that: another file system is mounted there.
     #[error("in use by the host")]
     InUse,
-    /// It is a program that runs on the host, and may not be written to as long as it does.
+    /// It is a program that runs on the host. It may not be written to while it runs.
     #[error("a program that runs")]
     Running,
-    /// A program of the host keeps the file for itself; only to callers that cannot wait.
+    /// A program of the host keeps the file for itself. Only for callers that cannot wait.
     #[error("a program of the host keeps the file for itself")]
     HostKeeps,
-    /// An open of the file that outlives the process waits for its client to come back.
+    /// A persistent open of the file waits for its client to come back.
     #[error("the file is kept for a client that is away")]
     OwnerAway,
-    /// Not the holder of this caching right, or none is being broken.
+    /// The client does not hold this caching right, or no break of it runs.
     #[error("no such caching right")]
     NoSuchGrant,
-    /// More than what the break allows to keep.
+    /// It is more than the break allows to keep.
     #[error("caching right is being broken to less")]
     TooMuchKept,
     /// The device failed.

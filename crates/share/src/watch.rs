@@ -1,4 +1,5 @@
-//! Watches: who wants to hear of changes below a directory, and what they have not taken yet.
+//! Watches: the changes below a directory that a client wants to hear of, and those that it has not taken
+//! yet.
 
 use std::sync::Arc;
 
@@ -8,12 +9,12 @@ use crate::engine::parts::watched_tree::WatchedTree;
 use crate::ranked::{Mutex, Rank};
 
 bitflags! {
-    /// Which changes are wanted (numbered as NT numbers them).
+    /// The kinds of changes to report (numbered as in NT).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct ChangeFilter: u32 {
-        /// A file was made, removed or renamed.
+        /// A file was created, removed or renamed.
         const FILE_NAME = 0x001;
-        /// A directory was made, removed or renamed.
+        /// A directory was created, removed or renamed.
         const DIR_NAME = 0x002;
         /// Attribute bits changed.
         const ATTRIBUTES = 0x004;
@@ -29,7 +30,7 @@ bitflags! {
         const EA = 0x080;
         /// Security descriptor.
         const SECURITY = 0x100;
-        /// A stream was made, removed or renamed.
+        /// A stream was created, removed or renamed.
         const STREAM_NAME = 0x200;
         /// Size of a stream.
         const STREAM_SIZE = 0x400;
@@ -38,18 +39,18 @@ bitflags! {
     }
 }
 
-/// What happened.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
     /// A name was added.
     Added,
     /// A name was removed.
     Removed,
-    /// Something about it changed.
+    /// A property of it changed.
     Modified,
-    /// It was renamed; this is its old name.
+    /// It was renamed, and this is its old name.
     RenamedFrom,
-    /// It was renamed; this is its new name.
+    /// It was renamed, and this is its new name.
     RenamedTo,
     /// A stream was added.
     StreamAdded,
@@ -59,14 +60,14 @@ pub enum ChangeKind {
     StreamModified,
 }
 
-/// One change, told to one watch.
+/// One change, as one watch reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What happened.
+    /// The kind.
     pub kind: ChangeKind,
-    /// Where: components from the watched directory.
+    /// The path: components from the watched directory.
     pub path: Vec<volume::Name>,
-    /// The stream, where one is meant.
+    /// The stream, if the change concerns one.
     pub stream: Option<volume::Name>,
 }
 
@@ -78,7 +79,7 @@ impl Change {
     }
 }
 
-/// What one watch has not given out yet.
+/// The changes that a watch has collected and not returned yet.
 #[derive(Debug, Default)]
 struct Pending {
     changes: Vec<Change>,
@@ -89,18 +90,18 @@ struct Pending {
 }
 
 /// A watch on a directory. It belongs to one open and collects until that is closed.
-pub struct Watch {
+pub struct DirectoryWatch {
     /// The directory.
     pub(crate) directory: volume::NodeId,
     filter: ChangeFilter,
     pub(crate) recursive: bool,
     max_bytes: usize,
     pending: Mutex<Pending>,
-    /// Directories that must be told of as long as it lives.
+    /// Directories whose changes the host must report as long as the watch lives.
     pub(crate) tree: Mutex<Option<Arc<WatchedTree>>>,
 }
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for DirectoryWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watch")
             .field("directory", &self.directory)
@@ -109,21 +110,21 @@ impl std::fmt::Debug for Watch {
     }
 }
 
-/// What a watch answers when it is asked for its changes.
-pub(crate) enum Taken {
+/// The result of taking the changes of a watch.
+pub(crate) enum CollectedChanges {
     Changes(Vec<Change>),
     Refused(crate::Refusal),
     Nothing,
 }
 
-impl Watch {
+impl DirectoryWatch {
     pub(crate) fn new(
         directory: volume::NodeId,
         filter: ChangeFilter,
         recursive: bool,
         max_bytes: usize,
-    ) -> Watch {
-        Watch {
+    ) -> DirectoryWatch {
+        DirectoryWatch {
             directory,
             filter,
             recursive,
@@ -133,13 +134,13 @@ impl Watch {
         }
     }
 
-    /// Which changes are wanted.
+    /// The kinds of changes to report.
     #[must_use]
     pub fn filter(&self) -> ChangeFilter {
         self.filter
     }
 
-    /// Adds changes that are taken together, if they are wanted, and says whom to wake.
+    /// Adds changes that are taken together, if the filter selects them. Returns the requests to wake.
     pub(crate) fn add(&self, changes: Vec<Change>, what: ChangeFilter) -> Vec<crate::Ticket> {
         if !self.filter.intersects(what) {
             return Vec::new();
@@ -180,26 +181,26 @@ impl Watch {
         std::mem::take(&mut pending.waiting)
     }
 
-    /// Takes what there is; when there is nothing, `wait` gives the ticket to be woken.
+    /// Takes the collected changes. If there are none, `wait` gives the ticket to wake.
     pub(crate) fn take(
         &self,
         wait: impl FnOnce() -> Option<crate::Ticket>,
-    ) -> (Taken, Option<crate::Ticket>) {
+    ) -> (CollectedChanges, Option<crate::Ticket>) {
         let mut pending = self.pending.lock();
         if let Some(why) = &pending.ended {
-            return (Taken::Refused(why.clone()), None);
+            return (CollectedChanges::Refused(why.clone()), None);
         }
         if pending.overflowed {
             (pending.overflowed, pending.bytes) = (false, 0);
-            return (Taken::Refused(crate::Refusal::WatchOverflow), None);
+            return (CollectedChanges::Refused(crate::Refusal::WatchOverflow), None);
         }
         if !pending.changes.is_empty() {
             pending.bytes = 0;
-            return (Taken::Changes(std::mem::take(&mut pending.changes)), None);
+            return (CollectedChanges::Changes(std::mem::take(&mut pending.changes)), None);
         }
         let ticket = wait();
         pending.waiting.extend(ticket);
-        (Taken::Nothing, ticket)
+        (CollectedChanges::Nothing, ticket)
     }
 }
 
@@ -216,8 +217,8 @@ mod tests {
     use super::*;
     use crate::{Refusal, Ticket};
 
-    fn watch(max_bytes: usize) -> Watch {
-        Watch::new(volume::NodeId { device: 1, inode: 1 }, ChangeFilter::FILE_NAME, false, max_bytes)
+    fn watch(max_bytes: usize) -> DirectoryWatch {
+        DirectoryWatch::new(volume::NodeId { device: 1, inode: 1 }, ChangeFilter::FILE_NAME, false, max_bytes)
     }
 
     fn added(name: &str) -> Change {
@@ -228,11 +229,11 @@ mod tests {
         }
     }
 
-    fn taken(watch: &Watch) -> Result<Vec<Change>, Option<Refusal>> {
+    fn taken(watch: &DirectoryWatch) -> Result<Vec<Change>, Option<Refusal>> {
         match watch.take(|| None).0 {
-            Taken::Changes(changes) => Ok(changes),
-            Taken::Refused(why) => Err(Some(why)),
-            Taken::Nothing => Err(None),
+            CollectedChanges::Changes(changes) => Ok(changes),
+            CollectedChanges::Refused(why) => Err(Some(why)),
+            CollectedChanges::Nothing => Err(None),
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use common::*;
 use share::{
-    Attributes, Basic, Config, Disposition, LockRule, Open, Options, RangeKind, RangeRequest, Refusal, Side,
-    TimeSet,
+    Attributes, Basic, Config, CopySide, Disposition, LockRule, Open, Options, RangeKind, RangeRequest,
+    Refusal, TimeSet,
 };
 use volume::security::{Ace, AceFlags, Acl, Descriptor, Parts, Rights, Sid};
 use volume::{Time, Volume};
@@ -20,7 +20,7 @@ fn set(client: &Client, open: &std::sync::Arc<share::Open>, basic: Basic) -> Res
 
 #[test]
 fn times_that_were_set_stay_whatever_this_open_writes() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let open = client.make("f");
     let at = Some(TimeSet::Set(LONG_AGO));
@@ -46,7 +46,7 @@ fn times_that_were_set_stay_whatever_this_open_writes() {
 
 #[test]
 fn a_change_right_after_a_change_time_was_set_is_not_told_apart_from_the_setting() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, other) = (world.client(1), world.client(2));
     let open = one.make("f");
     let second = other.open("f").open();
@@ -65,7 +65,7 @@ fn a_change_right_after_a_change_time_was_set_is_not_told_apart_from_the_setting
 
 #[test]
 fn a_time_that_one_open_holds_another_moves() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let (one, other) = (client.make("f"), client.open("f").open());
     let at = Some(TimeSet::Set(LONG_AGO));
@@ -84,7 +84,7 @@ fn a_time_that_one_open_holds_another_moves() {
 
 #[test]
 fn attribute_bits_are_kept_and_archive_comes_back_with_a_write() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let open = client.make("f");
     let bits = || world.share.info(&open).unwrap().attributes;
@@ -101,8 +101,8 @@ fn attribute_bits_are_kept_and_archive_comes_back_with_a_write() {
     assert_eq!(set(&client, &looks, Basic::default()), Err(Refusal::AccessDenied));
 }
 
-/// A file or directory and an open of a stream of it, both at times long ago and backed up since.
-fn with_old_stream(world: &World, client: &Client, at: &str) -> (Arc<Open>, Arc<Open>) {
+/// A file or directory and an open of a stream of it. Both have old times and are backed up.
+fn with_old_stream(world: &TestShare, client: &Client, at: &str) -> (Arc<Open>, Arc<Open>) {
     let stream = client.open(at).stream("s").disposition(Disposition::OpenOrCreate).open();
     let open = client.open(at).access(READ | WRITE).open();
     let times = Some(TimeSet::Set(LONG_AGO));
@@ -113,8 +113,8 @@ fn with_old_stream(world: &World, client: &Client, at: &str) -> (Arc<Open>, Arc<
     (open, stream)
 }
 
-/// When the data changed last, and whether it is to be backed up.
-fn shown(world: &World, open: &Open) -> (Time, bool) {
+/// The time of the last change of data, and whether the file is to be backed up.
+fn shown(world: &TestShare, open: &Open) -> (Time, bool) {
     let info = world.share.info(open).unwrap();
     (info.modified, info.attributes.contains(Attributes::ARCHIVE))
 }
@@ -140,7 +140,7 @@ fn whatever_changes_a_stream_moves_the_times_of_its_file_or_directory() {
             ("copy", |client, stream| {
                 let other = client.open("other").disposition(Disposition::OpenOrCreate).open();
                 client.write(&other, 0, "text").unwrap();
-                let side = |open| Side { open, owner: client.owner(open), at: 0 };
+                let side = |open| CopySide { open, owner: client.owner(open), at: 0 };
                 client.call(|c| client.share.copy(c, side(&other), side(stream), 3)).unwrap();
             }),
             ("overwrite", |client, stream| {
@@ -150,7 +150,7 @@ fn whatever_changes_a_stream_moves_the_times_of_its_file_or_directory() {
             }),
         ];
         for (what, change) in changes {
-            let world = World::new();
+            let world = TestShare::new();
             let client = world.client(1);
             match at {
                 "d" => client.make_directory(at),
@@ -175,7 +175,7 @@ fn whatever_changes_a_stream_moves_the_times_of_its_file_or_directory() {
 // MS-FSA 2.1.5.15.1
 #[test]
 fn a_wish_for_room_moves_the_time_of_change_and_none_of_its_data() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "text");
     client.close(&with_old_stream(&world, &client, "f").0);
@@ -197,7 +197,7 @@ fn a_wish_for_room_moves_the_time_of_change_and_none_of_its_data() {
 // MS-FSA 2.1.5.1.2
 #[test]
 fn a_new_stream_moves_the_time_of_change_and_none_of_its_data() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     let (open, _stream) = with_old_stream(&world, &client, "d");
@@ -212,7 +212,7 @@ fn a_new_stream_moves_the_time_of_change_and_none_of_its_data() {
 #[test]
 fn times_that_a_stream_holds_stay_whatever_is_written_through_it() {
     for at in ["f", "d"] {
-        let world = World::new();
+        let world = TestShare::new();
         let client = world.client(1);
         match at {
             "d" => client.make_directory(at),
@@ -236,7 +236,7 @@ fn times_that_a_stream_holds_stay_whatever_is_written_through_it() {
 
 #[test]
 fn an_object_id_is_made_only_by_whoever_may_change_the_file() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "");
     let looks = client.open("f").access(READ).open();
@@ -249,7 +249,7 @@ fn an_object_id_is_made_only_by_whoever_may_change_the_file() {
 
 #[test]
 fn another_user_gets_what_the_descriptor_gives() {
-    let world = World::new();
+    let world = TestShare::new();
     let owner = world.client(1);
     let other = world.client_of(2, user(2002));
     owner.make_with("f", "text");
@@ -264,10 +264,10 @@ fn another_user_gets_what_the_descriptor_gives() {
     done(step).unwrap();
     assert_eq!(other.open("f").access(Rights::READ_DATA).refusal(), Refusal::AccessDenied);
     let maximum = other.open("f").access(Rights::MAXIMUM_ALLOWED).open();
-    // The directory may be listed and changed by all, which gives two more.
+    // All may list and change the directory, which gives two more rights.
     let by_parent = Rights::READ_ATTRIBUTES | Rights::DELETE;
     assert_eq!(maximum.granted(), Rights::WRITE_DATA | Rights::READ_CONTROL | by_parent);
-    // The owner always gets at the descriptor, and at nothing else.
+    // The owner can always access the descriptor, and nothing else.
     assert_eq!(owner.open("f").access(Rights::READ_DATA).refusal(), Refusal::AccessDenied);
     let open = owner.open("f").access(Rights::READ_CONTROL | Rights::WRITE_DAC).open();
     assert_eq!(world.share.descriptor(&open).unwrap().owner, Some(Sid::unix_user(1001)));
@@ -280,7 +280,7 @@ fn another_user_gets_what_the_descriptor_gives() {
 
 #[test]
 fn rights_are_decided_at_the_open_and_a_mode_of_the_host_is_applied_to_the_descriptor() {
-    let world = World::new();
+    let world = TestShare::new();
     let owner = world.client(1);
     let other = world.client_of(2, user(2002));
     let list = |rights| Acl::new(vec![Ace::allow(Sid::unix_user(2002), rights, AceFlags::empty())]);
@@ -298,11 +298,11 @@ fn rights_are_decided_at_the_open_and_a_mode_of_the_host_is_applied_to_the_descr
     assert_eq!(other.open("f").access(READ).refusal(), Refusal::AccessDenied);
     other.write(&writes, 0, "text").unwrap();
     assert_eq!(other.read(&writes).unwrap(), "text");
-    // The one who made the file has all rights still, and the list says nothing of it.
+    // The creator of the file still has all rights, and the list says nothing of it.
     owner.write(&open, 0, "more").unwrap();
     set(READ);
     let file = world.memory.root().unwrap().lookup(&name("f"), volume::OpenHow::Read).unwrap();
-    // RFC 8881 6.4.1.1: the bits of the group bound those who are named, and everybody gets theirs.
+    // RFC 8881 6.4.1.1: the bits of the group limit the named users, and everybody gets theirs.
     for (mode, reads, writes) in
         [(0o640, true, false), (0o700, false, false), (0o640, false, false), (0o606, false, true)]
     {
@@ -315,7 +315,7 @@ fn rights_are_decided_at_the_open_and_a_mode_of_the_host_is_applied_to_the_descr
 
 #[test]
 fn what_is_made_inherits_from_its_directory() {
-    let world = World::new();
+    let world = TestShare::new();
     let owner = world.client(1);
     let other = world.client_of(2, user(2002));
     let inherited = AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT;
@@ -337,7 +337,7 @@ fn what_is_made_inherits_from_its_directory() {
 
 #[test]
 fn a_users_limit_holds_whatever_the_descriptor_says() {
-    let world = World::new();
+    let world = TestShare::new();
     let owner = world.client(1);
     owner.make_with("f", "text");
     let mut identity = (*user(1001)).clone();
@@ -350,7 +350,7 @@ fn a_users_limit_holds_whatever_the_descriptor_says() {
 
 #[test]
 fn unreadable_names_are_not_listed_where_the_share_says_so() {
-    let world = World::with(Config { hide_unreadable: true, ..Config::default() });
+    let world = TestShare::with(Config { hide_unreadable: true, ..Config::default() });
     let owner = world.client(1);
     let other = world.client_of(2, user(2002));
     owner.make_with("seen", "");
@@ -362,13 +362,13 @@ fn unreadable_names_are_not_listed_where_the_share_says_so() {
 
 #[test]
 fn sizes_holes_and_copies() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "0123456789");
     let (from, to) = (client.open("f").open(), client.make("g"));
     let copied = client.call(|c| {
-        let source = Side { open: &from, owner: client.owner(&from), at: 4 };
-        world.share.copy(c, source, Side { open: &to, owner: client.owner(&to), at: 1 }, 100)
+        let source = CopySide { open: &from, owner: client.owner(&from), at: 4 };
+        world.share.copy(c, source, CopySide { open: &to, owner: client.owner(&to), at: 1 }, 100)
     });
     assert_eq!(copied, Ok(6));
     assert_eq!(client.read(&to).unwrap(), "\x00456789");
@@ -386,15 +386,15 @@ fn sizes_holes_and_copies() {
 #[test]
 fn shared_storage_moves_no_end_and_keeps_to_what_is_there() {
     const UNIT: u64 = 4096;
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let text = "x".repeat(5000);
     client.make_with("f", &text);
     let (f, g) = (client.open("f").open(), client.make("g"));
     let share = |from: u64, to: &_, at: u64, len: u64| {
         client.call(|c| {
-            let source = Side { open: &f, owner: client.owner(&f), at: from };
-            let target = Side { open: to, owner: client.owner(to), at };
+            let source = CopySide { open: &f, owner: client.owner(&f), at: from };
+            let target = CopySide { open: to, owner: client.owner(to), at };
             world.share.clone_range(c, source, target, len, false)
         })
     };
@@ -408,7 +408,7 @@ fn shared_storage_moves_no_end_and_keeps_to_what_is_there() {
     client.call(|c| world.share.set_size(c, &g, 5000)).unwrap();
     assert_eq!(share(0, &g, 0, 0), Ok(()));
     assert_eq!(client.read(&g).unwrap(), "\0".repeat(5000));
-    // The last unit is not whole, and somebody's range does not count.
+    // The last unit is not whole, and a byte range of another client does not count.
     let other = world.client(2);
     let held = other.open("f").open();
     let range = RangeRequest { start: 0, len: 10, kind: RangeKind::Exclusive };
@@ -430,7 +430,7 @@ fn shared_storage_moves_no_end_and_keeps_to_what_is_there() {
 
 #[test]
 fn an_appender_writes_only_behind_the_end() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "text");
     let open = client.open("f").access(READ | Rights::APPEND_DATA).open();
@@ -441,7 +441,7 @@ fn an_appender_writes_only_behind_the_end() {
 
 #[test]
 fn object_ids_and_reparse_points_stay_with_the_file() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let open = client.make("f");
     assert_eq!(world.share.object_id(&open, false, now()), Err(Refusal::NoSuchNote));

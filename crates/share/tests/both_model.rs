@@ -1,10 +1,10 @@
-//! Clients of two kinds on the same files, against a model that knows nothing of how the engine does it.
+//! Clients of two kinds on the same files, against a model that knows nothing of the engine's implementation.
 //!
-//! Those of the first kind have an open for each request, deny also deleting, and take byte ranges that stand by
-//! themselves and count for everybody. Those of the second have one open for each owner and file, which is amended when
-//! it is opened again and narrowed later; what they lock are bytes of a lock-owner, which merge, split and change kind,
-//! and which stand only in the way of other locks and of the first kind's data. They also read and write without any
-//! open of theirs, and take names away from under whoever has the file open.
+//! Clients of the first kind have an open for each request and may also deny deletion. Their byte ranges
+//! stand by themselves and count for all. Clients of the second kind have one open for each owner and file.
+//! It is amended when it is opened again, and narrowed later. Their locks are bytes of a lock-owner, which
+//! merge, split and change kind. These conflict only with other locks and with data access of the first kind.
+//! The second kind also reads and writes without an open, and removes names of files that others have open.
 
 mod common;
 
@@ -14,7 +14,8 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use share::{
-    Deny, Disposition, LockOwner, LockRule, Open, Options, RangeKind, RangeRequest, Refusal, Step, WriteAt,
+    CallResult, Deny, Disposition, LockOwner, LockRule, Open, Options, RangeKind, RangeRequest, Refusal,
+    WriteAt,
 };
 use volume::Patience;
 use volume::security::Rights;
@@ -25,7 +26,7 @@ const SIZE: usize = 24;
 /// Read, write, delete.
 type Three = [bool; 3];
 
-/// Who has an open.
+/// The owner of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Party {
     /// A client of the first kind; each open is its own.
@@ -35,36 +36,36 @@ enum Party {
 }
 
 #[derive(Debug, Clone)]
-enum Act {
-    /// Of the first kind: client, file, what it does, what it denies.
+enum TwoKindAction {
+    /// Of the first kind: client, file, access and denial.
     Open(usize, usize, Three, Three),
-    /// Of the second: client, open-owner, file, access (not nothing) and denial.
+    /// Of the second kind: client, open-owner, file, access (not nothing) and denial.
     OpenAs(usize, usize, usize, u8, u8),
-    /// Less of what an open-owner has.
+    /// Less access and denial for an open-owner.
     Narrow(prop::sample::Index, u8, u8),
     Close(prop::sample::Index),
-    Lock(prop::sample::Index, usize, Range, bool),
-    Unlock(prop::sample::Index, usize, Range),
-    Read(prop::sample::Index, Range),
-    Write(prop::sample::Index, Range, u8),
-    /// Without an open: client, file, range, and what to write if anything.
-    Pass(usize, usize, Range, Option<u8>),
-    /// The name is taken away and given to another file.
+    Lock(prop::sample::Index, usize, ByteSpan, bool),
+    Unlock(prop::sample::Index, usize, ByteSpan),
+    Read(prop::sample::Index, ByteSpan),
+    Write(prop::sample::Index, ByteSpan, u8),
+    /// Without an open: client, file, range, and the byte to write if any.
+    Pass(usize, usize, ByteSpan, Option<u8>),
+    /// The name is removed and given to another file.
     Remove(usize, usize),
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Range {
+struct ByteSpan {
     start: usize,
     len: usize,
 }
 
-impl Range {
+impl ByteSpan {
     fn holds(self, byte: usize) -> bool {
         (self.start..self.start + self.len).contains(&byte)
     }
 
-    fn meets(self, other: Range) -> bool {
+    fn meets(self, other: ByteSpan) -> bool {
         (0..SIZE).any(|byte| self.holds(byte) && other.holds(byte))
     }
 
@@ -73,59 +74,62 @@ impl Range {
     }
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn acts() -> impl Strategy<Value = Vec<TwoKindAction>> {
     let index = any::<prop::sample::Index>;
-    let range = || (0..16usize, 1..8usize).prop_map(|(start, len)| Range { start, len });
+    let range = || (0..16usize, 1..8usize).prop_map(|(start, len)| ByteSpan { start, len });
     let denies = || prop::array::uniform3(prop::bool::weighted(0.15));
     let act = prop_oneof![
-        3 => (0..CLIENTS, 0..2usize, any::<Three>(), denies()).prop_map(|(c, f, u, d)| Act::Open(c, f, u, d)),
+        3 => (0..CLIENTS, 0..2usize, any::<Three>(), denies())
+            .prop_map(|(c, f, u, d)| TwoKindAction::Open(c, f, u, d)),
         4 => (0..CLIENTS, 0..2usize, 0..2usize, 1..4u8, prop_oneof![4 => Just(0u8), 1 => 0..4u8])
-            .prop_map(|(c, o, f, a, d)| Act::OpenAs(c, o, f, a, d)),
-        2 => (index(), 1..4u8, 0..4u8).prop_map(|(at, a, d)| Act::Narrow(at, a, d)),
-        2 => index().prop_map(Act::Close),
-        5 => (index(), 0..2usize, range(), any::<bool>()).prop_map(|(at, o, r, x)| Act::Lock(at, o, r, x)),
-        3 => (index(), 0..2usize, range()).prop_map(|(at, o, r)| Act::Unlock(at, o, r)),
-        3 => (index(), range()).prop_map(|(at, r)| Act::Read(at, r)),
-        3 => (index(), range(), any::<u8>()).prop_map(|(at, r, with)| Act::Write(at, r, with)),
-        2 => (0..CLIENTS, 0..2usize, range(), any::<Option<u8>>()).prop_map(|(c, f, r, w)| Act::Pass(c, f, r, w)),
-        1 => (0..CLIENTS, 0..2usize).prop_map(|(c, f)| Act::Remove(c, f)),
+            .prop_map(|(c, o, f, a, d)| TwoKindAction::OpenAs(c, o, f, a, d)),
+        2 => (index(), 1..4u8, 0..4u8).prop_map(|(at, a, d)| TwoKindAction::Narrow(at, a, d)),
+        2 => index().prop_map(TwoKindAction::Close),
+        5 => (index(), 0..2usize, range(), any::<bool>())
+            .prop_map(|(at, o, r, x)| TwoKindAction::Lock(at, o, r, x)),
+        3 => (index(), 0..2usize, range()).prop_map(|(at, o, r)| TwoKindAction::Unlock(at, o, r)),
+        3 => (index(), range()).prop_map(|(at, r)| TwoKindAction::Read(at, r)),
+        3 => (index(), range(), any::<u8>()).prop_map(|(at, r, with)| TwoKindAction::Write(at, r, with)),
+        2 => (0..CLIENTS, 0..2usize, range(), any::<Option<u8>>())
+            .prop_map(|(c, f, r, w)| TwoKindAction::Pass(c, f, r, w)),
+        1 => (0..CLIENTS, 0..2usize).prop_map(|(c, f)| TwoKindAction::Remove(c, f)),
     ];
     prop::collection::vec(act, 1..60)
 }
 
-/// An open in the world, and what the model knows of it.
-struct Held {
+/// An open of the engine, with the state that the model keeps for it.
+struct ModelOpen {
     party: Party,
-    /// Which file had the name then: the index of the name, and how often it was taken away before.
+    /// The file that had the name then: the index of the name, and how often it was removed before.
     file: (usize, usize),
     uses: Three,
     denies: Three,
     open: Arc<Open>,
 }
 
-/// Whether two cannot stand together.
-fn excludes((uses, denies): (Three, Three), other: &Held) -> bool {
+/// Whether the two conflict.
+fn excludes((uses, denies): (Three, Three), other: &ModelOpen) -> bool {
     let idle = |uses: Three| uses == [false; 3];
     let hurts = |uses: Three, denies: Three| (0..3).any(|what| uses[what] && denies[what]);
     !idle(uses) && !idle(other.uses) && (hurts(uses, other.denies) || hurts(other.uses, denies))
 }
 
-/// A range that somebody of the first kind holds: open, file, range, kind.
-type Single = (u64, (usize, usize), Range, RangeKind);
+/// A range of the first kind: open, file, range, kind.
+type Single = (u64, (usize, usize), ByteSpan, RangeKind);
 /// A lock-owner of the second kind on a file: client, owner, file.
 type Locker = (usize, usize, (usize, usize));
 
-/// What a lock-owner holds, byte by byte, and through which open.
+/// The locks of a lock-owner, byte by byte, and the open through which it has them.
 struct Bytes {
     through: u64,
     kinds: [Option<RangeKind>; SIZE],
 }
 
 struct Model {
-    world: World,
+    world: TestShare,
     singles: Vec<Client>,
     owners: Vec<Client>,
-    held: Vec<Held>,
+    held: Vec<ModelOpen>,
     removed: [usize; 2],
     ranges: Vec<Single>,
     bytes: HashMap<Locker, Bytes>,
@@ -156,7 +160,7 @@ fn is_locked(kind: Option<RangeKind>, wanted: RangeKind) -> bool {
 
 impl Model {
     fn new() -> Model {
-        let world = World::new();
+        let world = TestShare::new();
         let singles: Vec<_> = (0..CLIENTS).map(|n| world.client(1 + n as u128)).collect();
         let owners = (0..CLIENTS).map(|n| world.client(100 + n as u128)).collect();
         let mut model = Model {
@@ -204,7 +208,7 @@ impl Model {
         match ask.options(options).result() {
             Ok(opened) => {
                 assert!(!kept_out, "{party:?} {uses:?} {denies:?}");
-                self.held.push(Held { party, file: here, uses, denies, open: opened.open });
+                self.held.push(ModelOpen { party, file: here, uses, denies, open: opened.open });
             }
             Err(why) => assert_eq!((why, kept_out), (Refusal::SharingConflict, true), "{party:?}"),
         }
@@ -248,28 +252,34 @@ impl Model {
     }
 
     fn close(&mut self, at: usize) {
-        let Held { party, open, .. } = self.held.swap_remove(at);
+        let ModelOpen { party, open, .. } = self.held.swap_remove(at);
         self.client(party).close(&open);
         self.ranges.retain(|(holder, ..)| *holder != open.id());
         self.bytes.retain(|_, bytes| bytes.through != open.id());
     }
 
-    /// Whether a lock-owner other than `own` holds bytes in the way.
-    fn bytes_stand(&self, file: (usize, usize), range: Range, kind: RangeKind, own: Option<Locker>) -> bool {
+    /// Whether a lock-owner other than `own` holds conflicting bytes.
+    fn bytes_stand(
+        &self,
+        file: (usize, usize),
+        range: ByteSpan,
+        kind: RangeKind,
+        own: Option<Locker>,
+    ) -> bool {
         self.bytes.iter().any(|(locker, bytes)| {
             let counts = locker.2 == file && Some(*locker) != own;
             counts && (0..SIZE).any(|byte| range.holds(byte) && is_locked(bytes.kinds[byte], kind))
         })
     }
 
-    /// Whether a range of the first kind stands in the way of somebody of the second.
-    fn singles_stand(&self, file: (usize, usize), range: Range, kind: RangeKind) -> bool {
+    /// Whether a range of the first kind conflicts with a client of the second.
+    fn singles_stand(&self, file: (usize, usize), range: ByteSpan, kind: RangeKind) -> bool {
         let stands =
             |(_, of, r, held): &Single| *of == file && r.meets(range) && is_locked(Some(*held), kind);
         self.ranges.iter().any(stands)
     }
 
-    fn lock(&mut self, at: usize, owner: usize, range: Range, kind: RangeKind) {
+    fn lock(&mut self, at: usize, owner: usize, range: ByteSpan, kind: RangeKind) {
         let held = &self.held[at];
         let (id, file) = (held.open.id(), held.file);
         let client = self.client(held.party);
@@ -309,9 +319,11 @@ impl Model {
             return;
         }
         match step {
-            Step::Done(()) => assert!(is_free, "{:?} {range:?} {kind:?}", held.party),
-            Step::Refused(why) => assert_eq!((why, is_free), (Refusal::RangeNotGranted, false), "{range:?}"),
-            Step::Wait(_) => panic!("waits for a range though it cannot"),
+            CallResult::Done(()) => assert!(is_free, "{:?} {range:?} {kind:?}", held.party),
+            CallResult::Refused(why) => {
+                assert_eq!((why, is_free), (Refusal::RangeNotGranted, false), "{range:?}")
+            }
+            CallResult::Wait(_) => panic!("waits for a range though it cannot"),
         }
         match locker {
             _ if !is_free => {}
@@ -325,7 +337,7 @@ impl Model {
         }
     }
 
-    fn unlock(&mut self, at: usize, owner: usize, range: Range) {
+    fn unlock(&mut self, at: usize, owner: usize, range: ByteSpan) {
         let held = &self.held[at];
         let (id, file) = (held.open.id(), held.file);
         let client = self.client(held.party);
@@ -355,8 +367,8 @@ impl Model {
         }
     }
 
-    /// Whether data of a range may be read or written through an open, as far as locks go.
-    fn may(&self, held: &Held, range: Range, kind: RangeKind) -> bool {
+    /// Whether locks permit to read or write data of a range through an open.
+    fn may(&self, held: &ModelOpen, range: ByteSpan, kind: RangeKind) -> bool {
         if matches!(held.party, Party::Owner(..)) {
             return !self.singles_stand(held.file, range, kind);
         }
@@ -368,14 +380,14 @@ impl Model {
         !self.bytes_stand(held.file, range, kind, None) && !self.ranges.iter().any(own_stands)
     }
 
-    fn owner_of(&self, held: &Held) -> LockOwner {
+    fn owner_of(&self, held: &ModelOpen) -> LockOwner {
         match held.party {
             Party::Single(_) => self.client(held.party).owner(&held.open),
             Party::Owner(..) => LockOwner { client: self.client(held.party).key, owner: 0 },
         }
     }
 
-    fn read(&self, held: &Held, range: Range) {
+    fn read(&self, held: &ModelOpen, range: ByteSpan) {
         let expected = match (held.uses[0], self.may(held, range, RangeKind::Shared)) {
             (false, _) => Err(Refusal::AccessDenied),
             (true, false) => Err(Refusal::RangeConflict),
@@ -390,7 +402,7 @@ impl Model {
         }
     }
 
-    fn write(&mut self, held: &Held, range: Range, with: u8) {
+    fn write(&mut self, held: &ModelOpen, range: ByteSpan, with: u8) {
         let expected = match (held.uses[1], self.may(held, range, RangeKind::Exclusive)) {
             (false, _) => Err(Refusal::AccessDenied),
             (true, false) => Err(Refusal::RangeConflict),
@@ -408,9 +420,9 @@ impl Model {
         }
     }
 
-    /// Reads or writes without an open of one's own: whoever denies that, or holds a range that counts for all, is in
-    /// the way.
-    fn pass(&mut self, client: usize, file: usize, range: Range, with: Option<u8>) {
+    /// Reads or writes without an open. An open that denies it conflicts, and so does a range that counts for
+    /// all.
+    fn pass(&mut self, client: usize, file: usize, range: ByteSpan, with: Option<u8>) {
         let here = self.now(file);
         let uses = [with.is_none(), with.is_some(), false];
         let before = self.held.len();
@@ -441,32 +453,34 @@ impl Model {
         self.make(file);
     }
 
-    fn run(&mut self, act: Act) {
+    fn run(&mut self, act: TwoKindAction) {
         let pick = |at: prop::sample::Index, m: &Model| (!m.held.is_empty()).then(|| at.index(m.held.len()));
         let kind = |exclusive| if exclusive { RangeKind::Exclusive } else { RangeKind::Shared };
         match act {
-            Act::Open(client, file, uses, denies) => self.open(Party::Single(client), file, (uses, denies)),
-            Act::OpenAs(client, owner, file, access, deny) => {
+            TwoKindAction::Open(client, file, uses, denies) => {
+                self.open(Party::Single(client), file, (uses, denies))
+            }
+            TwoKindAction::OpenAs(client, owner, file, access, deny) => {
                 self.open_as(client, owner, file, (three(access), three(deny)));
             }
-            Act::Pass(client, file, range, with) => self.pass(client, file, range, with),
-            Act::Remove(client, file) => self.remove(client, file),
-            Act::Narrow(at, access, deny) => {
+            TwoKindAction::Pass(client, file, range, with) => self.pass(client, file, range, with),
+            TwoKindAction::Remove(client, file) => self.remove(client, file),
+            TwoKindAction::Narrow(at, access, deny) => {
                 if let Some(at) = pick(at, self) {
                     self.narrow(at, three(access), three(deny));
                 }
             }
-            Act::Close(at) => pick(at, self).into_iter().for_each(|at| self.close(at)),
-            Act::Lock(at, owner, range, exclusive) => {
+            TwoKindAction::Close(at) => pick(at, self).into_iter().for_each(|at| self.close(at)),
+            TwoKindAction::Lock(at, owner, range, exclusive) => {
                 pick(at, self).into_iter().for_each(|at| self.lock(at, owner, range, kind(exclusive)));
             }
-            Act::Unlock(at, owner, range) => {
+            TwoKindAction::Unlock(at, owner, range) => {
                 pick(at, self).into_iter().for_each(|at| self.unlock(at, owner, range));
             }
-            Act::Read(at, range) => {
+            TwoKindAction::Read(at, range) => {
                 pick(at, self).into_iter().for_each(|at| self.read(&self.held[at], range));
             }
-            Act::Write(at, range, with) => {
+            TwoKindAction::Write(at, range, with) => {
                 if let Some(at) = pick(at, self) {
                     let held = self.held.remove(at);
                     self.write(&held, range, with);
@@ -477,7 +491,7 @@ impl Model {
     }
 }
 
-/// Ranges of the first kind count against their own holder's writing only when they are shared.
+/// Ranges of the first kind count against their own holder's writing only if they are shared.
 fn is_own_in_the_way(had: RangeKind, wanted: RangeKind) -> bool {
     (had, wanted) == (RangeKind::Shared, RangeKind::Exclusive)
 }
@@ -500,11 +514,11 @@ proptest! {
     }
 }
 
-// Found by two clients of two kinds that gave each other's files new names (proving/kernel_client/mixed.py): the one that
-// kept the replaced file open went on to answer from it under the old name.
+// Found by two clients of two kinds that gave each other's files new names (proving/kernel_client/mixed.py):
+// the one that kept the replaced file open went on to answer from it under the old name.
 #[test]
 fn whoever_only_keeps_a_file_open_is_asked_before_another_takes_its_name() {
-    let world = World::new();
+    let world = TestShare::new();
     let (keeper, mover) = (world.client(1), world.client(2));
     keeper.make_with("old", "old");
     mover.make_with("new", "new");
@@ -518,18 +532,18 @@ fn whoever_only_keeps_a_file_open_is_asked_before_another_takes_its_name() {
     assert_eq!(told, [expected]);
     keeper.close(&kept);
     assert_eq!(mover.woken(), 1);
-    assert!(matches!(rename(), Step::Done(())));
+    assert!(matches!(rename(), CallResult::Done(())));
     mover.close(&moved);
     assert_eq!(keeper.names_in(""), ["old"]);
     let again = keeper.open("old").access(READ).open();
     assert_eq!(keeper.read(&again).unwrap(), "new");
     keeper.close(&again);
-    // Who has it open for good keeps it, without a name.
+    // A client that has it open for good keeps it, without a name.
     mover.make_with("third", "third");
     let held = keeper.open("old").access(READ).open();
     let moved = mover.open("third").open();
     let renamed = mover.caller(true, now(), |c| world.share.rename_into(c, &moved, &root, &name("old")));
-    assert!(matches!(renamed, Step::Done(())));
+    assert!(matches!(renamed, CallResult::Done(())));
     assert_eq!(keeper.read(&held).unwrap(), "new");
     mover.close(&moved);
     keeper.close(&held);

@@ -1,4 +1,4 @@
-//! Caching rights between clients: granting, breaking, waiting, waking.
+//! Caching rights between clients: grants, breaks, waits, wakes.
 
 mod common;
 
@@ -16,7 +16,7 @@ const NONE: Caching = Caching::empty();
 
 #[test]
 fn a_second_open_waits_until_the_first_has_answered() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let first = one.open("f").disposition(Disposition::Create).keyed(1, RWH).result().unwrap();
     assert_eq!(first.granted.unwrap().state, RWH);
@@ -34,7 +34,7 @@ fn a_second_open_waits_until_the_first_has_answered() {
 
 #[test]
 fn who_closes_instead_of_answering_lets_the_other_go_on() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let first = one.open("f").disposition(Disposition::Create).single(1, RWH).open();
     let second = two.open("f").single(2, RWH);
@@ -47,7 +47,7 @@ fn who_closes_instead_of_answering_lets_the_other_go_on() {
 
 #[test]
 fn looking_at_attributes_breaks_nothing() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let _first = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
     let looks = Rights::READ_ATTRIBUTES | Rights::SYNCHRONIZE;
@@ -58,7 +58,7 @@ fn looking_at_attributes_breaks_nothing() {
 // MS-FSA 2.1.5.18.1
 #[test]
 fn who_does_more_than_look_is_one_more_who_has_the_file_open() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let looks = Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | Rights::SYNCHRONIZE;
     let _looks = one.open("f").disposition(Disposition::Create).access(looks).open();
@@ -70,7 +70,7 @@ fn who_does_more_than_look_is_one_more_who_has_the_file_open() {
 
 #[test]
 fn opens_under_one_key_share_their_right() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     let first = one.open("f").disposition(Disposition::Create).keyed(1, R).open();
     let second = one.open("f").keyed(1, RWH).result().unwrap();
@@ -89,7 +89,7 @@ fn opens_under_one_key_share_their_right() {
 
 #[test]
 fn a_conflict_of_sharing_first_asks_who_only_keeps_the_file_open() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let first = one.open("f").disposition(Disposition::Create).deny(Deny::all()).keyed(1, RH).open();
     let second = two.open("f");
@@ -103,7 +103,7 @@ fn a_conflict_of_sharing_first_asks_who_only_keeps_the_file_open() {
 
 #[test]
 fn who_must_not_make_others_give_back_is_refused_and_breaks_nothing() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let _first = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
     assert_eq!(two.open("f").options(Options::NO_WAIT_FOR_BREAK).refusal(), Refusal::SharingConflict);
@@ -114,7 +114,7 @@ fn who_must_not_make_others_give_back_is_refused_and_breaks_nothing() {
 
 #[test]
 fn changing_data_takes_reading_rights_away_at_once() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let writer = two.make("f");
     let reader = one.open("f").access(READ).keyed(1, R).open();
@@ -130,11 +130,11 @@ fn changing_data_takes_reading_rights_away_at_once() {
 
 #[test]
 fn a_holder_who_cannot_be_reached_or_does_not_answer_loses_the_right() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two, three) = (world.client(1), world.client(2), world.client(3));
     let _first = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
     one.ears.reachable.store(false, std::sync::atomic::Ordering::SeqCst);
-    // Nobody waits for somebody who is not there.
+    // No request waits for a client that is not there.
     let held = two.open("f").keyed(2, RWH).result().unwrap();
     assert_eq!(held.granted.unwrap().state, RH);
     two.close(&held.open);
@@ -156,7 +156,7 @@ fn ranges_keep_from_reading_from_memory_only_where_there_is_data() {
     for (text, disposition, granted) in
         [("text", Disposition::Open, NONE), ("", Disposition::Open, RH), ("text", Disposition::Overwrite, RH)]
     {
-        let world = World::new();
+        let world = TestShare::new();
         let (one, two) = (world.client(1), world.client(2));
         one.make_with("f", text);
         let first = one.open("f").open();
@@ -169,7 +169,7 @@ fn ranges_keep_from_reading_from_memory_only_where_there_is_data() {
 
 #[test]
 fn a_wait_that_is_taken_back_is_not_woken() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let _first = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
     let ticket = waits(two.open("f").step());
@@ -181,7 +181,7 @@ fn a_wait_that_is_taken_back_is_not_woken() {
 
 #[test]
 fn renaming_and_deleting_ask_those_who_keep_the_file_open() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let kept = one.open("f").disposition(Disposition::Create).keyed(1, RH).open();
     let open = two.open("f").open();
@@ -197,7 +197,7 @@ fn renaming_and_deleting_ask_those_who_keep_the_file_open() {
 
 #[test]
 fn an_open_that_deletes_asks_nobody_to_close_before_the_name_is_marked() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let kept = one.open("f").disposition(Disposition::Create).keyed(1, RH).open();
     let open = two.open("f").access(Rights::DELETE).options(Options::DELETE_ON_CLOSE).open();
@@ -207,7 +207,7 @@ fn an_open_that_deletes_asks_nobody_to_close_before_the_name_is_marked() {
     assert_eq!(two.open("f").refusal(), Refusal::DeletePending);
     one.close(&kept);
     assert_eq!(two.open("f").refusal(), Refusal::NotFound);
-    // Whoever may write back is asked for that, as by any other open.
+    // A right to hold writes back is broken, as by any other open.
     let _writes = one.open("g").disposition(Disposition::Create).keyed(2, RWH).open();
     waits(two.open("g").access(Rights::DELETE).options(Options::DELETE_ON_CLOSE).step());
     assert_eq!(one.breaks(), [(RWH, RH, true)]);
@@ -215,7 +215,7 @@ fn an_open_that_deletes_asks_nobody_to_close_before_the_name_is_marked() {
 
 #[test]
 fn a_new_descriptor_waits_for_those_who_keep_the_file_open() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let _kept = one.open("f").disposition(Disposition::Create).keyed(1, RH).open();
     let open = two.open("f").access(READ | Rights::WRITE_DAC).open();
@@ -233,7 +233,7 @@ fn a_new_descriptor_waits_for_those_who_keep_the_file_open() {
 
 #[test]
 fn who_waits_for_a_break_in_steps_goes_on_after_its_last_answer() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two, three) = (world.client(1), world.client(2), world.client(3));
     let _first = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
     let (reads, replaces) = (two.open("f"), three.open("f").disposition(Disposition::Overwrite));
@@ -243,7 +243,7 @@ fn who_waits_for_a_break_in_steps_goes_on_after_its_last_answer() {
     one.acknowledge(1, true, RH).unwrap();
     assert_eq!((two.woken(), three.woken()), (0, 0));
     assert_eq!(one.breaks(), [(RH, R, true)]);
-    // The holder's own open and close let nobody past.
+    // The holder's own open and close let no other request past.
     let own = one.open("f").keyed(1, RWH).result().unwrap();
     assert_eq!(own.granted.unwrap().breaking, Some(R));
     one.close(&own.open);
@@ -258,7 +258,7 @@ fn who_waits_for_a_break_in_steps_goes_on_after_its_last_answer() {
 
 #[test]
 fn a_directorys_right_goes_with_changes_of_its_entries_by_others() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
     let directory = one.open("d").access(READ).keyed(1, RWH).result().unwrap();
@@ -281,7 +281,7 @@ fn a_directorys_right_goes_with_changes_of_its_entries_by_others() {
 
 #[test]
 fn replacing_takes_everything_and_waits_only_for_writers() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let _first = one.open("f").disposition(Disposition::Create).keyed(1, RH).open();
     let replace = two.open("f").disposition(Disposition::Overwrite);
@@ -296,7 +296,7 @@ fn replacing_takes_everything_and_waits_only_for_writers() {
 
 #[test]
 fn a_stranger_cannot_answer_for_a_holder() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let _first = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
     waits(two.open("f").step());

@@ -1,12 +1,12 @@
-//! Clients that cache as their rights allow, against the truth: what anybody has in memory is never old.
+//! Clients that cache as their rights permit, against the truth: no cached value is ever old.
 //!
-//! Each client knows of its rights only what answers and notices told it. It keeps the text of a file and
+//! Each client knows of its rights only what replies and notices told it. It caches the text of a file and
 //! the list of a directory as long as it believes to have READ on them, and writes back late as long as it
-//! believes to have WRITE. After every act, what is kept must be what is so, and what clients believe must
+//! believes to have WRITE. After every step, each cached value must be current, and each client's belief must
 //! be what the engine knows.
 //!
-//! The last client is of another kind: it has one key for each file, holds nothing on directories, wants rights that are
-//! given back as a whole, and gives them back by saying so and not by an answer to the notice.
+//! The last client is of another kind. It has one key for each file and holds nothing on directories. It asks
+//! for rights that are released as a whole, and releases them with a request and not with an acknowledgment.
 
 mod common;
 
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use common::*;
 use proptest::prelude::*;
 use share::{
-    Attributes, Basic, BreakNotice, Caching, Caller, Deny, Disposition, Open, Opened, Options, Outcome,
-    Refusal, Share, Step,
+    Attributes, Basic, BreakNotice, Caching, CallResult, Caller, Deny, Disposition, Open, OpenResult,
+    Options, Outcome, Refusal, Share,
 };
 use volume::NodeId;
 use volume::security::Rights;
 
 const CLIENTS: usize = 4;
-/// The client that gives its rights back as a whole.
+/// The client that releases its rights as a whole.
 const WHOLE: usize = 3;
 const NAMES: [&str; 3] = ["d/a", "d/b", "d/c"];
 /// The key of a client's right on the directory.
@@ -31,10 +31,10 @@ fn directory_key(who: usize) -> u128 {
     100 + who as u128
 }
 
-/// Who holds a right: client, key, and whether opens share it.
-type Holder = (usize, u128, bool);
+/// The holder of a right: client, key, and whether opens share it.
+type RightKey = (usize, u128, bool);
 
-/// What a client believes of a right, and what it keeps under it.
+/// A client's belief about a right, and the value cached under it.
 #[derive(Debug, Default)]
 struct Belief {
     state: Caching,
@@ -59,7 +59,7 @@ struct Opening {
 }
 
 #[derive(Debug, Clone)]
-enum Act {
+enum CachingAction {
     Open(Opening),
     OpenDirectory(usize, bool),
     Close(prop::sample::Index),
@@ -70,46 +70,47 @@ enum Act {
     Delete(prop::sample::Index),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn acts() -> impl Strategy<Value = Vec<CachingAction>> {
     let index = any::<prop::sample::Index>;
     let opening = (0..CLIENTS, 0..NAMES.len(), 0..4u8, 0..8u8, any::<bool>(), 0..4u8, 0..8u8, 0..8u8)
         .prop_map(|(who, name, key, want, names_parent, access, deny, disposition)| {
-            Act::Open(Opening { who, name, key, want, names_parent, access, deny, disposition })
+            CachingAction::Open(Opening { who, name, key, want, names_parent, access, deny, disposition })
         });
     let act = prop_oneof![
         6 => opening,
-        2 => (0..WHOLE, any::<bool>()).prop_map(|(who, rather_less)| Act::OpenDirectory(who, rather_less)),
-        3 => index().prop_map(Act::Close),
-        4 => (index(), any::<u8>()).prop_map(|(at, with)| Act::Write(at, with)),
-        1 => (index(), any::<u8>()).prop_map(|(at, to)| Act::Cut(at, to % 8)),
-        1 => index().prop_map(Act::Hide),
-        1 => (index(), 0..NAMES.len()).prop_map(|(at, to)| Act::Rename(at, to)),
-        1 => index().prop_map(Act::Delete),
+        2 => (0..WHOLE, any::<bool>())
+            .prop_map(|(who, rather_less)| CachingAction::OpenDirectory(who, rather_less)),
+        3 => index().prop_map(CachingAction::Close),
+        4 => (index(), any::<u8>()).prop_map(|(at, with)| CachingAction::Write(at, with)),
+        1 => (index(), any::<u8>()).prop_map(|(at, to)| CachingAction::Cut(at, to % 8)),
+        1 => index().prop_map(CachingAction::Hide),
+        1 => (index(), 0..NAMES.len()).prop_map(|(at, to)| CachingAction::Rename(at, to)),
+        1 => index().prop_map(CachingAction::Delete),
     ];
     prop::collection::vec(act, 1..60)
 }
 
-struct Held {
+struct CachedOpen {
     open: Arc<Open>,
     who: usize,
-    holder: Option<Holder>,
+    holder: Option<RightKey>,
     names_parent: bool,
 }
 
 struct Model {
-    world: World,
+    world: TestShare,
     clients: Vec<Client>,
-    beliefs: HashMap<Holder, Belief>,
-    held: Vec<Held>,
+    beliefs: HashMap<RightKey, Belief>,
+    held: Vec<CachedOpen>,
     truth: BTreeMap<NodeId, String>,
-    /// Which client has marked a file to go.
+    /// The client that has marked a file for deletion.
     marked: HashMap<NodeId, usize>,
     singles: u128,
 }
 
 impl Model {
     fn new() -> Model {
-        let world = World::new();
+        let world = TestShare::new();
         let clients: Vec<_> = (0..CLIENTS).map(|n| world.client(n as u128)).collect();
         clients[0].make_directory("d");
         Model {
@@ -123,19 +124,19 @@ impl Model {
         }
     }
 
-    /// Asks until there is an answer; whoever is told to gives way meanwhile.
-    fn until_done<T>(&mut self, mut ask: impl FnMut(&Model) -> Step<T>) -> Result<T, Refusal> {
+    /// Repeats a request until it gets a reply. Clients obey their notices meanwhile.
+    fn until_done<T>(&mut self, mut ask: impl FnMut(&Model) -> CallResult<T>) -> Result<T, Refusal> {
         for _ in 0..12 {
             match ask(self) {
-                Step::Done(done) => return Ok(done),
-                Step::Refused(why) => return Err(why),
-                Step::Wait(_) => self.give_way(),
+                CallResult::Done(done) => return Ok(done),
+                CallResult::Refused(why) => return Err(why),
+                CallResult::Wait(_) => self.give_way(),
             }
         }
         panic!("waits for ever: {:?}", self.beliefs);
     }
 
-    /// Every client does what its notices say, until there are none.
+    /// Every client obeys its notices, until there are none.
     fn give_way(&mut self) {
         loop {
             let notices: Vec<(usize, BreakNotice)> = (0..CLIENTS)
@@ -153,7 +154,7 @@ impl Model {
         }
     }
 
-    /// The time of opens: a second for each, so that files are left alone for a while and not for good.
+    /// The time of opens: a second for each, so that files get no right for a while and not for good.
     fn time(&self) -> wire::Now {
         now().plus(std::time::Duration::from_secs(self.singles as u64))
     }
@@ -184,7 +185,7 @@ impl Model {
         }
     }
 
-    /// Makes this the whole text, for everybody to see.
+    /// Makes `text` the whole text, visible to all.
     fn put(&mut self, who: usize, open: &Arc<Open>, text: &str) {
         let share = Arc::clone(&self.world.share);
         if self.clients[who].read(open).unwrap().len() > text.len() {
@@ -204,7 +205,7 @@ impl Model {
         self.know_directory(who, knows);
     }
 
-    /// A client that names its key for the directory knows what it did there itself.
+    /// A client that names its key for the directory knows its own changes there.
     fn know_directory(&mut self, who: usize, knows: bool) {
         let now = self.listing();
         let own = self.beliefs.get_mut(&(who, directory_key(who), true));
@@ -213,7 +214,7 @@ impl Model {
         }
     }
 
-    /// The directory as nobody in particular sees it.
+    /// The directory as a client without rights sees it.
     fn listing(&self) -> String {
         let client = &self.clients[0];
         let open = client.open("d").access(READ).open();
@@ -232,16 +233,17 @@ impl Model {
         lines.join("\n")
     }
 
-    /// Whom a new open belongs to: nothing is granted under a key that is still in use for a file that is to go.
-    fn belongs(&self, holder: Option<Holder>, opened: &Opened) -> Option<Holder> {
+    /// The holder of a new open. Nothing is granted under a key that is still in use for a file marked for
+    /// deletion.
+    fn belongs(&self, holder: Option<RightKey>, opened: &OpenResult) -> Option<RightKey> {
         let here = opened.open.node_id();
-        let is_elsewhere = |held: &Held| held.holder == holder && held.open.node_id() != here;
+        let is_elsewhere = |held: &CachedOpen| held.holder == holder && held.open.node_id() != here;
         let holder = holder.filter(|_| !self.held.iter().any(is_elsewhere));
         assert_eq!(holder.is_some(), opened.granted.is_some());
         holder
     }
 
-    fn entered(&mut self, held: Held, opened: &Opened, is_directory: bool) {
+    fn entered(&mut self, held: CachedOpen, opened: &OpenResult, is_directory: bool) {
         if let (Some(holder), Some(grant)) = (held.holder, opened.granted) {
             let belief = self.beliefs.entry(holder).or_default();
             let first = belief.opens == 0;
@@ -312,21 +314,21 @@ impl Model {
             }
             _ => drop(self.truth.insert(id, String::new())),
         }
-        // What the host has is the truth as soon as somebody else may look at it.
+        // The host's text is the truth as soon as another client may look at it.
         let is_shared =
             holder.is_none_or(|holder| self.beliefs.get(&holder).is_none_or(|b| b.dirty.is_none()));
         if is_shared {
             assert_eq!(self.clients[who].read(&opened.open).as_ref(), Ok(&self.truth[&id]));
         }
         let holder = self.belongs(holder, &opened);
-        // Who throws data away knows that they are gone.
+        // A client that discards data knows that it is gone.
         if let Some(own) = holder.and_then(|holder| self.beliefs.get_mut(&holder))
             && opened.outcome != Outcome::Opened
         {
             (own.kept, own.dirty) = (own.kept.take().map(|_| String::new()), None);
         }
         let open = Arc::clone(&opened.open);
-        self.entered(Held { open, who, holder, names_parent }, &opened, false);
+        self.entered(CachedOpen { open, who, holder, names_parent }, &opened, false);
         self.know_directory(who, names_parent);
     }
 
@@ -337,7 +339,7 @@ impl Model {
         let opened = result.unwrap();
         let open = Arc::clone(&opened.open);
         let holder = Some((who, key, true));
-        self.entered(Held { open, who, holder, names_parent: false }, &opened, true);
+        self.entered(CachedOpen { open, who, holder, names_parent: false }, &opened, true);
     }
 
     fn close(&mut self, at: usize) {
@@ -348,7 +350,7 @@ impl Model {
                 self.give_way();
             }
         }
-        let Held { open, who, holder, names_parent } = self.held.swap_remove(at);
+        let CachedOpen { open, who, holder, names_parent } = self.held.swap_remove(at);
         if let Some(holder) = holder {
             let belief = self.beliefs.get_mut(&holder).expect("a right that was asked for");
             belief.opens -= 1;
@@ -360,13 +362,13 @@ impl Model {
         if open.options().contains(Options::DELETE_ON_CLOSE) {
             self.marked.entry(open.node_id()).or_insert(who);
         }
-        // What goes with the close because another client said so is news.
+        // A removal by the close that another client marked is news.
         let is_own = self.marked.get(&open.node_id()).is_none_or(|by| *by == who);
         self.know_directory(who, names_parent && is_own);
     }
 
     fn write(&mut self, at: usize, text: String) {
-        let Held { open, who, holder, .. } = &self.held[at];
+        let CachedOpen { open, who, holder, .. } = &self.held[at];
         let (open, who, holder) = (Arc::clone(open), *who, *holder);
         if !open.granted().contains(Rights::WRITE_DATA) {
             return;
@@ -378,7 +380,7 @@ impl Model {
                 (own.kept, own.dirty) = (Some(text), Some(open));
             }
             _ => {
-                // Under no key, one's own change takes the right to read too.
+                // Under no key, the holder's own change also ends its right to read.
                 if let Some(own) = own.filter(|_| holder.is_some_and(|(.., keyed)| keyed)) {
                     own.kept = own.kept.take().map(|_| text.clone());
                 }
@@ -387,9 +389,9 @@ impl Model {
         }
     }
 
-    /// Tries a change that may be refused; whether it was done.
-    fn change(&mut self, at: usize, act: impl Fn(&Share, &Caller<'_>, &Arc<Open>) -> Step<()>) -> bool {
-        let Held { open, who, names_parent, .. } = &self.held[at];
+    /// Tries a change that may be refused. Returns whether it was done.
+    fn change(&mut self, at: usize, act: impl Fn(&Share, &Caller<'_>, &Arc<Open>) -> CallResult<()>) -> bool {
+        let CachedOpen { open, who, names_parent, .. } = &self.held[at];
         let (open, who, names_parent) = (Arc::clone(open), *who, *names_parent);
         let share = Arc::clone(&self.world.share);
         let done = self.until_done(|m| m.clients[who].caller(true, now(), |c| act(&share, c, &open)));
@@ -397,34 +399,34 @@ impl Model {
         done.is_ok()
     }
 
-    fn run(&mut self, act: Act) {
+    fn run(&mut self, act: CachingAction) {
         let files = self.held.iter().filter(|held| !held.open.is_directory()).count();
         let pick = |m: &Model, at: prop::sample::Index| {
             let nth = at.index(files);
             (0..m.held.len()).filter(|at| !m.held[*at].open.is_directory()).nth(nth).expect("one of them")
         };
         match act {
-            Act::Open(opening) => self.open(&opening),
-            Act::OpenDirectory(who, rather_less) => self.open_directory(who, rather_less),
-            Act::Close(at) if !self.held.is_empty() => self.close(at.index(self.held.len())),
-            Act::Write(at, with) if files > 0 => self.write(pick(self, at), format!("{with}")),
-            Act::Cut(at, to) if files > 0 => {
+            CachingAction::Open(opening) => self.open(&opening),
+            CachingAction::OpenDirectory(who, rather_less) => self.open_directory(who, rather_less),
+            CachingAction::Close(at) if !self.held.is_empty() => self.close(at.index(self.held.len())),
+            CachingAction::Write(at, with) if files > 0 => self.write(pick(self, at), format!("{with}")),
+            CachingAction::Cut(at, to) if files > 0 => {
                 let at = pick(self, at);
                 let mut text = self.truth[&self.held[at].open.node_id()].clone();
                 text.truncate(usize::from(to));
                 self.write(at, text);
             }
-            Act::Hide(at) if files > 0 => {
+            CachingAction::Hide(at) if files > 0 => {
                 let attributes = Some(Attributes::HIDDEN);
                 let basic = Basic { attributes, ..Basic::default() };
                 self.change(pick(self, at), |share, c, open| share.set_basic(c, open, basic));
             }
-            Act::Rename(at, to) if files > 0 => {
+            CachingAction::Rename(at, to) if files > 0 => {
                 self.change(pick(self, at), |share, c, open| {
                     share.rename(c, open, &path(NAMES[to]), None, true, false)
                 });
             }
-            Act::Delete(at) if files > 0 => {
+            CachingAction::Delete(at) if files > 0 => {
                 let at = pick(self, at);
                 let (id, who) = (self.held[at].open.node_id(), self.held[at].who);
                 if self.change(at, |share, c, open| share.set_delete(c, open, true, false, false)) {
@@ -436,9 +438,9 @@ impl Model {
         self.give_way();
     }
 
-    /// Beside a right that is given back as a whole nobody else has the file open for writing, and beside one to write
-    /// later nobody for reading.
-    fn check_alone(&self, holder: &Held, state: Caching) {
+    /// Beside a right that is released as a whole no other client has the file open for writing. Beside one
+    /// to write later, none has it open for reading.
+    fn check_alone(&self, holder: &CachedOpen, state: Caching) {
         let writes = state.contains(Caching::WRITE);
         let out = if writes { READ | Rights::WRITE_DATA } else { Rights::WRITE_DATA };
         let out = out & (Rights::READ_DATA | Rights::WRITE_DATA);
@@ -470,7 +472,7 @@ impl Model {
     }
 }
 
-/// What is given back as a whole is the right to read, with or without the right to write.
+/// A right that is released as a whole is the right to read, with or without the right to write.
 fn whole_right(want: Caching) -> Caching {
     match want.bits() % 3 {
         0 => Caching::empty(),
@@ -488,8 +490,8 @@ fn whole_level(want: Caching) -> Caching {
     }
 }
 
-/// Does all of it and closes what is open then; looks at everything after each step.
-fn play(acts: Vec<Act>) {
+/// Plays all steps and closes the remaining opens. Checks everything after each step.
+fn play(acts: Vec<CachingAction>) {
     let mut model = Model::new();
     for act in acts {
         model.run(act);
@@ -521,10 +523,10 @@ fn reading(who: usize, key: u8, want: u8) -> Opening {
 
 #[test]
 fn what_is_given_back_as_a_whole_is_never_the_bare_right_to_read() {
-    // Beside a right under no key only READ was left of it; the writer did not wait for that to come back.
+    // Beside a right under no key only READ was left of it. The writer did not wait for its release.
     play(vec![
-        Act::Open(Opening { access: 2, disposition: 1, ..reading(0, 3, 0) }),
-        Act::Open(reading(WHOLE, 0, 1)),
-        Act::Open(Opening { access: 1, ..reading(0, 0, 0) }),
+        CachingAction::Open(Opening { access: 2, disposition: 1, ..reading(0, 3, 0) }),
+        CachingAction::Open(reading(WHOLE, 0, 1)),
+        CachingAction::Open(Opening { access: 1, ..reading(0, 0, 0) }),
     ]);
 }

@@ -1,12 +1,13 @@
 //! Caching rights beside byte ranges and writers of the same client and of others.
 //!
-//! The right to read from memory lets nobody keep ranges or writes back: for that a client has WRITE (MS-FSA 2.1.5.18; Linux keeps ranges to
-//! itself only then). So READ and HANDLE may stay with a client that locks or writes under the same key, and go when anybody else does.
+//! A right to read from memory lets no client hold ranges or writes back: for that it needs WRITE (MS-FSA
+//! 2.1.5.18; Linux keeps ranges to itself only then). So READ and HANDLE may stay with a client that locks or
+//! writes under the same key. They are lost when any other client does.
 
 mod common;
 
 use common::*;
-use share::{Caching, LockRule, Open, RangeKind, RangeRequest, Refusal, Step};
+use share::{Caching, CallResult, LockRule, Open, RangeKind, RangeRequest, Refusal};
 use std::sync::Arc;
 
 const R: Caching = Caching::READ;
@@ -15,26 +16,26 @@ const RW: Caching = Caching::READ.union(Caching::WRITE);
 const RWH: Caching = Caching::all();
 const NONE: Caching = Caching::empty();
 
-/// Whoever locks or writes, as seen by whoever has the right or asks for it.
+/// The client that locks or writes, in relation to the holder of the right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Who {
+enum LockingClient {
     /// An open of the same client under the same key.
     SameKey,
-    /// One of the same client under no key.
+    /// An open of the same client under no key.
     SameClient,
     OtherClient,
 }
-use Who::{OtherClient, SameClient, SameKey};
+use LockingClient::{OtherClient, SameClient, SameKey};
 
-const ALL: [Who; 3] = [SameKey, SameClient, OtherClient];
+const ALL: [LockingClient; 3] = [SameKey, SameClient, OtherClient];
 
-fn lock(client: &Client, open: &Arc<Open>) -> Step<()> {
+fn lock(client: &Client, open: &Arc<Open>) -> CallResult<()> {
     let range = RangeRequest { start: 0, len: 2, kind: RangeKind::Exclusive };
     client.caller(true, now(), |c| client.share.lock(c, open, client.owner(open), LockRule::Exact, &[range]))
 }
 
-/// Whether a right of somebody goes when this one changes something.
-fn goes(who: Who) -> bool {
+/// Whether a holder loses its right when this client changes something.
+fn goes(who: LockingClient) -> bool {
     who != SameKey
 }
 
@@ -43,14 +44,14 @@ fn goes(who: Who) -> bool {
 fn beside_ranges_of_anybody_nobody_is_given_reading_alone() {
     for who in ALL {
         for want in [R, RH, RW, RWH] {
-            let world = World::new();
+            let world = TestShare::new();
             let (one, two) = (world.client(1), world.client(2));
             one.make_with("f", "text");
             let locker = if who == OtherClient { &two } else { &one };
             let open = if who == SameKey { one.open("f").keyed(1, NONE) } else { locker.open("f") }.open();
             done(lock(locker, &open)).unwrap();
             let opened = one.open("f").keyed(1, want).result().unwrap();
-            // Whoever is alone may write back, ranges too, and so may read from memory.
+            // A client that is alone may hold writes and ranges back, and so may read from memory.
             let expected = if who == SameKey && want.contains(Caching::WRITE) { want } else { NONE };
             let granted = opened.granted.map_or(NONE, |grant| grant.state);
             assert_eq!(granted, expected, "{who:?} {want:?}");
@@ -63,7 +64,7 @@ fn beside_ranges_of_anybody_nobody_is_given_reading_alone() {
 fn a_range_of_somebody_elses_takes_reading_from_memory_away_at_once() {
     for who in ALL {
         for has in [R, RH] {
-            let world = World::new();
+            let world = TestShare::new();
             let (one, two) = (world.client(1), world.client(2));
             one.make_with("f", "text");
             let locker = if who == OtherClient { &two } else { &one };
@@ -88,12 +89,12 @@ fn a_range_of_somebody_elses_takes_reading_from_memory_away_at_once() {
 fn a_write_of_somebody_elses_takes_reading_from_memory_away_at_once() {
     for who in ALL {
         for has in [R, RH] {
-            let world = World::new();
+            let world = TestShare::new();
             let (one, two) = (world.client(1), world.client(2));
             one.make_with("f", "text");
             let writer = if who == OtherClient { &two } else { &one };
             let open = if who == SameKey { one.open("f").keyed(1, NONE) } else { writer.open("f") }.open();
-            // That somebody may write takes nothing away; that they do, does.
+            // The permission to write takes nothing away; a write does.
             let kept = one.open("f").keyed(1, has).result().unwrap();
             assert_eq!(kept.granted.unwrap().state, has, "{who:?}");
             writer.write(&open, 0, "new").unwrap();
@@ -104,13 +105,13 @@ fn a_write_of_somebody_elses_takes_reading_from_memory_away_at_once() {
     }
 }
 
-/// A client that keeps ranges and writes to itself (WRITE) hands them in while its right is being taken back, also one that is on its
-/// way: whoever waits for the right meets them.
+/// A client with WRITE holds ranges and writes back. It hands them in while its right is being broken, even
+/// one that is on its way. A request that waits for the right meets them.
 // MS-SMB2 3.2.5.19.2
 #[test]
 fn ranges_and_writes_that_were_kept_back_arrive_before_whoever_waits() {
     for has in [RW, RWH] {
-        let world = World::new();
+        let world = TestShare::new();
         let (one, two) = (world.client(1), world.client(2));
         one.make_with("f", "text");
         let kept = one.open("f").keyed(1, has).open();

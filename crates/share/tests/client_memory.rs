@@ -1,19 +1,19 @@
-//! What clients may have of memory with their opens and byte ranges.
+//! The memory that clients may use with their opens and byte ranges.
 
 mod common;
 
 use std::sync::Arc;
 
-use common::{Client, World, user};
+use common::{Client, TestShare, user};
 use share::memory::{OPEN_BYTES, RANGE_BYTES};
 use share::{ClientMemory, Config, LockRule, Open, RangeKind, RangeRequest, Refusal};
 use volume::security::Rights;
 
 const MERGING: LockRule = LockRule::Merging;
 
-fn world(bound: usize) -> (World, Arc<ClientMemory>) {
+fn world(bound: usize) -> (TestShare, Arc<ClientMemory>) {
     let memory = ClientMemory::bounded(bound);
-    (World::with(Config { memory: Arc::clone(&memory), ..Config::default() }), memory)
+    (TestShare::with(Config { memory: Arc::clone(&memory), ..Config::default() }), memory)
 }
 
 fn range(at: u64) -> RangeRequest {
@@ -26,7 +26,7 @@ fn lock(client: &Client, open: &Arc<Open>, rule: LockRule, ranges: &[RangeReques
 
 #[test]
 fn ranges_are_refused_to_who_has_more_than_is_left_and_to_nobody_else() {
-    // What four opens and a hundred ranges take.
+    // The memory of four opens and a hundred ranges.
     let (world, memory) = world(4 * OPEN_BYTES + 100 * RANGE_BYTES);
     let (greedy, modest) = (world.client(1), world.client(2));
     let (one, other) = (greedy.make("one"), modest.make("other"));
@@ -38,7 +38,7 @@ fn ranges_are_refused_to_who_has_more_than_is_left_and_to_nobody_else() {
     for at in 0..20 {
         lock(&modest, &other, MERGING, &[range(at)]).unwrap();
     }
-    // A client that gives some back may have as many again.
+    // A client that releases some may have as many again.
     let owner = greedy.owner(&one);
     let back: Vec<_> = (0..30).map(range).collect();
     world.share.unlock(&one, owner, LockRule::Exact, &back).unwrap();
@@ -64,7 +64,7 @@ fn ranges_that_merge_and_split_are_charged_as_they_are_held() {
     let middle = RangeRequest { start: 50, len: 10, kind: RangeKind::Exclusive };
     world.share.unlock(&open, client.owner(&open), MERGING, &[middle]).unwrap();
     assert_eq!(memory.used(), OPEN_BYTES + 2 * RANGE_BYTES);
-    // All of several or none: those that were there stay.
+    // All of several or none: existing ranges stay.
     let other = world.client(2);
     let beside = other.open("f").open();
     lock(&other, &beside, MERGING, &[range(150)]).unwrap();
@@ -102,7 +102,7 @@ fn a_range_is_not_split_for_who_has_more_than_is_left() {
     assert!((30..60).contains(&got), "{got} pieces");
     assert_eq!(unlock(200), Err(Refusal::Exhausted));
     assert!(memory.used() <= memory.bound());
-    // What leaves nothing behind is given back, and what is held already is taken again.
+    // An unlock that leaves nothing behind works, and a held range can be taken again.
     lock(&client, &open, MERGING, &[RangeRequest { start: 0, len: 2, kind: RangeKind::Exclusive }]).unwrap();
     world.share.unlock(&open, owner, MERGING, &[whole]).unwrap();
     assert_eq!(memory.used(), OPEN_BYTES);

@@ -1,4 +1,4 @@
-//! Opens whose client is gone: what they still hold, how they come back, and how they end.
+//! Opens whose client is gone: the state that they still hold, their reclaim, and their end.
 
 mod common;
 
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::*;
 use share::{
-    Caching, Config, Deny, Detached, Disposition, Keeper, LockRule, Open, Options, RangeKind, RangeRequest,
-    Refusal, Step,
+    Caching, CallResult, Config, Deny, Detached, Disposition, LockRule, LossListener, Open, Options,
+    RangeKind, RangeRequest, Refusal,
 };
 use volume::Failure;
 use volume::faulty::{Call, Fault};
@@ -22,11 +22,11 @@ const RW: Caching = Caching::READ.union(Caching::WRITE);
 const RWH: Caching = Caching::all();
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Remembers which opens the engine has closed.
+/// Records the opens that the engine has closed.
 #[derive(Default)]
 struct Losses(Mutex<Vec<u64>>);
 
-impl Keeper for Losses {
+impl LossListener for Losses {
     fn on_lost(&self, token: u64) {
         self.0.lock().unwrap().push(token);
     }
@@ -42,10 +42,10 @@ fn after(time: Duration) -> Now {
     now().plus(time)
 }
 
-/// Lets go of an open for ten seconds under its own id.
+/// Detaches an open for ten seconds under its own id.
 fn leave(client: &Client, open: &Arc<Open>, yields: bool, losses: &Arc<Losses>) -> Result<(), Refusal> {
     let until_ns = after(10 * SECOND).mono_ns;
-    let keeper = Arc::clone(losses) as Arc<dyn Keeper>;
+    let keeper = Arc::clone(losses) as Arc<dyn LossListener>;
     client.share.leave(open, Detached { until_ns, yields, keeper, token: open.id() }, now())
 }
 
@@ -53,14 +53,14 @@ fn reclaim(client: &Client, open: &Arc<Open>, at: Now) -> Result<(), Refusal> {
     client.caller(true, at, |caller| client.share.reclaim(open, caller))
 }
 
-fn lock(client: &Client, open: &Arc<Open>, owner: share::LockOwner) -> Step<()> {
+fn lock(client: &Client, open: &Arc<Open>, owner: share::LockOwner) -> CallResult<()> {
     let range = RangeRequest { start: 0, len: 10, kind: RangeKind::Exclusive };
     client.caller(false, now(), |caller| client.share.lock(caller, open, owner, LockRule::Exact, &[range]))
 }
 
 #[test]
 fn a_detached_open_keeps_deny_ranges_and_right_and_is_reclaimed_with_them() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     let opened = one.open("f").disposition(Disposition::Create).deny(Deny::WRITE).keyed(1, RH).result();
@@ -69,7 +69,7 @@ fn a_detached_open_keeps_deny_ranges_and_right_and_is_reclaimed_with_them() {
     done(lock(&one, &open, owner)).unwrap();
     leave(&one, &open, false, &losses).unwrap();
     assert!(open.is_detached());
-    // Reading is allowed to others, but not what is locked, and nobody is asked for anything.
+    // Others may read, except for the locked bytes, and no break is sent.
     let reader = two.open("f").access(READ).open();
     assert_eq!(two.read(&reader), Err(Refusal::RangeConflict));
     two.close(&reader);
@@ -85,7 +85,7 @@ fn a_detached_open_keeps_deny_ranges_and_right_and_is_reclaimed_with_them() {
 
 #[test]
 fn one_that_yields_gives_way_at_once_and_the_other_does_not_wait() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     for (name, keyed) in [("keyed", true), ("single", false)] {
@@ -105,7 +105,7 @@ fn one_that_yields_gives_way_at_once_and_the_other_does_not_wait() {
 
 #[test]
 fn writing_renaming_and_the_host_make_one_that_yields_give_way() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     let kept = |name: &str| {
@@ -126,14 +126,14 @@ fn writing_renaming_and_the_host_make_one_that_yields_give_way() {
 
 #[test]
 fn one_that_does_not_yield_makes_others_wait_until_its_time_is_over() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     let open = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
     leave(&one, &open, false, &losses).unwrap();
     let second = two.open("f").keyed(2, RWH);
     waits(second.step());
-    // Not even the time for an answer to a break takes the right away.
+    // Not even the deadline of a break revokes the right.
     assert_eq!(world.share.next_deadline(), Some(after(10 * SECOND).mono_ns));
     world.share.tick(after(9 * SECOND));
     assert_eq!((two.woken(), losses.take().len()), (0, 0));
@@ -146,7 +146,7 @@ fn one_that_does_not_yield_makes_others_wait_until_its_time_is_over() {
 
 #[test]
 fn who_comes_back_hears_what_was_asked_meanwhile_and_has_the_full_time_to_answer() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     let open = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
@@ -167,7 +167,7 @@ fn who_comes_back_hears_what_was_asked_meanwhile_and_has_the_full_time_to_answer
 
 #[test]
 fn time_ends_a_detached_open_and_what_it_held() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     let open = one.open("f").disposition(Disposition::Create).deny(Deny::all()).keyed(1, RH).open();
@@ -184,7 +184,7 @@ fn time_ends_a_detached_open_and_what_it_held() {
 
 #[test]
 fn a_name_that_goes_with_a_detached_open_goes_when_that_ends() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     let losses = Arc::default();
     let ask = one.open("f").disposition(Disposition::Create).options(Options::DELETE_ON_CLOSE);
@@ -196,7 +196,7 @@ fn a_name_that_goes_with_a_detached_open_goes_when_that_ends() {
 
 #[test]
 fn only_what_has_a_right_to_be_kept_open_can_yield() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     for (name, caching) in [("none", Caching::empty()), ("r", R), ("rw", RW)] {
@@ -205,7 +205,7 @@ fn only_what_has_a_right_to_be_kept_open_can_yield() {
         leave(&one, &open, false, &losses).unwrap();
         one.close(&open);
     }
-    // While it is asked to give the right back, it is too late.
+    // While its right is being broken, it is too late.
     let open = one.open("rwh").disposition(Disposition::Create).keyed(1, RWH).open();
     waits(two.open("rwh").step());
     assert_eq!(leave(&one, &open, true, &losses), Err(Refusal::NoSuchGrant));
@@ -215,7 +215,7 @@ fn only_what_has_a_right_to_be_kept_open_can_yield() {
 // As Windows has it: smb2.durable-v2-open.lock-noW-lease
 #[test]
 fn what_has_locked_a_range_yields_only_with_the_right_to_keep_writes() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     let losses = Arc::default();
     for (name, right, is_kept) in [("reads", RH, false), ("writes", RWH, true)] {
@@ -228,7 +228,7 @@ fn what_has_locked_a_range_yields_only_with_the_right_to_keep_writes() {
 
 #[test]
 fn the_right_of_a_single_open_goes_to_the_client_that_reclaims_it() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two, three) = (world.client(1), world.client(2), world.client(3));
     let losses = Arc::default();
     let open = one.open("f").disposition(Disposition::Create).single(1, RWH).open();
@@ -248,7 +248,7 @@ fn the_right_of_a_single_open_goes_to_the_client_that_reclaims_it() {
 
 #[test]
 fn an_open_under_the_same_key_whose_client_is_there_answers_for_both() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     let gone = one.open("f").disposition(Disposition::Create).keyed(1, RWH).open();
@@ -263,7 +263,7 @@ fn an_open_under_the_same_key_whose_client_is_there_answers_for_both() {
 
 #[test]
 fn closing_ends_a_detached_open_too_and_nobody_is_told() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     let losses = Arc::default();
     let open = one.open("f").disposition(Disposition::Create).keyed(1, RH).open();
@@ -277,7 +277,7 @@ fn closing_ends_a_detached_open_too_and_nobody_is_told() {
 
 #[test]
 fn a_share_keeps_no_more_than_it_may() {
-    let world = World::with(Config { max_detached: 2, ..Config::default() });
+    let world = TestShare::with(Config { max_detached: 2, ..Config::default() });
     let one = world.client(1);
     let losses = Arc::default();
     let opens = ["a", "b", "c"].map(|name| one.make(name));
@@ -291,7 +291,7 @@ fn a_share_keeps_no_more_than_it_may() {
 
 #[test]
 fn what_gives_way_goes_when_a_table_is_full_and_what_was_promised_stays() {
-    let world = World::with(Config { max_opens: 2, ..Config::default() });
+    let world = TestShare::with(Config { max_opens: 2, ..Config::default() });
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     let durable = one.open("a").disposition(Disposition::Create).keyed(1, RH).open();
@@ -302,17 +302,17 @@ fn what_gives_way_goes_when_a_table_is_full_and_what_was_promised_stays() {
     assert_eq!(reclaim(&one, &durable, after(SECOND)), Err(Refusal::Gone));
     assert!(promised.is_detached());
     assert_eq!(losses.take().len(), 1);
-    // Nothing is left that could be given up.
+    // There is nothing left that could be given up.
     assert_eq!(two.open("d").disposition(Disposition::Create).refusal(), Refusal::Exhausted);
 }
 
 #[test]
 fn what_gives_way_in_one_share_goes_when_another_finds_no_descriptor() {
     let descriptors = share::engine::Descriptors::new(100);
-    // Nothing is kept for speed alone that could go first.
+    // There are no files open only for speed that could be closed first.
     let config =
         || Config { descriptors: Arc::clone(&descriptors), metadata_caching: false, ..Config::default() };
-    let (world, (other, plan)) = (World::with(config()), World::planned(config()));
+    let (world, (other, plan)) = (TestShare::with(config()), TestShare::planned(config()));
     let one = world.client(1);
     let losses = Arc::default();
     let gone = |at: &str, key| {
@@ -325,7 +325,7 @@ fn what_gives_way_in_one_share_goes_when_another_finds_no_descriptor() {
     fails(Call::Create);
     other.client(2).make_with("f", "");
     assert_eq!(reclaim(&one, &durable, after(SECOND)), Err(Refusal::Gone));
-    // Who may close nothing where it is says so, and the share is looked after.
+    // Code that may close nothing reports it, and the share's upkeep runs.
     let durable = gone("b", 2);
     let address = other.share.root_item().address().unwrap();
     fails(Call::Lookup);
@@ -337,7 +337,7 @@ fn what_gives_way_in_one_share_goes_when_another_finds_no_descriptor() {
 
 #[test]
 fn reclaiming_and_ending_at_once_has_one_winner() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     for round in 0..200 {
         let losses = Arc::default();
@@ -360,7 +360,7 @@ fn reclaiming_and_ending_at_once_has_one_winner() {
 
 #[test]
 fn looking_at_attributes_leaves_a_detached_open_alone() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     let open = one.open("f").disposition(Disposition::Create).deny(Deny::all()).keyed(1, RWH).open();
@@ -372,7 +372,7 @@ fn looking_at_attributes_leaves_a_detached_open_alone() {
 
 #[test]
 fn a_share_that_stops_closes_what_it_keeps() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     let losses = Arc::default();
     let ask = one.open("f").disposition(Disposition::Create).options(Options::DELETE_ON_CLOSE);
@@ -386,7 +386,7 @@ fn a_share_that_stops_closes_what_it_keeps() {
 
 #[test]
 fn what_waits_on_behalf_of_an_open_ends_when_its_client_goes() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     let losses = Arc::default();
     one.make_with("f", "0123456789");

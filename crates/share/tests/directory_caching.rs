@@ -1,4 +1,4 @@
-//! Caching rights on directories: what changes under them takes them away, and whose change does not.
+//! Caching rights on directories: the changes below them that break them, and the changes that do not.
 
 mod common;
 
@@ -13,10 +13,11 @@ const R: Caching = Caching::READ;
 const RH: Caching = Caching::READ.union(Caching::HANDLE);
 const NONE: Caching = Caching::empty();
 
-/// Everything on the directory goes, and its holder is asked for an answer that nobody waits for.
+/// The whole right on the directory is lost, and its holder is asked for an acknowledgment that no request
+/// waits for.
 const LOST: (Caching, Caching, bool) = (RH, NONE, true);
 
-/// A holder of a directory's right, under key 1, and what it has open.
+/// A client with a right on a directory under key 1, and its open.
 struct Watched<'a> {
     holder: &'a Client,
     _open: Arc<Open>,
@@ -27,7 +28,7 @@ impl<'a> Watched<'a> {
         Watched { holder, _open: holder.open(at).access(READ).keyed(1, RH).open() }
     }
 
-    /// What was lost since the last call; the right is answered for and taken anew.
+    /// The breaks since the last call. The right is acknowledged and taken anew.
     fn lost(&self, at: &str) -> Vec<(Caching, Caching, bool)> {
         let lost = self.holder.breaks();
         if !lost.is_empty() {
@@ -46,7 +47,7 @@ fn set(client: &Client, open: &Arc<Open>, basic: Basic) {
 
 #[test]
 fn what_a_directory_shows_of_a_file_is_lost_with_each_change_of_it() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
     let watched = Watched::new(&one, "d");
@@ -72,14 +73,14 @@ fn what_a_directory_shows_of_a_file_is_lost_with_each_change_of_it() {
     assert_eq!(watched.lost("d"), [LOST]);
     two.close(&two.open("d/f").disposition(Disposition::Overwrite).open());
     assert_eq!(watched.lost("d"), [LOST]);
-    // All of that was told; the close has nothing to add.
+    // All of that was reported; the close has nothing to add.
     two.close(&file);
     assert_eq!(watched.lost("d"), []);
 }
 
 #[test]
 fn what_was_written_is_told_with_the_flush_or_the_close() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
     two.make_with("d/f", "text");
@@ -99,7 +100,7 @@ fn what_was_written_is_told_with_the_flush_or_the_close() {
 
 #[test]
 fn who_names_the_directorys_key_breaks_nothing_whoever_they_are() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
     let watched = Watched::new(&one, "d");
@@ -118,7 +119,7 @@ fn who_names_the_directorys_key_breaks_nothing_whoever_they_are() {
 #[test]
 fn who_closes_last_spares_its_own_key_only_when_it_also_deletes() {
     for by_open in [false, true] {
-        let world = World::new();
+        let world = TestShare::new();
         let (one, two) = (world.client(1), world.client(2));
         one.make_directory("d");
         let keep = |client: &Client, key| client.open("d").access(READ).keyed(key, RH).open();
@@ -164,7 +165,7 @@ fn who_closes_last_spares_its_own_key_only_when_it_also_deletes() {
 
 #[test]
 fn a_rename_asks_who_only_keeps_the_new_directory_open_to_delete_it() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("from");
     one.make_directory("to");
@@ -181,7 +182,7 @@ fn a_rename_asks_who_only_keeps_the_new_directory_open_to_delete_it() {
 
 #[test]
 fn changes_and_losses_of_the_host_take_rights_away() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     one.make_directory("d");
     one.make_with("d/f", "text");
@@ -210,7 +211,7 @@ fn a_name_that_the_host_takes_away_takes_the_right_to_keep_its_file_open() {
     for change in
         [HostChange::Removed, HostChange::RenamedFrom, HostChange::RenamedTo, HostChange::Attributes]
     {
-        let world = World::new();
+        let world = TestShare::new();
         let one = world.client(1);
         one.make_directory("d");
         for at in ["d/f", "d/other"] {
@@ -229,7 +230,7 @@ fn a_name_that_the_host_takes_away_takes_the_right_to_keep_its_file_open() {
 
 #[test]
 fn a_name_that_the_host_moves_takes_both_rights_that_believed_a_name_of_the_rename() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     one.make_directory("d");
     for at in ["d/f", "d/other"] {
@@ -247,7 +248,7 @@ fn a_name_that_the_host_moves_takes_both_rights_that_believed_a_name_of_the_rena
 
 #[test]
 fn a_file_of_several_names_is_given_back_with_each_that_goes_and_each_that_comes() {
-    let world = World::new();
+    let world = TestShare::new();
     let one = world.client(1);
     one.make_directory("d");
     one.make_with("d/f", "text");
@@ -270,11 +271,11 @@ fn a_file_of_several_names_is_given_back_with_each_that_goes_and_each_that_comes
         }
         told
     };
-    // It was never opened by that name, under which a client may know it all the same.
+    // It was never opened by that name, but a client may know it under the name.
     assert_eq!(heard("further", HostChange::Removed), [(2, R)]);
     assert_eq!(heard("further", HostChange::Created), [(2, R)]);
     node.remove(&name("further"), false, None).unwrap();
-    // It has one name now, and others are none of its.
+    // It has one name now, and other names are not its own.
     assert_eq!(heard("other", HostChange::Removed), []);
     assert_eq!(heard("other", HostChange::Created), []);
 }

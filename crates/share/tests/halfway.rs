@@ -1,4 +1,5 @@
-//! What is left when another client comes in the middle of a change, or when the host refuses the second half of it.
+//! The state after another client comes in the middle of a change, or after the host refuses the second half
+//! of it.
 
 mod common;
 
@@ -13,7 +14,7 @@ use volume::faulty::{Call, Fault, Plan};
 use volume::security::{Acl, Descriptor, Parts, Rights, Sid};
 use volume::{Failure, HostChange, HostEvent, NodeId, OpenHow, Time};
 
-/// Runs `first` until it is held by the plan, `second` as far as it comes then, and both to their end.
+/// Runs `first` until the plan holds it, `second` as far as it comes then, and both to their end.
 fn in_the_middle<A: Send, B: Send>(
     plan: &Plan,
     first: impl FnOnce() -> A + Send,
@@ -35,25 +36,25 @@ fn in_the_middle<A: Send, B: Send>(
     })
 }
 
-fn id_of(world: &World, text: &str) -> Option<NodeId> {
+fn id_of(world: &TestShare, text: &str) -> Option<NodeId> {
     let root = volume::Volume::root(&world.memory).unwrap();
     root.lookup(&name(text), OpenHow::Attributes).ok().map(|node| node.id())
 }
 
-/// A share that remembers no names, with the files `new` and `old`.
-fn two_files() -> (World, Arc<Plan>, Client, Client) {
-    let (world, plan) = World::planned(Config { metadata_caching: false, ..Config::default() });
+/// A share that caches no names, with the files `new` and `old`.
+fn two_files() -> (TestShare, Arc<Plan>, Client, Client) {
+    let (world, plan) = TestShare::planned(Config { metadata_caching: false, ..Config::default() });
     let (client, other) = (world.client(1), world.client(2));
     client.make_with("new", "new");
     client.make_with("old", "old");
     (world, plan, client, other)
 }
 
-/// Opens `old` for itself alone while `new` is being renamed over it, and says what both have got.
+/// Opens `old` exclusively while `new` is being renamed over it, and returns the result of the open.
 fn opened_while_it_is_replaced(call: Call) -> Result<(), Refusal> {
     let (world, plan, client, other) = two_files();
     let moved = client.open("new").open();
-    // Which spellings there are is looked for anew.
+    // The spellings are read anew.
     world.share.configure(Config { metadata_caching: false, ..Config::default() });
     plan.add(call, 1, Fault::Hold);
     let rename = || done(client.rename(&moved, "old", true));
@@ -68,12 +69,12 @@ fn opened_while_it_is_replaced(call: Call) -> Result<(), Refusal> {
 
 #[test]
 fn nobody_has_a_file_for_himself_that_is_just_being_replaced() {
-    // What is replaced was looked at before, and is looked at once more.
+    // The replaced file was checked before, and is checked once more.
     assert_eq!(opened_while_it_is_replaced(Call::Entries), Err(Refusal::AccessDenied));
     assert_eq!(opened_while_it_is_replaced(Call::Rename), Ok(()));
 }
 
-/// Marks what is open to go, by the rules of POSIX or not, and closes it.
+/// Marks the open file for deletion, by the rules of POSIX or not, and closes it.
 fn delete(client: &Client, open: &Arc<Open>, posix: bool) {
     client.call(|c| client.share.set_delete(c, open, true, posix, false)).unwrap();
     client.close(open);
@@ -133,15 +134,15 @@ fn a_rename_that_the_host_refuses_leaves_the_other_spelling_of_its_goal() {
 #[test]
 fn of_two_who_make_a_file_for_themselves_alone_one_has_it() {
     let (world, plan) =
-        World::planned(Config { metadata_caching: false, enforce: false, ..Config::default() });
-    // The host does not make files as this user, so that it is asked whose they are.
+        TestShare::planned(Config { metadata_caching: false, enforce: false, ..Config::default() });
+    // The host does not create files as this user, so it is asked for their owner.
     let user = Identity { actor: None, ..Identity::clone(&user(1001)) };
     let clients = [1, 2].map(|n| world.client_of(n, Arc::new(user.clone())));
     let make = |client: &Client| {
         let asked = client.open("lock").disposition(Disposition::OpenOrCreate).deny(Deny::all());
         asked.result().map(|opened| opened.open)
     };
-    // Each call after the making, one in each round.
+    // Each call after the creation, one in each round.
     for n in [2, 1, 2] {
         plan.add(Call::Stat, n, Fault::Hold);
         let (one, other) = in_the_middle(&plan, || make(&clients[0]), || make(&clients[1]));
@@ -173,7 +174,7 @@ fn of_two_who_append_at_once_neither_takes_the_others_place() {
 #[test]
 fn a_write_keeps_its_time_whenever_room_is_wished_for() {
     const LONG_AGO: Time = Time { secs: 946_684_800, nanos: 100 };
-    // The wish comes in the middle of the write, and the write in the middle of the wish.
+    // The allocation comes in the middle of the write, and the write in the middle of the allocation.
     for first in [Call::Sync, Call::Resize] {
         let (world, plan, client, other) = two_files();
         let old = client.open("old").open();
@@ -217,7 +218,7 @@ fn of_two_who_change_what_lies_beside_a_file_neither_undoes_what_the_other_did()
 
 #[test]
 fn what_is_written_to_runs_with_nobody_elses_rights() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("program", "old");
     let open = client.open("program").access(ALL).open();
@@ -254,7 +255,8 @@ fn what_is_written_to_runs_with_nobody_elses_rights() {
 #[test]
 fn a_right_that_was_given_in_the_middle_of_a_change_goes_with_it() {
     let all = Caching::READ | Caching::HANDLE;
-    // What of the file is changed, by a call of which kind, and whether the other gives its rights back as a whole.
+    // The changed property, the kind of call that changes it, and whether the other client releases its
+    // rights as a whole.
     for (what, call, whole) in
         [("data", Call::Write, false), ("size", Call::Resize, false), ("mode", Call::SetAttributes, true)]
     {

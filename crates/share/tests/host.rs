@@ -1,5 +1,6 @@
-//! What programs of the host may do to files that clients have open, and what shows of it: neither side's share modes and locks
-//! bind the other, and what the host has put somewhere stays or goes as SEMANTICS.md says.
+//! Actions of programs of the host on files that clients have open, and their visible effects. Share modes
+//! and locks of neither side bind the other. Files that the host has put somewhere stay or are removed as
+//! SEMANTICS.md says.
 
 mod common;
 
@@ -12,34 +13,34 @@ use share::{Attributes, Config, Deny, LockRule, Options, RangeKind, RangeRequest
 use volume::security::Rights;
 use volume_posix::PosixVolume;
 
-/// A share on a directory of the host, and a client that may do everything there.
-struct Served {
+/// A share on a directory of the host, and a client with all rights there.
+struct HostedShare {
     place: tempfile::TempDir,
     client: Client,
 }
 
-impl Served {
-    fn new() -> Served {
+impl HostedShare {
+    fn new() -> HostedShare {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("files")).unwrap();
         let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
         let share = Share::open(Arc::new(volume), Config { enforce: false, ..Config::default() }).unwrap();
         let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
         let client = Client { share, key: share::ClientKey(1), identity, ears: Arc::default() };
-        Served { place, client }
+        HostedShare { place, client }
     }
 
     fn at(&self, path: &str) -> PathBuf {
         self.place.path().join("files").join(path)
     }
 
-    /// What a program of the host that locks `f` as a whole with flock(1) is told.
+    /// Whether a program of the host may lock the whole of `f` with flock(1).
     fn may_lock(&self) -> bool {
         let mut command = Command::new("flock");
         command.args(["-n", "-x"]).arg(self.at("f")).arg("true").status().unwrap().success()
     }
 
-    /// A program of the host that has `f` locked until it is let go.
+    /// A program of the host that holds a lock on `f` until its input ends.
     fn locks(&self) -> Child {
         let mut command = Command::new("flock");
         command.args(["-x"]).arg(self.at("f")).args(["sh", "-c", "echo has it; read line"]);
@@ -52,7 +53,7 @@ impl Served {
 
 #[test]
 fn programs_of_the_host_are_not_bound_by_share_modes_and_deny_nothing() {
-    let served = Served::new();
+    let served = HostedShare::new();
     let client = &served.client;
     client.make_with("f", "clients");
     let alone = client.open("f").deny(Deny::all()).open();
@@ -68,7 +69,7 @@ fn programs_of_the_host_are_not_bound_by_share_modes_and_deny_nothing() {
 
 #[test]
 fn ranges_of_clients_and_locks_of_the_host_do_not_see_each_other() {
-    let served = Served::new();
+    let served = HostedShare::new();
     let client = &served.client;
     client.make_with("f", "text");
     let open = client.open("f").open();
@@ -88,7 +89,7 @@ fn ranges_of_clients_and_locks_of_the_host_do_not_see_each_other() {
 
 #[test]
 fn a_directory_into_which_the_host_has_put_something_stays() {
-    let served = Served::new();
+    let served = HostedShare::new();
     let client = &served.client;
     client.make_directory("d");
     let open = client.open("d").open();
@@ -102,7 +103,7 @@ fn a_directory_into_which_the_host_has_put_something_stays() {
 
 #[test]
 fn what_the_host_has_put_by_a_marked_name_goes_with_it() {
-    let served = Served::new();
+    let served = HostedShare::new();
     let client = &served.client;
     client.make_with("f", "clients");
     let open = client.open("f").open();
@@ -115,7 +116,7 @@ fn what_the_host_has_put_by_a_marked_name_goes_with_it() {
 
 #[test]
 fn a_mode_that_lets_nobody_write_shows_as_read_only() {
-    let served = Served::new();
+    let served = HostedShare::new();
     let client = &served.client;
     client.make_with("f", "text");
     let shown = || client.open("f").access(Rights::READ_ATTRIBUTES).result().unwrap().info.attributes;
@@ -128,11 +129,12 @@ fn a_mode_that_lets_nobody_write_shows_as_read_only() {
     assert_eq!(client.open("f").access(WRITE).refusal(), Refusal::AccessDenied);
 }
 
-/// Gives a file or directory of the host flags, and takes them away again so that the test's directory can go.
+/// Sets a flag on a file or directory of the host, and clears it at the end so that the test's directory can
+/// be removed.
 struct Flags<'a>(&'a std::path::Path, &'a str);
 
 impl<'a> Flags<'a> {
-    /// `None` where nobody may set them.
+    /// `None` if the test may not set it.
     fn set(at: &'a std::path::Path, flag: &'a str) -> Option<Flags<'a>> {
         let is_set = Command::new("chattr").arg(format!("+{flag}")).arg(at).stderr(Stdio::null()).status();
         if !is_set.is_ok_and(|status| status.success()) {
@@ -153,7 +155,7 @@ impl Drop for Flags<'_> {
 #[test]
 fn what_the_host_lets_nobody_remove_is_refused_when_it_is_asked_for() {
     for (fixed, flag) in [("d/f", "i"), ("d/f", "a"), ("d", "i"), ("d", "a")] {
-        let served = Served::new();
+        let served = HostedShare::new();
         std::fs::create_dir(served.at("d")).unwrap();
         std::fs::write(served.at("d/f"), "text").unwrap();
         let fixed = served.at(fixed);
@@ -176,7 +178,7 @@ fn whoever_closes_last_removes_on_behalf_of_whoever_marked_the_file() {
         eprintln!("SKIPPED: only root acts for others");
         return;
     }
-    let served = Served::new();
+    let served = HostedShare::new();
     let share = &served.client.share;
     for (directory, by_open) in [("by request", false), ("by open", true)] {
         let file = format!("{directory}/f");

@@ -1,11 +1,12 @@
-//! What was found before and is not open: looked at, looked into, opened, amended, linked and moved.
+//! Objects that were found before and are not open: their properties, lookups in them, opening, amending,
+//! linking and moving.
 
 mod common;
 
-use common::{World, done, name, now, user};
+use common::{TestShare, done, name, now, user};
 use share::{
-    Deny, Disposition, LockOwner, LockRule, OpenRequest, Opened, Options, RangeKind, RangeRequest, Refusal,
-    Step,
+    CallResult, Deny, Disposition, LockOwner, LockRule, OpenRequest, OpenResult, Options, RangeKind,
+    RangeRequest, Refusal,
 };
 use volume::security::Rights;
 use volume::{HostEvent, Kind, Volume};
@@ -31,13 +32,13 @@ fn open_at(
     client: &common::Client,
     from: &share::Item,
     request: &OpenRequest<'_>,
-) -> Result<Opened, Refusal> {
+) -> Result<OpenResult, Refusal> {
     done(client.caller(true, now(), |c| client.share.create_from(c, from, request)))
 }
 
 #[test]
 fn an_address_leads_to_the_same_file_after_it_has_moved_and_to_nothing_once_it_is_gone() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "text");
@@ -49,7 +50,7 @@ fn an_address_leads_to_the_same_file_after_it_has_moved_and_to_nothing_once_it_i
     });
     let address = f.address().unwrap();
     let open = client.open("d/f").open();
-    assert!(matches!(client.rename(&open, "g", false), Step::Done(())));
+    assert!(matches!(client.rename(&open, "g", false), CallResult::Done(())));
     client.close(&open);
     let again = share.item(&address).unwrap();
     assert_eq!((again.id(), again.kind()), (f.id(), Kind::File));
@@ -70,7 +71,7 @@ fn an_address_leads_to_the_same_file_after_it_has_moved_and_to_nothing_once_it_i
 
 #[test]
 fn what_a_directory_denies_cannot_be_looked_into() {
-    let world = World::new();
+    let world = TestShare::new();
     let root = world.memory.root().unwrap();
     let owner = volume::Actor { uid: 1, gid: 1, groups: Vec::new() };
     let d = root.create_directory(&name("d"), 0o700, Some(&owner)).unwrap();
@@ -91,7 +92,7 @@ fn what_a_directory_denies_cannot_be_looked_into() {
 
 #[test]
 fn an_open_is_amended_only_as_far_as_others_allow() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_with("f", "text");
     let first = one.open("f").access(Rights::READ_DATA).open();
@@ -116,7 +117,7 @@ fn an_open_is_amended_only_as_far_as_others_allow() {
 
 #[test]
 fn the_version_moves_with_every_change_within_one_tick_of_the_host() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "a");
     let share = &world.share;
@@ -151,7 +152,7 @@ fn the_version_moves_with_every_change_within_one_tick_of_the_host() {
 
 #[test]
 fn names_are_made_and_moved_in_directories_that_were_found() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("a");
     client.make_directory("b");
@@ -167,7 +168,7 @@ fn names_are_made_and_moved_in_directories_that_were_found() {
     done(client.caller(true, now(), |c| share.link_into(c, &opened.open, &b, &name("g")))).unwrap();
     let again = client.caller(true, now(), |c| share.link_into(c, &opened.open, &b, &name("f")));
     assert_eq!(done(again), Err(Refusal::Exists));
-    // Somebody has what is replaced open; they go on with it.
+    // Another client has the replaced file open, and goes on with it.
     let held = client.open("b/f").access(Rights::READ_DATA).open();
     done(client.caller(true, now(), |c| share.rename_into(c, &opened.open, &b, &name("f")))).unwrap();
     client.close(&opened.open);
@@ -179,7 +180,7 @@ fn names_are_made_and_moved_in_directories_that_were_found() {
 
 #[test]
 fn what_is_replaced_or_moved_must_not_be_held_fast() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
     one.make_with("d/f", "1");
@@ -199,7 +200,7 @@ fn what_is_replaced_or_moved_must_not_be_held_fast() {
 
 #[test]
 fn a_range_in_the_way_is_told_with_its_owner() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let open = client.make("f");
     let owner = |n| LockOwner { client: client.key, owner: n };
@@ -222,7 +223,7 @@ fn a_range_in_the_way_is_told_with_its_owner() {
 
 #[test]
 fn a_directory_that_a_client_moves_has_no_other_one_asked_where_it_stands() {
-    let (world, plan) = World::planned(share::Config::default());
+    let (world, plan) = TestShare::planned(share::Config::default());
     let client = world.client(1);
     let share = &world.share;
     let found = ["d", "d/e", "into", "other"].map(|at| {
@@ -240,7 +241,7 @@ fn a_directory_that_a_client_moves_has_no_other_one_asked_where_it_stands() {
     };
     let above = |item| client.caller(true, now(), |c| share.item_above(c, item)).unwrap().unwrap().id();
     assert_eq!(asked(), 0);
-    // The second takes another one with it.
+    // The second move takes another directory with it.
     for (from, to) in [("other", "into/moved"), ("d", "into/moved/d")] {
         let open = client.open(from).open();
         done(client.rename(&open, to, false)).unwrap();

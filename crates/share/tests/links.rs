@@ -1,17 +1,17 @@
-//! Symbolic links of the host by the names that clients use: removed and renamed they are themselves, read they are what
-//! they lead to.
+//! Symbolic links of the host by the names that clients use. A removal or rename acts on the link itself; a
+//! read acts on its target.
 
 mod common;
 
 use common::*;
 use share::engine::Symlinks;
-use share::{Attributes, Config, Deny, Disposition, Fresh, Info, Options, Refusal};
+use share::{Attributes, Config, Deny, Disposition, Info, NewItem, Options, Refusal};
 use volume::security::Rights;
 use volume::{HostChange, HostEvent, Volume};
 
 /// A share with files and directories in `real`, and links to them at the top.
-fn world_with(config: Config) -> World {
-    let world = World::with(config);
+fn world_with(config: Config) -> TestShare {
+    let world = TestShare::with(config);
     let client = world.client(9);
     for directory in ["real", "real/full", "real/empty", "other"] {
         client.make_directory(directory);
@@ -32,7 +32,7 @@ fn world_with(config: Config) -> World {
     world
 }
 
-fn link(world: &World, at: &str, text: &str) {
+fn link(world: &TestShare, at: &str, text: &str) {
     let root = world.memory.root().unwrap();
     root.create_link(&name(at), text.as_bytes(), None).unwrap();
     let (directory, name, change) = (root.id(), Some(name(at)), HostChange::Created);
@@ -158,7 +158,7 @@ fn what_stands_behind_a_link_is_not_removed_through_it_unless_the_share_says_so(
         client.close(&open);
     }
     targets_are_whole(&client);
-    // What it has made itself goes, and what it renames keeps its data.
+    // Objects that it has created itself are removed, and objects that it renames keep their data.
     let made = client.open("fulllink/new").disposition(Disposition::Create).open();
     client.set_delete(&made, true).unwrap();
     client.close(&made);
@@ -175,7 +175,7 @@ fn what_stands_behind_a_link_is_not_removed_through_it_unless_the_share_says_so(
     assert!(client.names_in("real/full").is_empty());
 }
 
-/// What a listing says of the names in a directory.
+/// The listed properties of the names in a directory.
 fn listed(client: &Client, at: &str, options: Options) -> Vec<(String, Info)> {
     let open = client.open(at).access(READ).options(options | Options::DIRECTORY).open();
     let mut entries = Vec::new();
@@ -227,7 +227,7 @@ fn a_link_that_is_followed_is_listed_as_what_it_leads_to() {
         );
         client.close(&open);
     }
-    // Who follows links by itself sees links.
+    // A client that follows links itself sees links.
     let own = listed(&client, "", Options::STOP_AT_LINKS);
     assert!(own.iter().all(|(at, info)| {
         let is_link = !["other", "real"].contains(&at.as_str());
@@ -248,7 +248,7 @@ fn who_only_looks_at_a_link_that_leads_nowhere_finds_the_link() {
             assert_eq!(world.share.info(&open).unwrap().reparse_tag, 0xa000_000c, "{at} {access:?}");
             client.close(&open);
         }
-        // Who asks for data, for a directory or for what lies below gets what the link leads to.
+        // A request for data, for a directory or for a name below gets the target of the link.
         for access in [READ, WRITE, READ | Rights::MAXIMUM_ALLOWED] {
             assert_eq!(client.open(at).access(access).refusal(), refusal, "{at}");
         }
@@ -257,7 +257,7 @@ fn who_only_looks_at_a_link_that_leads_nowhere_finds_the_link() {
         let below = format!("{at}/f");
         assert!(client.open(&below).access(Rights::READ_ATTRIBUTES).result().is_err(), "{at}");
     }
-    // Who makes a file by such a name makes what it leads to.
+    // A request that creates a file by such a name creates its target.
     client.close(&client.open("nowhere").access(WRITE).disposition(Disposition::OpenOrCreate).open());
     assert_eq!(client.names_in("real"), ["empty", "f", "full", "missing"]);
 }
@@ -270,7 +270,7 @@ fn nobody_walks_in_circles() {
         let open = client.open(at).access(READ | WRITE).options(Options::DIRECTORY).open();
         let item = world.share.item_of(&open);
         client
-            .call(|c| world.share.make_in(c, &item, &name(name_there), &Fresh::Link(text.as_bytes())))
+            .call(|c| world.share.make_in(c, &item, &name(name_there), &NewItem::Link(text.as_bytes())))
             .unwrap();
         client.close(&open);
     };
@@ -282,7 +282,7 @@ fn nobody_walks_in_circles() {
     in_directory("a/deep", "top", "../..");
     in_directory("a", "across", "../b");
     in_directory("b", "back", "../a");
-    // A walk that believes the listings ends.
+    // A walk that trusts the listings ends.
     let mut seen = 0;
     let mut left = vec![String::new()];
     while let Some(at) = left.pop() {
@@ -303,7 +303,7 @@ fn nobody_walks_in_circles() {
     let across = listed(&client, "a/across", Options::empty());
     assert_eq!(kinds(&across), [("back", false, true)]);
     assert_eq!(kinds(&listed(&client, "b", Options::empty())), [("back", true, false)]);
-    // Who names a directory gets it.
+    // A request that names a directory gets it.
     assert!(client.open("a/deep/up/deep").options(Options::DIRECTORY).open().is_directory());
     assert!(client.open("a/deep/up").options(Options::DIRECTORY).open().is_directory());
 }
@@ -316,7 +316,7 @@ fn a_share_says_which_links_may_be_made() {
         let client = world.client(1);
         let open = client.open(at).access(READ | WRITE).options(Options::DIRECTORY).open();
         let item = world.share.item_of(&open);
-        let fresh = Fresh::Link(text.as_bytes());
+        let fresh = NewItem::Link(text.as_bytes());
         let made = client.call(|c| world.share.make_in(c, &item, &name("made"), &fresh)).map(|_| ());
         let placeholder = client.make(&format!("{at}/placeholder"));
         let put = client.caller(true, now(), |c| world.share.make_link(c, &placeholder, text.as_bytes()));

@@ -1,4 +1,4 @@
-//! What directories list is remembered: what that saves in calls on the volume, and until when.
+//! Stored listings of directories: the calls on the volume that they save, and the events that end them.
 
 mod common;
 
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use share::engine::Entry;
+use share::engine::ListedEntry;
 use share::{Config, Open};
 use volume::faulty::{Call, Fault, Plan};
 use volume::{Failure, HostChange, HostEvent, Node, OpenHow, Volume};
 
-/// A directory `d` with so many files `f0`, `f1`, …, and a client that has it open.
+/// A directory `d` with files `f0`, `f1`, …, and a client that has it open.
 struct Listed {
-    world: World,
+    world: TestShare,
     plan: Arc<Plan>,
     client: Client,
     open: Arc<Open>,
@@ -24,7 +24,7 @@ struct Listed {
 
 impl Listed {
     fn new(files: usize) -> Listed {
-        let (world, plan) = World::planned(Config::default());
+        let (world, plan) = TestShare::planned(Config::default());
         let client = world.client(1);
         client.make_directory("d");
         let directory = world.memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap();
@@ -35,12 +35,12 @@ impl Listed {
         Listed { world, plan, client, open, directory, requests: 0 }
     }
 
-    /// Shows entries behind a cookie; the calls that it took.
+    /// Reads entries behind a cookie. Returns the number of calls.
     fn scan(
         &mut self,
         cookie: u64,
         wants: &mut dyn FnMut(&str) -> bool,
-        visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&ListedEntry<'_>) -> ControlFlow<()>,
     ) -> u64 {
         self.requests += 1;
         let now = now().plus(Duration::from_millis(self.requests));
@@ -52,7 +52,7 @@ impl Listed {
         self.plan.metadata_calls() - before
     }
 
-    /// The names behind a cookie, at most so many; with the calls that it took, and where to go on.
+    /// At most `most` names behind a cookie, the number of calls, and the cookie to go on with.
     fn names(&mut self, mut cookie: u64, most: usize) -> (Vec<String>, u64, u64) {
         let mut names = Vec::new();
         let calls = self.scan(cookie, &mut |_| true, &mut |entry| {
@@ -66,7 +66,7 @@ impl Listed {
         (names, calls, cookie)
     }
 
-    /// The calls of each page of a whole listing.
+    /// The number of calls of each page of a whole listing.
     fn pages(&mut self, files: usize, page: usize) -> Vec<u64> {
         let (mut calls, mut cookie, mut all) = (Vec::new(), 0, Vec::new());
         loop {
@@ -83,7 +83,7 @@ impl Listed {
         }
     }
 
-    /// The calls of a listing of the names that `wants` likes, with their figures.
+    /// The number of calls of a listing of the names that `wants` selects, with their stat.
     fn figures(&mut self, wants: &mut dyn FnMut(&str) -> bool) -> u64 {
         self.scan(0, wants, &mut |entry| {
             assert_eq!(entry.info().unwrap().size, 0);
@@ -113,7 +113,7 @@ fn of_many_pages_the_first_two_are_scanned() {
     assert_eq!(it.pages(1000, 10).iter().sum::<u64>(), 0);
     it.world.share.set_metadata_caching(false);
     assert_eq!(it.pages(1000, 100), [1; 11]);
-    // On again, it begins anew.
+    // Turned on again, it begins anew.
     it.world.share.set_metadata_caching(true);
     assert_eq!(it.pages(1000, 500), [1, 1, 0]);
 }
@@ -122,7 +122,7 @@ fn of_many_pages_the_first_two_are_scanned() {
 fn figures_are_asked_for_each_time_and_only_those_that_are_wanted() {
     const FILES: u64 = 1000;
     let mut it = Listed::new(1000);
-    // The scan, each file, and what lies beside it; then each file.
+    // The scan, each file, and its sidecar data; then each file.
     let all = &mut |_: &str| true;
     assert_eq!([(); 3].map(|()| it.figures(all)), [1 + 2 * FILES, FILES, FILES]);
     let mut many = Listed::new(10_000);
@@ -150,7 +150,7 @@ fn a_change_of_any_name_is_seen_and_what_was_listed_is_scanned_again() {
     check(&mut it, &["f0", "f1", "f2", "made"], 1);
     it.directory.remove(&name("f1"), false, None).unwrap();
     tell(&it, "f1", HostChange::Removed);
-    // What is believed of an event may be asked for, too.
+    // The effect of an event may need a call, too.
     let (names, ..) = it.names(0, 99);
     assert!(!names.contains(&"f1".to_owned()), "{names:?}");
     it.directory.rename(&name("f2"), it.directory.as_ref(), &name("moved"), false, None).unwrap();
@@ -169,7 +169,7 @@ fn a_listing_under_way_goes_on_where_it_was_while_names_come_and_go() {
     it.client.make_with("d/new", "");
     it.directory.remove(&name(&first[39]), false, None).unwrap();
     it.world.memory.tell(HostEvent::Overflow);
-    // The entry that the cookie was of is gone, and what stood behind it is not.
+    // The entry of the cookie is gone, and the one behind it is not.
     for _ in 0..2 {
         let (rest, ..) = it.names(cookie, 99);
         let expected: Vec<String> = (40..100).map(|n| format!("f{n}")).chain(["new".to_owned()]).collect();
@@ -206,7 +206,7 @@ fn that_a_directory_is_too_large_is_found_out_once() {
     const FILES: usize = (1 << 16) + 1;
     let mut it = Listed::new(FILES);
     assert_eq!([(); 2].map(|()| it.pages(FILES, 30_000)), [[1, 2, 1, 1], [1, 1, 1, 1]]);
-    // A name more makes no directory smaller; one that has gone may have.
+    // One more name makes no directory smaller; a removed one may have.
     for (change, scans) in [(HostChange::Created, [1, 1, 1]), (HostChange::Removed, [2, 1, 1])] {
         let (directory, name) = (it.directory.id(), Some(name("f5")));
         it.world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });

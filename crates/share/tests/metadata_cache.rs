@@ -1,4 +1,4 @@
-//! What is remembered of names and files saves calls, keeps its limit, and is given up in time.
+//! The cache of names and files saves calls, respects its limit, and is released in time.
 
 mod common;
 
@@ -14,10 +14,10 @@ use volume::memory::MemoryVolume;
 use volume::security::Rights;
 use volume::{Facts, Failure, HostChange, HostEvent, Node, NodeId, OpenHow, Space, Time, Volume};
 
-/// What a client asks for to delete something.
+/// The rights with which a client opens a file to delete it.
 const GOES: Rights = Rights::DELETE.union(Rights::READ_ATTRIBUTES);
 
-/// Calls about names and attributes that something takes.
+/// The calls for names and attributes that an action takes.
 fn calls(plan: &Plan, act: impl FnOnce()) -> u64 {
     let before = plan.metadata_calls();
     act();
@@ -28,24 +28,24 @@ fn later(seconds: u64) -> wire::Now {
     now().plus(Duration::from_secs(seconds))
 }
 
-fn host(world: &World, at: &str) -> Arc<dyn Node> {
+fn host(world: &TestShare, at: &str) -> Arc<dyn Node> {
     path(at).iter().fold(world.memory.root().unwrap(), |at, name| at.lookup(name, OpenHow::Read).unwrap())
 }
 
-fn tell(world: &World, directory: &dyn Node, text: &str, change: HostChange) {
+fn tell(world: &TestShare, directory: &dyn Node, text: &str, change: HostChange) {
     let (directory, name) = (directory.id(), Some(name(text)));
     world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
 }
 
 /// The host has moved a file within a directory.
-fn tell_renamed(world: &World, directory: &dyn Node, from: &str, to: &str) {
+fn tell_renamed(world: &TestShare, directory: &dyn Node, from: &str, to: &str) {
     let (from, to) = ((directory.id(), name(from)), (directory.id(), name(to)));
     world.memory.tell(HostEvent::Renamed { from, to, is_directory: false });
 }
 
 #[test]
 fn a_known_path_is_opened_with_one_call_instead_of_four() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     for at in ["a", "a/b", "a/b/c"] {
         client.make_directory(at);
@@ -63,7 +63,7 @@ fn a_known_path_is_opened_with_one_call_instead_of_four() {
 
 #[test]
 fn making_and_deleting_take_fewer_calls_too() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/first", "");
@@ -72,7 +72,7 @@ fn making_and_deleting_take_fewer_calls_too() {
     let delete = |at: &str| client.close(&going(at));
     for (on, at, made, deleted) in [(true, "d/one", 2, 2), (false, "d/two", 3, 4), (true, "d/three", 2, 2)] {
         world.share.set_metadata_caching(on);
-        // The index of the directory is there in both cases.
+        // The index of the directory exists in both cases.
         assert_eq!(client.open("d/none").refusal(), Refusal::NotFound);
         assert_eq!(calls(&plan, || make(at)), made, "made, on: {on}");
         client.close(&client.open(at).open());
@@ -83,13 +83,13 @@ fn making_and_deleting_take_fewer_calls_too() {
 
 #[test]
 fn what_was_just_made_is_deleted_and_opened_without_asking_what_lies_beside_it() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/first", "");
     for (on, opened, deleted) in [(true, 1, 2), (false, 3, 4), (true, 1, 2)] {
         world.share.set_metadata_caching(on);
-        // As on a host: what was just changed is not old enough to be believed.
+        // As on a host: a recent change is not old enough to be trusted.
         world.memory.set_clock(Time::from_wall_ns(now().wall_ns));
         for at in ["d/one", "d/two"] {
             client.make_with(at, "text");
@@ -105,12 +105,12 @@ fn what_was_just_made_is_deleted_and_opened_without_asking_what_lies_beside_it()
     }
 }
 
-/// The bytes of a record that says that a file is hidden, as another server or a backup stores it.
+/// The bytes of a record with the hidden attribute, as another server or a backup stores it.
 const HIDDEN: [u8; 6] = [1, 1, 0x22, 0, 0, 0];
 
 #[test]
 fn what_the_host_puts_beside_what_was_just_made_is_seen() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     let directory = host(&world, "d");
@@ -144,7 +144,7 @@ fn what_the_host_puts_beside_what_was_just_made_is_seen() {
                 tell_renamed(&world, directory.as_ref(), &at, &now_at);
             }
             "another name" => {
-                // Somewhere where nobody tells of it, and later than the maker's close.
+                // In a place that is not watched, and later than the creator's close.
                 set_clock(300_000_000);
                 let file = directory.lookup(&name(&at), OpenHow::Attributes).unwrap();
                 directory.add_name(&name("other"), file.as_ref(), None).unwrap();
@@ -165,7 +165,7 @@ fn what_the_host_puts_beside_what_was_just_made_is_seen() {
 
 #[test]
 fn a_path_in_another_case_takes_no_more_calls_than_the_exact_one() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("Large");
     let large = host(&world, "Large");
@@ -182,7 +182,7 @@ fn a_path_in_another_case_takes_no_more_calls_than_the_exact_one() {
     assert_eq!(calls(&plan, missing), 0);
 }
 
-/// Makes `d` with so many files of four bytes.
+/// Creates `d` with `count` files of four bytes.
 fn make_files(client: &Client, count: u64) {
     client.make_directory("d");
     (0..count).for_each(|n| client.make_with(&format!("d/f{n}"), "text"));
@@ -191,7 +191,7 @@ fn make_files(client: &Client, count: u64) {
 #[test]
 fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
     const FILES: u64 = 20;
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     make_files(&client, FILES);
     let list = || {
@@ -211,9 +211,10 @@ fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
         assert_eq!(count, FILES);
         taken
     };
-    // The scan, each name, and what lies beside its file.
+    // The scan, each name, and the sidecar data of its file.
     assert_eq!(list(), 1 + 2 * FILES);
-    // Now what is listed, and what lies there, is known: the figures of each name are asked for, and nothing is opened.
+    // Now the listing and the sidecar data are cached: the stat of each name is asked for, and nothing is
+    // opened.
     let opened = plan.count(Call::Lookup);
     assert_eq!((list(), plan.count(Call::Lookup) - opened), (FILES, 0));
     (0..FILES).for_each(|n| client.close(&client.open(&format!("d/f{n}")).access(READ).open()));
@@ -224,8 +225,8 @@ fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
     assert_eq!(list(), 1 + 2 * FILES);
 }
 
-/// Lists `d` as an NFS client does that wants filehandles.
-fn list_with_addresses(world: &World, client: &Client, at: wire::Now) -> Vec<Vec<u8>> {
+/// Lists `d` like an NFS client that wants filehandles.
+fn list_with_addresses(world: &TestShare, client: &Client, at: wire::Now) -> Vec<Vec<u8>> {
     let open = client.open("d").access(READ).at(at).open();
     let mut addresses = Vec::new();
     client.caller(true, at, |c| {
@@ -243,7 +244,7 @@ fn list_with_addresses(world: &World, client: &Client, at: wire::Now) -> Vec<Vec
 #[test]
 fn an_address_that_was_listed_is_listed_again_with_one_call_for_each_entry() {
     const FILES: u64 = 20;
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     make_files(&client, FILES);
     let first = list_with_addresses(&world, &client, now());
@@ -255,7 +256,8 @@ fn an_address_that_was_listed_is_listed_again_with_one_call_for_each_entry() {
     };
     // One call opens the directory.
     assert_eq!(again(1), (0, FILES + 1));
-    // Now all is forgotten but that the files have no record. The node tells its address: both calls count as looking up.
+    // Now only the absence of records is still cached. The node returns its address: both calls count as
+    // lookups.
     world.share.set_metadata_caching(false);
     world.share.set_metadata_caching(true);
     assert_eq!(again(2).0, 1 + 2 * FILES);
@@ -268,7 +270,7 @@ fn an_address_that_was_listed_is_listed_again_with_one_call_for_each_entry() {
 
 #[test]
 fn what_was_replaced_since_its_address_was_told_is_not_told_of() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "text");
@@ -290,7 +292,7 @@ fn what_was_replaced_since_its_address_was_told_is_not_told_of() {
 
 #[test]
 fn that_a_name_is_missing_is_remembered_until_somebody_makes_it() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     let exact =
@@ -309,7 +311,7 @@ fn that_a_name_is_missing_is_remembered_until_somebody_makes_it() {
 
 #[test]
 fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
-    let (world, _) = World::planned(Config::default());
+    let (world, _) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "text");
@@ -319,10 +321,10 @@ fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
         Ok::<_, Refusal>(opened.info)
     };
     let (first, directory) = (info("d/f", 1).unwrap(), host(&world, "d"));
-    // Figures need no event: they are asked for.
+    // A stat needs no event: it is asked for.
     directory.lookup(&name("f"), OpenHow::ReadWrite).unwrap().set_size(9).unwrap();
     assert_eq!(info("d/f", 2).unwrap().size, 9);
-    // A name that is gone is seen without an event too, since a file without any says so.
+    // A removed name is seen without an event too, because a file without a name says so.
     directory.remove(&name("f"), false, None).unwrap();
     assert_eq!(info("d/f", 3), Err(Refusal::NotFound));
     // Another file takes the name.
@@ -330,7 +332,7 @@ fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
     tell(&world, directory.as_ref(), "f", HostChange::Removed);
     tell(&world, directory.as_ref(), "f", HostChange::Created);
     assert_ne!(info("d/f", 4).unwrap().id, first.id);
-    // And one that stays in the world is put in its place.
+    // And a file that keeps another name is put in its place.
     let other = directory.create_file(&name("g"), 0o666, None).unwrap();
     directory
         .add_name(&name("kept"), directory.lookup(&name("f"), OpenHow::Read).unwrap().as_ref(), None)
@@ -342,7 +344,7 @@ fn what_the_host_changes_counts_with_the_next_request_after_its_event() {
 
 #[test]
 fn after_a_loss_of_events_nothing_is_trusted() {
-    let (world, _) = World::planned(Config::default());
+    let (world, _) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "");
@@ -363,11 +365,11 @@ fn after_a_loss_of_events_nothing_is_trusted() {
 
 #[test]
 fn a_name_that_was_made_again_by_a_client_outlives_the_news_of_its_removal() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/Name", "");
-    // Has an index made.
+    // Makes the share build an index.
     assert_eq!(client.open("d/other").refusal(), Refusal::NotFound);
     let directory = host(&world, "d");
     directory.remove(&name("Name"), false, None).unwrap();
@@ -375,7 +377,7 @@ fn a_name_that_was_made_again_by_a_client_outlives_the_news_of_its_removal() {
     tell(&world, directory.as_ref(), "Name", HostChange::Removed);
     world.share.before_batch(later(1));
     client.close(&client.open("d/NAME").open());
-    // The other way round: the news of something that is gone again.
+    // The other way round: the event of a file that is gone again.
     directory.create_file(&name("Brief"), 0o666, None).unwrap();
     tell(&world, directory.as_ref(), "Brief", HostChange::Created);
     world.share.before_batch(later(2));
@@ -388,7 +390,7 @@ fn a_name_that_was_made_again_by_a_client_outlives_the_news_of_its_removal() {
 
 #[test]
 fn attributes_and_descriptors_that_one_client_sets_the_other_sees() {
-    let (world, _) = World::planned(Config::default());
+    let (world, _) = TestShare::planned(Config::default());
     let (one, two) = (world.client(1), world.client_of(2, user(1002)));
     one.make_with("f", "");
     let may_read = || two.open("f").access(Rights::READ_DATA).result().map(|opened| two.close(&opened.open));
@@ -422,7 +424,7 @@ fn attributes_and_descriptors_that_one_client_sets_the_other_sees() {
 #[test]
 fn the_limit_holds_with_many_more_names_than_fit() {
     let limit = 2 << 20;
-    let world = World::with(Config { metadata_cache_bytes: limit, ..Config::default() });
+    let world = TestShare::with(Config { metadata_cache_bytes: limit, ..Config::default() });
     let client = world.client(1);
     client.make_directory("d");
     let directory = host(&world, "d");
@@ -443,24 +445,24 @@ fn shares_keep_descriptors_together_and_give_back_what_another_needs() {
     const TOGETHER: usize = 64;
     let together = Descriptors::new(TOGETHER);
     let begin = || {
-        let world = World::with(Config { descriptors: Arc::clone(&together), ..Config::default() });
+        let world = TestShare::with(Config { descriptors: Arc::clone(&together), ..Config::default() });
         let client = world.client(1);
         client.make_directory("d");
         (0..100).for_each(|n| client.make_with(&format!("d/f{n}"), ""));
         (world, client)
     };
     let (one, two) = (begin(), begin());
-    let open_all = |(_, client): &(World, Client), second| {
+    let open_all = |(_, client): &(TestShare, Client), second| {
         for n in 0..100 {
             let opened = client.open(&format!("d/f{n}")).access(READ).at(later(second)).result().unwrap();
             client.close(&opened.open);
             assert!(together.used() <= TOGETHER);
         }
     };
-    let look_after = |(world, _): &(World, Client), second| {
+    let look_after = |(world, _): &(TestShare, Client), second| {
         (0..16).for_each(|_| world.share.before_batch(later(second)));
     };
-    let kept = |(world, _): &(World, Client)| world.share.metadata_caching().names;
+    let kept = |(world, _): &(TestShare, Client)| world.share.metadata_caching().names;
     open_all(&one, 1);
     assert_eq!(together.used(), kept(&one) + kept(&two));
     assert_eq!(together.used(), TOGETHER, "who is alone has what there is");
@@ -469,7 +471,7 @@ fn shares_keep_descriptors_together_and_give_back_what_another_needs() {
     assert!(kept(&one) <= TOGETHER / 2 && kept(&one) > TOGETHER / 4, "{}", kept(&one));
     open_all(&two, 3);
     assert!(kept(&two) >= TOGETHER / 2, "{}", kept(&two));
-    // The first is idle.
+    // The first share is idle.
     open_all(&two, 20);
     look_after(&one, 20);
     assert_eq!(kept(&one), 0);
@@ -481,7 +483,7 @@ fn shares_keep_descriptors_together_and_give_back_what_another_needs() {
 
 #[test]
 fn nothing_holds_a_file_that_is_gone_and_idle_names_are_let_go() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_directory("d");
     for at in ["d/mine", "d/theirs", "d/idle"] {
@@ -508,7 +510,7 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
     const FILES: u64 = 400;
     // Nothing at all fits; about eighty names do.
     for (limit, again_at_most) in [(0, 0), (1 << 18, FILES / 2)] {
-        let (world, plan) = World::planned(Config { metadata_cache_bytes: limit, ..Config::default() });
+        let (world, plan) = TestShare::planned(Config { metadata_cache_bytes: limit, ..Config::default() });
         let client = world.client(1);
         client.make_directory("d");
         (0..FILES).for_each(|n| client.make_with(&format!("d/f{n}"), ""));
@@ -518,12 +520,12 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
         let looked_up = plan.count(Call::Lookup) - before.0;
         let opened_again = plan.count(Call::OpenAgain) - before.1;
         assert_eq!(looked_up, FILES, "limit: {limit}");
-        // What was let in is opened for its attributes, so that it can be kept, and then to write.
+        // A node that was let in is opened for its attributes, so that it can be cached, and then to write.
         assert!(opened_again <= again_at_most, "limit: {limit}, {opened_again}");
         let names = world.share.metadata_caching().names as u64;
         // The directory is a name too.
         assert!(names <= opened_again + 1 && (limit == 0) == (names == 0), "limit: {limit}, {names}");
-        // With or without, each open takes one of the two.
+        // With or without the cache, each open takes one of the two.
         let before = plan.count(Call::Lookup) + plan.count(Call::OpenAgain);
         world.share.set_metadata_caching(limit == 0);
         open(FILES / 2);
@@ -533,7 +535,7 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
 
 #[test]
 fn kept_descriptors_give_way_when_the_host_has_no_more() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     for at in ["one", "two"] {
         client.make_with(at, "");
@@ -545,7 +547,7 @@ fn kept_descriptors_give_way_when_the_host_has_no_more() {
     lacks(Call::Lookup);
     client.close(&client.open("three").access(READ).open());
     assert_eq!(names(), 1);
-    // What is remembered is opened to write.
+    // The cached node is opened to write.
     client.close(&client.open("two").access(READ).open());
     lacks(Call::OpenAgain);
     client.close(&client.open("three").access(WRITE).open());
@@ -560,14 +562,14 @@ fn kept_descriptors_give_way_when_the_host_has_no_more() {
     lacks(Call::Create);
     client.close(&client.make("four"));
     assert_eq!(names(), 0);
-    // Where none is kept none can give way.
+    // If no descriptor is cached, none can be released.
     lacks(Call::Create);
     assert_eq!(client.open("five").disposition(Disposition::Create).refusal(), Refusal::Exhausted);
 }
 
 #[test]
 fn it_is_switched_while_files_are_open() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "text");
     let open = client.open("f").access(READ).open();
@@ -584,7 +586,7 @@ fn it_is_switched_while_files_are_open() {
     client.close(&open);
 }
 
-/// A volume that does not tell of changes by others.
+/// A volume that does not report changes by others.
 struct Silent {
     inner: MemoryVolume,
     facts: Facts,
@@ -615,7 +617,7 @@ impl Volume for Silent {
 
 #[test]
 fn where_nobody_tells_of_changes_nothing_is_remembered() {
-    let world = World::over(Config::default(), |inner| {
+    let world = TestShare::over(Config::default(), |inner| {
         let facts = Facts { tells_changes: false, ..inner.facts().clone() };
         Arc::new(Silent { inner, facts })
     });
@@ -633,7 +635,7 @@ fn where_nobody_tells_of_changes_nothing_is_remembered() {
 
 #[test]
 fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone() {
-    let world = World::over(Config::default(), |inner| {
+    let world = TestShare::over(Config::default(), |inner| {
         let facts = Facts { tells_changes: false, ..inner.facts().clone() };
         Arc::new(Silent { inner, facts })
     });
@@ -657,7 +659,7 @@ fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone()
 #[test]
 fn where_nobody_tells_of_changes_rights_end_by_themselves() {
     for silent in [true, false] {
-        let world = World::over(Config::default(), |inner| match silent {
+        let world = TestShare::over(Config::default(), |inner| match silent {
             true => {
                 let facts = Facts { tells_changes: false, ..inner.facts().clone() };
                 Arc::new(Silent { inner, facts })
@@ -682,15 +684,15 @@ fn where_nobody_tells_of_changes_rights_end_by_themselves() {
     }
 }
 
-/// One thread makes and removes a name; others, who know when it has done so, never see what was before.
+/// One thread creates and removes a name. Others know when it has done so, and never see the earlier state.
 #[test]
 fn what_one_thread_has_done_the_others_see() {
-    let world = World::new();
+    let world = TestShare::new();
     let maker = world.client(1);
     maker.make_directory("d");
-    // Even: nothing is under way; every second even number: the name is there.
+    // Even: no change is in progress. Every second even number: the name exists.
     let (step, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    // How many readers have compared a name that is gone, and one that is there.
+    // How many readers have compared a name that is gone, and one that exists.
     let compared = [AtomicU64::new(0), AtomicU64::new(0)];
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..3u128)
@@ -716,7 +718,7 @@ fn what_one_thread_has_done_the_others_see() {
                 })
             })
             .collect();
-        // Until each has met both on a busy host too.
+        // Until each has met both, on a busy host too.
         let are_all = || compared.iter().all(|count| count.load(Ordering::SeqCst) == 3);
         for turn in 0..4000 {
             let are_well = readers.iter().all(|reader| !reader.is_finished());
@@ -729,7 +731,7 @@ fn what_one_thread_has_done_the_others_see() {
             step.fetch_add(1, Ordering::SeqCst);
             std::thread::yield_now();
             step.fetch_add(1, Ordering::SeqCst);
-            // Who is looking has it open, so that the name may go a moment later.
+            // A reader has it open, so the name may be removed a moment later.
             loop {
                 match maker.open("d/name").options(Options::DELETE_ON_CLOSE).result() {
                     Ok(opened) => maker.close(&opened.open),

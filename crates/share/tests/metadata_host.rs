@@ -1,5 +1,5 @@
-//! What is remembered, on a directory of the host while programs of the host change it: the queue of events, hard links,
-//! mappings of memory and moved directories as they really are.
+//! The cache on a directory of the host while programs of the host change it: the real queue of events, hard
+//! links, mappings of memory and moved directories.
 
 mod common;
 
@@ -15,15 +15,15 @@ use volume::Volume;
 use volume::security::Rights;
 use volume_posix::PosixVolume;
 
-struct Served {
+struct WatchedHostShare {
     place: tempfile::TempDir,
     client: Client,
     requests: u64,
 }
 
-impl Served {
-    /// A share on an empty directory; none where the host tells nothing of changes.
-    fn new() -> Option<Served> {
+impl WatchedHostShare {
+    /// A share on an empty directory; none if the host reports no changes.
+    fn new() -> Option<WatchedHostShare> {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("files")).unwrap();
         let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
@@ -38,20 +38,20 @@ impl Served {
         let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
         let key = share::ClientKey(1);
         let client = Client { share, key, identity, ears: Arc::default() };
-        Some(Served { place, client, requests: 0 })
+        Some(WatchedHostShare { place, client, requests: 0 })
     }
 
     fn files(&self) -> std::path::PathBuf {
         self.place.path().join("files")
     }
 
-    /// Programs of the host do this.
+    /// Runs a script as programs of the host would.
     fn others(&self, script: &str) {
         let done = Command::new("sh").args(["-ec", script]).current_dir(self.files()).status().unwrap();
         assert!(done.success(), "{script}");
     }
 
-    /// A request of its own, a little later than the last.
+    /// Opens a path in a request of its own, a little later than the last.
     fn open(&mut self, at: &str, options: Options) -> Result<Info, Refusal> {
         self.requests += 1;
         let now = now().plus(Duration::from_millis(self.requests));
@@ -61,7 +61,7 @@ impl Served {
         Ok(opened.info)
     }
 
-    /// Every path, in two spellings, leads to what the host says.
+    /// Checks that every path, in two spellings, leads to the host's file.
     fn check(&mut self, after: &str) {
         for at in ["f", "g", "d/f", "d/g", "d/e/f", "e/f", "D/E/F", "n"] {
             for spelling in [at.to_lowercase(), at.to_uppercase()] {
@@ -82,7 +82,7 @@ impl Served {
 
 #[test]
 fn whatever_programs_of_the_host_do_the_next_request_sees_it() {
-    let Some(mut served) = Served::new() else { return };
+    let Some(mut served) = WatchedHostShare::new() else { return };
     served.others("mkdir -p d/e; echo 1 > f; echo 22 > d/f; echo 333 > d/e/f");
     for _ in 0..2 {
         for script in [
@@ -118,7 +118,7 @@ fn whatever_programs_of_the_host_do_the_next_request_sees_it() {
 
 #[test]
 fn the_queue_may_overflow() {
-    let Some(mut served) = Served::new() else { return };
+    let Some(mut served) = WatchedHostShare::new() else { return };
     served.others("mkdir -p d/e; echo 1 > f; echo 2 > d/f; mkdir many");
     served.check("made");
     assert!(served.open("many", Options::empty()).is_ok());
@@ -134,12 +134,12 @@ fn the_queue_may_overflow() {
 
 #[test]
 fn what_is_written_through_a_mapping_shows_in_the_times() {
-    let Some(mut served) = Served::new() else { return };
+    let Some(mut served) = WatchedHostShare::new() else { return };
     let file = served.files().join("f");
     std::fs::write(&file, vec![1; 4096]).unwrap();
     served.others("touch -d 2020-01-01 f");
     let before = served.open("f", Options::empty()).unwrap();
-    // The host tells nobody of this.
+    // The host does not report this.
     let script = "import mmap,sys; f=open(sys.argv[1],'r+b'); m=mmap.mmap(f.fileno(),0); m[5]=7; m.flush()";
     let done = Command::new("python3").args(["-c", script]).arg(Path::new(&file)).status();
     if !done.is_ok_and(|status| status.success()) {
@@ -152,8 +152,8 @@ fn what_is_written_through_a_mapping_shows_in_the_times() {
     assert!(after.modified > before.modified);
 }
 
-impl Served {
-    /// Where descriptors of this process lead to below the share.
+impl WatchedHostShare {
+    /// The paths below the share to which descriptors of this process lead.
     fn held(&self) -> Vec<String> {
         let files = self.files().display().to_string();
         let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
@@ -162,15 +162,15 @@ impl Served {
         led.filter(|to| to.strip_prefix(&files).is_some_and(|below| below.starts_with('/'))).collect()
     }
 
-    /// Nobody asks for anything for so long.
+    /// Lets time pass without a request.
     fn is_idle_for(&mut self, seconds: u64) {
         self.requests += seconds * 1000;
-        // Each look is at a part of what is remembered.
+        // Each call searches a part of the cache.
         (0..16)
             .for_each(|_| self.client.share.before_batch(now().plus(Duration::from_millis(self.requests))));
     }
 
-    /// Asks until a file has this size, for at most a second.
+    /// Repeats a request until a file has this size, for at most a second.
     fn sees(&mut self, at: &str, size: u64) -> bool {
         for _ in 0..100 {
             if self.open(at, Options::empty()).is_ok_and(|info| info.size == size) {
@@ -184,11 +184,11 @@ impl Served {
 
 #[test]
 fn what_is_mounted_below_is_seen_and_may_go_when_nobody_uses_it() {
-    let Some(mut it) = Served::new() else { return };
+    let Some(mut it) = WatchedHostShare::new() else { return };
     it.others("mkdir -p d/m/deep; echo below >d/m/f; echo below >d/m/deep/f");
     assert!(it.sees("d/m/f", 6) && it.sees("d/m/deep/f", 6));
     let at = it.files().join("d/m");
-    let watch = |it: &Served| {
+    let watch = |it: &WatchedHostShare| {
         let open = it.client.open("").access(Rights::READ_DATA).open();
         it.client.share.watch(&open, share::ChangeFilter::all(), true, 1 << 20).unwrap();
         open
@@ -205,7 +205,7 @@ fn what_is_mounted_below_is_seen_and_may_go_when_nobody_uses_it() {
     }
     it.others("mkdir d/m/deep; echo 'on top' >d/m/f; echo 'on top' >d/m/deep/f");
     let is_seen = it.sees("d/m/f", 7) && it.sees("d/m/deep/f", 7);
-    // A watch that goes deep does not reach into what is mounted.
+    // A recursive watch does not reach into a mounted file system.
     let _meanwhile = watch(&it);
     it.others("mkdir d/m/deep/made");
     it.is_idle_for(3);
@@ -219,12 +219,12 @@ fn what_is_mounted_below_is_seen_and_may_go_when_nobody_uses_it() {
 
 #[test]
 fn directories_that_are_gone_or_that_nobody_uses_are_let_go() {
-    let Some(mut it) = Served::new() else { return };
+    let Some(mut it) = WatchedHostShare::new() else { return };
     it.others("for n in 1 2 3 4; do mkdir -p d$n/e; echo text >d$n/e/f; done");
     for n in 1..=4 {
         it.open(&format!("d{n}/e/f"), Options::empty()).unwrap();
     }
-    let of_directories = |it: &Served| it.held().iter().filter(|to| !to.ends_with("/f")).count();
+    let of_directories = |it: &WatchedHostShare| it.held().iter().filter(|to| !to.ends_with("/f")).count();
     assert_eq!(of_directories(&it), 16);
     it.others("rm -r d1; mv d2 d5; rm -r d5");
     assert_eq!(it.open("d1/e/f", Options::empty()).unwrap_err(), Refusal::PathNotFound);

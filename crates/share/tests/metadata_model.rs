@@ -1,5 +1,5 @@
-//! What is remembered of names and files against what is really there, while clients, the host and losses of its events
-//! change everything in between: no answer is ever old.
+//! The cache of names and files against the real state, while clients, the host and losses of its events
+//! change everything in between: no reply is ever old.
 
 mod common;
 
@@ -16,7 +16,7 @@ use volume::security::Rights;
 use volume::{Actor, HostChange, HostEvent, Kind, Name, Node, NodeId, Note, OpenHow, Stat, Time, Volume};
 
 const NAMES: [&str; 5] = ["x", "X", "y", "d", "D"];
-/// What the owner needs for every deed.
+/// The rights that the owner needs for every change.
 const DOES: Rights = Rights::READ_DATA
     .union(Rights::WRITE_DATA)
     .union(Rights::READ_ATTRIBUTES)
@@ -24,10 +24,11 @@ const DOES: Rights = Rights::READ_DATA
     .union(Rights::WRITE_DAC)
     .union(Rights::DELETE);
 
-/// From one act to the looks after it, and on to the next act: what one does is told apart from what another did by its time.
+/// The time from one step to the checks after it, and on to the next step. It distinguishes the changes of
+/// different steps.
 const STEP: Duration = Duration::from_millis(150);
 
-/// The bytes of a record that says that a file is hidden.
+/// The bytes of a record with the hidden attribute.
 const HIDDEN: [u8; 6] = [1, 1, 0x22, 0, 0, 0];
 
 /// Permission bits that leave the owner everything.
@@ -35,7 +36,7 @@ fn mode_of(is_directory: bool, which: usize) -> u32 {
     if is_directory { [0o755, 0o700, 0o711][which] } else { [0o644, 0o600, 0o755][which] }
 }
 
-/// Something that the host or a client does to what is there; places and things are chosen among those that are.
+/// A change by the host or a client. Directories and objects are chosen among those that exist.
 #[derive(Debug, Clone)]
 enum Deed {
     MakeFile(Index, usize),
@@ -48,23 +49,23 @@ enum Deed {
 }
 
 #[derive(Debug, Clone)]
-enum Act {
+enum MetadataAction {
     Host(Deed),
     Client(Deed),
-    /// The host does this, and its events are lost.
+    /// The host makes these changes, and its events are lost.
     Unheard(Vec<Deed>),
     Hide(Index, bool),
-    /// The host does the same to a file that no client has open, as a backup does that is played back.
+    /// The host sets the attribute on a file that no client has open, as a restored backup does.
     HostHides(Index, bool),
-    /// A client opens something and keeps it open.
+    /// A client opens a file and keeps it open.
     Hold(Index),
     LetGo(Index),
-    /// A client goes on with a listing by so many entries, or begins with one of this directory.
+    /// A client continues a listing by this many entries, or begins one of this directory.
     List(Index, usize),
     Switch(bool),
 }
 
-/// A path that is looked at: in a directory that is there, a name, in which case, by exact names or not.
+/// A path to check: an existing directory, a name, its case, and whether names match exactly.
 #[derive(Debug, Clone)]
 struct Look {
     above: Index,
@@ -91,18 +92,18 @@ fn deeds() -> impl Strategy<Value = Deed> {
     ]
 }
 
-fn acts() -> impl Strategy<Value = Vec<(Act, Vec<Look>)>> {
+fn acts() -> impl Strategy<Value = Vec<(MetadataAction, Vec<Look>)>> {
     let at = any::<Index>;
     let act = prop_oneof![
-        8 => deeds().prop_map(Act::Host),
-        8 => deeds().prop_map(Act::Client),
-        1 => prop::collection::vec(deeds(), 1..4).prop_map(Act::Unheard),
-        2 => (at(), any::<bool>()).prop_map(|(what, on)| Act::Hide(what, on)),
-        2 => (at(), any::<bool>()).prop_map(|(what, on)| Act::HostHides(what, on)),
-        1 => at().prop_map(Act::Hold),
-        1 => at().prop_map(Act::LetGo),
-        4 => (at(), 1..4usize).prop_map(|(of, count)| Act::List(of, count)),
-        1 => prop::bool::weighted(0.8).prop_map(Act::Switch),
+        8 => deeds().prop_map(MetadataAction::Host),
+        8 => deeds().prop_map(MetadataAction::Client),
+        1 => prop::collection::vec(deeds(), 1..4).prop_map(MetadataAction::Unheard),
+        2 => (at(), any::<bool>()).prop_map(|(what, on)| MetadataAction::Hide(what, on)),
+        2 => (at(), any::<bool>()).prop_map(|(what, on)| MetadataAction::HostHides(what, on)),
+        1 => at().prop_map(MetadataAction::Hold),
+        1 => at().prop_map(MetadataAction::LetGo),
+        4 => (at(), 1..4usize).prop_map(|(of, count)| MetadataAction::List(of, count)),
+        1 => prop::bool::weighted(0.8).prop_map(MetadataAction::Switch),
     ];
     let rarely = || prop::bool::weighted(0.3);
     let look = (at(), 0..NAMES.len(), any::<bool>(), rarely(), rarely(), rarely(), any::<bool>()).prop_map(
@@ -121,15 +122,15 @@ fn acts() -> impl Strategy<Value = Vec<(Act, Vec<Look>)>> {
 
 /// A directory and its path.
 #[derive(Clone)]
-struct Place {
+struct ModelDirectory {
     path: Vec<Name>,
     node: Arc<dyn Node>,
 }
 
-/// A name that is there.
+/// An existing name.
 #[derive(Clone)]
 struct Thing {
-    above: Place,
+    above: ModelDirectory,
     name: Name,
     stat: Stat,
 }
@@ -149,7 +150,7 @@ fn shown(above: &[Name], name: &Name) -> String {
     names.join("/")
 }
 
-fn things_in(place: &Place) -> Vec<Thing> {
+fn things_in(place: &ModelDirectory) -> Vec<Thing> {
     let mut names = Vec::new();
     place
         .node
@@ -165,16 +166,16 @@ fn things_in(place: &Place) -> Vec<Thing> {
     names.into_iter().map(thing).collect()
 }
 
-/// Everything that is there: directories, the root first, and names.
-fn survey(memory: &MemoryVolume) -> (Vec<Place>, Vec<Thing>) {
-    let mut places = vec![Place { path: Vec::new(), node: memory.root().unwrap() }];
+/// The whole state: directories, the root first, and names.
+fn survey(memory: &MemoryVolume) -> (Vec<ModelDirectory>, Vec<Thing>) {
+    let mut places = vec![ModelDirectory { path: Vec::new(), node: memory.root().unwrap() }];
     let (mut things, mut at) = (Vec::new(), 0);
     while at < places.len() {
         for thing in things_in(&places[at]) {
             if thing.stat.kind == Kind::Directory {
                 let mut path = thing.above.path.clone();
                 path.push(thing.name.clone());
-                places.push(Place { path, node: thing.node(OpenHow::Read) });
+                places.push(ModelDirectory { path, node: thing.node(OpenHow::Read) });
             }
             things.push(thing);
         }
@@ -183,10 +184,10 @@ fn survey(memory: &MemoryVolume) -> (Vec<Place>, Vec<Thing>) {
     (places, things)
 }
 
-/// What a path may lead to: of spellings that differ in case the exact one, else any; and whether on the way one of several
-/// was to be chosen, which may be one that leads nowhere.
+/// The possible targets of a path: of spellings that differ in case the exact one, else any. The flag tells
+/// whether one of several was chosen on the way, which may be one that leads nowhere.
 fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<Thing>, bool) {
-    let mut above = vec![Place { path: Vec::new(), node: memory.root().unwrap() }];
+    let mut above = vec![ModelDirectory { path: Vec::new(), node: memory.root().unwrap() }];
     let (mut found, mut is_choice): (Vec<Thing>, bool) = (Vec::new(), false);
     for name in path {
         is_choice |= found.len() > 1;
@@ -205,7 +206,7 @@ fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<Thing>, bo
         let enter = |thing: &Thing| {
             let mut path = thing.above.path.clone();
             path.push(thing.name.clone());
-            Place { path, node: thing.node(OpenHow::Read) }
+            ModelDirectory { path, node: thing.node(OpenHow::Read) }
         };
         above = directories.map(enter).collect();
     }
@@ -213,24 +214,24 @@ fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<Thing>, bo
 }
 
 /// A listing that goes on while names change.
-struct Listing {
+struct RunningListing {
     open: Arc<Open>,
     cookie: u64,
     shown: Vec<Name>,
-    /// What has stood there all the time, and what has at any.
+    /// The names that existed all the time, and those that existed at any.
     always: HashSet<(Name, NodeId)>,
     ever: HashSet<Name>,
 }
 
-impl Listing {
-    /// Names may have changed.
+impl RunningListing {
+    /// Records the names after a possible change.
     fn note(&mut self, memory: &MemoryVolume) {
         let now = names_in(memory, self.open.node_id());
         self.always.retain(|(name, id)| now.get(name).is_some_and(|stat| stat.id == *id));
         self.ever.extend(now.into_keys());
     }
 
-    /// Everything was shown.
+    /// Checks that every name was listed.
     fn check(&self) -> Result<(), TestCaseError> {
         for (name, _) in &self.always {
             let count = self.shown.iter().filter(|shown| *shown == name).count();
@@ -249,18 +250,18 @@ fn names_in(memory: &MemoryVolume, id: NodeId) -> HashMap<Name, Stat> {
 }
 
 struct Test {
-    world: World,
+    world: TestShare,
     owner: Client,
     stranger: Client,
     hidden: HashMap<NodeId, bool>,
     held: Vec<Arc<Open>>,
-    listing: Option<Listing>,
+    listing: Option<RunningListing>,
     clock: u32,
 }
 
 impl Test {
     fn new() -> Test {
-        let world = World::new();
+        let world = TestShare::new();
         let (owner, stranger) = (world.client(1), world.client_of(2, user(1002)));
         Test { world, owner, stranger, hidden: HashMap::new(), held: Vec::new(), listing: None, clock: 0 }
     }
@@ -269,21 +270,21 @@ impl Test {
         now().plus(STEP * self.clock)
     }
 
-    /// Time goes on, on the host too.
+    /// Lets time pass, on the host too.
     fn step(&mut self) {
         self.clock += 1;
         self.world.memory.set_clock(Time::from_wall_ns(self.now().wall_ns));
     }
 
-    fn tell(&self, above: &Place, text: &Name, is_directory: bool, change: HostChange) {
+    fn tell(&self, above: &ModelDirectory, text: &Name, is_directory: bool, change: HostChange) {
         let (directory, name) = (above.node.id(), Some(text.clone()));
         self.world.memory.tell(HostEvent::Changed { directory, name, is_directory, change });
     }
 
-    /// The host does something, which it tells of unless `silent`.
+    /// Makes a change by the host, which it reports unless `silent`.
     fn host(&self, deed: &Deed, silent: bool) {
         let (places, things) = survey(&self.world.memory);
-        let tell = |above: &Place, text: &Name, is_directory: bool, change| {
+        let tell = |above: &ModelDirectory, text: &Name, is_directory: bool, change| {
             if !silent {
                 self.tell(above, text, is_directory, change);
             }
@@ -349,7 +350,7 @@ impl Test {
         ask.result().ok().map(|opened| opened.open)
     }
 
-    /// A client does something, if it may.
+    /// Makes a change by a client, if it may.
     fn client(&self, deed: &Deed) {
         let (places, things) = survey(&self.world.memory);
         let (share, now) = (&self.world.share, self.now());
@@ -405,7 +406,7 @@ impl Test {
         }
     }
 
-    /// Goes on with a listing. What it shows is there, and is what it says.
+    /// Continues a listing. Each entry must exist and be as listed.
     fn list_on(&mut self, of: &Index, count: usize) -> Result<(), TestCaseError> {
         let mut listing = match self.listing.take() {
             Some(listing) => listing,
@@ -417,7 +418,7 @@ impl Test {
                 let there = names_in(&self.world.memory, open.node_id());
                 let always = there.iter().map(|(name, stat)| (name.clone(), stat.id)).collect();
                 let ever = there.into_keys().collect();
-                Listing { open, cookie: 0, shown: Vec::new(), always, ever }
+                RunningListing { open, cookie: 0, shown: Vec::new(), always, ever }
             }
         };
         let there = names_in(&self.world.memory, listing.open.node_id());
@@ -455,20 +456,20 @@ impl Test {
         }
     }
 
-    fn act(&mut self, act: &Act) -> Result<(), TestCaseError> {
+    fn act(&mut self, act: &MetadataAction) -> Result<(), TestCaseError> {
         let things = survey(&self.world.memory).1;
         let thing = |at: &Index| (!things.is_empty()).then(|| at.get(&things));
         match act {
-            Act::Host(deed) => self.host(deed, false),
-            Act::Client(deed) => self.client(deed),
-            Act::Unheard(deeds) => {
+            MetadataAction::Host(deed) => self.host(deed, false),
+            MetadataAction::Client(deed) => self.client(deed),
+            MetadataAction::Unheard(deeds) => {
                 for deed in deeds {
                     self.host(deed, true);
                     self.note_names();
                 }
                 self.world.memory.tell(HostEvent::Overflow);
             }
-            Act::Hide(what, on) => {
+            MetadataAction::Hide(what, on) => {
                 let Some(what) = thing(what) else { return Ok(()) };
                 let attributes = if *on { Attributes::HIDDEN } else { Attributes::empty() };
                 let basic = Basic { attributes: Some(attributes), ..Basic::default() };
@@ -478,7 +479,7 @@ impl Test {
                 self.world.share.close(&open, self.now()).unwrap();
                 self.hidden.insert(what.stat.id, *on);
             }
-            Act::HostHides(what, on) => {
+            MetadataAction::HostHides(what, on) => {
                 let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else {
                     return Ok(());
                 };
@@ -489,25 +490,26 @@ impl Test {
                     self.hidden.insert(what.stat.id, *on);
                 }
             }
-            Act::Hold(what) if self.held.len() < 3 => {
+            MetadataAction::Hold(what) if self.held.len() < 3 => {
                 if let Some(open) = thing(what).and_then(|what| self.open(&what.path(), READ)) {
                     self.held.push(open);
                 }
             }
-            Act::LetGo(at) if !self.held.is_empty() => {
+            MetadataAction::LetGo(at) if !self.held.is_empty() => {
                 let open = self.held.swap_remove(at.index(self.held.len()));
-                // A name that goes with it may be another's by now, whom the host does not let go so.
+                // A name that is removed with it may be another file's by now, whose removal the host
+                // refuses.
                 let _closed = self.world.share.close(&open, self.now());
             }
-            Act::List(of, count) => self.list_on(of, *count)?,
-            Act::Switch(on) => self.world.share.set_metadata_caching(*on),
-            Act::Hold(_) | Act::LetGo(_) => {}
+            MetadataAction::List(of, count) => self.list_on(of, *count)?,
+            MetadataAction::Switch(on) => self.world.share.set_metadata_caching(*on),
+            MetadataAction::Hold(_) | MetadataAction::LetGo(_) => {}
         }
         self.note_names();
         Ok(())
     }
 
-    /// Whether an answer is what one of these says.
+    /// Whether a reply is right for one of these.
     fn fits(&self, info: &Info, things: &[Thing]) -> bool {
         things.iter().any(|Thing { stat, .. }| {
             let hidden = self.hidden.get(&stat.id).copied().unwrap_or(false);
@@ -551,8 +553,8 @@ impl Test {
         Ok(())
     }
 
-    /// Names lead to what is there one by one, and an address to the same.
-    fn look_by_items(&self, above: &Place, last: &Name) -> Result<(), TestCaseError> {
+    /// Looks names up one by one, and by address. Both lead to the real objects.
+    fn look_by_items(&self, above: &ModelDirectory, last: &Name) -> Result<(), TestCaseError> {
         let share = &self.world.share;
         let names: Vec<Name> = above.path.iter().chain([last]).cloned().collect();
         let text = shown(&above.path, last);
@@ -581,10 +583,10 @@ impl Test {
         Ok(())
     }
 
-    /// A directory shows what is in it, as it is.
-    fn list(&self, above: &Place) -> Result<(), TestCaseError> {
+    /// Checks that a directory lists its contents as they are.
+    fn list(&self, above: &ModelDirectory) -> Result<(), TestCaseError> {
         let text: Vec<_> = above.path.iter().map(|name| name.display().into_owned()).collect();
-        // One that is to go is not opened any more.
+        // A directory marked for deletion cannot be opened any more.
         let Some(open) = self.open(&text.join("/"), READ) else { return Ok(()) };
         let mut listed = Vec::new();
         let shown = self.owner.caller(true, self.now(), |c| {
@@ -605,7 +607,7 @@ impl Test {
         Ok(())
     }
 
-    /// Somebody else may read what the permission bits of now say.
+    /// Checks that another user may read as the current permission bits say.
     fn look_as_stranger(&self, text: &str, options: Options, thing: &Thing) -> Result<(), TestCaseError> {
         let ask = self.stranger.open(text).access(Rights::READ_DATA).options(options).at(self.now());
         let result = ask.result().map(|opened| self.world.share.close(&opened.open, self.now()).unwrap());

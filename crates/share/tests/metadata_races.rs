@@ -1,4 +1,4 @@
-//! What is remembered, when somebody changes what it is of between two steps of a request.
+//! The cache, when its subject changes between two steps of a request.
 
 mod common;
 
@@ -8,19 +8,20 @@ use std::time::Duration;
 
 use common::*;
 use share::{
-    Basic, Caching, Config, Disposition, Item, Open, OpenRequest, Opened, Options, Refusal, Step, TimeSet,
+    Basic, Caching, CallResult, Config, Disposition, Item, Open, OpenRequest, OpenResult, Options, Refusal,
+    TimeSet,
 };
 use volume::faulty::{Call, Fault, Plan};
 use volume::memory::MemoryVolume;
 use volume::security::{Parts, Rights};
 use volume::{HostChange, HostEvent, Node, NodeId, OpenHow, Time, Volume};
 
-/// A file `d/a` and a directory `d/sub` that were remembered, and that a program of the host has replaced, of which nobody has
-/// heard.
+/// A cached file `d/a` and a cached directory `d/sub` that a program of the host has replaced without an
+/// event.
 struct Replaced {
-    world: World,
+    world: TestShare,
     client: Client,
-    /// Of the file, opened before.
+    /// An open of the file, made before.
     held: Option<Arc<Open>>,
     old: [NodeId; 2],
     new: [NodeId; 2],
@@ -32,7 +33,7 @@ fn directory(memory: &MemoryVolume) -> Arc<dyn Node> {
 
 impl Replaced {
     fn new(is_held: bool) -> Replaced {
-        let world = World::new();
+        let world = TestShare::new();
         let client = world.client(1);
         client.make_directory("d");
         client.make_directory("d/sub");
@@ -63,7 +64,7 @@ impl Replaced {
         })
     }
 
-    fn open(&self, item: &Item) -> Result<Opened, Refusal> {
+    fn open(&self, item: &Item) -> Result<OpenResult, Refusal> {
         let request = OpenRequest { access: Rights::READ_ATTRIBUTES, ..self.client.open("").request };
         done(self.client.caller(true, now(), |c| self.world.share.create_found(c, item, &request)))
     }
@@ -108,18 +109,18 @@ fn what_was_remembered_and_is_gone_is_looked_up_again() {
 
 #[test]
 fn rights_that_were_read_before_they_were_changed_are_not_kept() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let (one, two) = (world.client(1), world.client_of(2, user(1002)));
     one.make_directory("d");
     one.make_with("d/f", "");
     let open = one.open("d").access(Rights::WRITE_DAC).open();
-    // Forgets what is known of the directory.
+    // Drops the cached state of the directory.
     world.share.configure(Config { metadata_caching: false, ..Config::default() });
     let look = || {
         let found = two.open("d/f").access(Rights::READ_ATTRIBUTES).result();
         found.map(|opened| two.close(&opened.open))
     };
-    // The first is whether it is a reparse point.
+    // The first call asks whether it is a reparse point.
     plan.add(Call::Note, 2, Fault::Hold);
     std::thread::scope(|scope| {
         let looking = scope.spawn(look);
@@ -131,13 +132,13 @@ fn rights_that_were_read_before_they_were_changed_are_not_kept() {
     assert_eq!(look(), Err(Refusal::AccessDenied));
 }
 
-/// A share that remembers nothing of names, so that nobody waits for who changes them.
-fn forgetful() -> (World, Arc<Plan>) {
-    World::planned(Config { metadata_caching: false, ..Config::default() })
+/// A share that caches no names, so that no lookup waits for a change of them.
+fn forgetful() -> (TestShare, Arc<Plan>) {
+    TestShare::planned(Config { metadata_caching: false, ..Config::default() })
 }
 
-/// What was marked stays marked for whoever comes while the close that removes it is not done yet: were it open to them, what is
-/// made by that name next would go with their close.
+/// A mark for deletion stays for other requests until the close that removes the name is done. If they could
+/// open the file, a new object by that name would be removed with their close.
 #[test]
 fn a_name_that_a_close_is_removing_is_open_to_nobody() {
     let (world, plan) = forgetful();
@@ -157,7 +158,8 @@ fn a_name_that_a_close_is_removing_is_open_to_nobody() {
     assert_eq!(other.open("f").refusal(), Refusal::NotFound);
 }
 
-/// Between looking a name up and entering the open among the others the name went, and others made another file by it.
+/// Between the lookup of a name and the entry of the open among the others the name was removed, and others
+/// created another file by it.
 #[test]
 fn an_open_whose_name_went_meanwhile_is_of_what_stands_there_now() {
     let (world, plan) = forgetful();
@@ -168,7 +170,7 @@ fn an_open_whose_name_went_meanwhile_is_of_what_stands_there_now() {
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| other.open("f").options(Options::DELETE_ON_CLOSE).open());
         assert!(plan.wait_held(1, Duration::from_secs(20)));
-        assert!(matches!(client.rename(&held, "g", false), Step::Done(())));
+        assert!(matches!(client.rename(&held, "g", false), CallResult::Done(())));
         client.make_with("f", "new");
         plan.release();
         let opened = opening.join().unwrap();
@@ -180,8 +182,8 @@ fn an_open_whose_name_went_meanwhile_is_of_what_stands_there_now() {
     assert_eq!(client.open("g").result().unwrap().info.id, held.node_id());
 }
 
-/// Each time that the host is asked about a file for an open, others open it and close it, so that it is open to nobody when the
-/// host has answered: a slow host and a few quick clients bring that about by themselves.
+/// Each time that the host is asked about a file for an open, others open it and close it. So the file is not
+/// open when the host has answered. A slow host and a few quick clients produce this by themselves.
 #[test]
 fn an_open_does_not_fail_because_others_close_the_file_while_it_is_looked_at() {
     for at in ["", "d", "d/f"] {
@@ -214,13 +216,13 @@ fn an_open_does_not_fail_because_others_close_the_file_while_it_is_looked_at() {
     }
 }
 
-/// The end of an open for which the host is held up at a call, while others do something in between.
+/// The end of an open for which the host is held up at a call, while others act in between.
 fn open_meanwhile(
-    (world, plan): &(World, Arc<Plan>),
+    (world, plan): &(TestShare, Arc<Plan>),
     call: Call,
     access: Rights,
     between: impl FnOnce(&Client),
-) -> Result<Opened, Refusal> {
+) -> Result<OpenResult, Refusal> {
     let (slow, quick) = (world.client_of(1, user(1002)), world.client(2));
     let caching = Caching::READ | Caching::HANDLE;
     plan.add(call, 1, Fault::Hold);
@@ -236,8 +238,8 @@ fn open_meanwhile(
 }
 
 /// A share with a file `d/f` of ten bytes, open to everybody.
-fn with_file(config: Config) -> (World, Arc<Plan>) {
-    let (world, plan) = World::planned(config);
+fn with_file(config: Config) -> (TestShare, Arc<Plan>) {
+    let (world, plan) = TestShare::planned(config);
     let client = world.client(2);
     client.make_directory("d");
     client.make_with("d/f", "0123456789");
@@ -247,7 +249,7 @@ fn with_file(config: Config) -> (World, Arc<Plan>) {
     (world, plan)
 }
 
-/// Nobody would tell the one who opens it that what it was told is old: it had no right yet.
+/// The opener would not be notified that its values are old: it had no right yet.
 #[test]
 fn an_open_shows_the_size_of_a_file_that_others_write_while_it_is_looked_at() {
     for (does, size) in [("writes", 110), ("cuts", 3), ("overwrites", 0)] {
@@ -273,13 +275,14 @@ fn an_open_shows_the_size_of_a_file_that_others_write_while_it_is_looked_at() {
     }
 }
 
-/// The host says how large a file is when its name is looked up, too, before it is in the table of open files.
+/// The host also returns the size of a file at the lookup of its name, before the file is in the table of
+/// open files.
 #[test]
 fn an_open_shows_the_size_of_a_file_that_others_write_after_its_name_was_looked_up() {
     for stays_open in [false, true] {
         let it = with_file(Config::default());
         let mut held = None;
-        // Forgets the name, which is asked for again.
+        // Drops the name, which is looked up again.
         it.0.share.set_metadata_caching(false);
         it.0.share.set_metadata_caching(true);
         let opened = open_meanwhile(&it, Call::OpenAgain, READ | WRITE, |quick| {
@@ -295,7 +298,7 @@ fn an_open_shows_the_size_of_a_file_that_others_write_after_its_name_was_looked_
     }
 }
 
-/// The host tells of its change once, while nobody has a right yet that the change could end.
+/// The host reports its change once, while no client has a right yet that the change could break.
 #[test]
 fn an_open_shows_the_size_of_a_file_that_the_host_writes_while_it_is_looked_at() {
     for (call, caches) in [(Call::Note, false), (Call::OpenAgain, true)] {
@@ -339,7 +342,8 @@ fn an_open_is_judged_by_the_descriptor_that_others_set_while_it_is_looked_at() {
     }
 }
 
-/// An open beside somebody who writes each time that the host is asked gets through, and asks no more than once again.
+/// An open beside a client that writes each time that the host is asked succeeds, and asks at most once
+/// again.
 #[test]
 fn an_open_beside_a_busy_writer_gets_through() {
     let (world, plan) = with_file(Config { metadata_caching: false, ..Config::default() });
@@ -370,7 +374,7 @@ fn an_open_beside_a_busy_writer_gets_through() {
 
 #[test]
 fn no_version_before_a_change_is_older_than_one_that_was_told() {
-    let world = World::new();
+    let world = TestShare::new();
     let (share, client) = (&world.share, world.client(1));
     client.make_directory("d");
     client.make_with("d/x", "");
@@ -384,7 +388,7 @@ fn no_version_before_a_change_is_older_than_one_that_was_told() {
     let told = share.item_info(&d).unwrap().version;
     assert!(told > noted);
     assert_eq!(before(), told);
-    // What is changed of the directory itself counts before anybody is told of it.
+    // A change of the directory itself counts before its version is given out.
     let open = client.open("d").access(Rights::WRITE_ATTRIBUTES | Rights::WRITE_EA).open();
     let modified = Some(TimeSet::Set(Time { secs: 5, nanos: 0 }));
     client.call(|c| share.set_basic(c, &open, Basic { modified, ..Basic::default() })).unwrap();

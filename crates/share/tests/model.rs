@@ -1,5 +1,5 @@
-//! Sharing, also with opens whose clients are gone, and byte ranges against models that know nothing of how
-//! the engine does it.
+//! Sharing, also with opens whose clients are gone, and byte ranges, against models that know nothing of the
+//! engine's implementation.
 
 mod common;
 
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use common::*;
 use proptest::prelude::*;
-use share::{Deny, Detached, Keeper, LockRule, Open, RangeKind, RangeRequest, Refusal, Step};
+use share::{CallResult, Deny, Detached, LockRule, LossListener, Open, RangeKind, RangeRequest, Refusal};
 use volume::security::Rights;
 
-/// What the model knows of an open: which file and stream, what it does, what it denies.
+/// The model of an open: file and stream, access, and denial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Stands {
     file: usize,
@@ -32,7 +32,7 @@ impl Stands {
         all.into_iter().zip(self.denies).filter(|(_, on)| *on).fold(Deny::empty(), |all, (one, _)| all | one)
     }
 
-    /// Whether the two cannot stand together, by the table of uses against denials.
+    /// Whether the two conflict, by the table of access against denials.
     fn excludes(self, other: Stands) -> bool {
         let idle = |open: Stands| open.uses == [false; 3];
         if self.file != other.file || idle(self) || idle(other) {
@@ -49,10 +49,10 @@ impl Stands {
 }
 
 #[derive(Debug, Clone)]
-enum Act {
+enum SharingAction {
     Open(Stands),
     Close(prop::sample::Index),
-    /// Its client goes, for so many seconds.
+    /// Its client goes, for this many seconds.
     Leave(prop::sample::Index, u64),
     /// Its client comes back.
     Reclaim(prop::sample::Index),
@@ -61,7 +61,7 @@ enum Act {
     Mark(prop::sample::Index, bool),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn acts() -> impl Strategy<Value = Vec<SharingAction>> {
     let stands = (
         0..2usize,
         prop::bool::weighted(0.2),
@@ -70,34 +70,35 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     )
         .prop_map(|(file, named, uses, denies)| Stands { file, named, uses, denies });
     let act = prop_oneof![
-        5 => stands.prop_map(Act::Open),
-        3 => any::<prop::sample::Index>().prop_map(Act::Close),
-        2 => (any::<prop::sample::Index>(), 1..4u64).prop_map(|(at, seconds)| Act::Leave(at, seconds)),
-        1 => any::<prop::sample::Index>().prop_map(Act::Reclaim),
-        1 => Just(Act::Wait),
-        1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(at, on)| Act::Mark(at, on)),
+        5 => stands.prop_map(SharingAction::Open),
+        3 => any::<prop::sample::Index>().prop_map(SharingAction::Close),
+        2 => (any::<prop::sample::Index>(), 1..4u64)
+            .prop_map(|(at, seconds)| SharingAction::Leave(at, seconds)),
+        1 => any::<prop::sample::Index>().prop_map(SharingAction::Reclaim),
+        1 => Just(SharingAction::Wait),
+        1 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(at, on)| SharingAction::Mark(at, on)),
     ];
     prop::collection::vec(act, 1..40)
 }
 
-/// One open in the world, and what the model knows of it.
+/// One open of the engine, with the state that the model keeps for it.
 struct Both {
     stands: Stands,
     open: Arc<Open>,
-    /// The second at which it is over, while its client is gone.
+    /// The second at which it ends, while its client is gone.
     until: Option<u64>,
 }
 
-/// What the model knows of names and streams.
-struct Names {
+/// The model of names and streams.
+struct ModelNames {
     exists: [bool; 2],
     has_stream: [bool; 2],
-    /// For each file, whether the name and the stream are marked to go.
+    /// For each file, whether the name and the stream are marked for deletion.
     marked: [[bool; 2]; 2],
 }
 
-impl Names {
-    /// An open of `stands` is gone, and these are left.
+impl ModelNames {
+    /// Updates the model after an open of `stands` has gone; `left` has the others.
     fn closed(&mut self, stands: Stands, left: &[Both]) {
         let file = stands.file;
         let is_left = |named: bool| left.iter().any(|o| o.stands.file == file && o.stands.named == named);
@@ -110,7 +111,7 @@ impl Names {
         }
     }
 
-    /// What an attempt to open meets.
+    /// The result that the model expects for a request to open.
     fn expect(&self, stands: Stands, open: &[Both]) -> Result<(), Refusal> {
         let is_there = self.exists[stands.file] && (!stands.named || self.has_stream[stands.file]);
         let goes = self.marked[stands.file][0] || (stands.named && self.marked[stands.file][1]);
@@ -126,14 +127,14 @@ impl Names {
     }
 }
 
-/// Nobody minds what the engine closes: the model knows.
+/// No client hears of the engine's closes: the model knows them.
 struct Nobody;
 
-impl Keeper for Nobody {
+impl LossListener for Nobody {
     fn on_lost(&self, _token: u64) {}
 }
 
-/// To be kept until this second, whoever needs what.
+/// Kept until this second, whichever requests conflict with it.
 fn until(until: u64) -> Detached {
     Detached { until_ns: second(until).mono_ns, yields: false, keeper: Arc::new(Nobody), token: 0 }
 }
@@ -147,7 +148,7 @@ proptest! {
 
     #[test]
     fn sharing_and_deleting_follow_the_model(acts in acts()) {
-        let world = World::new();
+        let world = TestShare::new();
         let client = world.client(1);
         let names = ["f0", "f1"];
         for name in names {
@@ -155,11 +156,11 @@ proptest! {
             client.close(&client.open(name).stream("s").disposition(share::Disposition::Create).open());
         }
         let mut open: Vec<Both> = Vec::new();
-        let mut names_are = Names { exists: [true; 2], has_stream: [true; 2], marked: [[false; 2]; 2] };
+        let mut names_are = ModelNames { exists: [true; 2], has_stream: [true; 2], marked: [[false; 2]; 2] };
         let mut clock = 0;
         for act in acts {
             match act {
-                Act::Open(stands) => {
+                SharingAction::Open(stands) => {
                     let mut ask = client.open(names[stands.file]).access(stands.rights()).deny(stands.deny());
                     if stands.named {
                         ask = ask.stream("s");
@@ -171,42 +172,43 @@ proptest! {
                         open.push(Both { stands, open: opened.open, until: None });
                     }
                 }
-                Act::Close(at) if !open.is_empty() => {
+                SharingAction::Close(at) if !open.is_empty() => {
                     let closed = open.swap_remove(at.index(open.len()));
                     client.close(&closed.open);
                     names_are.closed(closed.stands, &open);
                 }
-                Act::Leave(at, seconds) if !open.is_empty() => {
+                SharingAction::Leave(at, seconds) if !open.is_empty() => {
                     let at = at.index(open.len());
                     let left = world.share.leave(&open[at].open, until(clock + seconds), second(clock));
                     prop_assert_eq!(left.is_ok(), open[at].until.is_none());
                     open[at].until = open[at].until.or(Some(clock + seconds));
                 }
-                Act::Reclaim(at) if !open.is_empty() => {
+                SharingAction::Reclaim(at) if !open.is_empty() => {
                     let at = at.index(open.len());
                     let back = client.caller(true, second(clock), |c| world.share.reclaim(&open[at].open, c));
                     prop_assert_eq!(back.is_ok(), open[at].until.take().is_some());
                 }
-                Act::Wait => {
+                SharingAction::Wait => {
                     clock += 1;
                     world.share.tick(second(clock));
-                    while let Some(at) = open.iter().position(|o| o.until.is_some_and(|until| until <= clock)) {
+                    let is_over = |one: &Both| one.until.is_some_and(|until| until <= clock);
+                    while let Some(at) = open.iter().position(is_over) {
                         let over = open.swap_remove(at);
                         prop_assert!(over.open.is_closed());
                         names_are.closed(over.stands, &open);
                     }
                     prop_assert!(open.iter().all(|left| !left.open.is_closed()));
                 }
-                Act::Mark(at, on) if !open.is_empty() => {
+                SharingAction::Mark(at, on) if !open.is_empty() => {
                     let Both { stands, open: marks, .. } = &open[at.index(open.len())];
-                    let may = stands.uses[2];
-                    let expected = if may { Ok(()) } else { Err(Refusal::AccessDenied) };
+                    let expected = if stands.uses[2] { Ok(()) } else { Err(Refusal::AccessDenied) };
                     prop_assert_eq!(client.set_delete(marks, on), expected);
-                    if may {
+                    if stands.uses[2] {
                         names_are.marked[stands.file][usize::from(stands.named)] = on;
                     }
                 }
-                Act::Close(_) | Act::Leave(..) | Act::Reclaim(_) | Act::Mark(..) => {}
+                SharingAction::Close(_) | SharingAction::Leave(..) => {}
+                SharingAction::Reclaim(_) | SharingAction::Mark(..) => {}
             }
         }
         for left in open {
@@ -220,17 +222,19 @@ proptest! {
     fn byte_ranges_follow_the_model(
         acts in prop::collection::vec((0..3usize, any::<bool>(), 0..16u64, 1..8u64, any::<bool>()), 1..60)
     ) {
-        let world = World::new();
+        let world = TestShare::new();
         let client = world.client(1);
         client.make_with("f", "0123456789abcdef01234567");
         let opens: Vec<_> = (0..3).map(|_| client.open("f").open()).collect();
-        // What is held, in order: owner, range.
+        // The held ranges, in order: owner, range.
         let mut held: Vec<(usize, RangeRequest)> = Vec::new();
         for (who, takes, start, len, exclusive) in acts {
             let kind = if exclusive { RangeKind::Exclusive } else { RangeKind::Shared };
             let range = RangeRequest { start, len, kind };
             let owner = client.owner(&opens[who]);
-            let meets = |r: &RangeRequest| (r.start..r.start + r.len).any(|b| (start..start + len).contains(&b));
+            let meets = |r: &RangeRequest| {
+                (r.start..r.start + r.len).any(|b| (start..start + len).contains(&b))
+            };
             if takes {
                 let is_free = held.iter().all(|(other, r)| {
                     !meets(r) || match (r.kind, kind) {
@@ -242,26 +246,29 @@ proptest! {
                 let step = client.caller(false, now(), |c| {
                     world.share.lock(c, &opens[who], owner, LockRule::Exact, &[range])
                 });
-                prop_assert_eq!(matches!(step, Step::Done(())), is_free);
+                prop_assert_eq!(matches!(step, CallResult::Done(())), is_free);
                 if is_free {
                     held.push((who, range));
                 }
             } else {
-                let same = |(other, r): &(usize, RangeRequest)| *other == who && (r.start, r.len) == (start, len);
-                let is_exclusive = |one: &(usize, RangeRequest)| same(one) && one.1.kind == RangeKind::Exclusive;
+                type Owned = (usize, RangeRequest);
+                let same = |(other, r): &Owned| *other == who && (r.start, r.len) == (start, len);
+                let is_exclusive = |one: &Owned| same(one) && one.1.kind == RangeKind::Exclusive;
                 let at = held.iter().position(is_exclusive).or_else(|| held.iter().rposition(same));
                 let result = world.share.unlock(&opens[who], owner, LockRule::Exact, &[range]);
                 prop_assert_eq!(result.is_ok(), at.is_some());
                 at.map(|at| held.remove(at));
             }
-            // Who may write and read the range now.
+            // The owners that may write and read the range now.
             for (reader, open) in opens.iter().enumerate() {
-                let may_read = !held.iter().any(|(o, r)| *o != reader && r.kind == RangeKind::Exclusive && meets(r));
+                let keeps = |kind: RangeKind, owner: usize| kind == RangeKind::Exclusive && owner != reader;
+                let may_read = !held.iter().any(|(o, r)| keeps(r.kind, *o) && meets(r));
                 let may_write =
                     !held.iter().any(|(o, r)| meets(r) && (r.kind == RangeKind::Shared || *o != reader));
                 let owner = client.owner(open);
                 let mut out = Vec::new();
-                let read = world.share.read(open, owner, start, len as usize, &mut out, volume::Patience::Block);
+                let patience = volume::Patience::Block;
+                let read = world.share.read(open, owner, start, len as usize, &mut out, patience);
                 prop_assert_eq!(read.is_ok(), may_read);
                 prop_assert_eq!(client.write(open, start, &"x".repeat(len as usize)).is_ok(), may_write);
             }

@@ -1,4 +1,4 @@
-//! Permission bits, stored lists and the host's own POSIX lists as one truth.
+//! Permission bits, stored lists and the host's own POSIX lists must agree.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn set_list(owner: &Client, open: &Arc<Open>, given: &Descriptor) {
     owner.call(|c| owner.share.set_descriptor(c, open, Parts::DACL, given)).unwrap();
 }
 
-/// A directory that hands a list down.
+/// A directory that lets new objects inherit a list.
 fn directory(owner: &Client, at: &str, aces: &[(Sid, Rights, AceFlags)]) {
     owner.make_directory(at);
     let open = owner.open(at).access(Rights::READ_ATTRIBUTES | Rights::WRITE_DAC).open();
@@ -31,7 +31,7 @@ fn directory(owner: &Client, at: &str, aces: &[(Sid, Rights, AceFlags)]) {
     owner.close(&open);
 }
 
-/// Makes something with a mode; gives the mode that it then shows.
+/// Creates an object with a mode. Returns the mode that it then shows.
 fn make(owner: &Client, at: &str, mode: u32, options: Options) -> u32 {
     let ask = owner.open(at).access(Rights::READ_ATTRIBUTES).mode(mode).options(options);
     let open = ask.disposition(Disposition::Create).open();
@@ -55,7 +55,7 @@ const ALL_MAY: (Sid, Rights, AceFlags) = (well_known::EVERYONE, Rights::ALL, HAN
 // RFC 8881 6.4.3
 #[test]
 fn the_mode_of_the_maker_is_applied_to_what_is_inherited() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     directory(&owner, "d", &[ALL_MAY, (Sid::unix_user(BOB), Rights::ALL, HANDED_DOWN)]);
     for (mode, expected) in
@@ -76,7 +76,7 @@ fn the_mode_of_the_maker_is_applied_to_what_is_inherited() {
     assert_eq!(make(&owner, "d/e", 0o700, Options::DIRECTORY), 0o700);
     let inside = other.open("d/e/new").disposition(Disposition::Create);
     assert_eq!(inside.refusal(), Refusal::AccessDenied);
-    // The mode of a directory is its own, and what it hands down is what it was given.
+    // The mode of a directory is its own, and it passes on the list that it got.
     assert_eq!(make(&owner, "d/e/f", 0o666, Options::MODE_LIMITS), 0o666);
     let open = owner.open("d/e/f").access(Rights::READ_ATTRIBUTES | Rights::READ_CONTROL).open();
     let handed = owner.share.descriptor(&open).unwrap().dacl.unwrap();
@@ -86,7 +86,7 @@ fn the_mode_of_the_maker_is_applied_to_what_is_inherited() {
 // RFC 8275 4.2
 #[test]
 fn a_mode_whose_mask_does_not_count_adds_nothing_to_what_is_inherited() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     let third = world.client_of(3, user(2003));
     let reads = (Sid::unix_user(BOB), Rights::FOR_READ, HANDED_DOWN);
@@ -94,7 +94,7 @@ fn a_mode_whose_mask_does_not_count_adds_nothing_to_what_is_inherited() {
     assert_eq!(make(&owner, "d/f", 0o666, Options::MODE_LIMITS), 0o600);
     assert_eq!((may(&owner, "d/f"), may(&other, "d/f")), ((true, true), (true, false)));
     assert_eq!(may(&third, "d/f"), (false, false));
-    // A mode alone is what the file has.
+    // A mode alone is the mode of the file.
     assert_eq!(make(&owner, "d/g", 0o644, Options::empty()), 0o644);
     assert_eq!(may(&third, "d/g"), (true, false));
 }
@@ -102,7 +102,7 @@ fn a_mode_whose_mask_does_not_count_adds_nothing_to_what_is_inherited() {
 // RFC 8881 6.3.2
 #[test]
 fn the_mode_shown_is_the_one_that_the_list_comes_to() {
-    let world = World::new();
+    let world = TestShare::new();
     let owner = world.client(1);
     owner.make_with("f", "text");
     let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
@@ -124,7 +124,7 @@ fn the_mode_shown_is_the_one_that_the_list_comes_to() {
 
 #[test]
 fn a_list_that_is_set_as_it_was_shown_lets_the_host_run_nothing_new() {
-    let world = World::new();
+    let world = TestShare::new();
     let owner = world.client(1);
     owner.make_with("f", "text");
     let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
@@ -138,7 +138,7 @@ fn a_list_that_is_set_as_it_was_shown_lets_the_host_run_nothing_new() {
             assert_eq!(host.mode, mode);
         }
     }
-    // Another list counts with all that it says.
+    // Another list counts as a whole.
     set_list(&owner, &open, &list(&[(Sid::unix_user(1001), Rights::ALL, AceFlags::empty())]));
     assert_eq!(world.share.info(&open).unwrap().mode, 0o700);
 }
@@ -146,7 +146,7 @@ fn a_list_that_is_set_as_it_was_shown_lets_the_host_run_nothing_new() {
 // RFC 8881 6.4.1.1
 #[test]
 fn a_mode_or_an_owner_that_is_set_changes_the_stored_list_and_does_not_end_it() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     owner.make_with("f", "text");
     let open = owner.open("f").access(READ | Rights::WRITE_DAC).open();
@@ -168,8 +168,8 @@ fn a_mode_or_an_owner_that_is_set_changes_the_stored_list_and_does_not_end_it() 
     assert_eq!((may(&other, "f"), may(&owner, "f")), ((true, true), (false, false)));
 }
 
-/// The next second of the host.
-fn later(world: &World, second: i64) {
+/// Moves the host's clock to this second.
+fn later(world: &TestShare, second: i64) {
     world.memory.set_clock(Time { secs: 1_700_000_010 + second, nanos: 0 });
 }
 
@@ -177,7 +177,7 @@ fn entry(tag: Tag, bits: u16, id: u32) -> PosixEntry {
     PosixEntry { id: if matches!(tag, Tag::User | Tag::Group) { id } else { u32::MAX }, tag, bits }
 }
 
-/// What `chmod 600` and then `setfacl -m u:2002:rw` make.
+/// The list that `chmod 600` and then `setfacl -m u:2002:rw` make.
 fn for_bob() -> Vec<u8> {
     encode(&[
         entry(Tag::Owner, 6, 0),
@@ -190,7 +190,7 @@ fn for_bob() -> Vec<u8> {
 
 #[test]
 fn the_hosts_list_decides_and_its_mask_is_not_the_groups_right() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     let mut member = (*user(2003)).clone();
     member.host_groups = vec![1001];
@@ -214,7 +214,7 @@ fn the_hosts_list_decides_and_its_mask_is_not_the_groups_right() {
 
 #[test]
 fn a_descriptor_goes_before_the_hosts_list_until_the_host_changes_it() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     let third = world.client_of(3, user(2003));
     owner.make_with("f", "text");
@@ -229,7 +229,7 @@ fn a_descriptor_goes_before_the_hosts_list_until_the_host_changes_it() {
     // The host's own programs find the same.
     let on_host = parse(&host.note(Note::AccessList).unwrap().unwrap()).unwrap();
     assert!(on_host.contains(&entry(Tag::User, 4, 2003)) && !on_host.iter().any(|it| it.id == BOB));
-    // A mode bounds what the descriptor gives, and does not end it.
+    // A mode limits the rights of the descriptor, and does not end it.
     later(&world, 4);
     host.set_mode(0o600).unwrap();
     assert_eq!((may(&third, "f"), world.share.info(&open).unwrap().mode), ((false, false), 0o600));
@@ -237,7 +237,7 @@ fn a_descriptor_goes_before_the_hosts_list_until_the_host_changes_it() {
     host.set_mode(0o660).unwrap();
     assert_eq!((may(&other, "f"), may(&third, "f")), ((false, false), (true, false)));
     owner.close(&open);
-    // A list that is set on the host does.
+    // A list that is set on the host ends it.
     later(&world, 6);
     host.set_note(Note::AccessList, Some(&for_bob())).unwrap();
     assert_eq!((may(&other, "f"), may(&third, "f")), ((true, true), (false, false)));
@@ -245,7 +245,7 @@ fn a_descriptor_goes_before_the_hosts_list_until_the_host_changes_it() {
 
 #[test]
 fn what_a_mode_takes_from_whoever_is_named_no_later_mode_gives_back() {
-    let world = World::new();
+    let world = TestShare::new();
     let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
     owner.make_with("f", "text");
     let host = world.memory.root().unwrap().lookup(&name("f"), OpenHow::Attributes).unwrap();
@@ -273,7 +273,7 @@ fn what_a_mode_takes_from_whoever_is_named_no_later_mode_gives_back() {
     }
 }
 
-/// Looks at a file as NFS does, without opening it; says whether it may be read.
+/// Checks a file like NFS does, without opening it. Returns whether it may be read.
 fn may_read_unopened(client: &Client, at: &str) -> bool {
     let share = &client.share;
     let rights = client.caller(true, now(), |c| {
@@ -285,7 +285,7 @@ fn may_read_unopened(client: &Client, at: &str) -> bool {
 #[test]
 fn no_mode_of_the_host_brings_back_what_one_has_taken_from_a_stored_list() {
     for is_looked_at_unopened in [false, true] {
-        let world = World::new();
+        let world = TestShare::new();
         let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
         let third = world.client_of(3, user(2003));
         let reads = |client: &Client, at: &str| match is_looked_at_unopened {
@@ -308,13 +308,13 @@ fn no_mode_of_the_host_brings_back_what_one_has_taken_from_a_stored_list() {
             assert!(!reads(&other, at), "{at}");
             later(&world, 2);
             host.set_mode(before).unwrap();
-            // Who is named got nothing back, and everybody has what the mode says and no more.
+            // A named user got nothing back, and everybody has the rights of the mode and no more.
             assert_eq!(reads(&other, at), before & 0o4 != 0, "{at} {before:o}");
             assert_eq!(reads(&third, at), before & 0o4 != 0, "{at} {before:o}");
             assert!(other.open(at).access(Rights::WRITE_DAC).result().is_err(), "{at}");
             let open = owner.open(at).access(READ | WRITE | Rights::READ_CONTROL).open();
             assert_eq!(world.share.info(&open).unwrap().mode, before);
-            // Attributes that are set do not, either.
+            // Attributes that are set do not end it either.
             let set = share::Basic { attributes: Some(share::Attributes::HIDDEN), ..Default::default() };
             owner.call(|c| world.share.set_basic(c, &open, set)).unwrap();
             assert_eq!(reads(&other, at), before & 0o4 != 0, "{at}");
@@ -325,7 +325,7 @@ fn no_mode_of_the_host_brings_back_what_one_has_taken_from_a_stored_list() {
 #[test]
 fn a_list_that_the_host_sets_ends_a_descriptor_for_good() {
     for is_looked_at_unopened in [false, true] {
-        let world = World::new();
+        let world = TestShare::new();
         let (owner, other) = (world.client(1), world.client_of(2, user(BOB)));
         let third = world.client_of(3, user(2003));
         owner.make_with("f", "text");
@@ -342,7 +342,7 @@ fn a_list_that_the_host_sets_ends_a_descriptor_for_good() {
             true => assert!(may_read_unopened(&other, "f")),
             false => assert_eq!(may(&other, "f"), (true, true)),
         }
-        // What setfacl -b and chmod make.
+        // The result of setfacl -b and chmod.
         later(&world, 2);
         host.set_note(Note::AccessList, None).unwrap();
         host.set_mode(before).unwrap();
@@ -351,7 +351,7 @@ fn a_list_that_the_host_sets_ends_a_descriptor_for_good() {
     }
 }
 
-/// A share on a directory of the host that keeps POSIX lists.
+/// A share on a directory of the host that stores POSIX lists.
 fn on_host() -> Option<(tempfile::TempDir, Arc<Share>)> {
     let place = tempfile::tempdir().unwrap();
     std::fs::create_dir(place.path().join("files")).unwrap();
@@ -365,7 +365,7 @@ fn on_host() -> Option<(tempfile::TempDir, Arc<Share>)> {
     Some((place, share))
 }
 
-/// Bob may what is made, and so may the owner; nobody else.
+/// Bob has all rights on new objects, and so has the owner; no one else.
 fn default_list() -> Vec<u8> {
     encode(&[
         entry(Tag::Owner, 7, 0),
@@ -389,7 +389,7 @@ fn what_the_hosts_directory_hands_down_is_what_is_made() {
     std::fs::create_dir(&directory).unwrap();
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(&directory, "system.posix_acl_default", &default_list(), flags).unwrap();
-    // Without a mode the list alone decides, as where a mask of 022 did not count.
+    // Without a mode the list alone decides, as if a mask of 022 did not count.
     owner.make_with("d/f", "text");
     assert_eq!(may(&bob, "d/f"), (true, true));
     let list = |at: &str| {
@@ -415,7 +415,7 @@ fn what_the_hosts_directory_hands_down_is_what_is_made() {
         entry(Tag::Others, 0, 0),
     ]);
     rustix::fs::setxattr(directory.join("f"), "system.posix_acl_access", &others, flags).unwrap();
-    // The host tells nothing of what this very process does.
+    // The host does not report changes by this very process.
     assert!(
         std::process::Command::new("chmod").arg("660").arg(directory.join("f")).status().unwrap().success()
     );
@@ -425,7 +425,7 @@ fn what_the_hosts_directory_hands_down_is_what_is_made() {
     make(&owner, "d/e", 0o777, Options::DIRECTORY);
     owner.make_with("d/e/f", "text");
     assert_eq!(may(&bob, "d/e/f"), (true, true));
-    // What is to be handed down is shown, and a descriptor that is set says it on the host, too.
+    // The inherited list is shown. A descriptor that is set changes it on the host, too.
     let open =
         owner.open("d").access(Rights::READ_ATTRIBUTES | Rights::WRITE_DAC | Rights::READ_CONTROL).open();
     let shown = owner.share.descriptor(&open).unwrap().dacl.unwrap();

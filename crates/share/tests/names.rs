@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use share::{
-    Change, ChangeFilter, ChangeKind, Config, Deny, Disposition, LockRule, Options, RangeKind, RangeRequest,
-    Refusal, Step, Waiter,
+    CallResult, Change, ChangeFilter, ChangeKind, Config, Deny, Disposition, LockRule, Options, RangeKind,
+    RangeRequest, Refusal, Waiter,
 };
 use volume::faulty::{Call, Fault};
 use volume::security::Rights;
@@ -13,7 +13,7 @@ use volume::{Failure, HostChange, HostEvent, Volume};
 
 #[test]
 fn a_rename_moves_the_name_and_what_is_open_with_it() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("f", "text");
@@ -28,7 +28,7 @@ fn a_rename_moves_the_name_and_what_is_open_with_it() {
 
 #[test]
 fn a_rename_onto_another_name_needs_leave_and_nobody_who_has_it_open() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "new");
     client.make_with("Target", "old");
@@ -46,7 +46,7 @@ fn a_rename_onto_another_name_needs_leave_and_nobody_who_has_it_open() {
 
 #[test]
 fn a_rename_can_change_nothing_but_case() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("name", "text");
     let open = client.open("NAME").open();
@@ -57,7 +57,7 @@ fn a_rename_can_change_nothing_but_case() {
 
 #[test]
 fn a_directory_is_not_moved_while_something_below_it_is_open() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     client.make_directory("d/e");
@@ -74,7 +74,7 @@ fn a_directory_is_not_moved_while_something_below_it_is_open() {
 
 #[test]
 fn a_rename_needs_the_right_to_delete_and_a_parent_that_nobody_may_delete() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "");
@@ -95,7 +95,7 @@ fn a_rename_needs_the_right_to_delete_and_a_parent_that_nobody_may_delete() {
 
 #[test]
 fn further_names_lead_to_one_file_and_go_one_by_one() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "text");
     client.make_with("other", "");
@@ -119,7 +119,7 @@ fn further_names_lead_to_one_file_and_go_one_by_one() {
 
 #[test]
 fn symbolic_links_are_followed_inside_and_never_out() {
-    let world = World::with(Config { host_path: b"/srv/share".to_vec(), ..Config::default() });
+    let world = TestShare::with(Config { host_path: b"/srv/share".to_vec(), ..Config::default() });
     let client = world.client(1);
     client.make_directory("a");
     client.make_directory("a/b");
@@ -159,7 +159,7 @@ fn symbolic_links_are_followed_inside_and_never_out() {
 
 #[test]
 fn an_empty_file_becomes_a_link() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("target", "text");
     let open = client.make("link");
@@ -171,7 +171,7 @@ fn an_empty_file_becomes_a_link() {
 
 #[test]
 fn streams_have_their_own_sharing_and_go_with_their_file() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "main");
     let stream = client.open("f").stream("Side").disposition(Disposition::Create).deny(Deny::all()).open();
@@ -195,7 +195,7 @@ fn streams_have_their_own_sharing_and_go_with_their_file() {
 
 #[test]
 fn a_file_is_not_renamed_while_a_stream_of_it_is_open() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "");
     let stream = client.open("f").stream("s").disposition(Disposition::Create).open();
@@ -207,7 +207,7 @@ fn a_file_is_not_renamed_while_a_stream_of_it_is_open() {
 
 #[test]
 fn overwriting_removes_streams_and_extended_attributes() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "main");
     client.close(&client.open("f").stream("s").disposition(Disposition::Create).open());
@@ -230,7 +230,7 @@ fn overwriting_removes_streams_and_extended_attributes() {
 
 #[test]
 fn extended_attributes_of_which_one_finds_no_room_leave_all_as_it_was() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     let open = client.open("f").disposition(Disposition::Create).open();
     let set = |changes: &[(&[u8], &[u8])]| {
@@ -247,10 +247,10 @@ fn extended_attributes_of_which_one_finds_no_room_leave_all_as_it_was() {
     assert_eq!(after, before);
 }
 
-fn taken(world: &World, open: &std::sync::Arc<share::Open>) -> Vec<(ChangeKind, String)> {
+fn taken(world: &TestShare, open: &std::sync::Arc<share::Open>) -> Vec<(ChangeKind, String)> {
     let changes: Vec<Change> = match world.share.take_changes(open, None) {
-        Step::Done(changes) => changes,
-        Step::Refused(Refusal::NoMoreEntries) => Vec::new(),
+        CallResult::Done(changes) => changes,
+        CallResult::Refused(Refusal::NoMoreEntries) => Vec::new(),
         other => panic!("{other:?}"),
     };
     let text = |change: &Change| {
@@ -266,7 +266,7 @@ fn taken(world: &World, open: &std::sync::Arc<share::Open>) -> Vec<(ChangeKind, 
 #[test]
 fn watches_hear_what_is_made_renamed_changed_and_removed() {
     use ChangeKind::{Added, Modified, Removed, RenamedFrom, RenamedTo};
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     let (root, inner) = (client.open("").access(READ).open(), client.open("d").access(READ).open());
@@ -274,7 +274,7 @@ fn watches_hear_what_is_made_renamed_changed_and_removed() {
     world.share.watch(&root, filter, true, 4096).unwrap();
     world.share.watch(&inner, filter, false, 4096).unwrap();
     let waiter = Waiter { wake: client.ears.clone(), token: 1 };
-    assert!(matches!(world.share.take_changes(&inner, Some(&waiter)), Step::Wait(_)));
+    assert!(matches!(world.share.take_changes(&inner, Some(&waiter)), CallResult::Wait(_)));
     let file = client.make("d/f");
     assert_eq!(client.woken(), 1);
     client.write(&file, 0, "x").unwrap();
@@ -293,12 +293,12 @@ fn watches_hear_what_is_made_renamed_changed_and_removed() {
     waits(world.share.take_changes(&inner, Some(&waiter)));
     client.close(&inner);
     assert_eq!(client.woken(), 1);
-    assert!(matches!(world.share.take_changes(&inner, None), Step::Refused(Refusal::Gone)));
+    assert!(matches!(world.share.take_changes(&inner, None), CallResult::Refused(Refusal::Gone)));
 }
 
 #[test]
 fn a_rename_changes_a_file_but_not_a_directory_and_that_is_told_with_the_close() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let root = client.open("").access(READ).open();
     let deaf = client.open("").access(READ).open();
@@ -318,7 +318,7 @@ fn a_rename_changes_a_file_but_not_a_directory_and_that_is_told_with_the_close()
 
 #[test]
 fn a_watch_ends_when_its_directory_is_to_go() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     let watched = client.open("d").access(READ).open();
@@ -327,12 +327,12 @@ fn a_watch_ends_when_its_directory_is_to_go() {
     waits(world.share.take_changes(&watched, Some(&waiter)));
     client.close(&client.open("d").options(Options::DELETE_ON_CLOSE).open());
     assert_eq!(client.woken(), 1);
-    assert!(matches!(world.share.take_changes(&watched, None), Step::Refused(Refusal::DeletePending)));
+    assert!(matches!(world.share.take_changes(&watched, None), CallResult::Refused(Refusal::DeletePending)));
 }
 
 #[test]
 fn what_the_host_does_is_believed_and_told() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/Old", "text");
@@ -350,12 +350,12 @@ fn what_the_host_does_is_believed_and_told() {
     assert_eq!(taken(&world, &watched), expected);
     world.memory.tell(HostEvent::Overflow);
     world.share.before_batch(now());
-    assert!(matches!(world.share.take_changes(&watched, None), Step::Refused(Refusal::WatchOverflow)));
+    assert!(matches!(world.share.take_changes(&watched, None), CallResult::Refused(Refusal::WatchOverflow)));
 }
 
 #[test]
 fn byte_ranges_keep_data_from_others_and_go_with_their_open() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_with("f", "0123456789");
     let (a, b) = (one.open("f").open(), two.open("f").open());
@@ -383,7 +383,7 @@ fn byte_ranges_keep_data_from_others_and_go_with_their_open() {
 
 #[test]
 fn a_directory_is_moved_beside_ones_own_opens_where_that_is_asked() {
-    let world = World::new();
+    let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
     let below = one.make("d/f");
@@ -398,7 +398,7 @@ fn a_directory_is_moved_beside_ones_own_opens_where_that_is_asked() {
 
 #[test]
 fn byte_ranges_are_for_those_who_may_do_something_with_data() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "text");
     let range = [RangeRequest { start: 0, len: u64::MAX, kind: RangeKind::Exclusive }];
@@ -410,7 +410,7 @@ fn byte_ranges_are_for_those_who_may_do_something_with_data() {
         for rule in [LockRule::Exact, LockRule::Merging] {
             let locked = client.call(|c| world.share.lock(c, &open, owner, rule, &range));
             assert_eq!(locked, expected, "{right:?}");
-            // Nobody needs a right to give back what they do not hold.
+            // A release of a range that is not held needs no right.
             let unlocked = world.share.unlock(&open, owner, rule, &range);
             if locked.is_ok() || rule == LockRule::Exact {
                 assert_eq!(unlocked, locked.map_err(|_| Refusal::RangeNotHeld), "{right:?}");

@@ -23,7 +23,7 @@ fn dispositions_decide_by_existence() {
         (OverwriteOrCreate, Ok(Outcome::Overwritten), Ok(Outcome::Created)),
     ];
     for (disposition, there, missing) in cases {
-        let world = World::new();
+        let world = TestShare::new();
         let client = world.client(1);
         client.make_with("there", "text");
         for (at, expected) in [("there", there), ("missing", missing)] {
@@ -44,7 +44,7 @@ fn dispositions_decide_by_existence() {
 
 #[test]
 fn kinds_must_fit_the_options() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("file", "");
     client.make_directory("dir");
@@ -65,22 +65,23 @@ fn kinds_must_fit_the_options() {
     assert_eq!(refused("dir", both, Open), Err(Refusal::Invalid));
 }
 
-/// What is refused for several reasons is refused for the first: each reason is added in front of those that were there.
+/// If a request is refused for several reasons, the first one is reported. Each reason is added in front of
+/// the earlier ones.
 #[test]
 fn the_first_reason_in_the_order_is_the_one_that_is_told() {
-    let world = World::new();
+    let world = TestShare::new();
     let holder = world.client(1);
     let open = holder.open("f").disposition(Disposition::Create).attributes(Attributes::READ_ONLY);
     let everything = Caching::READ | Caching::HANDLE | Caching::WRITE;
     let kept = open.deny(Deny::all()).keyed(1, everything).open();
     let client = world.client(2);
     let stranger = world.client_of(3, user(2002));
-    // Share modes, after the holder was asked to give way.
+    // Share modes, after the holder was asked to release its right.
     waits(client.open("f").access(READ).step());
     assert_eq!(holder.breaks().len(), 1);
     holder.acknowledge(1, true, Caching::empty()).unwrap();
     assert_eq!(client.open("f").access(READ).refusal(), Refusal::SharingConflict);
-    // Before that: that it is marked to go.
+    // Before that: the mark for deletion.
     let marks = client.open("f").access(Rights::DELETE | Rights::READ_ATTRIBUTES);
     assert_eq!(marks.refusal(), Refusal::SharingConflict);
     holder.call(|c| world.share.set_delete(c, &kept, true, false, true)).unwrap();
@@ -115,7 +116,7 @@ fn sharing_counts_in_both_directions() {
         (write, Deny::all(), Rights::READ_ATTRIBUTES, Deny::all(), true),
         (Rights::APPEND_DATA, Deny::empty(), read, Deny::WRITE, false),
     ] {
-        let world = World::new();
+        let world = TestShare::new();
         let client = world.client(1);
         client.make_with("f", "");
         let _first = client.open("f").access(first).deny(denies).open();
@@ -127,7 +128,7 @@ fn sharing_counts_in_both_directions() {
 
 #[test]
 fn a_closed_open_denies_nothing_and_closing_twice_does_nothing() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "");
     let first = client.open("f").deny(Deny::all()).open();
@@ -139,7 +140,7 @@ fn a_closed_open_denies_nothing_and_closing_twice_does_nothing() {
 
 #[test]
 fn a_name_goes_with_its_last_open_and_nobody_opens_it_meanwhile() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "");
     let first = client.open("f").open();
@@ -158,7 +159,7 @@ fn a_name_goes_with_its_last_open_and_nobody_opens_it_meanwhile() {
 
 #[test]
 fn delete_on_close_counts_when_its_open_is_closed() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let other = client.make("f");
     let going = client.open("f").options(Options::DELETE_ON_CLOSE).open();
@@ -173,7 +174,7 @@ fn delete_on_close_counts_when_its_open_is_closed() {
 
 #[test]
 fn a_posix_deletion_takes_the_name_at_once_and_leaves_others_their_file() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "text");
     let going = client.open("f").open();
@@ -189,7 +190,7 @@ fn a_posix_deletion_takes_the_name_at_once_and_leaves_others_their_file() {
 
 #[test]
 fn a_delete_on_close_takes_the_name_at_once_where_that_is_asked() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "text");
     let other = client.open("f").open();
@@ -207,7 +208,7 @@ fn a_delete_on_close_takes_the_name_at_once_where_that_is_asked() {
 
 #[test]
 fn only_empty_directories_are_deleted_and_nothing_is_made_in_one_that_goes() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("d");
     client.make_with("d/f", "");
@@ -225,7 +226,7 @@ fn only_empty_directories_are_deleted_and_nothing_is_made_in_one_that_goes() {
 
 #[test]
 fn the_read_only_attribute_keeps_from_writing_and_deleting() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let make = client.open("f").disposition(Disposition::Create).attributes(Attributes::READ_ONLY);
     let first = make.open();
@@ -246,7 +247,7 @@ fn the_read_only_attribute_keeps_from_writing_and_deleting() {
 
 #[test]
 fn overwriting_must_name_the_bits_that_protect() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let hidden = Attributes::HIDDEN;
     client.close(&client.open("f").disposition(Disposition::Create).attributes(hidden).open());
@@ -259,7 +260,7 @@ fn overwriting_must_name_the_bits_that_protect() {
 
 #[test]
 fn names_match_without_regard_to_case_and_keep_theirs() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_directory("Größe");
     client.make_with("Größe/ReadMe.TXT", "text");
@@ -278,7 +279,7 @@ fn names_match_without_regard_to_case_and_keep_theirs() {
 
 #[test]
 fn names_that_one_client_has_told_apart_the_others_see_and_reach_by_their_exact_spelling() {
-    let world = World::new();
+    let world = TestShare::new();
     let (posix, client) = (world.client(1), world.client(2));
     for (at, text) in [("Name", "one"), ("name", "two")] {
         let open = posix.open(at).disposition(Disposition::Create).options(Options::EXACT_CASE).open();
@@ -296,7 +297,7 @@ fn names_that_one_client_has_told_apart_the_others_see_and_reach_by_their_exact_
 
 #[test]
 fn a_case_sensitive_share_tells_names_apart() {
-    let world = World::with(Config { case_sensitive: true, ..Config::default() });
+    let world = TestShare::with(Config { case_sensitive: true, ..Config::default() });
     let client = world.client(1);
     client.make_with("a", "small");
     client.make_with("A", "large");
@@ -306,7 +307,7 @@ fn a_case_sensitive_share_tells_names_apart() {
 
 #[test]
 fn a_read_only_share_only_reads() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     client.make_with("f", "text");
     world.share.configure(Config { read_only: true, ..Config::default() });
@@ -319,7 +320,7 @@ fn a_read_only_share_only_reads() {
 
 #[test]
 fn opens_are_bounded() {
-    let world = World::with(Config { max_opens: 2, ..Config::default() });
+    let world = TestShare::with(Config { max_opens: 2, ..Config::default() });
     let client = world.client(1);
     let (_a, b) = (client.make("a"), client.make("b"));
     assert_eq!(client.open("a").refusal(), Refusal::Exhausted);
@@ -329,7 +330,7 @@ fn opens_are_bounded() {
 
 #[test]
 fn names_that_begin_with_a_dot_are_shown_as_hidden() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let open = client.make(".profile");
     assert!(world.share.info(&open).unwrap().attributes.contains(Attributes::HIDDEN));
@@ -337,7 +338,7 @@ fn names_that_begin_with_a_dot_are_shown_as_hidden() {
 
 #[test]
 fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets_go() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_with("f", "text");
     plan.always(Call::Lookup, Some(Failure::HostKeeps));
@@ -359,28 +360,29 @@ fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets
     assert_eq!(world.share.open_count(), 1);
 }
 
-/// Keeps the time of a client that is gone: ends it by closing what it has.
+/// Keeps the time of a client that is gone. It ends the client by closing its opens.
 struct Gone(Arc<share::Share>, Mutex<Vec<Arc<share::Open>>>);
 
-impl share::Lapsing for Gone {
-    fn end_lapsed(&self, _: &[share::ClientKey], now: wire::Now) -> bool {
+impl share::ClientExpiry for Gone {
+    fn end_expired(&self, _: &[share::ClientKey], now: wire::Now) -> bool {
         let opens = std::mem::take(&mut *self.1.lock().unwrap());
         opens.iter().for_each(|open| self.0.close(open, now).unwrap());
         !opens.is_empty()
     }
 
-    fn end_all_lapsed(&self, now: wire::Now) -> bool {
-        self.end_lapsed(&[], now)
+    fn end_all_expired(&self, now: wire::Now) -> bool {
+        self.end_expired(&[], now)
     }
 }
 
 #[test]
 fn what_is_kept_for_a_client_whose_time_is_over_goes_when_anything_is_short() {
-    let (world, plan) = World::planned(Config { max_opens: 2, metadata_caching: false, ..Config::default() });
+    let (world, plan) =
+        TestShare::planned(Config { max_opens: 2, metadata_caching: false, ..Config::default() });
     let (gone, here) = (world.client(1), world.client(2));
     let keeper = Arc::new(Gone(Arc::clone(&world.share), Mutex::default()));
     let weak: Weak<Gone> = Arc::downgrade(&keeper);
-    world.share.ask_for_lapsed(weak);
+    world.share.register_expiry(weak);
     let lapses = |at: &str| keeper.1.lock().unwrap().push(gone.make(at));
     lapses("a");
     plan.add(volume::faulty::Call::Create, 1, volume::faulty::Fault::Fail(volume::Failure::Exhausted));
@@ -394,23 +396,23 @@ fn what_is_kept_for_a_client_whose_time_is_over_goes_when_anything_is_short() {
 
 #[test]
 fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
-    let world = World::new();
+    let world = TestShare::new();
     let (gone, here) = (world.client(1), world.client(2));
     gone.make_with("f", "text");
     let keeper = Arc::new(Gone(Arc::clone(&world.share), Mutex::default()));
     let weak: Weak<Gone> = Arc::downgrade(&keeper);
-    world.share.ask_for_lapsed(weak);
+    world.share.register_expiry(weak);
     let lapses = |open| keeper.1.lock().unwrap().push(open);
     // A denial.
     let denying = gone.open("f").access(READ).deny(Deny::WRITE).open();
     assert_eq!(here.open("f").access(WRITE).refusal(), Refusal::SharingConflict);
     lapses(denying);
     here.close(&here.open("f").access(WRITE).open());
-    // A caching right that is given back as a whole.
+    // A caching right that is released as a whole.
     let holds = gone.open("f").access(READ).keyed(1, Caching::READ | Caching::HANDLE).whole().open();
     lapses(holds);
     here.close(&here.open("f").access(WRITE).open());
-    // Byte ranges, also of who has data zeroed or copied.
+    // Byte ranges, also of a client that zeroes or copies data.
     let open = here.open("f").access(READ | WRITE).open();
     let locked = || {
         let open = gone.open("f").access(READ | WRITE).open();
@@ -422,15 +424,15 @@ fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
     locked();
     here.call(|c| world.share.zero(c, &open, here.owner(&open), 0..1)).unwrap();
     locked();
-    let side = |at| share::Side { open: &open, owner: here.owner(&open), at };
+    let side = |at| share::CopySide { open: &open, owner: here.owner(&open), at };
     here.call(|c| world.share.copy(c, side(0), side(2), 1)).unwrap();
     here.close(&open);
-    // A name that goes with the open that marks it, when another has it open still.
+    // A name that is removed with the open that marks it, while another client has it open.
     gone.make_with("g", "text");
     lapses(gone.open("g").access(READ).open());
     here.close(&here.open("g").access(Rights::DELETE).options(Options::DELETE_ON_CLOSE).open());
     assert_eq!(here.names_in(""), ["f"]);
-    // A name that goes with the last open.
+    // A name that is removed with the last open.
     lapses(gone.open("f").access(READ).open());
     let open = here.open("f").open();
     here.set_delete(&open, true).unwrap();
@@ -440,7 +442,7 @@ fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
 
 #[test]
 fn a_deletion_that_the_host_would_refuse_is_refused_when_it_is_asked_for() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     let sticky = world.memory.root().unwrap().create_directory(&name("sticky"), 0o777, None).unwrap();
     sticky.set_owner(Some(7), Some(7)).unwrap();
@@ -456,12 +458,12 @@ fn a_deletion_that_the_host_would_refuse_is_refused_when_it_is_asked_for() {
         let on_close = client.open(at).options(Options::DELETE_ON_CLOSE);
         assert_eq!(on_close.refusal(), Refusal::AccessDenied, "{at}");
     }
-    // A stream lies beside the share, and nobody is asked for leave to remove it.
+    // A stream is a sidecar of the share, and needs no permission for its removal.
     let stream = client.open("sticky/f").stream("s").disposition(Disposition::Create).open();
     client.set_delete(&stream, true).unwrap();
     client.close(&stream);
     assert_eq!(client.names_in("sticky"), ["d", "f"]);
-    // This directory is theirs, so that the host need not be asked.
+    // This directory belongs to the client's user, so the host need not be asked.
     client.close(&client.open("own").options(Options::DELETE_ON_CLOSE).open());
     assert_eq!(client.names_in(""), ["sticky"]);
 }

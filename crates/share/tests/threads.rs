@@ -1,5 +1,5 @@
-//! Many threads at once on a directory of the host: nothing hangs, and nothing is left over, not of what
-//! was detached either.
+//! Many threads at once on a directory of the host: no thread hangs, and no state is left over, not even of
+//! detached opens.
 
 mod common;
 
@@ -9,16 +9,16 @@ use std::sync::{Arc, Weak};
 
 use common::*;
 use share::{
-    BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Detached, Disposition,
-    Holder, Keeper, Open, OpenRequest, Opened, Options, Share, Step, Waiter, Wake,
+    BreakListener, BreakNotice, CacheKey, Caching, CachingRequest, CallResult, Caller, ClientKey, Config,
+    Deny, Detached, Disposition, LossListener, Open, OpenRequest, OpenResult, Options, Share, Waiter, Wake,
 };
 use volume::security::Rights;
 use volume_posix::PosixVolume;
 
-/// Answers most breaks in the very call that tells of them.
+/// Acknowledges most breaks in the very call that reports them.
 struct Obliging(Weak<Share>);
 
-impl Holder for Obliging {
+impl BreakListener for Obliging {
     fn on_break(&self, notice: &BreakNotice) -> bool {
         let answers = notice.answer && !notice.key.0.is_multiple_of(4);
         if let Some(share) = self.0.upgrade().filter(|_| answers) {
@@ -35,7 +35,7 @@ impl Wake for Obliging {
     }
 }
 
-impl Keeper for Obliging {
+impl LossListener for Obliging {
     fn on_lost(&self, _token: u64) {
         std::thread::yield_now();
     }
@@ -52,7 +52,7 @@ impl Dice {
 }
 
 /// A request for one of a few names, some of which differ only in case.
-fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> Step<Opened> {
+fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> CallResult<OpenResult> {
     let at = path(["a/one", "A/ONE", "b/one", "a/two", "b/Three", "b/three"][dice.roll(6) as usize]);
     let disposition = [Disposition::OpenOrCreate, Disposition::Open, Disposition::OverwriteOrCreate];
     let request = OpenRequest {
@@ -80,21 +80,21 @@ fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> St
     share.create(caller, &request)
 }
 
-/// Renames, cuts or marks what is open.
-fn change_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, open: &Arc<Open>) -> Step<()> {
+/// Renames, truncates or marks an open file.
+fn change_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, open: &Arc<Open>) -> CallResult<()> {
     let to = path(["a/two", "b/Three", "b/new"][dice.roll(3) as usize]);
     match dice.roll(12) {
         0..3 => share.rename(caller, open, &to, None, true, false),
         3..6 => share.set_size(caller, open, dice.roll(1000)),
         6 => share.set_delete(caller, open, true, false, false),
-        _ => Step::Done(()),
+        _ => CallResult::Done(()),
     }
 }
 
-/// Closes an open, or leaves it to its fate and perhaps comes back to close it.
+/// Closes an open, or detaches it and perhaps comes back to close it.
 fn part(share: &Share, caller: &Caller<'_>, keeper: &Arc<Obliging>, dice: &mut Dice, open: &Arc<Open>) {
     if dice.roll(3) == 0 {
-        // Time stands still, so one that does not yield would be in the way for good.
+        // Time stands still, so an open that does not yield would conflict for good.
         let yields = dice.roll(2) == 0;
         let until_ns = now().mono_ns + u64::from(yields);
         let how = Detached { until_ns, yields, keeper: keeper.clone(), token: open.id() };
@@ -104,22 +104,22 @@ fn part(share: &Share, caller: &Caller<'_>, keeper: &Arc<Obliging>, dice: &mut D
             return;
         }
     }
-    // What another thread renamed over it is gone already.
+    // A file that another thread renamed over it is gone already.
     let _closed = share.close(open, now());
 }
 
-/// How many rounds each thread does, and how many at most until enough was opened and waited for.
+/// The number of rounds of each thread, and the most rounds until enough was opened and waited for.
 const ROUNDS: u64 = 5000;
 const MOST_ROUNDS: u64 = 500_000;
 
 /// How often all threads together have opened something, and how often they would have waited.
 #[derive(Default)]
-struct Counts {
+struct ThreadTotals {
     opened: AtomicUsize,
     waited: AtomicUsize,
 }
 
-impl Counts {
+impl ThreadTotals {
     /// Whether the threads have met often enough to show something.
     fn are_enough(&self) -> bool {
         self.opened.load(Ordering::Relaxed) > 300 && self.waited.load(Ordering::Relaxed) > 10
@@ -127,7 +127,7 @@ impl Counts {
 }
 
 /// Opens, changes and closes at random.
-fn work(share: &Arc<Share>, n: u64, counts: &Counts) {
+fn work(share: &Arc<Share>, n: u64, counts: &ThreadTotals) {
     let mut dice = Dice(n);
     let holder = Arc::new(Obliging(Arc::downgrade(share)));
     let client = ClientKey(u128::from(n));
@@ -141,20 +141,20 @@ fn work(share: &Arc<Share>, n: u64, counts: &Counts) {
             break;
         }
         match open_any(share, &caller, &mut dice, n * 10_000 + round) {
-            Step::Done(opened) => {
+            CallResult::Done(opened) => {
                 counts.opened.fetch_add(1, Ordering::Relaxed);
                 opens.push(opened.open);
             }
-            Step::Wait(ticket) => {
+            CallResult::Wait(ticket) => {
                 counts.waited.fetch_add(1, Ordering::Relaxed);
                 share.cancel(ticket);
-                // Where processors are scarce, nobody else would come to give way.
+                // If processors are scarce, no other thread would come to yield.
                 std::thread::yield_now();
             }
-            Step::Refused(_) => {}
+            CallResult::Refused(_) => {}
         }
         if let Some(open) = opens.last()
-            && let Step::Wait(ticket) = change_any(share, &caller, &mut dice, open)
+            && let CallResult::Wait(ticket) = change_any(share, &caller, &mut dice, open)
         {
             share.cancel(ticket);
         }
@@ -183,12 +183,12 @@ fn threads_neither_hang_nor_leave_anything_behind() {
     let volume = PosixVolume::open(directory.path(), beside.path()).unwrap();
     let config = Config { enforce: false, ..Config::default() };
     let share = Share::open(Arc::new(volume), config).unwrap();
-    let counts = Counts::default();
+    let counts = ThreadTotals::default();
     std::thread::scope(|scope| {
         let (share, counts) = (&share, &counts);
         (1..5).for_each(|n| drop(scope.spawn(move || work(share, n, counts))));
     });
-    let Counts { opened, waited } = &counts;
+    let ThreadTotals { opened, waited } = &counts;
     assert!(counts.are_enough(), "{opened:?} opened, {waited:?} waited");
     share.tick(now().plus(std::time::Duration::from_secs(1)));
     assert_eq!(share.open_count(), 0);

@@ -1,4 +1,5 @@
-//! What watches that go deep cost, what they hear of directories that cannot be held, and what they hear together.
+//! Recursive watches: their cost, their reports for directories that cannot be held, and changes that are
+//! reported together.
 
 mod common;
 
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use common::*;
 use share::engine::Descriptors;
-use share::{Change, ChangeFilter, ChangeKind, Config, Open, Refusal, Share, Step, Waiter, Wake};
+use share::{CallResult, Change, ChangeFilter, ChangeKind, Config, Open, Refusal, Share, Waiter, Wake};
 use volume::faulty::Call;
 use volume::{HostChange, HostEvent, Node, OpenHow, Volume};
 use volume_posix::PosixVolume;
@@ -16,21 +17,21 @@ use volume_posix::PosixVolume;
 /// As many directories as one tree may hold, its root among them.
 const MOST: usize = 4096;
 
-fn watch(world: &World, open: &Arc<Open>) {
+fn watch(world: &TestShare, open: &Arc<Open>) {
     world.share.watch(open, ChangeFilter::all(), true, 1 << 20).unwrap();
 }
 
-/// What a watch has to say: how many changes, or why none.
-fn taken(world: &World, open: &Arc<Open>) -> Result<usize, Refusal> {
+/// The result of a watch: the number of changes, or why there are none.
+fn taken(world: &TestShare, open: &Arc<Open>) -> Result<usize, Refusal> {
     match world.share.take_changes(open, None) {
-        Step::Done(changes) => Ok(changes.len()),
-        Step::Refused(why) => Err(why),
-        Step::Wait(_) => panic!("nobody waits here"),
+        CallResult::Done(changes) => Ok(changes.len()),
+        CallResult::Refused(why) => Err(why),
+        CallResult::Wait(_) => panic!("nobody waits here"),
     }
 }
 
-/// A program of the host makes a directory `name` in `parent`.
-fn make(world: &World, parent: &dyn Node, text: &str) -> Arc<dyn Node> {
+/// A program of the host creates a directory `name` in `parent`.
+fn make(world: &TestShare, parent: &dyn Node, text: &str) -> Arc<dyn Node> {
     let made = parent.create_directory(&name(text), 0o777, None).unwrap();
     world.memory.tell(HostEvent::Changed {
         directory: parent.id(),
@@ -43,7 +44,7 @@ fn make(world: &World, parent: &dyn Node, text: &str) -> Arc<dyn Node> {
 
 #[test]
 fn a_further_watch_below_one_that_goes_deep_walks_nothing() {
-    let (world, plan) = World::planned(Config::default());
+    let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     let root = world.memory.root().unwrap();
     let above = root.create_directory(&name("d"), 0o777, None).unwrap();
@@ -55,7 +56,8 @@ fn a_further_watch_below_one_that_goes_deep_walks_nothing() {
     assert_eq!(plan.count(Call::Entries), 52);
     watch(&world, &second);
     assert_eq!(plan.count(Call::Entries), 52, "the tree was walked again");
-    // What the first one held is held for the second, also when the first ends; and so is what the host makes then.
+    // The directories of the first watch are held for the second, even when the first ends. So is a directory
+    // that the host creates then.
     client.close(&first);
     let inner = make(&world, above.lookup(&name("7"), OpenHow::Read).unwrap().as_ref(), "inner");
     world.share.before_batch(now());
@@ -66,7 +68,7 @@ fn a_further_watch_below_one_that_goes_deep_walks_nothing() {
 
 #[test]
 fn directories_that_cannot_be_held_are_told_as_lost_changes() {
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     let root = world.memory.root().unwrap();
     for n in 1..MOST {
@@ -78,7 +80,7 @@ fn directories_that_cannot_be_held_are_told_as_lost_changes() {
     make(&world, root.as_ref(), "one more");
     world.share.before_batch(now());
     assert_eq!(taken(&world, &first), Err(Refusal::WatchOverflow));
-    // Whoever comes later misses it from the beginning.
+    // A later watch misses it from the beginning.
     let second = client.open("").access(READ).open();
     watch(&world, &second);
     assert_eq!(taken(&world, &second), Err(Refusal::WatchOverflow));
@@ -88,14 +90,15 @@ fn directories_that_cannot_be_held_are_told_as_lost_changes() {
 #[test]
 fn watches_of_all_shares_together_hold_a_part_of_the_descriptors_and_open_no_more() {
     let descriptors = Descriptors::new(20);
-    let planned = || World::planned(Config { descriptors: Arc::clone(&descriptors), ..Config::default() });
+    let planned =
+        || TestShare::planned(Config { descriptors: Arc::clone(&descriptors), ..Config::default() });
     let ((one, of_one), (two, of_two)) = (planned(), planned());
     for (world, directories) in [(&one, 30), (&two, 3)] {
         for n in 0..directories {
             world.memory.root().unwrap().create_directory(&name(&format!("{n}")), 0o777, None).unwrap();
         }
     }
-    let watched = |world: &World| {
+    let watched = |world: &TestShare| {
         let client = world.client(1);
         let open = client.open("").access(READ).open();
         watch(world, &open);
@@ -112,7 +115,7 @@ fn watches_of_all_shares_together_hold_a_part_of_the_descriptors_and_open_no_mor
     let before = of_two.count(Call::Lookup);
     let (_, second) = watched(&two);
     assert_eq!((taken(&two, &second), of_two.count(Call::Lookup)), (Err(Refusal::WatchOverflow), before));
-    // What a watch held is there for others when it ends.
+    // The directories of a watch are there for others when it ends.
     client.close(&first);
     let (_, third) = watched(&two);
     assert_eq!(taken(&two, &third), Err(Refusal::WatchOverflow), "it shares the tree that was cut");
@@ -122,25 +125,25 @@ fn watches_of_all_shares_together_hold_a_part_of_the_descriptors_and_open_no_mor
     assert_eq!(taken(&two, &fourth), Err(Refusal::NoMoreEntries));
 }
 
-/// Asks for changes, and again as soon as it is woken, as a client with a request outstanding does.
-struct Asker {
+/// Asks for changes, and again as soon as it is woken, like a client with a request outstanding.
+struct WatchPoller {
     share: Arc<Share>,
     open: Arc<Open>,
-    /// What each answer had.
+    /// The changes in each reply.
     answers: Mutex<Vec<Vec<(ChangeKind, String)>>>,
 }
 
-impl Asker {
-    fn begin(share: &Arc<Share>, open: &Arc<Open>) -> Arc<Asker> {
+impl WatchPoller {
+    fn begin(share: &Arc<Share>, open: &Arc<Open>) -> Arc<WatchPoller> {
         let (share, open) = (Arc::clone(share), Arc::clone(open));
-        let asker = Arc::new(Asker { share, open, answers: Mutex::default() });
+        let asker = Arc::new(WatchPoller { share, open, answers: Mutex::default() });
         asker.ask(&asker);
         asker
     }
 
-    fn ask(&self, again: &Arc<Asker>) {
+    fn ask(&self, again: &Arc<WatchPoller>) {
         let waiter = Waiter { wake: Arc::new(Again(Arc::clone(again))), token: 1 };
-        if let Step::Done(changes) = self.share.take_changes(&self.open, Some(&waiter)) {
+        if let CallResult::Done(changes) = self.share.take_changes(&self.open, Some(&waiter)) {
             let text = |change: &Change| {
                 let names: Vec<_> = change.path.iter().map(|name| name.display().into_owned()).collect();
                 names.join("/")
@@ -156,7 +159,7 @@ impl Asker {
     }
 }
 
-struct Again(Arc<Asker>);
+struct Again(Arc<WatchPoller>);
 
 impl Wake for Again {
     fn wake(&self, _token: u64) {
@@ -172,7 +175,7 @@ fn answer<const N: usize>(changes: [(ChangeKind, &str); N]) -> Vec<(ChangeKind, 
 #[test]
 fn both_names_of_a_rename_come_in_one_answer() {
     use ChangeKind::{Added, Removed, RenamedFrom, RenamedTo};
-    let world = World::new();
+    let world = TestShare::new();
     let client = world.client(1);
     for at in ["d", "e"] {
         client.make_directory(at);
@@ -183,7 +186,7 @@ fn both_names_of_a_rename_come_in_one_answer() {
         world.share.watch(open, names, recursive, 4096).unwrap();
     }
     let file = client.make("d/f");
-    let askers = watched.each_ref().map(|open| Asker::begin(&world.share, open));
+    let askers = watched.each_ref().map(|open| WatchPoller::begin(&world.share, open));
     let heard = || askers.each_ref().map(|asker| asker.answers());
     heard();
     let [d, e] = ["d", "e"].map(|at| world.memory.root().unwrap().lookup(&name(at), OpenHow::Read).unwrap());
@@ -237,7 +240,7 @@ fn no_rename_by_programs_of_the_host_is_split() {
     let client = Client { share, key: share::ClientKey(1), identity, ears: Arc::default() };
     let root = client.open("").access(READ).open();
     client.share.watch(&root, ChangeFilter::FILE_NAME, true, 1 << 20).unwrap();
-    let asker = Asker::begin(&client.share, &root);
+    let asker = WatchPoller::begin(&client.share, &root);
     let script = format!("i=0; while [ $i -lt {RENAMES} ]; do mv $i $((i+1)); i=$((i+1)); done");
     let mut program = Command::new("sh").args(["-ec", &script]).current_dir(&files).spawn().unwrap();
     let is_done = AtomicBool::new(false);

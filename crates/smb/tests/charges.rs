@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use share::FileNumber;
-use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, Work};
+use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, MeteredWork};
 use smb_wire::create::Access;
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::{self, InfoType};
@@ -101,8 +101,8 @@ impl LimitedFile {
         scene
     }
 
-    fn work(&self, len: u64) -> Work {
-        Work::Read { file: self.number, len }
+    fn work(&self, len: u64) -> MeteredWork {
+        MeteredWork::Read { file: self.number, len }
     }
 
     /// The remaining bytes of the file, the share and the account.

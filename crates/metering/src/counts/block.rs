@@ -1,16 +1,16 @@
-//! What one thread counts: plain loads and stores, since nobody else writes there.
+//! The counters of one thread. No other thread writes to them, so plain loads and stores are enough.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
-use super::habits::{Habit, Habits};
+use super::access_pattern::{AccessPattern, AccessPatternCounters};
 use super::histogram::Histogram;
 use super::one_writer::{add, get};
 use super::totals::{Totals, Transactions};
-use super::transaction::{Family, Noted};
+use super::transaction::{CompletedTransaction, Family};
 use crate::limits::ResponseType;
 
-/// What is counted of one operation, with one way to prove who asks.
+/// The counters of one operation with one kind of authentication.
 #[derive(Debug, Default)]
 struct Row {
     responses: [AtomicU64; ResponseType::ALL.len()],
@@ -20,21 +20,21 @@ struct Row {
     took_with_sending: Histogram,
 }
 
-/// The counts of one thread, on cache lines of their own.
+/// The counters of one thread, on cache lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Block {
     operations: usize,
-    /// By authentication, then by operation; made when first seen.
+    /// By authentication, then by operation. A row is allocated when its operation is first seen.
     rows: Box<[OnceLock<Box<Row>>]>,
-    habits: Habits,
+    pattern: AccessPatternCounters,
 }
 
 impl Block {
     pub fn new(family: &Family) -> Block {
         let operations = family.operations.len();
         let rows = (0..operations * family.authentications.len()).map(|_| OnceLock::new()).collect();
-        Block { operations, rows, habits: Habits::default() }
+        Block { operations, rows, pattern: AccessPatternCounters::default() }
     }
 
     #[inline]
@@ -47,12 +47,12 @@ impl Block {
     }
 
     #[inline]
-    pub fn note(&self, noted: &Noted) {
+    pub fn note(&self, noted: &CompletedTransaction) {
         let Some(row) = self.row(noted.operation, noted.authentication) else { return };
         add(&row.responses[noted.response as usize], 1);
         add(&row.ingress, noted.ingress);
         add(&row.egress, noted.egress);
-        self.habits.note(noted.kind, noted.data);
+        self.pattern.note(noted.kind, noted.data);
     }
 
     #[inline]
@@ -69,12 +69,12 @@ impl Block {
         }
     }
 
-    pub fn add_habits_to(&self, sum: &mut Habit) {
-        sum.add(&self.habits.read());
+    pub fn add_pattern_to(&self, sum: &mut AccessPattern) {
+        sum.add(&self.pattern.read());
     }
 
     pub fn add_to(&self, totals: &mut Totals) {
-        self.add_habits_to(&mut totals.habits);
+        self.add_pattern_to(&mut totals.pattern);
         for (at, row) in self.rows.iter().enumerate() {
             let Some(row) = row.get() else { continue };
             let (authentication, operation) = (at / self.operations, at % self.operations);

@@ -1,4 +1,4 @@
-//! How often something took how long: eight steps for each doubling, so that the middle of a step is off by at most one
+//! A histogram of durations. Each doubling has eight steps, so the middle of a step is off by at most one
 //! part in sixteen.
 
 use std::sync::atomic::AtomicU64;
@@ -8,14 +8,14 @@ use super::one_writer::{add, get};
 /// Steps for each doubling, as a power of two.
 const STEPS_LOG2: u32 = 3;
 const STEPS: usize = 1 << STEPS_LOG2;
-/// What is quicker is all the same: 1,024 ns.
+/// All shorter durations count as one: 1,024 ns.
 const LOWEST_LOG2: u32 = 10;
-/// What is slower, too: 69 s.
+/// All longer durations count as one: 69 s.
 const HIGHEST_LOG2: u32 = 36;
-/// Places: one below, one above, and the steps between.
+/// Steps of the histogram: one below, one above, and the steps between.
 const PLACES: usize = (HIGHEST_LOG2 - LOWEST_LOG2) as usize * STEPS + 2;
 
-/// Where a time is counted.
+/// The step that counts a duration.
 #[inline]
 fn place(ns: u64) -> usize {
     if ns < 1 << LOWEST_LOG2 {
@@ -29,7 +29,7 @@ fn place(ns: u64) -> usize {
     (log2 - LOWEST_LOG2) as usize * STEPS + step + 1
 }
 
-/// The first time that is too long for a place; none for the last.
+/// The shortest duration that is too long for a step; none for the last step.
 fn end_of(place: usize) -> Option<u64> {
     if place + 1 >= PLACES {
         return None;
@@ -38,7 +38,7 @@ fn end_of(place: usize) -> Option<u64> {
     Some((STEPS as u64 + step) << (doubling as u32 + LOWEST_LOG2 - STEPS_LOG2))
 }
 
-/// Counts times; only one thread adds.
+/// Counts durations. Only one thread adds to them.
 #[derive(Debug)]
 pub(super) struct Histogram {
     places: [AtomicU64; PLACES],
@@ -67,22 +67,22 @@ impl Histogram {
     }
 }
 
-/// How often something took how long.
+/// A distribution of durations that was read from a histogram.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Distribution {
     places: Vec<u64>,
-    /// All of it together, exactly.
+    /// The exact sum of all durations.
     pub sum_ns: u64,
 }
 
 impl Distribution {
-    /// How often it was noted.
+    /// The number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.places.iter().sum()
     }
 
-    /// Adds another one.
+    /// Adds another distribution.
     pub fn add(&mut self, other: &Distribution) {
         self.sum_ns += other.sum_ns;
         self.places.resize(self.places.len().max(other.places.len()), 0);
@@ -91,8 +91,8 @@ impl Distribution {
         }
     }
 
-    /// What was noted: from how many nanoseconds on, below how many (none: no bound), and how often. Steps that hold
-    /// nothing are left out.
+    /// The steps: the lower bound in nanoseconds, the upper bound (none: no bound), and the count. Empty
+    /// steps are left out.
     pub fn steps(&self) -> impl Iterator<Item = (u64, Option<u64>, u64)> + '_ {
         let noted = self.places.iter().enumerate().filter(|(_, count)| **count > 0);
         noted.map(|(at, count)| (at.checked_sub(1).and_then(end_of).unwrap_or(0), end_of(at), *count))

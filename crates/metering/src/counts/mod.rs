@@ -1,25 +1,26 @@
-//! Transactions: what was asked of a share, how that went, how much went in and out, and how long it took.
+//! Transactions: the requests to a share, their outcome, their bytes in and out, and their duration.
 //!
-//! Start with [`Counts`], the counts of one share for one [`Family`] of operations, whose names the protocol crate gives;
-//! here an operation is a small number. A connection notes its requests at its [`Desk`]. Each thread counts in a [`block`]
-//! of its own, which nobody else writes to, and whoever reads sums the blocks ([`Totals`]): no lock, no shared cache line
-//! and no allocation once a thread has seen an operation. [`Habits`] is the little that is known of each connection by
-//! itself, and [`record`] has single requests.
+//! Start with [`Counts`], the counters of one share for one [`Family`] of operations. The protocol crate
+//! gives the names of a family; here an operation is a small number. A connection counts its requests in a
+//! [`ConnectionCounters`]. Each thread counts in a [`block`] of its own, and no other thread writes to it. A
+//! reader sums the blocks ([`Totals`]). So counting takes no lock, shares no cache line, and allocates
+//! nothing once a thread has seen an operation. [`AccessPatternCounters`] is the small set of numbers that is
+//! kept for each connection, and [`record`] has records of single requests.
 
+mod access_pattern;
 mod block;
-mod desk;
-mod habits;
+mod connection;
 mod histogram;
-mod of_share;
 mod one_writer;
 pub mod record;
+mod share_counts;
 mod totals;
 mod transaction;
 
-pub use desk::{Desk, Place, Visits};
-pub use habits::{Habit, Habits, SIZES, size_bound};
+pub use access_pattern::{AccessPattern, AccessPatternCounters, SIZES, size_bound};
+pub use connection::{ConnectionActivity, ConnectionCounters, ShareIndex};
 pub use histogram::Distribution;
-pub use of_share::{Counted, Counts};
-pub use record::{About, Record, Recorder, Sampled, path_text, range_text};
+pub use record::{Record, Recorder, RequestDescription, Sampled, path_text, range_text};
+pub use share_counts::{CountedShare, Counts};
 pub use totals::{Totals, Transactions};
-pub use transaction::{Family, Kind, Noted};
+pub use transaction::{CompletedTransaction, Family, TransactionKind};

@@ -1,7 +1,8 @@
-//! One record for each request, or for one of so many, for those who want to see single ones.
+//! One record for each request, or for one request in every N, for readers who want to see single requests.
 //!
-//! A [`Recorder`] is a bounded queue: connections put what they have answered into it ([`super::Desk::record`]), and somebody
-//! else takes it out at the other end and writes it down. Nobody waits for room; what finds none is counted and lost.
+//! A [`Recorder`] is a bounded queue. Connections put their answered requests into it
+//! ([`super::ConnectionCounters::record`]), and a reader at the other end takes them out and writes them
+//! down. A connection never waits for room: a record that finds no room is counted and lost.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,44 +10,46 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use super::transaction::{Family, Noted};
+use super::transaction::{CompletedTransaction, Family};
 
-/// Records of one connection that wait for their answers to be sent; those beyond go without that time.
+/// Records of one connection that may wait until their replies are sent. Older ones beyond this number go out
+/// without that time.
 const MOST_WAITING: usize = 4096;
 
-/// A request that was answered.
+/// The record of a request that was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The name of the share; none: it was of none.
+    /// The name of the share; none if the request was of no share.
     pub share: Option<Arc<str>>,
-    /// Whose operations they are.
+    /// The family of the operation.
     pub family: &'static Family,
-    /// What is counted of it.
-    pub noted: Noted,
-    /// When it was taken up (monotonic ns).
+    /// The counted values of the request.
+    pub noted: CompletedTransaction,
+    /// When the request was taken up (monotonic ns).
     pub arrived_ns: u64,
-    /// How long it took until it was answered; none: it waited for others to do something.
+    /// The time until the reply; none if the request waited for other clients.
     pub server_ns: Option<u64>,
-    /// How long it took until the host had taken its answer; none: it is not known.
+    /// The time until the host had taken the reply; none if it is not known.
     pub whole_ns: Option<u64>,
-    /// What its protocol says of it.
-    pub about: About,
+    /// The details that the protocol gives.
+    pub about: RequestDescription,
 }
 
-/// What a protocol says of a request.
+/// Details of a request in the terms of its protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct About {
-    /// Who asked.
+pub struct RequestDescription {
+    /// The address of the client that sent the request.
     pub client: SocketAddr,
-    /// At which of our addresses.
+    /// The address of ours at which it arrived.
     pub server: SocketAddr,
-    /// In which version of the protocol, where that is settled.
+    /// The version of the protocol, if it is negotiated.
     pub version: Option<&'static str>,
-    /// What it was about: a path within the share, with slashes; none where that is not known, or not to be recorded.
+    /// The object of the request: a path within the share, with slashes. None if it is not known or not to be
+    /// recorded.
     pub path: Option<String>,
     /// The status, as it is sent.
     pub status: u32,
-    /// Its name.
+    /// The name of the status.
     pub status_text: String,
     /// Further numbers, by their names.
     pub numbers: Vec<(&'static str, u64)>,
@@ -54,24 +57,24 @@ pub struct About {
     pub words: Vec<(&'static str, String)>,
 }
 
-/// Which of several requests are to be recorded.
+/// A selection among several requests: those that are to be recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampled {
     first: u64,
     every: u64,
-    /// Whether paths and names may be in a record.
+    /// Whether a record may hold paths and names.
     pub with_paths: bool,
 }
 
 impl Sampled {
-    /// Whether the request at this place is one of them.
+    /// Whether the request at this index is selected.
     #[must_use]
     pub fn takes(&self, at: u64) -> bool {
         at.checked_sub(self.first).is_some_and(|behind| behind % self.every == 0)
     }
 }
 
-/// A path as [`About::path`] has it, and behind it the named stream that is meant.
+/// A path in the form of [`RequestDescription::path`], followed by the named stream if there is one.
 #[must_use]
 pub fn path_text<N: AsRef<[u8]>>(path: &[N], stream: Option<&N>) -> String {
     let parts: Vec<_> = path.iter().map(|name| String::from_utf8_lossy(name.as_ref())).collect();
@@ -82,26 +85,27 @@ pub fn path_text<N: AsRef<[u8]>>(path: &[N], stream: Option<&N>) -> String {
     }
 }
 
-/// A range of bytes as Azure's records have it.
+/// A range of bytes in the form of Azure's records.
 #[must_use]
 pub fn range_text(length: u64, offset: u64) -> String {
     format!("{length:#x} bytes at offset {offset:#x}")
 }
 
-/// Takes records.
+/// The sending end of the queue of records.
 #[derive(Debug)]
 pub struct Recorder {
     sample: u64,
     with_paths: bool,
     queue: SyncSender<Record>,
-    /// Connections that have come, so that not all take the same ones of their requests.
+    /// Connections until now. Each starts at another offset, so that connections do not all select the same
+    /// of their requests.
     connections: AtomicU64,
     lost: AtomicU64,
 }
 
 impl Recorder {
-    /// One that takes one of each `sample` requests, and holds up to `room` until they are taken out. Paths and names are in
-    /// the records only `with_paths`.
+    /// A recorder that selects one in every `sample` requests and holds up to `room` records until they are
+    /// taken out. The records hold paths and names only if `with_paths` is set.
     #[must_use]
     pub fn new(sample: u64, room: usize, with_paths: bool) -> (Arc<Recorder>, Receiver<Record>) {
         let (queue, taken) = sync_channel(room);
@@ -109,7 +113,7 @@ impl Recorder {
         (Arc::new(Recorder { sample: sample.max(1), with_paths, queue, connections, lost }), taken)
     }
 
-    /// Records for which there was no room.
+    /// The number of records that found no room.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
@@ -122,13 +126,13 @@ impl Recorder {
     }
 }
 
-/// What a connection records.
+/// The recording state of one connection.
 pub(super) struct Recording {
     recorder: Arc<Recorder>,
     /// Requests until the next one that is recorded.
     skips: u64,
     waiting: VecDeque<(u64, Record)>,
-    /// How many of them, the last ones, are of this turn.
+    /// How many of `waiting`, counted from its end, belong to this batch.
     fresh: usize,
 }
 
@@ -138,7 +142,7 @@ impl Recording {
         Recording { recorder: Arc::clone(recorder), skips, waiting: VecDeque::new(), fresh: 0 }
     }
 
-    /// Which of the next `count` requests are to be recorded; none where none of them is.
+    /// Selects those of the next `count` requests that are to be recorded. None: no request is.
     pub(super) fn sample(&mut self, count: u64) -> Option<Sampled> {
         let (first, every) = (self.skips, self.recorder.sample);
         let Some(behind) = count.checked_sub(first + 1) else {
@@ -188,25 +192,25 @@ impl Drop for Recording {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Counts, Desk, Kind, Place};
+    use super::super::{ConnectionCounters, Counts, ShareIndex, TransactionKind};
     use super::*;
     use crate::limits::ResponseType;
 
     static FAMILY: Family = Family { name: "F", operations: &["One"], authentications: &["Key"] };
-    const DONE: Noted = Noted {
+    const DONE: CompletedTransaction = CompletedTransaction {
         operation: 0,
         authentication: 0,
-        kind: Kind::Read,
+        kind: TransactionKind::Read,
         response: ResponseType::Success,
         ingress: 10,
         egress: 20,
         data: 5,
     };
 
-    fn about(status: u32) -> About {
+    fn about(status: u32) -> RequestDescription {
         let client = SocketAddr::from(([192, 0, 2, 1], 700));
         let (path, numbers, words) = (None, Vec::new(), Vec::new());
-        About {
+        RequestDescription {
             client,
             server: client,
             version: None,
@@ -218,11 +222,11 @@ mod tests {
         }
     }
 
-    /// A desk at which so many requests of a turn come.
-    fn asks(desk: &mut Desk, statuses: std::ops::Range<u32>, arrived_ns: u64) {
+    /// Counts a batch with these statuses, one request for each.
+    fn asks(counters: &mut ConnectionCounters, statuses: std::ops::Range<u32>, arrived_ns: u64) {
         for status in statuses {
-            if desk.sample(1).is_some() {
-                desk.record(Place::default(), &DONE, arrived_ns, status % 2 == 0, about(status));
+            if counters.sample(1).is_some() {
+                counters.record(ShareIndex::default(), &DONE, arrived_ns, status % 2 == 0, about(status));
             }
         }
     }
@@ -231,19 +235,19 @@ mod tests {
     fn a_record_has_the_times_of_its_answer() {
         let (recorder, taken) = Recorder::new(1, 10, true);
         let rest = Counts::new(&FAMILY);
-        assert!(Desk::new(&rest).sample(1).is_none(), "nobody records");
+        assert!(ConnectionCounters::new(&rest).sample(1).is_none(), "nobody records");
         rest.set_recorder(Arc::clone(&recorder));
-        let mut desk = Desk::new(&rest);
-        asks(&mut desk, 0..2, 100);
-        desk.turned(150, 1000, 0);
-        asks(&mut desk, 2..3, 200);
-        desk.turned(260, 2000, 0);
+        let mut counters = ConnectionCounters::new(&rest);
+        asks(&mut counters, 0..2, 100);
+        counters.turned(150, 1000, 0);
+        asks(&mut counters, 2..3, 200);
+        counters.turned(260, 2000, 0);
         assert!(taken.try_recv().is_err(), "nothing was sent yet");
-        desk.sent(1999, 300);
+        counters.sent(1999, 300);
         let times = |record: Record| (record.about.status, record.server_ns, record.whole_ns);
         let got: Vec<_> = taken.try_iter().map(times).collect();
         assert_eq!(got, [(0, Some(50), Some(200)), (1, None, None)]);
-        drop(desk);
+        drop(counters);
         let got: Vec<_> = taken.try_iter().map(times).collect();
         assert_eq!(got, [(2, Some(60), None)], "its connection was lost");
         assert_eq!(recorder.lost(), 0);
@@ -273,16 +277,16 @@ mod tests {
         rest.set_recorder(Arc::clone(&recorder));
         let mut statuses = Vec::new();
         for _connection in 0..4 {
-            let mut desk = Desk::new(&rest);
-            asks(&mut desk, 0..9, 0);
-            drop(desk);
+            let mut counters = ConnectionCounters::new(&rest);
+            asks(&mut counters, 0..9, 0);
+            drop(counters);
             statuses.extend(taken.try_iter().map(|record| record.about.status));
         }
         assert_eq!(statuses, [0, 4, 8, 1, 5, 2, 6, 3, 7]);
-        let mut desk = Desk::new(&rest);
-        asks(&mut desk, 0..4 * MOST_WAITING as u32 + 4, 0);
-        desk.turned(1, 1, 0);
-        desk.sent(1, 2);
+        let mut counters = ConnectionCounters::new(&rest);
+        asks(&mut counters, 0..4 * MOST_WAITING as u32 + 4, 0);
+        counters.turned(1, 1, 0);
+        counters.sent(1, 2);
         assert_eq!((taken.try_iter().count(), recorder.lost()), (3, MOST_WAITING as u64 + 1 - 3));
     }
 }

@@ -1,15 +1,16 @@
-//! What fills up by time and is taken from: one rate, and one with a second rate that burst credits pay for.
+//! Token buckets, which fill with time: one with a single rate, and one with a second, higher rate that burst
+//! credits pay for.
 //!
 //! Levels are counted in billionths, so that a rate times nanoseconds is exact.
 
-/// Billionths in one.
+/// Billionths in one token, the unit of levels.
 const ONE: i128 = 1_000_000_000;
 
-/// For how long a rate that was not used can be made up for, in nanoseconds: longer than whoever owns the time is late,
-/// and so short that no ten seconds see more than half a percent of it.
+/// The time for which an unused rate can be made up, in nanoseconds. It is longer than the thread that owns
+/// the clock is ever late. It is so short that no ten seconds get more than half a percent above the rate.
 pub const SLACK_NS: u64 = 50_000_000;
 
-/// A rate.
+/// A bucket with one rate.
 #[derive(Debug, Clone)]
 pub struct Bucket {
     rate: u64,
@@ -19,21 +20,21 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full one of this rate a second, which holds what comes in `depth_ns`.
+    /// A full bucket with this rate a second. It holds the tokens that come in `depth_ns`.
     #[must_use]
     pub fn new(rate: u64, depth_ns: u64, now_ns: u64) -> Bucket {
         let depth = i128::from(rate) * i128::from(depth_ns);
         Bucket { rate, depth, level: depth, at_ns: now_ns }
     }
 
-    /// Has the rate of another one from here on; what is in it or owed stays.
+    /// Takes over the rate of another bucket from now on. The level, or the debt, stays.
     pub fn take_rate_of(&mut self, other: &Bucket, now_ns: u64) {
         self.refill(now_ns);
         (self.rate, self.depth) = (other.rate, other.depth);
         self.level = self.level.min(self.depth);
     }
 
-    /// Lets time pass, and gives what has run over, in billionths.
+    /// Lets time pass. Returns the tokens that did not fit, in billionths.
     pub fn refill(&mut self, now_ns: u64) -> i128 {
         let passed = now_ns.saturating_sub(self.at_ns);
         self.at_ns = self.at_ns.max(now_ns);
@@ -43,7 +44,7 @@ impl Bucket {
         over
     }
 
-    /// Whether something may be taken: what is taken may be more than there is, and is then owed.
+    /// Whether something may be taken. It may be more than the level; the rest is then a debt.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.level > 0
@@ -59,36 +60,36 @@ impl Bucket {
         self.at_ns.saturating_add(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 
-    /// Takes.
+    /// Takes `count` tokens.
     pub fn take(&mut self, count: u64) {
         self.level -= i128::from(count) * ONE;
     }
 
-    /// Gives back what was taken and not used.
+    /// Returns tokens that were taken and not used.
     pub fn give_back(&mut self, count: u64) {
         self.level = (self.level + i128::from(count) * ONE).min(self.depth);
     }
 
-    /// Never owes more than it holds.
+    /// Limits the debt to the depth of the bucket.
     pub fn forgive(&mut self) {
         self.level = self.level.max(-self.depth);
     }
 
-    /// What may be taken without waiting, rounded down; less than nothing is owed.
+    /// The tokens that may be taken without waiting, rounded down. A negative number is a debt.
     #[must_use]
     pub fn left(&self) -> i64 {
         i64::try_from(self.level.div_euclid(ONE)).unwrap_or(i64::MIN)
     }
 
-    /// Whether nothing is missing.
+    /// Whether the bucket is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.level == self.depth
     }
 }
 
-/// A rate that can be exceeded, up to another one, as long as there are burst credits. What the rate leaves unused
-/// becomes credits.
+/// A rate that can be exceeded, up to a higher rate, as long as there are burst credits. The unused part of
+/// the rate becomes credits.
 #[derive(Debug, Clone)]
 pub struct Bursting {
     base: Bucket,
@@ -96,12 +97,12 @@ pub struct Bursting {
     /// In billionths.
     burst_credits: i128,
     most: i128,
-    /// What is left unused becomes nothing: the share is held back by something else.
+    /// While this is set, the unused rate becomes no credits: another limit holds the share back.
     withheld: bool,
 }
 
 impl Bursting {
-    /// With so many credits, of at most `most`.
+    /// A bucket with `burst_credits` credits, of at most `most`.
     #[must_use]
     pub fn new(rate: u64, burst: u64, burst_credits: u64, most: u64, now_ns: u64) -> Bursting {
         Bursting {
@@ -113,7 +114,7 @@ impl Bursting {
         }
     }
 
-    /// Has the rates of another one from here on; credits stay, as far as there is room for them.
+    /// Takes over the rates of another bucket from now on. Credits stay, as far as the new maximum allows.
     pub fn take_rates_of(&mut self, other: &Bursting, now_ns: u64) {
         self.refill(now_ns);
         self.base.take_rate_of(&other.base, now_ns);
@@ -122,7 +123,7 @@ impl Bursting {
         self.burst_credits = self.burst_credits.min(self.most);
     }
 
-    /// Says whether the share is held back by something else.
+    /// Sets whether another limit holds the share back.
     pub fn withhold(&mut self, withheld: bool, now_ns: u64) {
         self.refill(now_ns);
         self.withheld = withheld;
@@ -137,7 +138,7 @@ impl Bursting {
         }
     }
 
-    /// How many whole credits there are.
+    /// The number of whole credits.
     #[must_use]
     pub fn burst_credits(&self) -> u64 {
         u64::try_from(self.burst_credits / ONE).unwrap_or(0)
@@ -149,14 +150,14 @@ impl Bursting {
         self.fastest.is_ready() && (self.base.is_ready() || self.burst_credits >= ONE)
     }
 
-    /// When that is, as far as is known now.
+    /// When one operation may be done, as far as is known now.
     #[must_use]
     pub fn ready_at(&self) -> u64 {
         let fastest = self.fastest.ready_at();
         if self.burst_credits >= ONE { fastest } else { fastest.max(self.base.ready_at()) }
     }
 
-    /// Does `count` operations.
+    /// Takes the tokens or credits of `count` operations.
     pub fn take(&mut self, count: u64) {
         self.fastest.take(count);
         if self.base.is_ready() {
@@ -186,7 +187,7 @@ mod tests {
             }
             now = bucket.ready_at().max(now + 1);
         }
-        // A multiple of three, the first not exceeding what has come by more than one turn.
+        // A multiple of three: the first request exceeds the tokens by at most one request.
         assert!((7000..7003).contains(&taken), "{taken}");
     }
 
@@ -207,7 +208,7 @@ mod tests {
             }
             now = bucket.ready_at().max(now + 1);
         }
-        // 300 a second, of which 200 are paid for: five seconds, and what the slack holds.
+        // 300 a second, of which 200 are paid for by credits: five seconds, and the slack.
         assert!((1500..=1520).contains(&done), "{done}");
     }
 

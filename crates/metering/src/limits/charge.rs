@@ -1,29 +1,30 @@
-//! What a request has taken from the limits of its share, as a value that goes where the request goes.
+//! The tokens that a request has taken from the limits of its share. The value travels with the request.
 
-use super::path::Work;
+use super::path::MeteredWork;
 use super::tree::ShareLimits;
 
-/// The bytes that were taken for a READ or a WRITE, or nothing where nothing is limited.
+/// The bytes that were taken for a READ or a WRITE, or nothing if nothing is limited.
 ///
-/// Dropped, it gives all of them back, so that a request costs no bytes whatever ends it before it says what it has
-/// [used](Charge::used). An operation is counted once it was let pass, and stays so.
+/// If it is dropped, it returns all of them. So a request that ends early costs no bytes unless it has
+/// reported the bytes that it [used](Charge::used). An operation is counted once it has passed, and is never
+/// returned.
 #[derive(Debug, Default)]
 #[must_use = "what is dropped is given back"]
-pub struct Charge(Option<Taken>);
+pub struct Charge(Option<ChargedWork>);
 
 #[derive(Debug)]
-struct Taken {
+struct ChargedWork {
     limits: ShareLimits,
-    work: Work,
+    work: MeteredWork,
 }
 
 impl Charge {
-    /// For work that has passed.
-    pub(super) fn of(limits: ShareLimits, work: Work) -> Charge {
-        Charge((work.bytes() > 0).then_some(Taken { limits, work }))
+    /// The charge of work that has passed.
+    pub(super) fn of(limits: ShareLimits, work: MeteredWork) -> Charge {
+        Charge((work.bytes() > 0).then_some(ChargedWork { limits, work }))
     }
 
-    /// So many bytes have gone in or out; the rest is given back.
+    /// `bytes` bytes were transferred. The rest is returned.
     #[inline]
     pub fn used(mut self, bytes: usize) {
         if let Some(taken) = self.0.take() {
@@ -31,7 +32,7 @@ impl Charge {
         }
     }
 
-    /// All of them have.
+    /// All bytes were transferred.
     #[inline]
     pub fn used_up(mut self) {
         drop(self.0.take());
@@ -47,7 +48,7 @@ impl Drop for Charge {
     }
 }
 
-impl Taken {
+impl ChargedWork {
     fn settle(self, used: u64) {
         let unused = self.work.bytes().saturating_sub(used);
         if unused > 0 {

@@ -1,19 +1,20 @@
-//! How many operations and bytes a second a share may have: the formulas of Azure Files as data.
+//! The operations and bytes a second of a share: the formulas of Azure Files as data.
 //!
-//! Sources: the pages "Understand Azure Files billing" in their editions of January 2021, December 2021 and 2025/26,
-//! and "Azure Files scalability and performance targets". All sizes are in GiB and all rates in units a second.
+//! Sources: the pages "Understand Azure Files billing" in their editions of January 2021, December 2021 and
+//! 2025/26, and "Azure Files scalability and performance targets". All sizes are in GiB and all rates in
+//! units a second.
 
 /// Bytes in a MiB.
 pub const MIB: u64 = 1 << 20;
-/// For how long a full bucket of burst credits lasts at the highest rate, in seconds.
+/// How long a full bucket of burst credits lasts at the highest rate, in seconds.
 pub const BURST_TIME_S: u64 = 3600;
-/// Operations on metadata of a share on SSD without cached metadata.
+/// Metadata operations of a share on SSD without cached metadata.
 pub const METADATA: u64 = 12_000;
-/// The same with cached metadata, or where NFS clients are served. Which of the two a share has is not bought: whoever knows
-/// its settings puts it in place of the formula's.
+/// Metadata operations with cached metadata, or if NFS clients are served. A share does not buy either. The
+/// code that knows the settings of the share replaces the number of the formula by this one.
 pub const METADATA_CACHED: u64 = 35_000;
 
-/// How a share's size is turned into rates.
+/// The formula that turns a share's size into rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Formula {
     /// Premium, provisioned v1, before the middle of 2021.
@@ -32,10 +33,10 @@ pub enum Formula {
     Small,
 }
 
-/// What is bought for a share.
+/// The amounts that are bought for a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wanted {
-    /// Its size in GiB.
+pub struct ProvisionRequest {
+    /// The size in GiB.
     pub gib: Option<u64>,
     /// Operations a second, where they are bought apart.
     pub operations: Option<u64>,
@@ -43,9 +44,9 @@ pub struct Wanted {
     pub mib_s: Option<u64>,
 }
 
-/// One of the numbers of [`Wanted`].
+/// One of the fields of [`ProvisionRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Number {
+pub enum ProvisionField {
     /// The size.
     Gib,
     /// Operations a second.
@@ -54,19 +55,19 @@ pub enum Number {
     MibS,
 }
 
-impl std::fmt::Display for Number {
+impl std::fmt::Display for ProvisionField {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Number::Gib => "the size in GiB",
-            Number::Operations => "operations a second",
-            Number::MibS => "MiB a second",
+            ProvisionField::Gib => "the size in GiB",
+            ProvisionField::Operations => "operations a second",
+            ProvisionField::MibS => "MiB a second",
         })
     }
 }
 
-/// Why that cannot be bought.
+/// Why amounts cannot be bought.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotProvided {
+pub enum ProvisionError {
     /// The size decides, and none was given.
     #[error("the size decides what the share may do; set it")]
     NoSize,
@@ -79,8 +80,8 @@ pub enum NotProvided {
     /// A number out of range.
     #[error("{number} must be from {least} to {most}")]
     OutOfRange {
-        /// Which one.
-        number: Number,
+        /// The number.
+        number: ProvisionField,
         /// The least.
         least: u64,
         /// The most.
@@ -113,18 +114,18 @@ impl Throughput {
     }
 }
 
-/// What a share may do. Plain numbers: any may be changed.
+/// The provisioned limits of a share. They are plain numbers, and any may be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provision {
-    /// Reads and writes a second, for ever.
+    /// Reads and writes a second, without a time limit.
     pub operations: u64,
-    /// Reads and writes a second, as long as there are credits.
+    /// Reads and writes a second while there are credits.
     pub burst: u64,
-    /// The most credits: one is one operation above [`Provision::operations`].
+    /// The most credits. One credit pays for one operation above [`Provision::operations`].
     pub burst_credits: u64,
-    /// Data.
+    /// The throughput of data.
     pub throughput: Throughput,
-    /// Operations a second on anything but data.
+    /// Operations a second that do not transfer data.
     pub metadata: u64,
     /// Reads and writes a second of one file.
     pub file_operations: u64,
@@ -134,38 +135,38 @@ pub struct Provision {
     pub file_size: u64,
 }
 
-/// What the shares of an account may do together.
+/// The provisioned limits of all shares of an account together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountProvision {
     /// Reads and writes a second.
     pub operations: u64,
-    /// Data.
+    /// The throughput of data.
     pub throughput: Throughput,
 }
 
 /// `base + per_hundred_gib × GiB / 100`, rounded up, and not above `most`.
 #[derive(Debug, Clone, Copy)]
-struct Line {
+struct LinearRate {
     base: u64,
     per_hundred_gib: u64,
     most: u64,
 }
 
-impl Line {
+impl LinearRate {
     const fn at(self, gib: u64) -> u64 {
         let rate = self.base + (gib * self.per_hundred_gib).div_ceil(100);
         if rate < self.most { rate } else { self.most }
     }
 }
 
-/// The constants of burst: the vendor itself treats them as parameters.
+/// The constants of burst. The vendor itself treats them as parameters.
 #[derive(Debug, Clone, Copy)]
 struct Burst {
-    /// At least so much.
+    /// The least burst rate.
     floor: u64,
-    /// So many times what it counts from.
+    /// The factor by which the size or the operations are multiplied.
     scalar: u64,
-    /// Counts from the size, not from the operations.
+    /// Whether the factor applies to the size rather than to the operations.
     by_size: bool,
     most: u64,
 }
@@ -177,7 +178,7 @@ impl Burst {
     }
 }
 
-/// What one disk kind gives single files and metadata.
+/// The limits of single files and of metadata on one kind of disk.
 #[derive(Debug, Clone, Copy)]
 struct Media {
     file_operations: u64,
@@ -189,42 +190,42 @@ struct Media {
 const SSD: Media = Media { file_operations: 8000, file_mib_s: 1024, file_tib: 4, metadata: METADATA };
 const HDD: Media = Media { file_operations: 1000, file_mib_s: 60, file_tib: 4, metadata: METADATA };
 
-/// Where the size decides everything.
+/// A formula in which the size decides everything.
 struct BySize {
-    operations: Line,
+    operations: LinearRate,
     burst: Burst,
-    /// In MiB; two rounded summands where both directions count together.
-    ingress: Line,
-    egress: Line,
-    /// What both directions share at most; none: they count apart.
+    /// In MiB. If both directions count together, these are two summands, each rounded.
+    ingress: LinearRate,
+    egress: LinearRate,
+    /// The most that both directions may have together; none if they count apart.
     together: Option<u64>,
     account: u64,
 }
 
 static V1_OF_2020: BySize = BySize {
-    operations: Line { base: 400, per_hundred_gib: 100, most: 100_000 },
+    operations: LinearRate { base: 400, per_hundred_gib: 100, most: 100_000 },
     // The page said three times the operations, and its table gave three times the size. The table counts.
     burst: Burst { floor: 4000, scalar: 3, by_size: true, most: 100_000 },
-    ingress: Line { base: 40, per_hundred_gib: 4, most: 4136 },
-    egress: Line { base: 60, per_hundred_gib: 6, most: 6204 },
+    ingress: LinearRate { base: 40, per_hundred_gib: 4, most: 4136 },
+    egress: LinearRate { base: 60, per_hundred_gib: 6, most: 6204 },
     together: None,
     account: 100_000,
 };
 
 static V1_OF_2021: BySize = BySize {
-    operations: Line { base: 3000, per_hundred_gib: 100, most: 100_000 },
+    operations: LinearRate { base: 3000, per_hundred_gib: 100, most: 100_000 },
     burst: Burst { floor: 10_000, scalar: 3, by_size: true, most: 100_000 },
-    ingress: Line { base: 100, per_hundred_gib: 4, most: u64::MAX },
-    egress: Line { base: 0, per_hundred_gib: 6, most: u64::MAX },
+    ingress: LinearRate { base: 100, per_hundred_gib: 4, most: u64::MAX },
+    egress: LinearRate { base: 0, per_hundred_gib: 6, most: u64::MAX },
     together: Some(10_340),
     account: 100_000,
 };
 
 static V1: BySize = BySize {
-    operations: Line { base: 3000, per_hundred_gib: 100, most: 102_400 },
+    operations: LinearRate { base: 3000, per_hundred_gib: 100, most: 102_400 },
     burst: Burst { floor: 10_000, scalar: 3, by_size: true, most: 102_400 },
-    ingress: Line { base: 100, per_hundred_gib: 4, most: u64::MAX },
-    egress: Line { base: 0, per_hundred_gib: 6, most: u64::MAX },
+    ingress: LinearRate { base: 100, per_hundred_gib: 4, most: u64::MAX },
+    egress: LinearRate { base: 0, per_hundred_gib: 6, most: u64::MAX },
     together: Some(10_340),
     account: 102_400,
 };
@@ -232,14 +233,14 @@ static V1: BySize = BySize {
 /// The sizes that v1 has, in GiB.
 const V1_SIZES: (u64, u64) = (100, 102_400);
 
-/// Where operations and throughput are bought apart.
+/// A formula in which operations and throughput are bought apart.
 struct Apart {
     sizes: (u64, u64),
     operations: (u64, u64),
     mib_s: (u64, u64),
-    /// What is recommended for a size.
-    advised_operations: Line,
-    advised_mib_s: Line,
+    /// The recommended amount for a size.
+    advised_operations: LinearRate,
+    advised_mib_s: LinearRate,
     burst: Burst,
     media: Media,
 }
@@ -248,8 +249,8 @@ static V2: Apart = Apart {
     sizes: (32, 262_144),
     operations: (3000, 102_400),
     mib_s: (100, 10_340),
-    advised_operations: Line { base: 3000, per_hundred_gib: 100, most: 102_400 },
-    advised_mib_s: Line { base: 100, per_hundred_gib: 10, most: 10_340 },
+    advised_operations: LinearRate { base: 3000, per_hundred_gib: 100, most: 102_400 },
+    advised_mib_s: LinearRate { base: 100, per_hundred_gib: 10, most: 10_340 },
     burst: Burst { floor: 10_000, scalar: 3, by_size: false, most: 102_400 },
     media: SSD,
 };
@@ -258,8 +259,8 @@ static V2_STANDARD: Apart = Apart {
     sizes: (32, 262_144),
     operations: (500, 50_000),
     mib_s: (60, 5120),
-    advised_operations: Line { base: 1000, per_hundred_gib: 20, most: 50_000 },
-    advised_mib_s: Line { base: 60, per_hundred_gib: 2, most: 5120 },
+    advised_operations: LinearRate { base: 1000, per_hundred_gib: 20, most: 50_000 },
+    advised_mib_s: LinearRate { base: 60, per_hundred_gib: 2, most: 5120 },
     burst: Burst { floor: 5000, scalar: 3, by_size: false, most: 50_000 },
     media: HDD,
 };
@@ -269,7 +270,7 @@ const STANDARD_ACCOUNT: AccountProvision = AccountProvision {
     throughput: Throughput::Apart { ingress: 3200 * MIB, egress: 6400 * MIB },
 };
 
-/// How a formula works.
+/// The parameters of a formula.
 enum Terms {
     BySize(&'static BySize),
     Apart(&'static Apart),
@@ -297,24 +298,24 @@ impl Formula {
         }
     }
 
-    /// What a share may do for which that was bought.
+    /// The limits of a share for which `wanted` was bought.
     ///
     /// # Errors
-    /// [`NotProvided`] with the reason.
-    pub fn provision(self, wanted: Wanted) -> Result<Provision, NotProvided> {
+    /// [`ProvisionError`] with the reason.
+    pub fn provision(self, wanted: ProvisionRequest) -> Result<Provision, ProvisionError> {
         match self.terms() {
             Terms::BySize(terms) => terms.provision(wanted),
             Terms::Apart(terms) => terms.provision(wanted),
-            Terms::Fixed { .. } if wanted.operations.or(wanted.mib_s).is_some() => Err(NotProvided::Fixed),
+            Terms::Fixed { .. } if wanted.operations.or(wanted.mib_s).is_some() => Err(ProvisionError::Fixed),
             Terms::Fixed { operations, throughput, sizes } => {
-                // The size is the most that lies there, and decides nothing else.
-                wanted.gib.map(|gib| within(Number::Gib, gib, sizes)).transpose()?;
+                // The size is only the most that the share may hold. It decides nothing else.
+                wanted.gib.map(|gib| within(ProvisionField::Gib, gib, sizes)).transpose()?;
                 Ok(HDD.provision(operations, operations, throughput))
             }
         }
     }
 
-    /// What all shares of an account may do together.
+    /// The limits of all shares of an account together.
     #[must_use]
     pub fn account(self) -> AccountProvision {
         match self.terms() {
@@ -336,7 +337,7 @@ impl Formula {
         }
     }
 
-    /// How many shares an account may have, where that is bound.
+    /// The most shares that an account may have; none if there is no bound.
     #[must_use]
     pub fn most_shares(self) -> Option<usize> {
         match self {
@@ -346,7 +347,8 @@ impl Formula {
         }
     }
 
-    /// Whether shares may be bought that do more together than the account may: they are then held at the account.
+    /// Whether the shares together may be provisioned with more than the account. The account's limits then
+    /// hold them back.
     #[must_use]
     pub fn may_overprovision(self) -> bool {
         !matches!(self.terms(), Terms::Apart(_))
@@ -369,11 +371,11 @@ impl Media {
 }
 
 impl BySize {
-    fn provision(&self, wanted: Wanted) -> Result<Provision, NotProvided> {
+    fn provision(&self, wanted: ProvisionRequest) -> Result<Provision, ProvisionError> {
         if wanted.operations.is_some() || wanted.mib_s.is_some() {
-            return Err(NotProvided::BySize);
+            return Err(ProvisionError::BySize);
         }
-        let gib = within(Number::Gib, wanted.gib.ok_or(NotProvided::NoSize)?, V1_SIZES)?;
+        let gib = within(ProvisionField::Gib, wanted.gib.ok_or(ProvisionError::NoSize)?, V1_SIZES)?;
         let operations = self.operations.at(gib);
         let (ingress, egress) = (self.ingress.at(gib), self.egress.at(gib));
         let throughput = match self.together {
@@ -385,22 +387,22 @@ impl BySize {
 }
 
 impl Apart {
-    fn provision(&self, wanted: Wanted) -> Result<Provision, NotProvided> {
-        let gib = within(Number::Gib, wanted.gib.ok_or(NotProvided::NoSize)?, self.sizes)?;
+    fn provision(&self, wanted: ProvisionRequest) -> Result<Provision, ProvisionError> {
+        let gib = within(ProvisionField::Gib, wanted.gib.ok_or(ProvisionError::NoSize)?, self.sizes)?;
         let operations = wanted.operations.unwrap_or_else(|| self.advised_operations.at(gib));
-        let operations = within(Number::Operations, operations, self.operations)?;
+        let operations = within(ProvisionField::Operations, operations, self.operations)?;
         let mib_s = wanted.mib_s.unwrap_or_else(|| self.advised_mib_s.at(gib));
-        let mib_s = within(Number::MibS, mib_s, self.mib_s)?;
+        let mib_s = within(ProvisionField::MibS, mib_s, self.mib_s)?;
         let throughput = Throughput::Together(mib_s * MIB);
         Ok(self.media.provision(operations, self.burst.at(gib, operations), throughput))
     }
 }
 
-fn within(which: Number, number: u64, (least, most): (u64, u64)) -> Result<u64, NotProvided> {
+fn within(which: ProvisionField, number: u64, (least, most): (u64, u64)) -> Result<u64, ProvisionError> {
     if (least..=most).contains(&number) {
         Ok(number)
     } else {
-        Err(NotProvided::OutOfRange { number: which, least, most })
+        Err(ProvisionError::OutOfRange { number: which, least, most })
     }
 }
 
@@ -409,7 +411,7 @@ mod tests {
     use super::*;
 
     fn sized(formula: Formula, gib: u64) -> Provision {
-        formula.provision(Wanted { gib: Some(gib), ..Wanted::default() }).unwrap()
+        formula.provision(ProvisionRequest { gib: Some(gib), ..ProvisionRequest::default() }).unwrap()
     }
 
     fn mib(bytes: u64) -> u64 {
@@ -434,7 +436,7 @@ mod tests {
         }
     }
 
-    /// The table of 2025/26, with what it should say where it was not computed anew for the higher bound.
+    /// The table of 2025/26. Rows that were not computed anew for the higher bound are corrected here.
     #[test]
     fn the_current_generation_gives_the_published_values() {
         for (gib, operations, burst, most, rate) in [
@@ -459,7 +461,7 @@ mod tests {
     #[test]
     fn what_is_bought_apart_counts_and_else_what_is_advised() {
         let bought = |formula: Formula, gib, operations, mib_s| {
-            let got = formula.provision(Wanted { gib: Some(gib), operations, mib_s }).unwrap();
+            let got = formula.provision(ProvisionRequest { gib: Some(gib), operations, mib_s }).unwrap();
             let Throughput::Together(bytes) = got.throughput else { panic!("{got:?}") };
             (got.operations, got.burst, got.burst_credits, mib(bytes))
         };
@@ -474,7 +476,7 @@ mod tests {
     #[test]
     fn what_cannot_be_bought_is_refused_with_the_reason() {
         let refused = |formula: Formula, gib, operations, mib_s| {
-            formula.provision(Wanted { gib, operations, mib_s }).unwrap_err().to_string()
+            formula.provision(ProvisionRequest { gib, operations, mib_s }).unwrap_err().to_string()
         };
         assert_eq!(refused(Formula::V1, Some(99), None, None), "the size in GiB must be from 100 to 102400");
         assert_eq!(refused(Formula::V1, None, None, None), "the size decides what the share may do; set it");
@@ -505,12 +507,13 @@ mod tests {
 
     #[test]
     fn fixed_kinds_have_their_limits() {
-        let large = Formula::Large.provision(Wanted::default()).unwrap();
+        let large = Formula::Large.provision(ProvisionRequest::default()).unwrap();
         assert_eq!((large.operations, large.burst, large.burst_credits), (20_000, 20_000, 0));
         assert_eq!((large.file_operations, large.file_bytes, large.file_size), (1000, 60 * MIB, 4 << 40));
-        let small = Formula::Small.provision(Wanted::default()).unwrap();
+        let small = Formula::Small.provision(ProvisionRequest::default()).unwrap();
         assert_eq!((small.operations, small.throughput), (1000, Throughput::Together(60 * MIB)));
-        let sized = Formula::Small.provision(Wanted { gib: Some(5120), ..Wanted::default() });
+        let sized =
+            Formula::Small.provision(ProvisionRequest { gib: Some(5120), ..ProvisionRequest::default() });
         assert_eq!(sized, Ok(small), "the size bounds what lies there and nothing else");
         assert_eq!(Formula::Large.account().operations, 20_000);
         assert_eq!(Formula::V1Of2020.account().operations, 100_000);

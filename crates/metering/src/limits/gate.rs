@@ -1,25 +1,25 @@
-//! A gate: a rate, and those that wait to pass.
+//! A gate: a rate, and the requests that wait for it.
 
 use super::bucket::{Bucket, Bursting, SLACK_NS};
-use super::turns::{Flow, Queue};
+use super::fair_queue::{Flow, Queue};
 
-/// Of a limit, the part in use from which on it is said to be near: nine tenths.
+/// The part of a limit that must be in use before the limit counts as near: nine tenths.
 const NEAR: (u64, u64) = (9, 10);
-/// Over how long that is looked at, in nanoseconds.
+/// The time over which nearness is measured, in nanoseconds.
 const NEAR_NS: u64 = 100_000_000;
 
-/// How fast things pass.
+/// The rate of a gate.
 #[derive(Debug, Clone)]
 pub enum Meter {
-    /// At one rate.
+    /// A single rate.
     Plain(Bucket),
-    /// At one rate, which can be exceeded for a time.
+    /// A rate that can be exceeded for a time.
     Bursting(Bursting),
-    /// At one rate, and it is seen when that comes near.
+    /// One rate, with a warning when its limit is near.
     Watched {
         /// The rate.
         rate: Bucket,
-        /// What is empty when it is near.
+        /// A bucket that is empty when the limit is near.
         near: Bucket,
     },
 }
@@ -31,14 +31,14 @@ impl Meter {
         Meter::Plain(Bucket::new(rate, SLACK_NS, now_ns))
     }
 
-    /// A rate that is watched.
+    /// A rate with a warning.
     #[must_use]
     pub fn watched(rate: u64, now_ns: u64) -> Meter {
         let near = Bucket::new(near(rate), NEAR_NS, now_ns);
         Meter::Watched { rate: Bucket::new(rate, SLACK_NS, now_ns), near }
     }
 
-    /// The rates of `other` from here on; what is in it, saved or owed stays.
+    /// Takes over the rates of `other` from now on. Levels, credits and debts stay.
     pub fn become_like(&mut self, other: Meter, now_ns: u64) {
         match (self, other) {
             (Meter::Plain(own), Meter::Plain(new)) => own.take_rate_of(&new, now_ns),
@@ -78,7 +78,7 @@ impl Meter {
         }
     }
 
-    /// Takes, also what is not there: it is owed then.
+    /// Takes tokens, even if there are too few; the rest is then a debt.
     pub fn take(&mut self, cost: u64) {
         match self {
             Meter::Plain(rate) => rate.take(cost),
@@ -96,24 +96,24 @@ fn near(rate: u64) -> u64 {
     (rate * NEAR.0 / NEAR.1).max(1)
 }
 
-/// A gate.
+/// A rate and its waiters.
 #[derive(Debug)]
-pub struct Gate<T> {
+pub struct RateGate<T> {
     /// Its rate.
     pub meter: Meter,
     waiting: Queue<T>,
-    /// When it is looked at next; none when nobody waits.
+    /// When the gate is due to be checked; none if nothing waits.
     pub due_ns: Option<u64>,
 }
 
-impl<T> Gate<T> {
-    /// With nobody waiting.
+impl<T> RateGate<T> {
+    /// A gate where nothing waits.
     #[must_use]
-    pub fn new(meter: Meter) -> Gate<T> {
-        Gate { meter, waiting: Queue::default(), due_ns: None }
+    pub fn new(meter: Meter) -> RateGate<T> {
+        RateGate { meter, waiting: Queue::default(), due_ns: None }
     }
 
-    /// Passes at once if nobody waits and the rate allows it.
+    /// Passes at once if nothing waits and the rate allows it.
     pub fn pass(&mut self, cost: u64, now_ns: u64) -> bool {
         self.meter.refill(now_ns);
         let passes = self.waiting.is_empty() && self.meter.is_ready();
@@ -123,12 +123,13 @@ impl<T> Gate<T> {
         passes
     }
 
-    /// Waits.
+    /// Adds a waiter.
     pub fn wait(&mut self, flow: Flow, item: T) {
         self.waiting.push(flow, item);
     }
 
-    /// Lets the next one pass, if the rate allows it. `cost` says what it takes; nothing for one that has left.
+    /// Lets the next waiter pass, if the rate allows it. `cost` gives the tokens that it takes: none for a
+    /// waiter that has left.
     pub fn next(&mut self, now_ns: u64, cost: impl FnOnce(&T) -> u64) -> Option<T> {
         self.meter.refill(now_ns);
         if !self.meter.is_ready() {
@@ -143,20 +144,20 @@ impl<T> Gate<T> {
         Some(item)
     }
 
-    /// When the next one may pass; none when nobody waits.
+    /// When the next waiter may pass; none if nothing waits.
     #[must_use]
     pub fn ready_at(&self) -> Option<u64> {
         (!self.waiting.is_empty()).then(|| self.meter.ready_at())
     }
 
-    /// Gives back what was taken and not used.
+    /// Returns tokens that were taken and not used.
     pub fn give_back(&mut self, count: u64) {
         if let Meter::Plain(rate) = &mut self.meter {
             rate.give_back(count);
         }
     }
 
-    /// What may pass at this time without waiting, at one rate; less than nothing is owed.
+    /// The tokens that may be taken now without waiting, for a plain rate. A negative number is a debt.
     pub fn left(&mut self, now_ns: u64) -> Option<i64> {
         self.meter.refill(now_ns);
         if let Meter::Plain(rate) = &self.meter { Some(rate.left()) } else { None }
@@ -168,7 +169,7 @@ impl<T> Gate<T> {
         matches!(&self.meter, Meter::Watched { near, .. } if !near.is_ready())
     }
 
-    /// Whether a new one in its place would be the same.
+    /// Whether a new gate in its place would be the same.
     pub fn is_idle(&mut self, now_ns: u64) -> bool {
         self.meter.refill(now_ns);
         self.waiting.is_empty() && matches!(&self.meter, Meter::Plain(rate) if rate.is_full())

@@ -1,7 +1,7 @@
-//! How a request went: which limit it has met, or why it failed.
+//! The outcome of a request: the limit that it met, or the reason for its failure.
 
-/// How a request went; the names are those of Azure Files' metric Transactions. Limits hold requests and refuse none, so that
-/// the first seven are all that they lead to.
+/// The outcome of a request, with the names of Azure Files' metric Transactions. Limits hold requests and
+/// refuse none, so limits lead only to the first seven.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ResponseType {
     /// It met no limit.
@@ -9,17 +9,18 @@ pub enum ResponseType {
     Success,
     /// It was held by a limit of its account or of its file.
     SuccessWithThrottling,
-    /// It was held by what its share may send.
+    /// It was held by the egress limit of its share.
     SuccessWithShareEgressThrottling,
-    /// It was held by what its share may receive.
+    /// It was held by the ingress limit of its share.
     SuccessWithShareIngressThrottling,
-    /// It was held by the operations that its share may do.
+    /// It was held by the limit on operations of its share.
     SuccessWithShareIopsThrottling,
-    /// The operations on metadata come close to their limit.
+    /// The metadata operations of its share are close to their limit.
     SuccessWithMetadataWarning,
-    /// It was held by the operations on metadata that its share may do.
+    /// It was held by the limit on metadata operations of its share.
     SuccessWithMetadataThrottling,
-    /// It was refused, as its client has to expect: what is not there, or there already, or in use, or the end of a file.
+    /// It was refused for a reason that its client has to expect: the object does not exist, or exists
+    /// already, or is in use, or the file has ended.
     ClientOtherError,
     /// Its client let it take too long.
     ClientTimeoutError,
@@ -29,14 +30,14 @@ pub enum ResponseType {
     ServerTimeoutError,
     /// It failed for another reason of the server's own.
     ServerOtherError,
-    /// Who asked was not proved.
+    /// The client was not authenticated.
     AuthenticationError,
-    /// Who asked may not do it.
+    /// The client may not do it.
     AuthorizationError,
 }
 
 impl ResponseType {
-    /// All of them, in their order.
+    /// All outcomes, in their order.
     pub const ALL: [ResponseType; 14] = [
         ResponseType::Success,
         ResponseType::SuccessWithThrottling,
@@ -54,7 +55,7 @@ impl ResponseType {
         ResponseType::AuthorizationError,
     ];
 
-    /// Its name.
+    /// The name of the outcome in the metric.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +76,7 @@ impl ResponseType {
         }
     }
 
-    /// Whether it went well, at once or later.
+    /// Whether the request succeeded, at once or after a wait.
     #[inline]
     #[must_use]
     pub const fn is_success(self) -> bool {

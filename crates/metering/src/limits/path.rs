@@ -4,9 +4,9 @@ use super::formula::{AccountProvision, Provision, Throughput};
 use super::outcome::ResponseType;
 use crate::FileNumber;
 
-/// What a request does.
+/// The work of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum MeteredWork {
     /// Reads data.
     Read {
         /// The file.
@@ -25,27 +25,27 @@ pub enum Work {
     Metadata,
 }
 
-impl Work {
-    /// The file whose data it is about.
+impl MeteredWork {
+    /// The file whose data is transferred.
     #[must_use]
     pub fn file(self) -> Option<FileNumber> {
         match self {
-            Work::Read { file, .. } | Work::Write { file, .. } => Some(file),
-            Work::Metadata => None,
+            MeteredWork::Read { file, .. } | MeteredWork::Write { file, .. } => Some(file),
+            MeteredWork::Metadata => None,
         }
     }
 
-    /// Bytes that it asks for.
+    /// The bytes that the request asks for.
     #[must_use]
     pub fn bytes(self) -> u64 {
         match self {
-            Work::Read { len, .. } | Work::Write { len, .. } => len,
-            Work::Metadata => 0,
+            MeteredWork::Read { len, .. } | MeteredWork::Write { len, .. } => len,
+            MeteredWork::Metadata => 0,
         }
     }
 }
 
-/// Whose gate it is.
+/// The object that a gate belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Owner {
     File(u32, FileNumber),
@@ -53,25 +53,25 @@ pub(super) enum Owner {
     Account,
 }
 
-/// What passes there.
+/// The unit that a gate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Passing {
     Operations,
     Ingress,
     Egress,
-    /// Both of them.
+    /// Both directions together.
     Bytes,
     Metadata,
 }
 
 impl Passing {
-    /// Whether bytes are counted there, of which what is not used is given back.
+    /// Whether the gate counts bytes. Unused bytes are returned.
     pub fn is_bytes(self) -> bool {
         matches!(self, Passing::Bytes | Passing::Ingress | Passing::Egress)
     }
 }
 
-/// Names a gate.
+/// The key of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     pub owner: Owner,
@@ -79,7 +79,8 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Whether a share whose requests wait here is held back by something else than its operations.
+    /// Whether a request that waits at this gate is held back by another limit than the operations of its
+    /// share.
     pub fn withholds(self) -> bool {
         match self.owner {
             Owner::File(..) => false,
@@ -89,13 +90,13 @@ impl Key {
     }
 }
 
-/// One gate on the way.
+/// One gate on the path of a request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct PathGate {
     pub key: Key,
-    /// What is taken there.
+    /// The tokens that are taken there.
     pub cost: u64,
-    /// What it is called to be held there.
+    /// The outcome of a request that is held there.
     pub met: ResponseType,
 }
 
@@ -105,22 +106,27 @@ const MOST: usize = 6;
 /// The gates that one request passes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Path {
-    steps: [Option<Step>; MOST],
+    steps: [Option<PathGate>; MOST],
     len: usize,
 }
 
 impl Path {
-    /// Those of a request on this share.
-    pub fn of(share: u32, work: Work, provision: &Provision, account: Option<&AccountProvision>) -> Path {
+    /// The path of a request on this share.
+    pub fn of(
+        share: u32,
+        work: MeteredWork,
+        provision: &Provision,
+        account: Option<&AccountProvision>,
+    ) -> Path {
         let mut path = Path::default();
         let (file, len, writes) = match work {
-            Work::Metadata => {
+            MeteredWork::Metadata => {
                 let key = Key { owner: Owner::Share(share), passing: Passing::Metadata };
-                path.push(Step { key, cost: 1, met: ResponseType::SuccessWithMetadataThrottling });
+                path.push(PathGate { key, cost: 1, met: ResponseType::SuccessWithMetadataThrottling });
                 return path;
             }
-            Work::Read { file, len } => (file, len, false),
-            Work::Write { file, len } => (file, len, true),
+            MeteredWork::Read { file, len } => (file, len, false),
+            MeteredWork::Write { file, len } => (file, len, true),
         };
         let own = if writes {
             ResponseType::SuccessWithShareIngressThrottling
@@ -129,8 +135,8 @@ impl Path {
         };
         let other = ResponseType::SuccessWithThrottling;
         let file = Owner::File(share, file);
-        path.push(Step { key: Key { owner: file, passing: Passing::Operations }, cost: 1, met: other });
-        path.push(Step { key: Key { owner: file, passing: Passing::Bytes }, cost: len, met: other });
+        path.push(PathGate { key: Key { owner: file, passing: Passing::Operations }, cost: 1, met: other });
+        path.push(PathGate { key: Key { owner: file, passing: Passing::Bytes }, cost: len, met: other });
         let operations = ResponseType::SuccessWithShareIopsThrottling;
         path.data(Owner::Share(share), writes, len, provision.throughput, operations, own);
         if let Some(account) = account {
@@ -153,24 +159,28 @@ impl Path {
             Throughput::Apart { .. } if writes => Passing::Ingress,
             Throughput::Apart { .. } => Passing::Egress,
         };
-        self.push(Step { key: Key { owner, passing: Passing::Operations }, cost: 1, met: operations_met });
-        self.push(Step { key: Key { owner, passing }, cost: len, met: bytes_met });
+        self.push(PathGate {
+            key: Key { owner, passing: Passing::Operations },
+            cost: 1,
+            met: operations_met,
+        });
+        self.push(PathGate { key: Key { owner, passing }, cost: len, met: bytes_met });
     }
 
-    fn push(&mut self, step: Step) {
+    fn push(&mut self, step: PathGate) {
         if let Some(place) = self.steps.get_mut(self.len) {
             *place = Some(step);
             self.len += 1;
         }
     }
 
-    /// The gate at this place; none behind the last one.
-    pub fn step(&self, at: usize) -> Option<Step> {
+    /// The gate at this index; none behind the last one.
+    pub fn step(&self, at: usize) -> Option<PathGate> {
         self.steps.get(at).copied().flatten()
     }
 
-    /// All of them.
-    pub fn steps(&self) -> impl Iterator<Item = Step> + '_ {
+    /// All gates of the path.
+    pub fn steps(&self) -> impl Iterator<Item = PathGate> + '_ {
         self.steps.iter().copied().flatten()
     }
 }

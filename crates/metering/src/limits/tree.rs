@@ -1,8 +1,8 @@
-//! The limits of one account, its shares and their files, and everything that waits there.
+//! The limits of one account, its shares and their files, and all requests that wait there.
 //!
-//! [`ShareLimits::ask`] and [`Limits::release`] are the whole of it: what asks walks along its path
-//! ([`super::path`]) until a gate stops it; what is released walks on from there. All of an account is under one
-//! lock, which only requests to limited shares take.
+//! Start with [`ShareLimits::ask`] and [`Limits::release`]. A request walks along its path ([`super::path`])
+//! until a gate stops it. A released request walks on from there. One lock guards a whole account; only
+//! requests to limited shares take it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,49 +12,50 @@ use wire::Now;
 
 use super::bucket::Bursting;
 use super::charge::Charge;
+use super::fair_queue::Flow;
 use super::formula::{AccountProvision, Provision, Throughput};
-use super::gate::{Gate, Meter};
+use super::gate::{Meter, RateGate};
 use super::outcome::ResponseType;
 use super::path::{Key, Owner, Passing, Path};
-use super::turns::Flow;
 use crate::{ClientKey, Waiter};
 
-pub use super::path::Work;
+pub use super::path::MeteredWork;
 
-/// Files whose gates are kept before it is looked which of them are idle.
+/// Files whose gates are kept before idle ones are looked for.
 const KEPT_FILES: usize = 1024;
 
-/// Who calls [`Limits::release`] when its time has come.
+/// Calls [`Limits::release`] at the time that was set.
 pub trait Alarm: Send + Sync {
-    /// To be called at this time (monotonic ns) or soon after it, if nothing earlier is set. Called with no lock held.
+    /// Asks for a call at this time (monotonic ns) or soon after it, unless an earlier one is set. The caller
+    /// holds no lock.
     fn set(&self, at_ns: u64);
 }
 
-/// A request that is to pass.
+/// A request that asks to pass.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct ThrottleRequest<'a> {
     /// The client.
     pub client: ClientKey,
-    /// The connection it came over.
+    /// The connection that it came over.
     pub connection: u64,
-    /// What it does.
-    pub work: Work,
-    /// How to wake it, should it be held.
+    /// The work of the request.
+    pub work: MeteredWork,
+    /// The waiter to wake if the request is held.
     pub waiter: &'a Waiter,
 }
 
-/// What becomes of it.
+/// The answer to [`ShareLimits::ask`].
 #[derive(Debug)]
 #[must_use]
-pub enum Answer {
-    /// It goes on at once, with what it has taken.
+pub enum ThrottleDecision {
+    /// It goes on at once, with the tokens that it has taken.
     Go(ResponseType, Charge),
     /// It is woken when it may go on.
     Held(Hold),
 }
 
-/// A request that is held. Dropped, it gives its place up and takes no bytes, unless what it asked for is
-/// [done](Hold::is_done).
+/// A request that is held. If it is dropped, it leaves its gate and takes no bytes, unless the requested work
+/// is [done](Hold::is_done).
 pub struct Hold {
     limits: Arc<Limits>,
     /// None when it has gone on.
@@ -69,30 +70,30 @@ impl std::fmt::Debug for Hold {
 }
 
 impl Hold {
-    /// What it asked for is done already, or will be without waiting: it is owed even if nobody waits for the answer
-    /// any more, so that a lost connection is no way around the limits.
+    /// The requested work is done already, or will be without waiting. It is then charged even if nobody
+    /// waits for the reply any more. So a client cannot avoid the limits by dropping its connection.
     #[must_use]
     pub fn is_done(mut self) -> Hold {
         self.is_done = true;
         self
     }
 
-    /// Which limit it has met; none while it is still held.
+    /// The limit that it has met; none while it is still held.
     #[must_use]
     pub fn released(&self) -> Option<ResponseType> {
         let state = self.limits.state.lock();
         state.held.get(&self.id?).filter(|held| held.waiter.is_none()).map(|held| held.met)
     }
 
-    /// It goes on, with what it has taken. One that is not released does not wait any longer: what it has not taken yet
-    /// is owed.
+    /// Goes on, with the tokens that it has taken. A request that is not released yet stops waiting; the
+    /// tokens that it lacks become a debt.
     pub fn go(mut self) -> Charge {
         let Some(held) = self.leave(true) else { return Charge::default() };
         Charge::of(ShareLimits { limits: Arc::clone(&self.limits), share: held.share }, held.work)
     }
 
-    /// Gives its place up, with the limits of a share that is still there.
-    fn leave(&mut self, is_done: bool) -> Option<Held> {
+    /// Leaves the gate. Returns the request if its share still exists.
+    fn leave(&mut self, is_done: bool) -> Option<ThrottledRequest> {
         let id = self.id.take()?;
         let (left, at) = {
             let mut state = self.limits.state.lock();
@@ -111,18 +112,18 @@ impl Drop for Hold {
     }
 }
 
-/// A request that waits at a gate, or has passed the last one and was woken.
+/// A request that waits at a gate, or that has passed the last gate and was woken.
 #[derive(Debug)]
-struct Held {
+struct ThrottledRequest {
     share: u32,
-    work: Work,
+    work: MeteredWork,
     flow: Flow,
-    /// Empty when its share was taken out.
+    /// Empty when its share was removed.
     path: Path,
-    /// At which gate of its path.
+    /// The index of its gate on the path.
     at: usize,
     since_ns: u64,
-    /// The longest that it was held at one gate, and what that is called.
+    /// The longest time at one gate, and the outcome for that gate.
     longest_ns: u64,
     met: ResponseType,
     /// None when it was woken.
@@ -130,20 +131,20 @@ struct Held {
 }
 
 #[derive(Debug)]
-struct ShareOf {
+struct LimitedShareState {
     provision: Provision,
-    /// Its requests that wait at gates which [`Key::withholds`].
+    /// Requests of the share that wait at gates for which [`Key::withholds`] is true.
     withheld: usize,
     waiting: usize,
     counts: [u64; ResponseType::ALL.len()],
 }
 
-/// What is known of a limited share.
+/// The state of a limited share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareState {
-    /// What it may do.
+    /// The provisioned limits.
     pub provision: Provision,
-    /// Its burst credits.
+    /// The burst credits.
     pub burst_credits: u64,
     /// Requests that are held now.
     pub held: usize,
@@ -152,15 +153,15 @@ pub struct ShareState {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LimitsState {
     account: Option<AccountProvision>,
-    shares: BTreeMap<u32, ShareOf>,
-    gates: HashMap<Key, Gate<u64>>,
-    /// Gates where somebody waits, by when they are looked at.
+    shares: BTreeMap<u32, LimitedShareState>,
+    gates: HashMap<Key, RateGate<u64>>,
+    /// Gates where requests wait, by the time when they are due.
     due: BTreeSet<(u64, Key)>,
-    held: HashMap<u64, Held>,
+    held: HashMap<u64, ThrottledRequest>,
     next: u64,
-    /// When the alarm rings; none when it was not set.
+    /// The time for which the alarm is set; none if it is not set.
     armed_ns: Option<u64>,
     files: usize,
     most_files: usize,
@@ -168,7 +169,7 @@ struct State {
 
 /// The limits of one account.
 pub struct Limits {
-    state: Mutex<State>,
+    state: Mutex<LimitsState>,
     alarm: Arc<dyn Alarm>,
 }
 
@@ -179,22 +180,22 @@ impl std::fmt::Debug for Limits {
 }
 
 impl Limits {
-    /// Of an account without shares; `account`: what those that come may do together.
+    /// The limits of an account without shares. `account` limits all its shares together.
     #[must_use]
     pub fn new(account: Option<AccountProvision>, alarm: Arc<dyn Alarm>, now: Now) -> Arc<Limits> {
-        let mut state = State { most_files: KEPT_FILES, ..State::default() };
+        let mut state = LimitsState { most_files: KEPT_FILES, ..LimitsState::default() };
         state.set_account(account, now.mono_ns);
         Arc::new(Limits { state: Mutex::new(state), alarm })
     }
 
-    /// Changes what all shares may do together.
+    /// Changes the limits of all shares together.
     pub fn set_account(&self, account: Option<AccountProvision>, now: Now) {
         self.state.lock().set_account(account, now.mono_ns);
         self.rearm(now);
     }
 
-    /// Adds a share, or changes what it may do. A new one has `burst_credits`, or all that there is room for; another
-    /// keeps what it has.
+    /// Adds a share or changes its limits. A new share has `burst_credits`, or the most that it may hold. An
+    /// existing share keeps its credits.
     pub fn set_share(
         self: &Arc<Limits>,
         share: u32,
@@ -207,26 +208,27 @@ impl Limits {
         ShareLimits { limits: Arc::clone(self), share }
     }
 
-    /// Takes a share out; whoever is held there goes on.
+    /// Removes a share. Requests that are held there go on.
     pub fn remove_share(&self, share: u32) {
         let woken = self.state.lock().remove_share(share);
         woken.iter().for_each(wake);
     }
 
-    /// A share that it has.
+    /// The limits of a share of this account.
     #[must_use]
     pub fn share(self: &Arc<Limits>, share: u32) -> Option<ShareLimits> {
         let is_there = self.state.lock().shares.contains_key(&share);
         is_there.then(|| ShareLimits { limits: Arc::clone(self), share })
     }
 
-    /// The shares that it has.
+    /// The shares of the account.
     #[must_use]
     pub fn shares(&self) -> Vec<u32> {
         self.state.lock().shares.keys().copied().collect()
     }
 
-    /// Wakes those whose time has come, and says when to call again; none: when the alarm is set.
+    /// Wakes the requests that may pass now. Returns the time of the next call; none: at the time for which
+    /// the alarm is set.
     pub fn release(&self, now: Now) -> Option<u64> {
         let mut woken = Vec::new();
         let next = {
@@ -239,7 +241,7 @@ impl Limits {
         next
     }
 
-    /// The limits have changed: what is due may be due earlier.
+    /// The limits have changed, so gates may be due earlier.
     fn rearm(&self, now: Now) {
         let at = {
             let mut state = self.state.lock();
@@ -266,14 +268,16 @@ pub struct ShareLimits {
 
 impl ShareLimits {
     /// Asks for a request to pass.
-    pub fn ask(&self, ask: &Ask<'_>, now: Now) -> Answer {
+    pub fn ask(&self, ask: &ThrottleRequest<'_>, now: Now) -> ThrottleDecision {
         let (answer, at) = {
             let mut state = self.limits.state.lock();
             let answer = match state.ask(self.share, ask, now.mono_ns) {
-                Ok(met) => Answer::Go(met, Charge::of(self.clone(), ask.work)),
-                Err(id) => {
-                    Answer::Held(Hold { limits: Arc::clone(&self.limits), id: Some(id), is_done: false })
-                }
+                Ok(met) => ThrottleDecision::Go(met, Charge::of(self.clone(), ask.work)),
+                Err(id) => ThrottleDecision::Held(Hold {
+                    limits: Arc::clone(&self.limits),
+                    id: Some(id),
+                    is_done: false,
+                }),
             };
             (answer, state.arm())
         };
@@ -283,21 +287,21 @@ impl ShareLimits {
         answer
     }
 
-    /// Takes what `work` costs, which waits for nothing: whoever comes next waits longer.
-    pub fn charge(&self, work: Work, now: Now) -> Charge {
+    /// Takes the cost of `work` without waiting. Later requests wait longer instead.
+    pub fn charge(&self, work: MeteredWork, now: Now) -> Charge {
         self.limits.state.lock().charge(self.share, work, now.mono_ns);
         Charge::of(self.clone(), work)
     }
 
-    /// Bytes that may go in or out now without waiting, at each gate that `work` has to pass and where bytes are counted,
-    /// from the narrowest to the widest. Less than none are owed.
+    /// The bytes that may be transferred now without waiting, at each gate on the path of `work` that counts
+    /// bytes, from the narrowest to the widest. A negative number is a debt.
     #[must_use]
-    pub fn bytes_left(&self, work: Work, now: Now) -> Vec<i64> {
+    pub fn bytes_left(&self, work: MeteredWork, now: Now) -> Vec<i64> {
         self.limits.state.lock().bytes_left(self.share, work, now.mono_ns)
     }
 
-    /// Gives back `unused` bytes of what `work` asked for.
-    pub(super) fn give_back(&self, work: Work, unused: u64) {
+    /// Returns `unused` of the bytes that `work` has taken.
+    pub(super) fn give_back(&self, work: MeteredWork, unused: u64) {
         let at = {
             let mut state = self.limits.state.lock();
             state.give_back(self.share, work, unused);
@@ -308,20 +312,20 @@ impl ShareLimits {
         }
     }
 
-    /// What is known of the share; none when it was taken out.
+    /// The state of the share; none when it was removed.
     #[must_use]
     pub fn state(&self, now: Now) -> Option<ShareState> {
         self.limits.state.lock().share_state(self.share, now.mono_ns)
     }
 
-    /// The limits of the account that it is of.
+    /// The limits of the share's account.
     #[must_use]
     pub fn account(&self) -> &Arc<Limits> {
         &self.limits
     }
 }
 
-/// The gates of somebody's data.
+/// The gates for the data of one owner.
 fn data_gates(owner: Owner, operations: Meter, throughput: Throughput, now_ns: u64) -> Vec<(Key, Meter)> {
     let mut gates = vec![(Key { owner, passing: Passing::Operations }, operations)];
     let mut add = |passing, rate| gates.push((Key { owner, passing }, Meter::plain(rate, now_ns)));
@@ -335,7 +339,7 @@ fn data_gates(owner: Owner, operations: Meter, throughput: Throughput, now_ns: u
     gates
 }
 
-impl State {
+impl LimitsState {
     fn set_account(&mut self, account: Option<AccountProvision>, now_ns: u64) {
         let gates = account.map_or_else(Vec::new, |provision| {
             let operations = Meter::plain(provision.operations, now_ns);
@@ -362,21 +366,21 @@ impl State {
         match self.shares.get_mut(&share) {
             Some(known) => known.provision = provision,
             None => {
-                let new = ShareOf { provision, withheld: 0, waiting: 0, counts: [0; _] };
+                let new = LimitedShareState { provision, withheld: 0, waiting: 0, counts: [0; _] };
                 self.shares.insert(share, new);
             }
         }
         self.set_gates(gates, now_ns);
     }
 
-    /// Gives one owner these gates. One that is there already keeps what is in it and who waits there, also when it
-    /// is on nobody's way any more.
+    /// Gives one owner these gates. A gate that exists keeps its level and its waiters, even if it is on no
+    /// request's path any more.
     fn set_gates(&mut self, gates: Vec<(Key, Meter)>, now_ns: u64) {
         for (key, meter) in gates {
             match self.gates.get_mut(&key) {
                 Some(gate) => gate.meter.become_like(meter, now_ns),
                 None => {
-                    self.gates.insert(key, Gate::new(meter));
+                    self.gates.insert(key, RateGate::new(meter));
                 }
             }
         }
@@ -389,7 +393,8 @@ impl State {
         for id in waiting {
             self.stops_waiting(id);
             let Some(held) = self.held.get_mut(&id) else { continue };
-            // The gates of the share and its files go with what it has taken there; the account keeps what it has taken of that.
+            // The gates of the share and its files are dropped, with the tokens taken there. The account
+            // keeps what was taken from its own gates.
             (held.path, held.at) = (Path::default(), 0);
             woken.extend(held.waiter.take());
         }
@@ -404,13 +409,13 @@ impl State {
         woken
     }
 
-    fn ask(&mut self, share: u32, ask: &Ask<'_>, now_ns: u64) -> Result<ResponseType, u64> {
+    fn ask(&mut self, share: u32, ask: &ThrottleRequest<'_>, now_ns: u64) -> Result<ResponseType, u64> {
         let Some(of) = self.shares.get(&share) else { return Ok(ResponseType::Success) };
         let path = Path::of(share, ask.work, &of.provision, self.account.as_ref());
         let flow = Flow { client: ask.client, connection: ask.connection, file: ask.work.file() };
         let id = self.next;
         self.next += 1;
-        let mut held = Held {
+        let mut held = ThrottledRequest {
             share,
             work: ask.work,
             flow,
@@ -430,8 +435,8 @@ impl State {
         Err(id)
     }
 
-    /// Passes gates until one stops it; true when none does.
-    fn walk(&mut self, id: u64, held: &mut Held, now_ns: u64) -> bool {
+    /// Passes gates until one stops the request. Returns true if none does.
+    fn walk(&mut self, id: u64, held: &mut ThrottledRequest, now_ns: u64) -> bool {
         while let Some(step) = held.path.step(held.at) {
             let Some(gate) = self.gate(step.key, now_ns) else {
                 held.at += 1;
@@ -452,15 +457,15 @@ impl State {
         true
     }
 
-    /// The gate of this name; a file's is made when somebody comes to it.
-    fn gate(&mut self, key: Key, now_ns: u64) -> Option<&mut Gate<u64>> {
+    /// The gate with this key. The gate of a file is created when a request first comes to it.
+    fn gate(&mut self, key: Key, now_ns: u64) -> Option<&mut RateGate<u64>> {
         if let Owner::File(share, _) = key.owner
             && !self.gates.contains_key(&key)
         {
             self.forget_idle_files(now_ns);
             let provision = &self.shares.get(&share)?.provision;
             let meter = file_meter(provision, key.passing, now_ns);
-            self.gates.insert(key, Gate::new(meter));
+            self.gates.insert(key, RateGate::new(meter));
             self.files += 1;
         }
         self.gates.get_mut(&key)
@@ -476,7 +481,7 @@ impl State {
         self.most_files = (2 * self.files).max(KEPT_FILES);
     }
 
-    /// Enters when a gate is to be looked at next.
+    /// Enters the time when a gate is due.
     fn schedule(&mut self, key: Key) {
         let Some(gate) = self.gates.get_mut(&key) else { return };
         let (before, after) = (gate.due_ns, gate.ready_at());
@@ -487,7 +492,7 @@ impl State {
         }
     }
 
-    /// When the alarm is to be set anew.
+    /// The time for which the alarm has to be set anew.
     fn arm(&mut self) -> Option<u64> {
         let (at, _) = *self.due.first()?;
         if self.armed_ns.is_some_and(|armed| armed <= at) {
@@ -515,7 +520,7 @@ impl State {
         }
     }
 
-    /// Who passes this gate next. One that has left takes nothing.
+    /// The next request that passes this gate. A request that has left takes nothing.
     fn next_at(&mut self, key: Key, now_ns: u64) -> Option<u64> {
         let held = &self.held;
         let cost = |id: &u64| {
@@ -525,8 +530,8 @@ impl State {
         self.gates.get_mut(&key)?.next(now_ns, cost)
     }
 
-    /// A request has waited long enough where it is.
-    fn waited(&mut self, held: &mut Held, now_ns: u64) {
+    /// A request has passed the gate where it waited.
+    fn waited(&mut self, held: &mut ThrottledRequest, now_ns: u64) {
         let Some(step) = held.path.step(held.at) else { return };
         let waited_ns = now_ns.saturating_sub(held.since_ns);
         if waited_ns >= held.longest_ns {
@@ -555,12 +560,12 @@ impl State {
 
     fn withhold(&mut self, share: u32, withheld: bool, now_ns: u64) {
         let key = Key { owner: Owner::Share(share), passing: Passing::Operations };
-        if let Some(Gate { meter: Meter::Bursting(rate), .. }) = self.gates.get_mut(&key) {
+        if let Some(RateGate { meter: Meter::Bursting(rate), .. }) = self.gates.get_mut(&key) {
             rate.withhold(withheld, now_ns);
         }
     }
 
-    /// A request does not wait any more without having passed.
+    /// A request stops waiting without having passed.
     fn stops_waiting(&mut self, id: u64) {
         let Some(held) = self.held.get(&id).filter(|held| held.waiter.is_some()) else { return };
         if let Some(step) = held.path.step(held.at) {
@@ -569,8 +574,8 @@ impl State {
         }
     }
 
-    /// A request is given up, or what became of it is known. Its place in the queue is passed over.
-    fn leave(&mut self, id: u64, is_done: bool) -> Option<Held> {
+    /// A request is given up, or its outcome is known. Its entry in the queue is passed over later.
+    fn leave(&mut self, id: u64, is_done: bool) -> Option<ThrottledRequest> {
         self.stops_waiting(id);
         let held = self.held.remove(&id)?;
         if is_done {
@@ -585,7 +590,7 @@ impl State {
         Some(held)
     }
 
-    /// Takes what was done without waiting; others pass when it is made up for.
+    /// Takes the tokens of work that was done without waiting. Other requests pass when the debt is paid.
     fn owe(&mut self, key: Key, cost: u64) {
         if let Some(gate) = self.gates.get_mut(&key) {
             gate.meter.take(cost);
@@ -593,8 +598,8 @@ impl State {
         }
     }
 
-    /// Takes all that some work costs.
-    fn charge(&mut self, share: u32, work: Work, now_ns: u64) {
+    /// Takes the whole cost of some work.
+    fn charge(&mut self, share: u32, work: MeteredWork, now_ns: u64) {
         let Some(of) = self.shares.get(&share) else { return };
         let path = Path::of(share, work, &of.provision, self.account.as_ref());
         for step in path.steps() {
@@ -610,7 +615,7 @@ impl State {
         }
     }
 
-    fn give_back(&mut self, share: u32, work: Work, unused: u64) {
+    fn give_back(&mut self, share: u32, work: MeteredWork, unused: u64) {
         let Some(of) = self.shares.get(&share) else { return };
         let path = Path::of(share, work, &of.provision, self.account.as_ref());
         for step in path.steps() {
@@ -618,7 +623,7 @@ impl State {
         }
     }
 
-    /// The same at one gate, if bytes are counted there.
+    /// The bytes that may be taken now at one gate, if it counts bytes.
     fn give_back_at(&mut self, key: Key, unused: u64) {
         if key.passing.is_bytes()
             && let Some(gate) = self.gates.get_mut(&key)
@@ -628,7 +633,7 @@ impl State {
         }
     }
 
-    fn bytes_left(&mut self, share: u32, work: Work, now_ns: u64) -> Vec<i64> {
+    fn bytes_left(&mut self, share: u32, work: MeteredWork, now_ns: u64) -> Vec<i64> {
         let Some(of) = self.shares.get(&share) else { return Vec::new() };
         let path = Path::of(share, work, &of.provision, self.account.as_ref());
         let counted = path.steps().filter(|step| step.key.passing.is_bytes());
@@ -639,7 +644,7 @@ impl State {
         let of = self.shares.get(&share)?;
         let key = Key { owner: Owner::Share(share), passing: Passing::Operations };
         let burst_credits = match self.gates.get_mut(&key) {
-            Some(Gate { meter: Meter::Bursting(rate), .. }) => {
+            Some(RateGate { meter: Meter::Bursting(rate), .. }) => {
                 rate.refill(now_ns);
                 rate.burst_credits()
             }

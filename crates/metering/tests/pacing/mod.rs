@@ -1,5 +1,5 @@
-//! Virtual time around the limits: connections that always have so many requests under way, and an alarm that rings as
-//! a thread of the host would, not before time and at most every so often.
+//! Virtual time around the limits. Connections always have a set number of requests in progress. The alarm
+//! rings as a thread of the host would: not before its time, and at most once in a grain of time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use metering::limits::{
-    AccountProvision, Alarm, Answer, Ask, Charge, Hold, Limits, Provision, ResponseType, ShareLimits,
-    Throughput, Work,
+    AccountProvision, Alarm, Charge, Hold, Limits, MeteredWork, Provision, ResponseType, ShareLimits,
+    ThrottleDecision, ThrottleRequest, Throughput,
 };
 use metering::{ClientKey, FileNumber, Waiter, Wake};
 use wire::Now;
@@ -19,7 +19,7 @@ pub const S: u64 = 1_000_000_000;
 pub const MS: u64 = 1_000_000;
 /// A MiB.
 pub const MIB: u64 = 1 << 20;
-/// What the host needs for a request.
+/// The time that the host needs for a request.
 const SERVICE_NS: u64 = 100_000;
 
 pub fn at(ns: u64) -> Now {
@@ -30,12 +30,12 @@ pub fn file(inode: u64) -> FileNumber {
     FileNumber { device: 1, inode }
 }
 
-pub fn read(inode: u64, len: u64) -> Work {
-    Work::Read { file: file(inode), len }
+pub fn read(inode: u64, len: u64) -> MeteredWork {
+    MeteredWork::Read { file: file(inode), len }
 }
 
-pub fn write(inode: u64, len: u64) -> Work {
-    Work::Write { file: file(inode), len }
+pub fn write(inode: u64, len: u64) -> MeteredWork {
+    MeteredWork::Write { file: file(inode), len }
 }
 
 /// A share that is limited by `operations` and `bytes` and by nothing else.
@@ -52,7 +52,7 @@ pub fn plain(operations: u64, bytes: u64) -> Provision {
     }
 }
 
-/// When the alarm is to ring.
+/// The time when the alarm is to ring.
 #[derive(Default)]
 pub struct Clock(AtomicU64);
 
@@ -64,7 +64,7 @@ impl Alarm for Clock {
     }
 }
 
-/// Who was woken.
+/// The tokens of the requests that were woken.
 #[derive(Default)]
 pub struct Woken(Mutex<Vec<u64>>);
 
@@ -74,23 +74,23 @@ impl Wake for Woken {
     }
 }
 
-/// One connection.
+/// The requests of one connection.
 #[derive(Clone)]
 pub struct Connection {
     pub share: usize,
     pub client: u128,
     pub depth: u64,
-    pub work: Work,
-    /// Bytes of each request that turn out not to be there.
+    pub work: MeteredWork,
+    /// Bytes of each request that the file turns out not to have.
     pub unused: u64,
-    /// When it begins.
+    /// When it sends its first requests.
     pub from_ns: u64,
-    /// When it asks for nothing more.
+    /// When it sends no more requests.
     pub until_ns: u64,
 }
 
 impl Connection {
-    pub fn new(client: u128, depth: u64, work: Work) -> Connection {
+    pub fn new(client: u128, depth: u64, work: MeteredWork) -> Connection {
         Connection { share: 0, client, depth, work, unused: 0, from_ns: 0, until_ns: u64::MAX }
     }
 
@@ -101,45 +101,45 @@ impl Connection {
 
 /// A request that is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Done {
+pub struct CompletedRequest {
     pub connection: usize,
     pub at_ns: u64,
     pub waited_ns: u64,
     pub met: ResponseType,
 }
 
-/// An account, its shares, and who uses them.
-pub struct World {
+/// An account, its shares and the connections that use them.
+pub struct PacedAccount {
     pub limits: Arc<Limits>,
     pub shares: Vec<ShareLimits>,
     pub connections: Vec<Connection>,
     clock: Arc<Clock>,
     woken: Arc<Woken>,
-    /// How seldom the alarm rings.
+    /// The least time between two rings of the alarm.
     grain_ns: u64,
     rang_ns: u64,
     now_ns: u64,
     pending: BinaryHeap<Reverse<(u64, usize)>>,
     held: HashMap<u64, (usize, u64, Hold)>,
     next: u64,
-    pub done: Vec<Done>,
+    pub done: Vec<CompletedRequest>,
 }
 
-impl World {
-    /// With these shares, which have no credits to begin with.
-    pub fn new(account: Option<AccountProvision>, shares: &[Provision]) -> World {
-        World::with_burst(account, &shares.iter().map(|share| (*share, 0)).collect::<Vec<_>>())
+impl PacedAccount {
+    /// An account with these shares, which have no credits at first.
+    pub fn new(account: Option<AccountProvision>, shares: &[Provision]) -> PacedAccount {
+        PacedAccount::with_burst(account, &shares.iter().map(|share| (*share, 0)).collect::<Vec<_>>())
     }
 
-    /// With these shares and their burst credits.
-    pub fn with_burst(account: Option<AccountProvision>, shares: &[(Provision, u64)]) -> World {
+    /// An account with these shares and their burst credits.
+    pub fn with_burst(account: Option<AccountProvision>, shares: &[(Provision, u64)]) -> PacedAccount {
         let clock = Arc::new(Clock::default());
         let limits = Limits::new(account, Arc::clone(&clock) as _, at(0));
         let add = |(number, (provision, burst)): (usize, &(Provision, u64))| {
             limits.set_share(number as u32, *provision, Some(*burst), at(0))
         };
         let shares = shares.iter().enumerate().map(add).collect();
-        World {
+        PacedAccount {
             limits,
             shares,
             connections: Vec::new(),
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Lets somebody begin.
+    /// Adds a connection.
     pub fn add(&mut self, connection: Connection) -> usize {
         let number = self.connections.len();
         for _ in 0..connection.depth {
@@ -205,15 +205,15 @@ impl World {
         }
         self.next += 1;
         let waiter = Waiter { wake: Arc::clone(&self.woken) as _, token: self.next };
-        let ask = Ask {
+        let ask = ThrottleRequest {
             client: ClientKey(connection.client),
             connection: number as u64,
             work: connection.work,
             waiter: &waiter,
         };
         match self.shares[connection.share].ask(&ask, at(self.now_ns)) {
-            Answer::Go(met, charge) => self.finish(number, self.now_ns, met, charge),
-            Answer::Held(hold) => {
+            ThrottleDecision::Go(met, charge) => self.finish(number, self.now_ns, met, charge),
+            ThrottleDecision::Held(hold) => {
                 self.held.insert(self.next, (number, self.now_ns, hold));
             }
         }
@@ -223,13 +223,14 @@ impl World {
         let waited_ns = self.now_ns - since_ns;
         let Connection { work, unused, .. } = self.connections[number];
         charge.used((work.bytes() - unused) as usize);
-        self.done.push(Done { connection: number, at_ns: self.now_ns, waited_ns, met });
+        self.done.push(CompletedRequest { connection: number, at_ns: self.now_ns, waited_ns, met });
         self.pending.push(Reverse((self.now_ns + SERVICE_NS, number)));
     }
 
-    /// How many requests of those connections that `wanted` names were done in a time.
+    /// The number of requests that were done in a time, of the connections that `wanted` selects.
     pub fn count(&self, from_ns: u64, until_ns: u64, wanted: impl Fn(usize) -> bool) -> u64 {
-        let within = |done: &&Done| (from_ns..until_ns).contains(&done.at_ns) && wanted(done.connection);
+        let within =
+            |done: &&CompletedRequest| (from_ns..until_ns).contains(&done.at_ns) && wanted(done.connection);
         self.done.iter().filter(within).count() as u64
     }
 
@@ -238,12 +239,12 @@ impl World {
         self.held.len()
     }
 
-    /// Gives up what one connection waits for.
+    /// Gives up the waiting requests of a connection.
     pub fn leave(&mut self, connection: usize) {
         self.held.retain(|_, (number, ..)| *number != connection);
     }
 
-    /// The least and the most that was done in any ten seconds, in steps of a tenth.
+    /// The least and the most requests that were done in any ten seconds, in steps of a tenth.
     pub fn any_ten_seconds(&self, until_ns: u64) -> (u64, u64) {
         let mut tenths = vec![0; (until_ns / (S / 10)) as usize];
         for done in &self.done {

@@ -5,7 +5,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::open::Claim;
 use nfs_wire::op::{Args, OpNum};
 use nfs_wire::types::StateId;
-use share::counts::{Noted, Sampled, path_text, range_text};
+use share::counts::{CompletedTransaction, Sampled, path_text, range_text};
 use share::limits::ResponseType;
 
 use super::Run;
@@ -24,7 +24,7 @@ impl Run {
         let response = response(self.status, met);
         let data = std::mem::take(&mut self.transactions.data);
         let known = usize::try_from(number.get()).is_ok_and(|number| number < OPERATIONS);
-        let noted = Noted {
+        let noted = CompletedTransaction {
             operation: if known { number.get() as u8 } else { 0 },
             authentication: self.transactions.authentication,
             kind,

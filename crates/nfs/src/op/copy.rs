@@ -7,7 +7,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::copy::{Args, Requirements, Res, ResOk, WriteResponse};
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StableHow;
-use share::Step;
+use share::CallResult;
 
 use super::io::{IoOpen, io_open, io_open_saved, owner};
 use crate::compound::{OpResult, Run, Stop};
@@ -62,7 +62,7 @@ fn copy(run: &Run, args: &Args<'_>, from: &IoOpen, to: &IoOpen) -> Result<u64, S
     }
     let owner = owner(run);
     run.ask(to.export(), |engine, caller| match left.min(MOST) {
-        0 => Step::Done(0),
+        0 => CallResult::Done(0),
         len => engine.copy(caller, from.side(owner, args.src_offset), to.side(owner, args.dst_offset), len),
     })
 }

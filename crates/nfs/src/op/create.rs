@@ -5,7 +5,7 @@ use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::create::{Args, CreateType, ResOk};
 use nfs_wire::types::SpecData;
-use share::{Disposition, Fresh, Options};
+use share::{Disposition, NewItem, Options};
 use volume::Kind;
 use volume::security::Rights;
 
@@ -44,11 +44,11 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     let device = |data: SpecData| u64::from(data.specdata1) << 32 | u64::from(data.specdata2);
     let fresh = match args.objtype {
         CreateType::Dir => None,
-        CreateType::Lnk(text) => Some(Fresh::Link(link_text(text)?)),
-        CreateType::Sock => Some(Fresh::Special { kind: Kind::Socket, mode, rdev: 0 }),
-        CreateType::Fifo => Some(Fresh::Special { kind: Kind::Pipe, mode, rdev: 0 }),
-        CreateType::Blk(data) => Some(Fresh::Special { kind: Kind::BlockDevice, mode, rdev: device(data) }),
-        CreateType::Chr(data) => Some(Fresh::Special { kind: Kind::CharDevice, mode, rdev: device(data) }),
+        CreateType::Lnk(text) => Some(NewItem::Link(link_text(text)?)),
+        CreateType::Sock => Some(NewItem::Special { kind: Kind::Socket, mode, rdev: 0 }),
+        CreateType::Fifo => Some(NewItem::Special { kind: Kind::Pipe, mode, rdev: 0 }),
+        CreateType::Blk(data) => Some(NewItem::Special { kind: Kind::BlockDevice, mode, rdev: device(data) }),
+        CreateType::Chr(data) => Some(NewItem::Special { kind: Kind::CharDevice, mode, rdev: device(data) }),
         CreateType::Other(_) => return Err(NfsStat::BadType.into()),
     };
     let item = match fresh {

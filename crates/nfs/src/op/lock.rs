@@ -170,11 +170,11 @@ fn take(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest
     run.ask_now(&state.export, |engine, caller| {
         let ranges = std::slice::from_ref(range);
         match engine.lock(caller, &holding.open, locks.number, LockRule::Merging, ranges) {
-            share::Step::Done(()) => Ok(()),
-            share::Step::Wait(_) | share::Step::Refused(Refusal::SharingConflict) => Err(Refusal::Busy),
+            share::CallResult::Done(()) => Ok(()),
+            share::CallResult::Wait(_) | share::CallResult::Refused(Refusal::SharingConflict) => Err(Refusal::Busy),
             // The open was closed meanwhile.
-            share::Step::Refused(Refusal::Gone) => Err(Refusal::NoSuchGrant),
-            share::Step::Refused(why) => Err(why),
+            share::CallResult::Refused(Refusal::Gone) => Err(Refusal::NoSuchGrant),
+            share::CallResult::Refused(why) => Err(why),
         }
     })
 }

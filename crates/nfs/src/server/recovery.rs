@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use share::{Caller, ClientKey, Detached, Keeper, Open, Restored, Share};
+use share::{Caller, ClientKey, Detached, LossListener, Open, Restored, Share};
 use volume::journal::Journal;
 use wire::Now;
 
@@ -21,7 +21,7 @@ use crate::state::stateid::LockingState;
 /// A client that has not reclaimed an open need not hear that it has ended.
 struct Unheard;
 
-impl Keeper for Unheard {
+impl LossListener for Unheard {
     fn on_lost(&self, _token: u64) {}
 }
 
@@ -176,7 +176,7 @@ impl Server {
         }
         let identity = open.identity();
         let caller = Caller { identity: &identity, client: open.client(), waiter: None, now, origin: None };
-        if let share::Step::Done(amended) = state.export.engine.amend(&caller, open, wanted, deny) {
+        if let share::CallResult::Done(amended) = state.export.engine.amend(&caller, open, wanted, deny) {
             opened.hold(Holding::new(amended, holding.access, holding.deny));
             enlist(state);
             state.export.engine.write_changes();

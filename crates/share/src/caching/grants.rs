@@ -1,51 +1,56 @@
-//! The caching rights on one stream: granting, breaking, answering, expiring.
+//! The caching rights on one stream: grant, break, acknowledge, expire.
 //!
-//! Each holder has one entry. An entry is at rest, or a break of it runs: then `told` is what its
-//! holder was told it may keep, and `wanted` what it will have to come down to in the end, since other
-//! requests may need more meanwhile. An answer leads to `held = keep`, and where that is still more
-//! than `wanted`, to the next step of the same break. A break that began with WRITE keeps those who read
-//! or write data waiting until its last step is answered.
+//! Each holder has one entry. An entry is at rest, or a break of it runs. During a break, `allowed` is the
+//! right that its notice allowed the holder to keep. `target` is the right that must remain in the end; it
+//! can be smaller, because other requests may need more meanwhile. An acknowledgment sets `held = keep`. If
+//! that is still more than `target`, the next step of the same break follows. If a break began with WRITE,
+//! requests to read or write data wait until its last step is acknowledged.
 //!
 //! | right | broken by | down to | the request waits |
 //! |---|---|---|---|
 //! | WRITE | another open for data | without WRITE | yes |
 //! | HANDLE | a conflict of sharing, a rename, a deletion, a new descriptor | without HANDLE | yes |
 //! | anything with WRITE | replacing or changing data | nothing | yes |
-//! | anything that is given back as a whole | another open for writing (with WRITE: any for data), a change of attributes or names, and all that breaks HANDLE | nothing | yes |
+//! | anything that is released as a whole | see below | nothing | yes |
 //! | READ, READ and HANDLE | replacing or changing data | nothing | no |
 //! | anything on a directory | a change of its entries | nothing | no |
 //!
-//! What can be lost without work at the holder (READ alone) is lost at once and needs no answer.
+//! A right that is released as a whole is broken by another open for writing (with WRITE: by any for data),
+//! by a change of attributes or names, and by everything that breaks HANDLE.
+//!
+//! A right that its holder can lose without any work (READ alone) is lost at once and needs no
+//! acknowledgment.
 
 use volume::NodeId;
 
 use crate::{BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, Refusal};
 
-/// Who holds a right: client, key, and whether opens share it.
+/// The holder of a right: client, key, and whether opens share the key.
 pub(crate) type Holder = (ClientKey, CacheKey, bool);
 
-/// Whose request it is, as far as caching rights are concerned.
+/// The origin of a request, as far as caching rights are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asker {
-    /// The client; none for somebody on the host.
+pub(crate) struct Requester {
+    /// The client; none for a program on the host.
     pub client: Option<ClientKey>,
-    /// The key its open carries, and whether that is shared between opens.
+    /// The key of its open, and whether opens share that key.
     pub key: Option<(CacheKey, bool)>,
-    /// The key of the right on the parent that it does not break.
+    /// The key of the right on the parent directory that the request does not break.
     pub parent: Option<CacheKey>,
-    /// Its rights are given back as a whole ([`CachingRequest::whole`]): a client of NFS.
+    /// Its rights are released as a whole ([`CachingRequest::whole`]). This holds for a client of NFS.
     pub whole: bool,
 }
 
-impl Asker {
-    /// Somebody who holds nothing: a program on the host.
-    pub const NOBODY: Asker = Asker { client: None, key: None, parent: None, whole: false };
+impl Requester {
+    /// A program on the host, which holds no right.
+    pub const NOBODY: Requester = Requester { client: None, key: None, parent: None, whole: false };
 }
 
-/// What a request needs of the others.
+/// The access that a request needs other holders to permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Another open that reads the descriptor and no data: in the way only of who holds under no key.
+    /// Another open that reads the descriptor and no data. It conflicts only with holders without a shared
+    /// key.
     Look,
     /// Another open that reads data.
     Open,
@@ -53,82 +58,82 @@ pub(crate) enum Need {
     OpenToWrite,
     /// Another open that removes the name when it is closed.
     Delete,
-    /// An open that throws the data away.
+    /// An open that discards the data.
     Replace,
-    /// An open that conflicts with one that is only kept open.
+    /// An open that conflicts with one that a client keeps open only for its cache.
     CloseKept,
-    /// To rename or remove.
+    /// To rename or remove a name.
     Rename,
-    /// To change data, the size, or to lock bytes.
+    /// To change data or the size, or to lock bytes.
     Change,
-    /// To change attributes or how many names there are: in the way only of who believes these too, and gives all back
-    /// as a whole.
+    /// To change attributes or the number of names. It conflicts only with holders that cache these too and
+    /// release their right as a whole.
     Attributes,
     /// To change the entries of this directory.
     Entries,
 }
 
-/// By when those must have answered whose right is broken.
+/// The times by which the holders of broken rights must acknowledge.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Deadlines {
     pub single: u64,
-    /// Whose right is given back as a whole.
+    /// The time for rights that are released as a whole.
     pub whole: u64,
 }
 
 /// A break that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Breaking {
-    /// What was held before its first step.
+    /// The right before the first step of the break.
     from: Caching,
-    told: Caching,
-    wanted: Caching,
+    allowed: Caching,
+    target: Caching,
     deadline: u64,
 }
 
-/// One holder.
+/// The right of one holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Holding {
+struct HeldRight {
     client: ClientKey,
     key: CacheKey,
     keyed: bool,
     held: Caching,
     breaking: Option<Breaking>,
     epoch: u16,
-    /// The client counts the epochs along: as the first open under the key said.
+    /// Whether the client counts epochs, as its first open under the key said.
     counts: bool,
     /// The key on the parent that the first open named.
     parent: Option<CacheKey>,
     opens: u32,
-    /// Given back as a whole, and before somebody opens for writing.
+    /// The right is released as a whole, and before another client opens the file for writing.
     whole: bool,
-    /// The connection over which an open was last answered.
+    /// The connection over which an open last got its reply.
     via: u64,
 }
 
-/// What somebody holds now.
+/// The right that a holder has now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// What.
+    /// The right.
     pub state: Caching,
-    /// Counted up with each change, when the client counts along.
+    /// A counter that grows with each change; none if the client does not count epochs.
     pub epoch: Option<u16>,
     /// The key of the right on the parent directory, as the first open under this key named it.
     pub parent: Option<CacheKey>,
-    /// What it is being broken to, when it is.
+    /// The right to which it is being broken, if a break runs.
     pub breaking: Option<Caching>,
-    /// It is given back as a whole ([`CachingRequest::whole`]).
+    /// It is released as a whole ([`CachingRequest::whole`]).
     pub whole: bool,
 }
 
-/// What the rest of the node has to say to a grant.
+/// The state of the rest of the node, as far as it limits a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Surroundings {
+pub(crate) struct GrantConditions {
     /// Opens by others (under no key or another one) that read, write or delete.
     pub others: bool,
-    /// The stream goes with its last open.
+    /// The stream is deleted with its last open.
     pub delete_pending: bool,
-    /// Somebody holds byte ranges.
+    /// There are byte ranges on the stream.
     pub ranges: bool,
     /// It is a directory.
     pub directory: bool,
@@ -136,28 +141,28 @@ pub(crate) struct Surroundings {
     pub writers: bool,
 }
 
-/// What a request has to do after asking for something.
+/// The result of [`Grants::require`]: the work that the request has to do.
 #[derive(Debug, Default)]
-pub(crate) struct Broken {
-    /// To be sent.
+pub(crate) struct BreakResult {
+    /// Notices to send.
     pub notices: Vec<BreakNotice>,
-    /// Whether the request must wait for answers.
+    /// Whether the request must wait for acknowledgments.
     pub wait: bool,
 }
 
 /// The rights on one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Grants {
-    list: Vec<Holding>,
+    list: Vec<HeldRight>,
 }
 
-impl Holding {
+impl HeldRight {
     fn is(&self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
         (self.client, self.key, self.keyed) == (client, key, keyed)
     }
 
-    fn belongs_to(&self, asker: &Asker) -> bool {
-        asker.client == Some(self.client) && asker.key == Some((self.key, self.keyed))
+    fn belongs_to(&self, requester: &Requester) -> bool {
+        requester.client == Some(self.client) && requester.key == Some((self.key, self.keyed))
     }
 
     fn grant(&self) -> Grant {
@@ -165,12 +170,12 @@ impl Holding {
             state: self.held,
             epoch: self.counts.then_some(self.epoch),
             parent: self.parent,
-            breaking: self.breaking.map(|b| b.told),
+            breaking: self.breaking.map(|b| b.allowed),
             whole: self.whole,
         }
     }
 
-    /// What `need` leaves of this right, and whether the request waits until it is so.
+    /// The part of this right that `need` permits, and whether the request waits until the rest is gone.
     // MS-FSA 2.1.4.12
     fn left_by(&self, need: Need) -> (Caching, bool) {
         let exclusive = self.breaking.map_or(self.held, |b| b.from).contains(Caching::WRITE);
@@ -190,11 +195,12 @@ impl Holding {
                 (self.held & Caching::READ, true)
             }
             Need::Look | Need::Attributes => (self.held, false),
-            // The right to keep the file open goes when the name is marked, not with the open that will mark it.
+            // The right to keep the file open is lost when the name is marked, not by the open that will mark
+            // it.
             // MS-FSA 2.1.5.1.2
             Need::Open | Need::OpenToWrite | Need::Delete => (self.held - Caching::WRITE, exclusive),
             Need::Replace | Need::Change => (Caching::empty(), exclusive),
-            // Those who hold under no key know no such thing as handles, only the topmost level.
+            // A holder without a shared key has no handle right, only the topmost level.
             Need::CloseKept if !self.keyed => (self.held, false),
             Need::Rename if !self.keyed && kept => (Caching::empty(), true),
             Need::CloseKept | Need::Rename => (self.held - Caching::HANDLE, kept),
@@ -202,32 +208,32 @@ impl Holding {
         }
     }
 
-    /// Whether `asker` is the holder itself, which is never broken by what it does.
-    fn is_spared(&self, asker: &Asker, need: Need) -> bool {
+    /// Whether `requester` is the holder itself. Its own actions never break its right.
+    fn is_spared(&self, requester: &Requester, need: Need) -> bool {
         match need {
-            // Whose client it is does not matter.
+            // The client does not matter here.
             // MS-SMB2 3.3.1.4
             // MS-FSA 2.1.4.12.2
-            Need::Entries => self.keyed && asker.parent == Some(self.key),
-            // Under no key, the right to read is lost also by one's own change.
+            Need::Entries => self.keyed && requester.parent == Some(self.key),
+            // Without a shared key, a change by the holder itself also ends its right to read.
             // MS-FSA 2.1.4.12
             Need::Change | Need::Replace if !self.keyed && self.held == Caching::READ => false,
-            _ => self.belongs_to(asker),
+            _ => self.belongs_to(requester),
         }
     }
 
-    /// The epoch as its client is told it.
-    fn told_epoch(&self) -> u16 {
+    /// The epoch as its client sees it.
+    fn sent_epoch(&self) -> u16 {
         if self.counts { self.epoch } else { 0 }
     }
 
-    /// Starts a break down to `to`; the notice says whether it must be answered.
+    /// Starts a break down to `to`. The notice says whether it must be acknowledged.
     fn start(&mut self, node: NodeId, to: Caching, deadline: u64) -> BreakNotice {
         let from = self.held;
         let answer = from.intersects(Caching::WRITE | Caching::HANDLE);
         self.epoch = self.epoch.wrapping_add(1);
         if answer {
-            self.breaking = Some(Breaking { from, told: to, wanted: to, deadline });
+            self.breaking = Some(Breaking { from, allowed: to, target: to, deadline });
         } else {
             self.held = to;
         }
@@ -238,7 +244,7 @@ impl Holding {
             keyed: self.keyed,
             from,
             to,
-            epoch: self.told_epoch(),
+            epoch: self.sent_epoch(),
             answer,
             entries: false,
             by_keyed: false,
@@ -249,29 +255,35 @@ impl Holding {
 }
 
 impl Grants {
-    /// Whether nobody holds anything.
+    /// Whether no right is held.
     pub fn is_empty(&self) -> bool {
         self.list.iter().all(|h| h.held.is_empty())
     }
 
-    /// Whether somebody may write later and gives that back only with all they have.
+    /// Whether a holder may write later and releases that right only as a whole.
     pub fn writes_as_a_whole(&self) -> bool {
         self.list.iter().any(|h| h.whole && h.held.contains(Caching::WRITE))
     }
 
-    /// Whether an open under another key holds what only the topmost unkeyed level gives; such a right
-    /// goes before sharing is looked at.
-    pub fn has_unkeyed_handle(&self, asker: &Asker) -> bool {
+    /// Whether an open under another key holds the topmost unkeyed level. Such a right is broken before
+    /// sharing is checked.
+    pub fn has_unkeyed_handle(&self, requester: &Requester) -> bool {
         let topmost = Caching::READ | Caching::WRITE | Caching::HANDLE;
-        self.list.iter().any(|h| !h.keyed && h.held == topmost && !h.belongs_to(asker))
+        self.list.iter().any(|h| !h.keyed && h.held == topmost && !h.belongs_to(requester))
     }
 
-    /// Takes from others what `need` leaves them no longer.
+    /// Breaks the rights of others that `need` does not permit.
     // MS-FSA 2.1.4.12
-    pub fn require(&mut self, node: NodeId, asker: &Asker, need: Need, deadlines: Deadlines) -> Broken {
-        let mut broken = Broken::default();
+    pub fn require(
+        &mut self,
+        node: NodeId,
+        requester: &Requester,
+        need: Need,
+        deadlines: Deadlines,
+    ) -> BreakResult {
+        let mut broken = BreakResult::default();
         for holding in &mut self.list {
-            if holding.is_spared(asker, need) {
+            if holding.is_spared(requester, need) {
                 continue;
             }
             let (left, waits) = holding.left_by(need);
@@ -280,15 +292,15 @@ impl Grants {
             }
             match &mut holding.breaking {
                 Some(breaking) => {
-                    breaking.wanted &= left;
+                    breaking.target &= left;
                     broken.wait |= waits;
                 }
                 None => {
                     let deadline = if holding.whole { deadlines.whole } else { deadlines.single };
                     let notice = holding.start(node, left, deadline);
                     broken.wait |= waits && notice.answer;
-                    let by_keyed = asker.key.is_some_and(|(_, keyed)| keyed);
-                    let via = notice.via.filter(|_| asker.client.is_none() || asker.whole);
+                    let by_keyed = requester.key.is_some_and(|(_, keyed)| keyed);
+                    let via = notice.via.filter(|_| requester.client.is_none() || requester.whole);
                     broken.notices.push(BreakNotice {
                         entries: need == Need::Entries,
                         by_keyed,
@@ -302,15 +314,15 @@ impl Grants {
         broken
     }
 
-    /// Grants as much as can be had of `want`, to a new open under this key.
+    /// Grants as much of `want` as possible to a new open under this key.
     // MS-FSA 2.1.5.18
     // MS-SMB2 3.3.5.9.8
     // MS-SMB2 3.3.5.9.11
-    pub fn grant(&mut self, client: ClientKey, request: &CachingRequest, around: Surroundings) -> Grant {
+    pub fn grant(&mut self, client: ClientKey, request: &CachingRequest, around: GrantConditions) -> Grant {
         let CachingRequest { key, want, keyed, parent, epoch: first, whole, via } = *request;
         let want = if whole && around.writers { Caching::empty() } else { want };
         let possible = self.possible(client, key, keyed, want, around);
-        // READ without HANDLE is lost at once, and nobody would wait until such a holder has given it back.
+        // READ without HANDLE is lost at once, and no request would wait until such a holder has released it.
         // RFC 8881 10.4
         let is_kept = possible.contains(Caching::READ | Caching::HANDLE);
         let possible = if whole && !is_kept { Caching::empty() } else { possible };
@@ -318,8 +330,8 @@ impl Grants {
             own.opens += 1;
             own.whole |= whole;
             own.via = via;
-            // A right is raised to just what is asked for, never lowered by opening; and not while it is
-            // being broken.
+            // A right is raised to exactly the requested one. Opening never lowers it, and it is not raised
+            // during a break.
             let asked = if around.directory { want - Caching::WRITE } else { want };
             let raises = own.breaking.is_none()
                 && possible == asked
@@ -338,7 +350,7 @@ impl Grants {
         let (breaking, counts, opens) = (None, first.is_some(), 1);
         let held = possible;
         let holding =
-            Holding { client, key, keyed, held, breaking, epoch, counts, parent, opens, whole, via };
+            HeldRight { client, key, keyed, held, breaking, epoch, counts, parent, opens, whole, via };
         let grant = holding.grant();
         self.list.push(holding);
         grant
@@ -350,7 +362,7 @@ impl Grants {
         key: CacheKey,
         keyed: bool,
         want: Caching,
-        around: Surroundings,
+        around: GrantConditions,
     ) -> Caching {
         let others = || self.list.iter().filter(|h| !h.is(client, key, keyed) && !h.held.is_empty());
         let mut give = want;
@@ -369,7 +381,7 @@ impl Grants {
                 give = Caching::READ;
             }
         }
-        // Who may keep a file open and who holds the plain right to read under no key exclude each other.
+        // A right to keep a file open and a plain right to read under no key exclude each other.
         if keyed && others().any(|h| !h.keyed) {
             give -= Caching::HANDLE;
         }
@@ -385,10 +397,10 @@ impl Grants {
         give
     }
 
-    /// Takes an answer to a break.
+    /// Takes an acknowledgment of a break.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchGrant`] when no break of it runs; [`Refusal::TooMuchKept`].
+    /// [`Refusal::NoSuchGrant`] if no break of the right runs; [`Refusal::TooMuchKept`].
     // MS-FSA 2.1.5.19
     // MS-SMB2 3.3.5.22
     pub fn acknowledge(
@@ -400,26 +412,26 @@ impl Grants {
     ) -> Result<(Grant, Option<BreakNotice>), Refusal> {
         let own = self.list.iter_mut().find(|h| h.is(client, key, keyed)).ok_or(Refusal::NoSuchGrant)?;
         let breaking = own.breaking.ok_or(Refusal::NoSuchGrant)?;
-        if !breaking.told.contains(keep) {
+        if !breaking.allowed.contains(keep) {
             return Err(Refusal::TooMuchKept);
         }
         own.breaking = None;
         own.held = keep;
         let answered = own.grant();
-        let left = breaking.wanted & keep;
-        // A break that follows an answer goes down by the right to read, one step at a time. Each step counts an epoch: a
-        // client may pass over a notice that does not (MS-SMB2 3.2.5.19.2, 3.3.4.7).
+        let left = breaking.target & keep;
+        // A break that follows an acknowledgment goes down by the right to read, one step at a time. Each
+        // step counts an epoch: a client may ignore a notice that does not (MS-SMB2 3.2.5.19.2, 3.3.4.7).
         let exclusive_or_kept = keep.intersects(Caching::WRITE | Caching::HANDLE);
         let step = if own.keyed && exclusive_or_kept && left.is_empty() { Caching::READ } else { left };
         let next = (left != keep).then(|| own.start(node, step, deadline));
         if let Some(step) = &mut own.breaking {
-            (step.from, step.wanted) = (breaking.from, left);
+            (step.from, step.target) = (breaking.from, left);
         }
         self.drop_empty();
         Ok((answered, next))
     }
 
-    /// One open under this key was closed; true when somebody may now go on.
+    /// One open under this key was closed. Returns true if a waiting request may now go on.
     pub fn release(&mut self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
         let Some(at) = self.list.iter().position(|h| h.is(client, key, keyed)) else {
             return false;
@@ -431,19 +443,19 @@ impl Grants {
         !self.list.swap_remove(at).held.is_empty()
     }
 
-    /// Whether a break runs of which the holder was told that it may keep `to`.
-    pub fn is_told(&self, &(client, key, keyed): &Holder, to: Caching) -> bool {
+    /// Whether a break runs whose notice allowed the holder to keep `to`.
+    pub fn awaits_acknowledgment(&self, &(client, key, keyed): &Holder, to: Caching) -> bool {
         let own = self.list.iter().find(|h| h.is(client, key, keyed));
-        own.and_then(|own| own.breaking).is_some_and(|breaking| breaking.told == to)
+        own.and_then(|own| own.breaking).is_some_and(|breaking| breaking.allowed == to)
     }
 
-    /// By when somebody must have answered, when a break of theirs runs.
+    /// The time by which the holder must acknowledge, if a break of its right runs.
     pub fn deadline_of(&self, &(client, key, keyed): &Holder) -> Option<u64> {
         let own = self.list.iter().find(|h| h.is(client, key, keyed))?;
         own.breaking.map(|breaking| breaking.deadline)
     }
 
-    /// Takes a right away whose holder cannot be reached; true when there was one.
+    /// Revokes a right whose holder cannot be reached. Returns true if there was one.
     pub fn revoke(&mut self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
         let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) else {
             return false;
@@ -454,7 +466,7 @@ impl Grants {
         had
     }
 
-    /// Takes away every right whose break nobody answered in time, and says whose they were.
+    /// Revokes every right whose break was not acknowledged in time, and returns the holders.
     // MS-SMB2 3.3.6.5
     pub fn expire(&mut self, now: u64) -> Vec<Holder> {
         let mut lost = Vec::new();
@@ -468,7 +480,7 @@ impl Grants {
         lost
     }
 
-    /// Gives a right back that an open had before a restart; the opens under one key share it.
+    /// Restores a right that an open had before a restart. The opens under one key share it.
     pub fn restore(&mut self, (client, key, keyed): Holder, was: Grant) {
         if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
             own.opens += 1;
@@ -478,7 +490,7 @@ impl Grants {
         let counts = epoch.is_some();
         let epoch = epoch.unwrap_or(0);
         let (breaking, opens, via) = (None, 1, 0);
-        self.list.push(Holding {
+        self.list.push(HeldRight {
             client,
             key,
             keyed,
@@ -493,7 +505,7 @@ impl Grants {
         });
     }
 
-    /// Moves the time by which a running break must be answered; the notice that tells its holder of it.
+    /// Moves the deadline of a running break. Returns the notice that tells its holder of the break.
     pub fn postpone(
         &mut self,
         node: NodeId,
@@ -503,7 +515,7 @@ impl Grants {
         let own = self.list.iter_mut().find(|h| h.is(client, key, keyed))?;
         let breaking = own.breaking.as_mut()?;
         breaking.deadline = deadline;
-        let (from, to, epoch) = (own.held, breaking.told, own.told_epoch());
+        let (from, to, epoch) = (own.held, breaking.allowed, own.sent_epoch());
         Some(BreakNotice {
             node,
             client,
@@ -520,19 +532,20 @@ impl Grants {
         })
     }
 
-    /// A right of one open goes over to another client, as that open does.
+    /// Moves the right of one open to another client, together with the open.
     pub fn hand_over(&mut self, (client, key, keyed): Holder, to: ClientKey) {
         if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
             own.client = to;
         }
     }
 
-    /// What somebody holds.
+    /// The right of a holder.
     pub fn of(&self, client: ClientKey, key: CacheKey, keyed: bool) -> Option<Grant> {
-        self.list.iter().find(|h| h.is(client, key, keyed)).map(Holding::grant)
+        self.list.iter().find(|h| h.is(client, key, keyed)).map(HeldRight::grant)
     }
 
-    /// A key stays known, even with nothing, while opens are under it; a right of one open does not.
+    /// The entry of a key stays while opens are under the key, even without a right. The right of a single
+    /// open does not.
     fn drop_empty(&mut self) {
         self.list.retain(|h| h.keyed || !h.held.is_empty());
     }

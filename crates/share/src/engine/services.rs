@@ -1,20 +1,23 @@
-//! What operations do over several parts: reading what is known of a file, recording, asking holders to give way, telling whoever is
-//! concerned, ending what is kept for clients that are gone.
+//! The work of operations over several parts: reading the properties of a file, recording opens, breaking
+//! rights, notifying, and ending state of clients that are gone.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `since` | whether what was read is still so |
-//! | `records`, `access`, `facts` | what is stored with a file, who may do what, and both in one step |
-//! | `recording` | opens that outlive the process, recorded |
-//! | `shortage`, `parked` | what needs a descriptor when there may be none left; requests that wait |
-//! | `breaks` | caching rights: given, wanted back, taken away. Nobody is told here |
-//! | `notices`, `changes`, `close`, `absent`, `lapsed` | who is told, and what ends by it. One circle: who hears of a break may be gone, so that its open is closed, of which others hear |
-//! | `conflicts`, `acknowledgments` | asking holders before something is done, and what they say |
-//! | `relief`, `fairness` | what is given up when something is short, and who gets what is left |
-//! | `host`, `untold`, `upkeep` | what others do on the host, and what time brings |
-//! | `accounting`, `usage` | limits and counts; what lies on the share |
+//! | `freshness` | whether values that were read are still current |
+//! | `records`, `access`, `properties` | sidecar data of a file, rights of a caller, both in one step |
+//! | `recording` | records of opens that outlive the process |
+//! | `descriptor_retry`, `parked` | actions in a shortage of descriptors; requests that wait |
+//! | `breaks` | caching rights: granted, broken, revoked. Nothing is sent here |
+//! | `notices`, `changes` | notices to holders and watches |
+//! | `close`, `detached`, `expiry` | the end of opens, also of those whose client is gone |
+//! | `conflicts`, `acknowledgments` | breaking rights before an action, and the holders' acknowledgments |
+//! | `resource_relief`, `fairness` | the state that is given up in a shortage, and the division of the rest |
+//! | `host`, `unreported`, `maintenance` | changes by others on the host, and periodic work |
+//! | `accounting`, `usage` | limits and counters; the contents of the share |
+//!
+//! `notices`, `changes`, `close`, `detached` and `expiry` form one circle: the holder of a broken right may
+//! be gone, so its open is closed, and others are notified of that.
 
-pub(crate) mod absent;
 pub(crate) mod access;
 pub(crate) mod accounting;
 pub(crate) mod acknowledgments;
@@ -22,17 +25,18 @@ pub(crate) mod breaks;
 pub(crate) mod changes;
 pub(crate) mod close;
 pub(crate) mod conflicts;
-pub(crate) mod facts;
+pub(crate) mod descriptor_retry;
+pub(crate) mod detached;
+pub(crate) mod expiry;
 pub(crate) mod fairness;
+pub(crate) mod freshness;
 pub(crate) mod host;
-pub(crate) mod lapsed;
+pub(crate) mod maintenance;
 pub(crate) mod notices;
 pub(crate) mod parked;
+pub(crate) mod properties;
 pub(crate) mod recording;
 pub(crate) mod records;
-pub(crate) mod relief;
-pub(crate) mod shortage;
-pub(crate) mod since;
-pub(crate) mod untold;
-pub(crate) mod upkeep;
+pub(crate) mod resource_relief;
+pub(crate) mod unreported;
 pub(crate) mod usage;

@@ -1,24 +1,24 @@
-//! The share: its parts, each of which keeps its fields to itself.
+//! The share: its parts, each of which has private fields.
 
 use std::sync::{Arc, Weak};
 
 use arc_swap::{ArcSwap, Guard};
 use volume::Volume;
 
-use super::{Config, Descriptors, GiveBack};
-use crate::engine::parts::counting::Counting;
-use crate::engine::parts::lasting::Lasting;
-use crate::engine::parts::limiting::Limiting;
+use super::{Config, DeferredClose, Descriptors};
+use crate::engine::parts::counters::FamilyCounters;
+use crate::engine::parts::limits::LimitsInForce;
 use crate::engine::parts::names::Names;
 use crate::engine::parts::names::cache::{Cache, MetadataCaching, can_remember};
 use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::parts::open_files::OpenFiles;
+use crate::engine::parts::persistence::Persistence;
 use crate::engine::parts::rights::CachingRights;
 use crate::engine::parts::waits::Waits;
-use crate::engine::parts::watching::Watching;
-use crate::{ClientKey, ClientMemory, Holder, Refusal};
+use crate::engine::parts::watches::Watches;
+use crate::{BreakListener, ClientKey, ClientMemory, Refusal};
 
-/// One share: a volume and everything that clients have open on it.
+/// One share: a volume and all opens of clients on it.
 pub struct Share {
     volume: Arc<dyn Volume>,
     settings: ArcSwap<Config>,
@@ -27,20 +27,20 @@ pub struct Share {
     open_files: OpenFiles,
     rights: CachingRights,
     waits: Waits,
-    watching: Watching,
-    lasting: Lasting,
-    limiting: Limiting,
-    counting: Counting,
+    watches: Watches,
+    persistence: Persistence,
+    limits_in_force: LimitsInForce,
+    counters: FamilyCounters,
 }
 
-/// What a share has together with others.
+/// The resources that a share has in common with other shares.
 struct Common {
-    /// Where descriptors come from that are kept.
+    /// The source of descriptors for cached names.
     descriptors: Arc<Descriptors>,
     /// The memory for clients.
     memory: Arc<ClientMemory>,
-    /// Who gives files back behind the answer.
-    give_back: Option<Arc<dyn GiveBack>>,
+    /// Closes files after the reply to the client.
+    give_back: Option<Arc<dyn DeferredClose>>,
 }
 
 impl std::fmt::Debug for Share {
@@ -53,7 +53,7 @@ impl Share {
     /// Starts serving a volume.
     ///
     /// # Errors
-    /// What the volume says when its root cannot be opened.
+    /// The error of the volume if its root cannot be opened.
     pub fn open(volume: Arc<dyn Volume>, config: Config) -> Result<Arc<Share>, Refusal> {
         let share = Arc::new(Share {
             names: Names::open(&volume, &config)?,
@@ -67,10 +67,10 @@ impl Share {
             open_files: OpenFiles::default(),
             rights: CachingRights::default(),
             waits: Waits::default(),
-            watching: Watching::default(),
-            lasting: Lasting::default(),
-            limiting: Limiting::default(),
-            counting: Counting::default(),
+            watches: Watches::default(),
+            persistence: Persistence::default(),
+            limits_in_force: LimitsInForce::default(),
+            counters: FamilyCounters::default(),
         });
         let sharing: Weak<Share> = Arc::downgrade(&share);
         share.common.descriptors.join(sharing);
@@ -97,7 +97,7 @@ impl Share {
         self.settings.load_full()
     }
 
-    /// Takes new settings into force. What is open stays as it is.
+    /// Puts new settings into force. Existing opens stay as they are.
     pub fn configure(&self, config: Config) {
         let remembers = config.metadata_caching;
         self.settings.store(Arc::new(config));
@@ -105,9 +105,9 @@ impl Share {
         self.set_metadata_caching(remembers);
     }
 
-    /// Makes a client known, so that it hears of breaks. Counted: each call is undone by one
-    /// [`Share::detach`].
-    pub fn attach(&self, client: ClientKey, holder: Arc<dyn Holder>) {
+    /// Registers a client, so that it hears of breaks. The calls are counted: one [`Share::detach`] undoes
+    /// each of them.
+    pub fn attach(&self, client: ClientKey, holder: Arc<dyn BreakListener>) {
         self.waits.clients().attach(client, holder);
     }
 
@@ -116,7 +116,7 @@ impl Share {
         self.waits.clients().detach(client);
     }
 
-    /// How many opens there are.
+    /// The number of opens.
     pub fn open_count(&self) -> usize {
         self.open_files.count()
     }
@@ -137,8 +137,8 @@ impl Share {
         Ok(self.volume.space_at(open.node.as_ref())?)
     }
 
-    /// Has names, attributes and descriptors remembered from now on, or forgotten; takes effect at once, for whatever is
-    /// open. Where the volume does not tell of changes by others nothing is ever remembered.
+    /// Turns the cache of names, attributes and descriptors on or off. It takes effect at once, also for
+    /// existing opens. If the volume does not report changes by others, nothing is ever cached.
     pub fn set_metadata_caching(&self, on: bool) {
         self.cache().set(on && can_remember(self.volume.facts()));
         if !self.cache().is_on() {
@@ -146,12 +146,12 @@ impl Share {
         }
     }
 
-    /// Whether names, attributes and descriptors are remembered now.
-    pub fn remembers_metadata(&self) -> bool {
+    /// Whether names, attributes and descriptors are cached now.
+    pub fn caches_metadata(&self) -> bool {
         self.cache().is_on()
     }
 
-    /// How much is remembered, and what that was good for.
+    /// The size and the hit counters of the cache.
     pub fn metadata_caching(&self) -> MetadataCaching {
         self.cache().summary()
     }
@@ -159,25 +159,25 @@ impl Share {
 
 /// The parts.
 impl Share {
-    /// The settings in force, for one look.
+    /// The settings in force, for a short access.
     #[inline]
     pub(crate) fn settings(&self) -> Guard<Arc<Config>> {
         self.settings.load()
     }
 
-    /// Where descriptors come from that are kept, of all shares together.
+    /// The source of descriptors for cached names, of all shares together.
     pub(crate) fn descriptors(&self) -> &Arc<Descriptors> {
         &self.common.descriptors
     }
 
-    /// Whoever gives files back behind the answer is to do so with the node of an open, where there is somebody.
+    /// Has the node of an open closed after the reply, if that is configured.
     pub(crate) fn give_back_behind(&self, open: &crate::Open) {
         if let Some(by) = &self.common.give_back {
             open.node.give_back_by(Arc::clone(by));
         }
     }
 
-    /// What is known of names.
+    /// The names of the share.
     pub(crate) fn names(&self) -> &Names {
         &self.names
     }
@@ -187,50 +187,50 @@ impl Share {
         self.names.root()
     }
 
-    /// The directories that are known.
+    /// The known directories.
     pub(crate) fn directories(&self) -> &Directories {
         self.names.directories()
     }
 
-    /// What is remembered of names and files.
+    /// The cache of names and files.
     pub(crate) fn cache(&self) -> &Cache {
         self.names.cache()
     }
 
-    /// What is open.
+    /// The opens and their files.
     pub(crate) fn open_files(&self) -> &OpenFiles {
         &self.open_files
     }
 
-    /// Where caching rights are.
+    /// The caching rights.
     pub(crate) fn rights(&self) -> &CachingRights {
         &self.rights
     }
 
-    /// Who waits.
+    /// The waiting requests.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }
 
-    /// Who watches.
-    pub(crate) fn watching(&self) -> &Watching {
-        &self.watching
+    /// The watches.
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.watches
     }
 
-    /// What outlives a client or the process.
-    pub(crate) fn lasting(&self) -> &Lasting {
-        &self.lasting
+    /// The opens that outlive a client or the process.
+    pub(crate) fn persistence(&self) -> &Persistence {
+        &self.persistence
     }
 
-    /// What it may do a second.
+    /// The provisioned limits.
     #[inline]
-    pub(crate) fn limiting(&self) -> &Limiting {
-        &self.limiting
+    pub(crate) fn limits_in_force(&self) -> &LimitsInForce {
+        &self.limits_in_force
     }
 
-    /// What it has done.
+    /// The counters.
     #[inline]
-    pub(crate) fn counting(&self) -> &Counting {
-        &self.counting
+    pub(crate) fn counters(&self) -> &FamilyCounters {
+        &self.counters
     }
 }

@@ -2,9 +2,9 @@
 
 pub(crate) mod address;
 pub(crate) mod config;
+pub(crate) mod deferred_close;
 pub(crate) mod descriptors;
 pub(crate) mod effects;
-pub(crate) mod giving_back;
 pub(crate) mod host_lists;
 pub(crate) mod ids;
 pub(crate) mod protection;

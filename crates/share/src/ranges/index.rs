@@ -1,7 +1,8 @@
-//! The ranges that are held on one stream, found by what they overlap and by their age.
+//! The ranges that are held on one stream, found by overlap and by age.
 //!
-//! A stream may have [`MAX_RANGES`](super::table::MAX_RANGES) of them, and each READ and WRITE beside them asks what is in the
-//! way. Shared and exclusive ranges have a tree each: nobody who wants to share looks at what others share.
+//! A stream may have [`MAX_RANGES`](super::table::MAX_RANGES) of them, and each READ and WRITE is checked
+//! against them. Shared and exclusive ranges have a tree each: a request for a shared range does not look at
+//! other shared ones.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use iset::IntervalMap;
 
-use super::table::{Held, MAX_RANGES};
+use super::table::{LockedRange, MAX_RANGES};
 use super::{RangeKind, RangeRequest};
 use crate::memory::{ClientMemory, Payer, RANGE_BYTES};
 
@@ -18,7 +19,7 @@ use crate::memory::{ClientMemory, Payer, RANGE_BYTES};
 pub(super) struct Index {
     /// The memory that ranges are charged to; none: they are not.
     memory: Option<Arc<ClientMemory>>,
-    by_age: BTreeMap<u64, Held>,
+    by_age: BTreeMap<u64, LockedRange>,
     shared: IntervalMap<u128, u64>,
     exclusive: IntervalMap<u128, u64>,
     /// The age of the next one.
@@ -44,20 +45,20 @@ impl Index {
         self.by_age.len()
     }
 
-    /// All, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Held> {
+    /// All ranges, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &LockedRange> {
         self.by_age.values()
     }
 
-    /// Whether one begins before `end`.
+    /// Whether a range begins before `end`.
     pub fn begins_before(&self, end: u64) -> bool {
         let first =
             |tree: &IntervalMap<u128, u64>| tree.smallest().is_some_and(|(at, _)| at.start < u128::from(end));
         first(&self.shared) || first(&self.exclusive)
     }
 
-    /// Adds one and says its age.
-    pub fn add(&mut self, held: Held) -> u64 {
+    /// Adds a range and returns its age.
+    pub fn add(&mut self, held: LockedRange) -> u64 {
         let age = self.next;
         self.next += 1;
         self.tree(held.range.kind).force_insert(span(&held.range), age);
@@ -68,7 +69,7 @@ impl Index {
         age
     }
 
-    /// Takes one out.
+    /// Removes a range.
     pub fn remove(&mut self, age: u64) {
         if let Some(held) = self.by_age.remove(&age) {
             self.tree(held.range.kind).remove_where(span(&held.range), |one| *one == age);
@@ -78,15 +79,20 @@ impl Index {
         }
     }
 
-    /// Takes out what `goes` says; true when there was something.
-    pub fn remove_where(&mut self, goes: impl Fn(&Held) -> bool) -> bool {
+    /// Removes the ranges that `goes` selects. Returns true if there was one.
+    pub fn remove_where(&mut self, goes: impl Fn(&LockedRange) -> bool) -> bool {
         let ages: Vec<u64> = self.by_age.iter().filter(|(_, held)| goes(held)).map(|(age, _)| *age).collect();
         ages.iter().for_each(|age| self.remove(*age));
         !ages.is_empty()
     }
 
-    /// Those of a kind that share a byte with the range, or touch it from inside as one without bytes does.
-    pub fn overlapping(&self, kind: RangeKind, range: RangeRequest) -> impl Iterator<Item = (u64, &Held)> {
+    /// The ranges of a kind that share a byte with the range, or touch it from inside as one without bytes
+    /// does.
+    pub fn overlapping(
+        &self,
+        kind: RangeKind,
+        range: RangeRequest,
+    ) -> impl Iterator<Item = (u64, &LockedRange)> {
         let tree = match kind {
             RangeKind::Shared => &self.shared,
             RangeKind::Exclusive => &self.exclusive,
@@ -95,8 +101,12 @@ impl Index {
         found.filter(move |(_, held)| held.range.overlaps(&range))
     }
 
-    /// Those of a kind with just these bounds.
-    pub fn with_bounds(&self, kind: RangeKind, range: &RangeRequest) -> impl Iterator<Item = (u64, &Held)> {
+    /// The ranges of a kind with exactly these bounds.
+    pub fn with_bounds(
+        &self,
+        kind: RangeKind,
+        range: &RangeRequest,
+    ) -> impl Iterator<Item = (u64, &LockedRange)> {
         let tree = match kind {
             RangeKind::Shared => &self.shared,
             RangeKind::Exclusive => &self.exclusive,
@@ -139,7 +149,7 @@ impl Drop for Index {
     }
 }
 
-/// The place of a range in a tree, which has no empty ones.
+/// The interval of a range in a tree, which has no empty ones.
 fn span(range: &RangeRequest) -> Range<u128> {
     let start = u128::from(range.start);
     start..range.end().max(start + 1)

@@ -1,4 +1,4 @@
-//! All byte ranges of one stream: who holds what, what conflicts, and who waits.
+//! All byte ranges of one stream: their owners, conflicts, and waiting requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use super::{LockOwner, LockRule, RangeKind, RangeRequest, merging};
 use crate::memory::Payer;
 use crate::{ClientMemory, Refusal, Ticket};
 
-/// Most ranges that one stream keeps; more are refused.
+/// Most ranges that one stream has; more are refused.
 pub(crate) const MAX_RANGES: usize = 65_536;
 
-/// A range somebody holds.
+/// A range that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct LockedRange {
     /// The owner.
     pub owner: LockOwner,
-    /// The open it was taken through, so that it goes with it.
+    /// The open through which it was taken. It is released with that open.
     pub open: u64,
     /// The payer for it.
     pub payer: Payer,
-    /// Under which rule.
+    /// The rule under which it was taken.
     pub rule: LockRule,
-    /// What.
+    /// The range and its kind.
     pub range: RangeRequest,
 }
 
@@ -36,12 +36,12 @@ struct Queued {
     range: RangeRequest,
 }
 
-/// What access to a range is for.
+/// The purpose of an access to a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Intent {
     /// To read or write data.
     Data,
-    /// To hold it.
+    /// To hold the range.
     Hold,
 }
 
@@ -58,48 +58,48 @@ impl Ranges {
         self.held.charge_to(memory);
     }
 
-    /// Whether nobody holds anything.
+    /// Whether no range is held.
     pub fn is_empty(&self) -> bool {
         self.held.len() == 0
     }
 
-    /// Whether somebody holds a range that begins before `end`.
+    /// Whether a range is held that begins before `end`.
     pub fn begins_before(&self, end: u64) -> bool {
         self.held.begins_before(end)
     }
 
-    /// Everything that is held, oldest first.
-    pub fn held(&self) -> impl Iterator<Item = &Held> {
+    /// All ranges, oldest first.
+    pub fn held(&self) -> impl Iterator<Item = &LockedRange> {
         self.held.iter()
     }
 
-    /// Whether somebody's range is in the way of this access.
+    /// Whether another owner's range conflicts with this access.
     pub fn conflicts(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
         self.standing(range, owner, rule, intent).next().is_some()
     }
 
-    /// Whether somebody's range is in the way of reading or writing there; those that merge do not count where
-    /// the caller says so.
+    /// Whether another owner's range conflicts with reading or writing there. With `ignores_merging`, ranges
+    /// that merge do not count.
     pub fn hinders(&self, range: &RangeRequest, owner: LockOwner, ignores_merging: bool) -> bool {
         let mut standing = self.standing(range, owner, LockRule::Exact, Intent::Data);
         standing.any(|held| !ignores_merging || held.rule == LockRule::Exact)
     }
 
-    /// A range that is in the way of holding this one.
-    pub fn in_the_way(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule) -> Option<&Held> {
+    /// A range that conflicts with holding this one.
+    pub fn in_the_way(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule) -> Option<&LockedRange> {
         self.standing(range, owner, rule, Intent::Hold).next()
     }
 
-    /// The ranges that are in the way of this access.
+    /// The ranges that conflict with this access.
     fn standing(
         &self,
         range: &RangeRequest,
         owner: LockOwner,
         rule: LockRule,
         intent: Intent,
-    ) -> impl Iterator<Item = &Held> {
+    ) -> impl Iterator<Item = &LockedRange> {
         let wanted = *range;
-        // What is shared is in the way of nobody who wants to share.
+        // A shared range conflicts with no request for a shared one.
         let shared = (wanted.kind == RangeKind::Exclusive).then_some(RangeKind::Shared);
         std::iter::once(RangeKind::Exclusive)
             .chain(shared)
@@ -108,8 +108,8 @@ impl Ranges {
             .filter(move |held| stands(held, &wanted, owner, rule, intent))
     }
 
-    /// Whether an owner holds just this already, so that taking it again takes nothing.
-    pub fn is_held(&self, owner: LockOwner, rule: LockRule, range: &RangeRequest) -> bool {
+    /// Whether an owner already holds exactly this range, so that taking it again takes nothing.
+    pub fn is_conflict(&self, owner: LockOwner, rule: LockRule, range: &RangeRequest) -> bool {
         let mut all = self.held.with_bounds(range.kind, range);
         rule == LockRule::Merging && all.any(|(_, held)| held.owner == owner && held.rule == rule)
     }
@@ -143,7 +143,7 @@ impl Ranges {
                 }
                 return Err(Refusal::RangeNotGranted);
             }
-            let new = Held { owner, open, payer, rule, range: *range };
+            let new = LockedRange { owner, open, payer, rule, range: *range };
             match rule {
                 LockRule::Exact => taken.push(self.held.add(new)),
                 LockRule::Merging => merging::lock(&mut self.held, new),
@@ -152,24 +152,24 @@ impl Ranges {
         Ok(())
     }
 
-    /// Gives ranges back that an open held before a restart, for which `payer` is charged.
+    /// Restores ranges that an open held before a restart, and charges `payer` for them.
     pub fn restore<'a>(
         &mut self,
         memory: &Arc<ClientMemory>,
         payer: Payer,
-        held: impl Iterator<Item = &'a Held>,
+        held: impl Iterator<Item = &'a LockedRange>,
     ) {
         self.charge_to(memory);
         for held in held {
-            self.held.add(Held { payer, ..*held });
+            self.held.add(LockedRange { payer, ..*held });
         }
     }
 
     /// Releases ranges in order and stops at the first that is not held.
     ///
     /// # Errors
-    /// [`Refusal::BadRange`], [`Refusal::RangeNotHeld`], [`Refusal::Exhausted`] when it would leave two ranges of one and there is
-    /// no room for that; what was released before stays released.
+    /// [`Refusal::BadRange`], [`Refusal::RangeNotHeld`], [`Refusal::Exhausted`] if it would leave two ranges
+    /// of one and there is no room for that. Ranges released before stay released.
     // MS-FSA 2.1.5.9
     pub fn unlock(
         &mut self,
@@ -199,7 +199,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// An exclusive range goes before a shared one with the same bounds; of shared ones the newest.
+    /// An exclusive range is released before a shared one with the same bounds; of shared ones the newest.
     fn unlock_exact(&mut self, owner: LockOwner, range: &RangeRequest) -> Result<(), Refusal> {
         let own = |kind| {
             let all = self.held.with_bounds(kind, range);
@@ -210,7 +210,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Releases everything that was taken through an open; true when there was something.
+    /// Releases all ranges that were taken through an open. Returns true if there was one.
     pub fn release_open(&mut self, open: u64) -> bool {
         self.held.remove_where(|held| held.open == open)
     }
@@ -242,14 +242,14 @@ impl Ranges {
         self.queue.push_back(Queued { ticket, owner, open, rule, range });
     }
 
-    /// Takes a request out of the queue; true when it was there.
+    /// Takes a request out of the queue. Returns true if it was there.
     pub fn forget(&mut self, ticket: Ticket) -> bool {
         let before = self.queue.len();
         self.queue.retain(|queued| queued.ticket != ticket);
         before != self.queue.len()
     }
 
-    /// Takes out, oldest first, the requests that can be had now, each on top of those before it.
+    /// Takes out, oldest first, the requests that can be granted now, each on top of those before it.
     pub fn ready(&mut self) -> Vec<Ticket> {
         let mut ready = Vec::new();
         let mut promised = Ranges::default();
@@ -268,9 +268,15 @@ impl Ranges {
     }
 }
 
-/// Whether a range that is held is in the way of this access.
+/// Whether a held range conflicts with this access.
 // MS-FSA 2.1.4.10
-fn stands(held: &Held, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
+fn stands(
+    held: &LockedRange,
+    range: &RangeRequest,
+    owner: LockOwner,
+    rule: LockRule,
+    intent: Intent,
+) -> bool {
     if !held.range.overlaps(range) {
         return false;
     }

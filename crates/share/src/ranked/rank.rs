@@ -1,103 +1,107 @@
 //! The table of all locks.
 
-/// The locks of the engine, in the order in which a thread may take them: each only while it holds none that stands at the
-/// same line or further down, and nothing at all while it holds a leaf.
+/// The locks of the engine, in the order in which a thread may take them. A thread may take a lock only while
+/// it holds none of the same rank or of a later one. While it holds a leaf it may take nothing at all.
 ///
-/// That is held by every debug build: [`Mutex`](super::Mutex) and [`RwLock`](super::RwLock) panic with both names.
+/// Every debug build checks this: [`Mutex`](super::Mutex) and [`RwLock`](super::RwLock) panic with both
+/// names.
 ///
-/// One exception is in the table: of [`Rank::NamesChange`] a thread may hold several, which it has taken by their address. What is
-/// only tried, and given up after a time, cannot be waited for in a circle: it may be taken out of order, and counts as held then.
+/// One exception is in the table: a thread may hold several locks of [`Rank::NamesChange`], if it takes them
+/// by their address. A lock that is only tried, and given up after a time, cannot be part of a circle of
+/// waits. It may be taken out of order, and counts as held then.
 ///
-/// No holder is told, and no waiter woken, while any of these is held: what is to be sent is collected in `engine::values::effects::Effects` and
-/// sent by `Share::settle`. The volume may block, so it is called under [`Rank::FileState`] never, and under
-/// [`Rank::NamesChange`] and [`Rank::Contents`] only for names.
+/// No holder is notified and no waiter is woken while any of these is held. The notices are collected in
+/// `engine::values::effects::Effects`, and `Share::settle` sends them. The volume may block. So it is never
+/// called under [`Rank::FileState`], and under [`Rank::NamesChange`] and [`Rank::Contents`] only for names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// `Intake::taking`: what happened on the host is taken in by one thread at a time.
+    /// `HostEventIntake::taking`: one thread at a time takes in the host's events.
     HostEvents,
     /// `WatchedTree::walk`: a tree of directories is walked for the watches on it.
     TreeWalk,
     /// `Directory::changing`: one change of names in a directory at a time. Two directories: by address.
     NamesChange,
-    /// `Directory::contents`: its index of names and known subdirectories. That of another one is only tried.
+    /// `Directory::contents`: its index of names and known subdirectories. The one of another directory is
+    /// only tried.
     Contents,
-    /// A shard of `Files`: which files are open.
+    /// A shard of `Files`: the open files.
     FileShard,
-    /// `Stream::appending`: data that goes behind the end, by one thread at a time.
+    /// `Stream::appending`: writes behind the end, by one thread at a time.
     Appending,
-    /// `File::beside`: what lies beside a file, by one thread at a time.
+    /// `File::beside`: the sidecar data of a file, by one thread at a time.
     Beside,
-    /// `Recorder::writer`: what was noted of opens goes into the journal in its order.
+    /// `Recorder::writer`: the journal is written in the order in which changes were noted.
     RecordWriter,
-    /// `File::state`: everything about an open file.
+    /// `File::state`: the state of an open file.
     FileState,
 
     /// `Open::watch`: a watch is begun once, and entered among all.
     OpenWatch,
-    /// `Watching::trees`: a tree is shared with a watch whose directory stands below its root.
+    /// `Watches::trees`: a tree is shared with a watch whose directory is below its root.
     WatchedTrees,
-    /// `Watch::pending`: who finds no change waits before the next can come.
+    /// `DirectoryWatch::pending`: a request that finds no change waits before the next can come.
     WatchPending,
-    /// `Detachment`: opens whose clients are gone, by whose they are and where they stand.
+    /// `Detachment`: opens whose clients are gone. Their owners and paths are read under it.
     Detached,
-    /// `Fairness::holders`: what clients have of the descriptors, by whose the opens are.
+    /// `Fairness::holders`: the number of descriptors of each client. The owners of opens are read under it.
     DescriptorHolders,
     /// `Open::charge`: its part of the memory for clients.
     OpenCharge,
 
-    /// `Link::place`: where a name is. The first of the leaves, under which nothing else is locked.
+    /// `HardLinkedName::place`: the parent and name. It is the first of the leaves, under which no other lock
+    /// is taken.
     LinkPlace,
     /// `Stream::name`.
     StreamName,
-    /// `Open::party`: whose an open is.
+    /// `Open::party`: the owner of an open.
     Party,
-    /// `Followed::itself`: the link that was opened in the place of what it leads to.
+    /// `FollowedLinks::itself`: the link that was opened in place of its target.
     LastLink,
-    /// `Directory::standing`: where a directory stands.
-    Standing,
-    /// `Directories::known`: which directories are kept.
+    /// `Directory::location`: the location of a directory.
+    Location,
+    /// `Directories::known`: the kept directories.
     Directories,
-    /// `Directory::own`: what was seen of a directory itself.
+    /// `Directory::own`: the cached properties of a directory itself.
     DirectoryOwn,
-    /// `Pages::state`: what a directory lists.
+    /// `Pages::state`: the stored listing of a directory.
     Listings,
-    /// `WatchedTree::directories`: those that it holds.
+    /// `WatchedTree::directories`: the directories that it holds.
     WatchedDirectories,
-    /// `Watch::tree`: the tree that it shares.
+    /// `DirectoryWatch::tree`: the tree that it shares.
     WatchTree,
-    /// `Watching::by_directory`: all watches.
+    /// `Watches::by_directory`: all watches.
     Watches,
-    /// `Waits::waiting`: who waits.
+    /// `Waits::waiting`: the waiting requests.
     Waiting,
-    /// `Waits::deadlines`: until when holders may take their time.
+    /// `Waits::deadlines`: the deadlines of holders.
     Deadlines,
-    /// `Waits::later`: who waits for a time.
+    /// `Waits::later`: the requests that wait for a time.
     Later,
-    /// `Clients` in `Waits`: who hears of breaks.
+    /// `Clients` in `Waits`: the clients that hear of breaks.
     Clients,
-    /// `Keys`: where the right under a key is.
+    /// `Keys`: the stream of the right under each key.
     Keys,
-    /// `Contention::files`: files of which no right is given for a while.
+    /// `Contention::files`: files that get no right for a while.
     Contention,
-    /// `Keepers`: who ends clients whose time is over.
+    /// `ExpiryKeepers`: the callbacks that end clients whose time is over.
     TimeKeepers,
-    /// `Recorder::noted`: what is recorded of opens.
+    /// `Recorder::noted`: the records of opens.
     Noted,
     /// A part of one of the tables of the cache.
     CachePart,
-    /// A shard of `Versions`: what was told of files.
+    /// A shard of `Versions`: the versions that were given out.
     Versions,
-    /// `Descriptors::sharing`: the shares that have their descriptors together.
+    /// `Descriptors::sharing`: the shares with a common limit.
     DescriptorShares,
-    /// `Counting::all`: the counts of each family.
+    /// `FamilyCounters::all`: the counters of each family.
     Counts,
-    /// A shard of `ClientMemory`: what each payer has.
+    /// A shard of `ClientMemory`: the charge of each payer.
     ClientMemory,
 }
 
 #[cfg(debug_assertions)]
 impl Rank {
-    /// Whether nothing is locked under it.
+    /// Whether no lock may be taken under it.
     pub(super) fn is_leaf(self) -> bool {
         self >= Rank::LinkPlace
     }

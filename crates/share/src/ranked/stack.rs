@@ -1,4 +1,4 @@
-//! Which locks a thread holds, in debug builds.
+//! The locks that a thread holds, in debug builds.
 
 use std::cell::RefCell;
 use std::thread;
@@ -9,7 +9,7 @@ use super::rank::Rank;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lock {
     pub rank: Rank,
-    /// Tells it from others of its rank.
+    /// Distinguishes it from others of its rank.
     pub address: usize,
 }
 
@@ -18,17 +18,17 @@ thread_local! {
 }
 
 /// A lock that counts as held by this thread until this is dropped.
-pub(super) struct Counted(Lock);
+pub(super) struct HeldLock(Lock);
 
 impl Lock {
-    /// Counts it as held.
-    pub fn count(self) -> Counted {
+    /// Counts the lock as held.
+    pub fn count(self) -> HeldLock {
         // A thread that ends has no stack any more, and takes its last locks unseen.
         let _ = HELD.try_with(|held| held.borrow_mut().push(self));
-        Counted(self)
+        HeldLock(self)
     }
 
-    /// Panics when this thread must not wait for it now.
+    /// Panics if this thread must not wait for the lock now.
     #[track_caller]
     pub fn check(self) {
         let in_the_way =
@@ -47,7 +47,7 @@ impl Lock {
     }
 }
 
-impl Drop for Counted {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         // Guards may be dropped in any order.
         let _ = HELD.try_with(|held| {

@@ -1,4 +1,4 @@
-//! The order is held, and nothing is locked without it.
+//! The order of locks is checked, and no lock of the crate is without a rank.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::*;
 
-/// What a thread panics with.
+/// The message with which a thread panics.
 fn panic_of(act: impl FnOnce()) -> Option<String> {
     let caught = catch_unwind(AssertUnwindSafe(act)).err()?;
     Some(caught.downcast_ref::<String>().unwrap().clone())

@@ -1,12 +1,13 @@
-//! What the tests of the engine share: a share on a volume in memory, and clients that use it.
+//! A share on a volume in memory for the tests of the engine, and clients that use it.
 #![allow(dead_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use share::{
-    BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Disposition, Holder,
-    Identity, LockOwner, Open, OpenRequest, Opened, Options, Refusal, Share, Step, Ticket, Waiter, Wake,
+    BreakListener, BreakNotice, CacheKey, Caching, CachingRequest, CallResult, Caller, ClientKey, Config,
+    Deny, Disposition, Identity, LockOwner, Open, OpenRequest, OpenResult, Options, Refusal, Share, Ticket,
+    Waiter, Wake,
 };
 use volume::faulty::{FaultyVolume, Plan};
 use volume::memory::MemoryVolume;
@@ -49,24 +50,25 @@ pub fn user(n: u32) -> Arc<Identity> {
 }
 
 /// A share for tests.
-pub struct World {
+pub struct TestShare {
     pub share: Arc<Share>,
     pub memory: MemoryVolume,
 }
 
-impl World {
-    pub fn new() -> World {
-        World::with(Config::default())
+impl TestShare {
+    pub fn new() -> TestShare {
+        TestShare::with(Config::default())
     }
 
-    pub fn with(config: Config) -> World {
-        World::over(config, |memory| Arc::new(memory))
+    pub fn with(config: Config) -> TestShare {
+        TestShare::over(config, |memory| Arc::new(memory))
     }
 
-    /// A world whose volume meets a plan first, and the plan: it counts calls, holds them up, and has them fail.
-    pub fn planned(config: Config) -> (World, Arc<Plan>) {
+    /// A test share whose volume passes calls through a plan, and the plan. It counts calls, holds them up,
+    /// and makes them fail.
+    pub fn planned(config: Config) -> (TestShare, Arc<Plan>) {
         let mut plan = None;
-        let world = World::over(config, |memory| {
+        let world = TestShare::over(config, |memory| {
             let faulty = FaultyVolume::new(Arc::new(memory));
             plan = Some(Arc::clone(faulty.plan()));
             Arc::new(faulty)
@@ -74,17 +76,17 @@ impl World {
         (world, plan.expect("the volume was wrapped"))
     }
 
-    /// A share on a volume in memory with something around it.
-    pub fn over(config: Config, wrap: impl FnOnce(MemoryVolume) -> Arc<dyn Volume>) -> World {
+    /// A test share on a volume in memory that `wrap` wraps.
+    pub fn over(config: Config, wrap: impl FnOnce(MemoryVolume) -> Arc<dyn Volume>) -> TestShare {
         let memory = MemoryVolume::new(7);
         let volume = wrap(memory.clone());
         let root = volume.root().unwrap();
         root.set_mode(0o777).unwrap();
         root.set_owner(Some(1001), Some(1001)).unwrap();
-        World { share: Share::open(volume, config).unwrap(), memory }
+        TestShare { share: Share::open(volume, config).unwrap(), memory }
     }
 
-    /// A client of the one user who owns everything.
+    /// A client of the one user that owns everything.
     pub fn client(&self, n: u128) -> Client {
         self.client_of(n, user(1001))
     }
@@ -94,29 +96,29 @@ impl World {
             share: Arc::clone(&self.share),
             key: ClientKey(n),
             identity,
-            ears: Arc::new(Ears { reachable: AtomicBool::new(true), ..Ears::default() }),
+            ears: Arc::new(ClientSignals { reachable: AtomicBool::new(true), ..ClientSignals::default() }),
         };
         self.share.attach(client.key, client.ears.clone());
         client
     }
 }
 
-/// What a client was told.
+/// The notices and wakes that a client got.
 #[derive(Default)]
-pub struct Ears {
+pub struct ClientSignals {
     pub notices: Mutex<Vec<BreakNotice>>,
     pub woken: AtomicU64,
     pub reachable: AtomicBool,
 }
 
-impl Holder for Ears {
+impl BreakListener for ClientSignals {
     fn on_break(&self, notice: &BreakNotice) -> bool {
         self.notices.lock().unwrap().push(*notice);
         self.reachable.load(Ordering::SeqCst)
     }
 }
 
-impl Wake for Ears {
+impl Wake for ClientSignals {
     fn wake(&self, token: u64) {
         self.woken.fetch_add(token, Ordering::SeqCst);
     }
@@ -127,10 +129,10 @@ pub struct Client {
     pub share: Arc<Share>,
     pub key: ClientKey,
     pub identity: Arc<Identity>,
-    pub ears: Arc<Ears>,
+    pub ears: Arc<ClientSignals>,
 }
 
-/// A request that a test builds up.
+/// A request to open that a test builds.
 pub struct Ask<'a> {
     pub client: &'a Client,
     path: Vec<Name>,
@@ -165,18 +167,18 @@ impl Client {
         }
     }
 
-    /// Makes a file and gives its open.
+    /// Creates a file and returns its open.
     pub fn make(&self, at: &str) -> Arc<Open> {
         self.open(at).disposition(Disposition::Create).open()
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn make_directory(&self, at: &str) {
         let open = self.open(at).disposition(Disposition::Create).options(Options::DIRECTORY).open();
         self.close(&open);
     }
 
-    /// Makes a file with this text.
+    /// Creates a file with this text.
     pub fn make_with(&self, at: &str, text: &str) {
         let open = self.make(at);
         self.write(&open, 0, text).unwrap();
@@ -199,7 +201,7 @@ impl Client {
     }
 
     /// Makes a call that must not have to wait.
-    pub fn call<T>(&self, act: impl FnOnce(&Caller<'_>) -> Step<T>) -> Result<T, Refusal> {
+    pub fn call<T>(&self, act: impl FnOnce(&Caller<'_>) -> CallResult<T>) -> Result<T, Refusal> {
         done(self.caller(true, now(), act))
     }
 
@@ -218,7 +220,7 @@ impl Client {
         Ok(String::from_utf8(out).unwrap())
     }
 
-    pub fn rename(&self, open: &Arc<Open>, to: &str, replace: bool) -> Step<()> {
+    pub fn rename(&self, open: &Arc<Open>, to: &str, replace: bool) -> CallResult<()> {
         self.caller(true, now(), |c| self.share.rename(c, open, &path(to), None, replace, false))
     }
 
@@ -230,7 +232,7 @@ impl Client {
         self.share.acknowledge(self.key, CacheKey(key), keyed, keep, now()).map(|_| ())
     }
 
-    /// The breaks that this client was told of since the last call.
+    /// The breaks of which this client was notified since the last call.
     pub fn breaks(&self) -> Vec<(Caching, Caching, bool)> {
         let notices = std::mem::take(&mut *self.ears.notices.lock().unwrap());
         notices.iter().map(|notice| (notice.from, notice.to, notice.answer)).collect()
@@ -257,17 +259,17 @@ impl Client {
     }
 }
 
-pub fn done<T>(step: Step<T>) -> Result<T, Refusal> {
+pub fn done<T>(step: CallResult<T>) -> Result<T, Refusal> {
     match step {
-        Step::Done(done) => Ok(done),
-        Step::Refused(why) => Err(why),
-        Step::Wait(ticket) => panic!("has to wait with {ticket:?}"),
+        CallResult::Done(done) => Ok(done),
+        CallResult::Refused(why) => Err(why),
+        CallResult::Wait(ticket) => panic!("has to wait with {ticket:?}"),
     }
 }
 
-pub fn waits<T: std::fmt::Debug>(step: Step<T>) -> Ticket {
+pub fn waits<T: std::fmt::Debug>(step: CallResult<T>) -> Ticket {
     match step {
-        Step::Wait(ticket) => ticket,
+        CallResult::Wait(ticket) => ticket,
         other => panic!("does not wait: {other:?}"),
     }
 }
@@ -323,7 +325,7 @@ impl<'a> Ask<'a> {
         });
         self
     }
-    /// The right is only ever given back as a whole.
+    /// The right is only ever released as a whole.
     pub fn whole(mut self) -> Self {
         if let Some(caching) = &mut self.request.caching {
             (caching.whole, caching.epoch) = (true, None);
@@ -344,11 +346,11 @@ impl<'a> Ask<'a> {
         self.waits = false;
         self
     }
-    pub fn step(&self) -> Step<Opened> {
+    pub fn step(&self) -> CallResult<OpenResult> {
         let request = OpenRequest { path: &self.path, stream: self.stream.as_ref(), ..self.request.clone() };
         self.client.caller(self.waits, self.at, |caller| self.client.share.create(caller, &request))
     }
-    pub fn result(&self) -> Result<Opened, Refusal> {
+    pub fn result(&self) -> Result<OpenResult, Refusal> {
         done(self.step())
     }
     pub fn open(&self) -> Arc<Open> {

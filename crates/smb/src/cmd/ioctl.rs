@@ -130,7 +130,7 @@ impl<'a> Context<'a> {
     fn call<T>(
         &self,
         request: &mut Request<'_>,
-        call: impl FnOnce(&Caller<'_>) -> share::Step<T>,
+        call: impl FnOnce(&Caller<'_>) -> share::CallResult<T>,
     ) -> Result<T, Stop> {
         let OnDisk { open, engine, identity, .. } = self.disk;
         let waiter = self.connection.waiter_for(request);

@@ -4,7 +4,7 @@
 //! blocking pool. A large read of data in memory, without a signature or seal, need not be copied: its reply
 //! ends with a piece of the file.
 
-use share::limits::{Charge, Work as Paced};
+use share::limits::{Charge, MeteredWork as Paced};
 use share::{LockOwner, Share};
 use smb_wire::{NtStatus, read};
 use volume::Patience;

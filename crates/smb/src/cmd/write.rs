@@ -1,7 +1,7 @@
 //! WRITE: writes to a file or a pipe (MS-SMB2 3.3.5.13).
 
 use share::WriteAt;
-use share::limits::Work;
+use share::limits::MeteredWork;
 use smb_wire::{NtStatus, read, write};
 
 use super::pipe;
@@ -46,5 +46,5 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     Stop::unless_done(engine, step)?;
     request.transaction.written = len;
     write::Response { count: len as u32 }.write(request.body);
-    connection.pace_answer(request, engine, Work::Write { file: file.file_number(), len: len as u64 })
+    connection.pace_answer(request, engine, MeteredWork::Write { file: file.file_number(), len: len as u64 })
 }

@@ -38,7 +38,7 @@ impl Holder {
     }
 }
 
-impl share::Holder for Holder {
+impl share::BreakListener for Holder {
     fn on_break(&self, notice: &BreakNotice) -> bool {
         let body = Body {
             server: Weak::clone(&self.server),

@@ -145,7 +145,7 @@ pub(crate) fn begin(open: &Open) -> bool {
 pub(crate) fn lock_note(open: &Open, change: impl Fn(&LockSequences)) -> impl Fn() -> Option<Vec<u8>> {
     // The other values of the note do not change.
     let note =
-        open.file().filter(|(_, file)| file.is_lasting()).and_then(|_| Note::of(open, open.locks.all()));
+        open.file().filter(|(_, file)| file.is_persistent()).and_then(|_| Note::of(open, open.locks.all()));
     move || {
         change(&open.locks);
         note.as_ref().map(|note| Note { locks: open.locks.all(), ..note.clone() }.encode())

@@ -3,8 +3,8 @@
 //! An account's `kind` and `formula` say how a share's size is turned into operations and bytes a second
 //! (`share::limits::formula`); a share says what is bought for it. [`check`] refuses what cannot be bought.
 
-use share::limits::formula::{METADATA_CACHED, Number};
-use share::limits::{AccountProvision, Formula, NotProvided, Provision, Throughput, Wanted};
+use share::limits::formula::{METADATA_CACHED, ProvisionField};
+use share::limits::{AccountProvision, Formula, ProvisionError, Provision, Throughput, ProvisionRequest};
 
 use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Account, Config, Share};
@@ -71,7 +71,7 @@ impl Share {
             };
         };
         let [gib, operations, mib_s] = self.bought().map(|(_, own)| own.as_ref().map(|own| own.value));
-        let wanted = Wanted { gib, operations, mib_s };
+        let wanted = ProvisionRequest { gib, operations, mib_s };
         let mut provision = formula.provision(wanted).map_err(|why| self.not_provided(config, &why))?;
         if matches!(formula, Formula::V1 | Formula::V1Of2021 | Formula::V1Of2020 | Formula::V2)
             && (self.offers(Protocol::Nfs) || self.metadata_caching.value)
@@ -90,15 +90,15 @@ impl Share {
         ]
     }
 
-    fn not_provided(&self, config: &Config, why: &NotProvided) -> ConfigError {
+    fn not_provided(&self, config: &Config, why: &ProvisionError) -> ConfigError {
         let [gib, operations, mib_s] = self.bought();
         let (key, setting) = match why {
-            NotProvided::NoSize => gib,
-            NotProvided::Fixed | NotProvided::BySize if operations.1.is_some() => operations,
-            NotProvided::Fixed | NotProvided::BySize => mib_s,
-            NotProvided::OutOfRange { number: Number::Gib, .. } => gib,
-            NotProvided::OutOfRange { number: Number::Operations, .. } => operations,
-            NotProvided::OutOfRange { number: Number::MibS, .. } => mib_s,
+            ProvisionError::NoSize => gib,
+            ProvisionError::Fixed | ProvisionError::BySize if operations.1.is_some() => operations,
+            ProvisionError::Fixed | ProvisionError::BySize => mib_s,
+            ProvisionError::OutOfRange { number: ProvisionField::Gib, .. } => gib,
+            ProvisionError::OutOfRange { number: ProvisionField::Operations, .. } => operations,
+            ProvisionError::OutOfRange { number: ProvisionField::MibS, .. } => mib_s,
         };
         let origin = setting.as_ref().map_or(&self.name.origin, |setting| &setting.origin);
         refused(config, origin, format!("`{key}` in [share.{}]: {why}", self.name.value))

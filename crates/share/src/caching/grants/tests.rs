@@ -9,23 +9,23 @@ const RW: Caching = Caching::READ.union(Caching::WRITE);
 const RWH: Caching = Caching::all();
 const NONE: Caching = Caching::empty();
 const SOON: Deadlines = Deadlines { single: 50, whole: 90 };
-const ALONE: Surroundings =
-    Surroundings { others: false, delete_pending: false, ranges: false, directory: false, writers: false };
-const AMONG_OTHERS: Surroundings = Surroundings { others: true, ..ALONE };
+const ALONE: GrantConditions =
+    GrantConditions { others: false, delete_pending: false, ranges: false, directory: false, writers: false };
+const AMONG_OTHERS: GrantConditions = GrantConditions { others: true, ..ALONE };
 
-fn who(n: u128, keyed: bool) -> Asker {
-    Asker { client: Some(ClientKey(n)), key: Some((CacheKey(n), keyed)), parent: None, whole: false }
+fn who(n: u128, keyed: bool) -> Requester {
+    Requester { client: Some(ClientKey(n)), key: Some((CacheKey(n), keyed)), parent: None, whole: false }
 }
 
 fn asks(n: u128, keyed: bool, want: Caching) -> CachingRequest {
     CachingRequest { key: CacheKey(n), want, keyed, parent: None, epoch: Some(0), whole: false, via: 0 }
 }
 
-fn keyed(grants: &mut Grants, n: u128, want: Caching, around: Surroundings) -> Caching {
+fn keyed(grants: &mut Grants, n: u128, want: Caching, around: GrantConditions) -> Caching {
     grants.grant(ClientKey(n), &asks(n, true, want), around).state
 }
 
-fn single(grants: &mut Grants, n: u128, want: Caching, around: Surroundings) -> Caching {
+fn single(grants: &mut Grants, n: u128, want: Caching, around: GrantConditions) -> Caching {
     grants.grant(ClientKey(n), &asks(n, false, want), around).state
 }
 
@@ -34,9 +34,9 @@ fn answer(grants: &mut Grants, n: u128, keyed: bool, keep: Caching) -> Result<Op
     grants.acknowledge(NODE, id, keep, 100).map(|(_, next)| next.map(|notice| notice.to))
 }
 
-/// (from, to, must be answered) of each notice, and whether the request waits.
-fn require(grants: &mut Grants, asker: Asker, need: Need) -> (Vec<(Caching, Caching, bool)>, bool) {
-    let broken = grants.require(NODE, &asker, need, SOON);
+/// (from, to, must be acknowledged) of each notice, and whether the request waits.
+fn require(grants: &mut Grants, requester: Requester, need: Need) -> (Vec<(Caching, Caching, bool)>, bool) {
+    let broken = grants.require(NODE, &requester, need, SOON);
     (broken.notices.iter().map(|n| (n.from, n.to, n.answer)).collect(), broken.wait)
 }
 
@@ -144,7 +144,8 @@ fn a_second_need_waits_without_a_second_notice_and_is_met_after_the_answer() {
     assert_eq!(require(&mut grants, who(2, true), Need::Open), (vec![(RWH, RH, true)], true));
     assert_eq!(require(&mut grants, who(3, true), Need::Replace), (vec![], true));
     assert_eq!(answer(&mut grants, 1, true, RH), Ok(Some(R)));
-    // Who waited for the first step waits for the next one too; whoever only looks does not.
+    // A request that waited for the first step waits for the next one too. A request that only looks does
+    // not.
     for need in [Need::Open, Need::Replace] {
         assert_eq!(require(&mut grants, who(2, true), need), (vec![], true), "{need:?}");
     }
@@ -236,25 +237,25 @@ fn what_is_granted_beside_others() {
 #[test]
 fn what_the_node_has_to_say() {
     let fresh = |around, want| keyed(&mut Grants::default(), 1, want, around);
-    assert_eq!(fresh(Surroundings { directory: true, ..ALONE }, RWH), RH);
-    assert_eq!(fresh(Surroundings { delete_pending: true, ..ALONE }, RWH), RW);
-    assert_eq!(fresh(Surroundings { ranges: true, ..ALONE }, RH), NONE);
-    assert_eq!(fresh(Surroundings { ranges: true, ..ALONE }, RWH), RWH);
-    assert_eq!(single(&mut Grants::default(), 1, R, Surroundings { directory: true, ..ALONE }), NONE);
+    assert_eq!(fresh(GrantConditions { directory: true, ..ALONE }, RWH), RH);
+    assert_eq!(fresh(GrantConditions { delete_pending: true, ..ALONE }, RWH), RW);
+    assert_eq!(fresh(GrantConditions { ranges: true, ..ALONE }, RH), NONE);
+    assert_eq!(fresh(GrantConditions { ranges: true, ..ALONE }, RWH), RWH);
+    assert_eq!(single(&mut Grants::default(), 1, R, GrantConditions { directory: true, ..ALONE }), NONE);
 }
 
 #[test]
 fn entries_spare_the_key_that_the_changer_names_for_the_parent() {
     let mut grants = Grants::default();
-    let directory = Surroundings { directory: true, ..ALONE };
+    let directory = GrantConditions { directory: true, ..ALONE };
     keyed(&mut grants, 1, RH, directory);
-    let own = Asker { client: Some(ClientKey(1)), key: None, parent: Some(CacheKey(1)), whole: false };
+    let own = Requester { client: Some(ClientKey(1)), key: None, parent: Some(CacheKey(1)), whole: false };
     assert_eq!(require(&mut grants, own, Need::Entries), (vec![], false));
-    let other_client = Asker { client: Some(ClientKey(2)), ..own };
+    let other_client = Requester { client: Some(ClientKey(2)), ..own };
     assert_eq!(require(&mut grants, other_client, Need::Entries), (vec![], false));
-    let other_key = Asker { parent: Some(CacheKey(2)), ..own };
+    let other_key = Requester { parent: Some(CacheKey(2)), ..own };
     assert_eq!(require(&mut grants, other_key, Need::Entries), (vec![(RH, NONE, true)], false));
-    assert_eq!(require(&mut grants, Asker::NOBODY, Need::Entries), (vec![], false));
+    assert_eq!(require(&mut grants, Requester::NOBODY, Need::Entries), (vec![], false));
 }
 
 #[test]
@@ -278,7 +279,7 @@ fn the_last_close_under_a_key_gives_the_right_back() {
     assert!(grants.is_empty() && grants.of(ClientKey(1), CacheKey(1), true).is_none());
 }
 
-/// Clients that answer every break as they are told to, and what each has open.
+/// Clients that obey every break, with the number of opens of each.
 #[derive(Default)]
 struct Obedient {
     grants: Grants,
@@ -286,7 +287,7 @@ struct Obedient {
 }
 
 impl Obedient {
-    fn asker(k: usize) -> Asker {
+    fn requester(k: usize) -> Requester {
         who(k as u128, Obedient::is_keyed(k))
     }
 
@@ -300,11 +301,11 @@ impl Obedient {
         self.grants.of(ClientKey(id), CacheKey(id), Obedient::is_keyed(k)).map_or(NONE, |grant| grant.state)
     }
 
-    /// Asks until there is nothing to wait for; every answer must bring that nearer.
+    /// Asks until there is nothing to wait for. Every acknowledgment must bring that nearer.
     fn require(&mut self, k: usize, need: Need) {
         let mut told = Vec::new();
         for _ in 0..8 {
-            let broken = self.grants.require(NODE, &Obedient::asker(k), need, SOON);
+            let broken = self.grants.require(NODE, &Obedient::requester(k), need, SOON);
             told.extend(broken.notices.into_iter().filter(|notice| notice.answer));
             if !broken.wait && told.is_empty() {
                 return;
@@ -345,8 +346,9 @@ proptest::proptest! {
                     world.require(k, need);
                     let others = (0..4).any(|other| other != k && world.opens[other] > 0);
                     let id = k as u128;
-                    let around = Surroundings { others, ..ALONE };
-                    let grant = world.grants.grant(ClientKey(id), &asks(id, Obedient::is_keyed(k), want), around);
+                    let around = GrantConditions { others, ..ALONE };
+                    let request = asks(id, Obedient::is_keyed(k), want);
+                    let grant = world.grants.grant(ClientKey(id), &request, around);
                     proptest::prop_assert!(want.contains(grant.state) || Obedient::is_keyed(k));
                     world.opens[k] += 1;
                 }
@@ -379,8 +381,8 @@ fn a_right_given_back_as_a_whole_goes_before_somebody_opens_for_writing() {
     let broken = |held: Caching, need: Need| {
         let mut grants = Grants::default();
         assert_eq!(grants.grant(ClientKey(1), &whole(1, held), ALONE).state, held);
-        let asker = Asker { client: Some(ClientKey(2)), key: None, parent: None, whole: false };
-        let broken = grants.require(NODE, &asker, need, Deadlines { single: 1, whole: 1 });
+        let requester = Requester { client: Some(ClientKey(2)), key: None, parent: None, whole: false };
+        let broken = grants.require(NODE, &requester, need, Deadlines { single: 1, whole: 1 });
         (broken.wait, broken.notices.first().map(|notice| notice.to))
     };
     for need in [Need::OpenToWrite, Need::Change, Need::Replace, Need::Delete, Need::CloseKept, Need::Rename]
@@ -391,7 +393,7 @@ fn a_right_given_back_as_a_whole_goes_before_somebody_opens_for_writing() {
     assert_eq!(broken(RH, Need::Open), (false, None));
     assert_eq!(broken(RWH, Need::Open), (true, Some(NONE)));
     assert_eq!(broken(RWH, Need::Look), (false, None));
-    let writers = Surroundings { others: true, writers: true, ..ALONE };
+    let writers = GrantConditions { others: true, writers: true, ..ALONE };
     assert_eq!(Grants::default().grant(ClientKey(1), &whole(1, RH), writers).state, NONE);
 }
 
@@ -399,14 +401,15 @@ fn a_right_given_back_as_a_whole_goes_before_somebody_opens_for_writing() {
 fn a_right_given_back_as_a_whole_is_given_with_handle_or_not_at_all() {
     let whole = |n, want| CachingRequest { whole: true, ..asks(n, true, want) };
     for want in [RH, RWH] {
-        // Beside a plain right to read under no key, and where the name is to go, HANDLE cannot be had.
+        // HANDLE is not available beside a plain right to read under no key, nor if the name is about to be
+        // deleted.
         let mut grants = Grants::default();
         assert_eq!(single(&mut grants, 1, R, AMONG_OTHERS), R);
         assert_eq!(grants.grant(ClientKey(2), &whole(2, want), AMONG_OTHERS).state, NONE, "{want:?}");
         let mut grants = Grants::default();
-        let goes = Surroundings { delete_pending: true, ..ALONE };
+        let goes = GrantConditions { delete_pending: true, ..ALONE };
         assert_eq!(grants.grant(ClientKey(2), &whole(2, want), goes).state, NONE, "{want:?}");
-        // The open that got nothing keeps nobody waiting, and gets it when it is to be had.
+        // The open that got nothing makes no request wait. It gets the right once it is available.
         assert_eq!(require(&mut grants, who(1, true), Need::OpenToWrite), (vec![], false));
         assert_eq!(grants.grant(ClientKey(2), &whole(2, want), ALONE).state, want);
     }

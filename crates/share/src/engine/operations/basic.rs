@@ -1,4 +1,4 @@
-//! Times and attribute bits, and the times that an open holds fast.
+//! Times and attribute bits, and the times that an open holds fixed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,23 +7,23 @@ use volume::security::Rights;
 use volume::{Kind, Time, Times};
 
 use crate::engine::Share;
-use crate::engine::operations::own_times::change_time;
-use crate::engine::values::record::{Kept, STORED};
-use crate::open::OwnTimes;
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
+use crate::engine::operations::fixed_times::change_time;
+use crate::engine::values::record::{STORED, StoredTime};
+use crate::open::FixedTimes;
+use crate::{Attributes, CallResult, Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
-/// What is to become of one time.
+/// A change of one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeSet {
-    /// It is this from now on; what this open does leaves it so.
+    /// The time has this value from now on. Actions of this open do not change it.
     Set(Time),
-    /// What this open does leaves it as it is.
+    /// Actions of this open do not change the time.
     Freeze,
-    /// What this open does moves it again.
+    /// Actions of this open change the time again.
     Thaw,
 }
 
-/// Times and bits to be set; what is `None` stays.
+/// Times and bits to set. A field that is `None` stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Basic {
     /// Creation.
@@ -32,23 +32,23 @@ pub struct Basic {
     pub accessed: Option<TimeSet>,
     /// Last change of data.
     pub modified: Option<TimeSet>,
-    /// Last change of anything. The host moves its own with every change and lets nobody set it, so what
-    /// is set here holds until the next change that this open has not made.
+    /// Last change of anything. The host moves its own time with every change and lets no program set it. So
+    /// a value that is set here holds until the next change that this open has not made.
     pub changed: Option<TimeSet>,
-    /// Attribute bits; none of those that are kept means none at all.
+    /// Attribute bits. A value without any of the stored bits means no bits at all.
     pub attributes: Option<Attributes>,
 }
 
 impl Share {
-    /// Sets times and attribute bits. Waits for those who would not look again.
+    /// Sets times and attribute bits. Waits for holders that cache them.
     // MS-FSA 2.1.5.15.2
-    pub fn set_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> Step<()> {
+    pub fn set_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> CallResult<()> {
         let may = self.check_basic(open, &basic);
         self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
     }
 
-    /// Says that a file was used or changed now: for this it is enough to have the right to its data, also one that the open has
-    /// not. Waits for those who would not look again.
+    /// Records that a file was used or changed now. The right to its data is enough for this, even one that
+    /// the open does not have. Waits for holders that cache the times.
     // RFC 8881 6.2.1.3.1 (WRITE_ATTRIBUTES), utimensat(2)
     pub fn touch(
         &self,
@@ -56,7 +56,7 @@ impl Share {
         open: &Arc<Open>,
         accessed: Option<Time>,
         modified: Option<Time>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let may = self
             .check_owner(caller, open, Rights::WRITE_ATTRIBUTES)
             .or_else(|_| self.check_owner(caller, open, Rights::WRITE_DATA))
@@ -66,12 +66,13 @@ impl Share {
         self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
     }
 
-    /// Sets times that somebody has kept for the file who has the right to write it later, under `open`. They are the file's
-    /// times until now, so nobody is asked for anything; what is written through the open later moves them again.
+    /// Sets times that a client has recorded for the file, under `open`. The client has the right to write
+    /// the file later. They are the file's times until now, so no holder is asked. Later writes through the
+    /// open move them again.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`] where `open` is not one to write; as the volume says.
-    pub fn set_kept_times(
+    /// [`Refusal::AccessDenied`] if `open` cannot write; as the volume says.
+    pub fn set_recorded_times(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
@@ -91,7 +92,8 @@ impl Share {
         self.amend_basic(caller, open, each(|_| TimeSet::Thaw))
     }
 
-    /// The same as setting it, as part of making the file: whoever has come across it since is not waited for.
+    /// Sets times and attribute bits as part of creating the file. Clients that have found the file since are
+    /// not waited for.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`] without the right to; [`Refusal::Invalid`]; as the volume says.
@@ -125,7 +127,7 @@ impl Share {
         let beside = open.file.beside.lock();
         let record = self.record_of(open)?;
         let before = open.node.stat()?;
-        take_over(open, &basic);
+        update_fixed_times(open, &basic);
         let (times, told) = asked_for(&basic);
         if times != Times::default() {
             open.node.set_times(times)?;
@@ -134,8 +136,9 @@ impl Share {
         let mut new = record;
         if times != Times::default() {
             let now = open.node.stat()?;
-            let kept =
-                |set: Option<Time>, host: Time| set.filter(|set| *set != host).map(|set| Kept { set, host });
+            let kept = |set: Option<Time>, host: Time| {
+                set.filter(|set| *set != host).map(|set| StoredTime { set, host })
+            };
             new.accessed = times.accessed.map_or(record.accessed, |_| kept(times.accessed, now.accessed));
             new.modified = times.modified.map_or(record.modified, |_| kept(times.modified, now.modified));
         }
@@ -148,7 +151,7 @@ impl Share {
         }
         if let Some(TimeSet::Set(time)) = basic.changed {
             new.changed = Some(change_time(time, caller.now));
-        } else if open.own_times().contains(OwnTimes::CHANGED) {
+        } else if open.fixed_times().contains(FixedTimes::CHANGED) {
             new.changed = Some(change_time(record.changed(&before), caller.now));
         } else if !told.is_empty() {
             new.changed = None;
@@ -161,28 +164,28 @@ impl Share {
             self.shown_changed(open, caller.cause());
         }
         if let (Some(link), false) = (&open.link, told.is_empty()) {
-            self.tell(link, None, ChangeKind::Modified, told);
+            self.report(link, None, ChangeKind::Modified, told);
         }
         Ok(())
     }
 }
 
-/// Notes which times the open takes into its hands, and which it lets go.
-fn take_over(open: &Open, basic: &Basic) {
-    let mut own = open.own_times();
+/// Records the times that the open now holds fixed, and those that it releases.
+fn update_fixed_times(open: &Open, basic: &Basic) {
+    let mut own = open.fixed_times();
     for (what, bit) in [
-        (basic.accessed, OwnTimes::ACCESSED),
-        (basic.modified, OwnTimes::MODIFIED),
-        (basic.changed, OwnTimes::CHANGED),
+        (basic.accessed, FixedTimes::ACCESSED),
+        (basic.modified, FixedTimes::MODIFIED),
+        (basic.changed, FixedTimes::CHANGED),
     ] {
         if let Some(what) = what {
             own.set(bit, what != TimeSet::Thaw);
         }
     }
-    open.own_times.store(own.bits(), Ordering::Relaxed);
+    open.fixed_times.store(own.bits(), Ordering::Relaxed);
 }
 
-/// The times that the host is to set, and what watches are to hear.
+/// The times that the host is to set, and the change that watches are to hear of.
 fn asked_for(basic: &Basic) -> (Times, ChangeFilter) {
     let set = |time: Option<TimeSet>| match time {
         Some(TimeSet::Set(time)) => Some(time),

@@ -1,4 +1,4 @@
-//! Copying and cloning between opens, inside the host.
+//! Copies and clones between opens, inside the host.
 
 use std::sync::Arc;
 
@@ -8,51 +8,57 @@ use wire::Now;
 use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::data::{check_data, check_ranges};
-use crate::engine::services::lapsed::is_held;
-use crate::{Attributes, Caller, Info, LockOwner, Open, RangeKind, Refusal, Step};
+use crate::engine::services::expiry::is_conflict;
+use crate::{Attributes, CallResult, Caller, Info, LockOwner, Open, RangeKind, Refusal};
 
 /// One side of a copy.
 #[derive(Debug, Clone, Copy)]
-pub struct Side<'a> {
+pub struct CopySide<'a> {
     /// The open.
     pub open: &'a Open,
-    /// On whose behalf byte ranges are looked at.
+    /// The owner for whom byte ranges are checked.
     pub owner: LockOwner,
     /// First byte.
     pub at: u64,
 }
 
 impl Share {
-    /// Copies `len` bytes and says how many; fewer only at the source's end.
+    /// Copies `len` bytes and returns how many were copied. They are fewer only at the source's end.
     // MS-SMB2 3.3.5.15.6
-    pub fn copy(&self, caller: &Caller<'_>, from: Side<'_>, to: Side<'_>, len: u64) -> Step<u64> {
+    pub fn copy(
+        &self,
+        caller: &Caller<'_>,
+        from: CopySide<'_>,
+        to: CopySide<'_>,
+        len: u64,
+    ) -> CallResult<u64> {
         let files = || vec![from.open.file.id, to.open.file.id];
         let ask = || self.before_copy(caller, from, to, len);
-        let ask = || self.past_lapsed(caller, files, is_held, ask);
+        let ask = || self.retry_past_expired(caller, files, is_conflict, ask);
         self.change_data(caller, to.open, ask, |()| {
             self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len, caller.now))
         })
     }
 
-    /// Lets the target share the source's storage for a range. What comes to lie behind the target's end makes it longer
-    /// with `grows`, in the one step that brings the data; otherwise it is left out. Nothing changes where it is refused
-    /// before the host was asked.
+    /// Lets the target share the source's storage for a range. With `grows` a range behind the target's end
+    /// makes the target longer, in the same step that brings the data. Otherwise that part is left out.
+    /// Nothing changes if the request is refused before the host was asked.
     // MS-FSA 2.1.5.10.4 (exception: byte ranges stand in nobody's way, as in Windows: notes 91 and 92)
     pub fn clone_range(
         &self,
         caller: &Caller<'_>,
-        from: Side<'_>,
-        to: Side<'_>,
+        from: CopySide<'_>,
+        to: CopySide<'_>,
         len: u64,
         grows: bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if !self.volume().facts().clones {
-            return Step::Refused(Refusal::NotSupported);
+            return CallResult::Refused(Refusal::NotSupported);
         }
         let (shared, copied) = match self.lengths_to_clone(from, to, len, grows) {
-            Ok((0, 0)) => return Step::Done(()),
+            Ok((0, 0)) => return CallResult::Done(()),
             Ok(lengths) => lengths,
-            Err(why) => return Step::Refused(why),
+            Err(why) => return CallResult::Refused(why),
         };
         let clone = || {
             let (source, target) = (&from.open.data, to.open.data.as_ref());
@@ -64,14 +70,14 @@ impl Share {
         self.change_data(caller, to.open, ask, |()| self.keeping_times(to.open, caller.now, clone))
     }
 
-    /// How many of `len` bytes can share storage, and how many behind them must be copied. Who asks counts in
-    /// whole units of allocation, of which the last in a file may hold less; hosts share such a part only
-    /// where both files end.
+    /// How many of `len` bytes can share storage, and how many behind them must be copied. The client counts
+    /// in whole units of allocation, and the last unit of a file may hold less. Hosts share such a partial
+    /// unit only if both files end in it.
     // MS-FSA 2.1.5.10.4, MS-FSCC 2.3.8
     fn lengths_to_clone(
         &self,
-        from: Side<'_>,
-        to: Side<'_>,
+        from: CopySide<'_>,
+        to: CopySide<'_>,
         len: u64,
         grows: bool,
     ) -> Result<(u64, u64), Refusal> {
@@ -100,7 +106,13 @@ impl Share {
         Ok((held - copied, copied))
     }
 
-    fn before_copy(&self, caller: &Caller<'_>, from: Side<'_>, to: Side<'_>, len: u64) -> Step<()> {
+    fn before_copy(
+        &self,
+        caller: &Caller<'_>,
+        from: CopySide<'_>,
+        to: CopySide<'_>,
+        len: u64,
+    ) -> CallResult<()> {
         let checked = || {
             check_copy(from, to, len)?;
             check_ranges(from.open, from.owner, from.at, len, RangeKind::Shared)?;
@@ -108,11 +120,11 @@ impl Share {
         };
         match checked() {
             Ok(()) => self.require_for(caller, to.open, Need::Change),
-            Err(why) => Step::Refused(why),
+            Err(why) => CallResult::Refused(why),
         }
     }
 
-    fn copy_now(&self, from: Side<'_>, to: Side<'_>, len: u64, now: Now) -> Result<u64, Refusal> {
+    fn copy_now(&self, from: CopySide<'_>, to: CopySide<'_>, len: u64, now: Now) -> Result<u64, Refusal> {
         let copied = from.open.data.copy_range(from.at, to.open.data.as_ref(), to.at, len)?;
         if copied > 0 {
             self.data_changed(to.open, now)?;
@@ -121,8 +133,8 @@ impl Share {
     }
 }
 
-/// Whether both opens allow it and the offsets have an end.
-fn check_copy(from: Side<'_>, to: Side<'_>, len: u64) -> Result<(), Refusal> {
+/// Whether both opens allow the copy and the offsets do not overflow.
+fn check_copy(from: CopySide<'_>, to: CopySide<'_>, len: u64) -> Result<(), Refusal> {
     check_data(from.open)?;
     check_data(to.open)?;
     let reads = Rights::READ_DATA | Rights::EXECUTE;

@@ -1,7 +1,7 @@
-//! Opening: what a path leads to is opened, replaced or made.
+//! Opening: the target of a path is opened, replaced or created.
 //!
-//! Three steps: [`Share::walk`] finds the place, `existing` or `fresh` decides and reserves the open
-//! among the others, and only then anything is changed. A request that has to wait has changed nothing.
+//! There are three steps. [`Share::walk`] finds the target. `existing` or `new_object` decides, and reserves
+//! the open among the others. Only then anything is changed. A request that has to wait has changed nothing.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -10,45 +10,45 @@ use volume::security::Rights;
 use volume::{Kind, NodeId, OpenHow};
 
 use crate::engine::Share;
-use crate::engine::finding::item::{Item, Seen};
-use crate::engine::finding::look_up::{Named, Search};
-use crate::engine::finding::walk::Found;
-use crate::engine::operations::reserved::{Attempt, Target};
-use crate::engine::parts::trail::{Followed, Trail};
-use crate::engine::services::lapsed::is_held;
-use crate::engine::services::since::Since;
+use crate::engine::lookup::item::{Item, LookupTime};
+use crate::engine::lookup::name::{ResolvedName, Search};
+use crate::engine::lookup::walk::WalkTarget;
+use crate::engine::operations::reservation::{Attempt, OpenCandidate};
+use crate::engine::parts::followed_links::{FollowedLinks, LinkTrail};
+use crate::engine::services::expiry::is_conflict;
+use crate::engine::services::freshness::LookupCounters;
 use crate::memory::OPEN_BYTES;
-use crate::{Caller, Disposition, OpenRequest, Opened, Options, Refusal, Step};
+use crate::{CallResult, Caller, Disposition, OpenRequest, OpenResult, Options, Refusal};
 
-/// How often a request is begun again because names changed under it.
+/// How often a request starts again because names changed during it.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
 
 impl Share {
-    /// Opens, replaces or makes what a path leads to.
+    /// Opens, replaces or creates the target of a path.
     // MS-FSA 2.1.5.1
-    pub fn create(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Step<Opened> {
+    pub fn create(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> CallResult<OpenResult> {
         self.create_at(caller, None, request)
     }
 
-    /// The same from a place that was found before; none: from the root.
+    /// Does the same from an item that was found before; none: from the root.
     pub(crate) fn create_at(
         &self,
         caller: &Caller<'_>,
-        from: Option<(&Item, Seen)>,
+        from: Option<(&Item, LookupTime)>,
         request: &OpenRequest<'_>,
-    ) -> Step<Opened> {
+    ) -> CallResult<OpenResult> {
         let met = Cell::new(None);
         let files = || Vec::from_iter(met.get());
-        self.past_lapsed(caller, files, is_held, || self.create_now(caller, from, request, &met))
+        self.retry_past_expired(caller, files, is_conflict, || self.create_now(caller, from, request, &met))
     }
 
     fn create_now(
         &self,
         caller: &Caller<'_>,
-        from: Option<(&Item, Seen)>,
+        from: Option<(&Item, LookupTime)>,
         request: &OpenRequest<'_>,
         met: &Cell<Option<NodeId>>,
-    ) -> Step<Opened> {
+    ) -> CallResult<OpenResult> {
         self.begin(caller.cause());
         let checked = match self.check_request(request) {
             Err(Refusal::Exhausted) if self.relieve(caller.now) => self.check_request(request),
@@ -56,23 +56,23 @@ impl Share {
         };
         let checked = checked.and_then(|()| self.check_memory(caller, OPEN_BYTES));
         if let Err(why) = checked.and_then(|()| self.check_fairness(caller)) {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         let mut from = from;
         for _ in 0..MAX_ATTEMPTS {
             match self.past_shortage(caller.now, || self.attempt(caller, from, request, met)) {
-                Ok(Attempt::Done(opened)) => return Step::Done(*opened),
-                // Who was in the way may have gone when it was asked.
+                Ok(Attempt::Done(opened)) => return CallResult::Done(*opened),
+                // The open in conflict may have gone when it was asked.
                 Ok(Attempt::Wait(ticket)) if self.waits().is_over(ticket) => {}
-                Ok(Attempt::Wait(ticket)) => return Step::Wait(ticket),
+                Ok(Attempt::Wait(ticket)) => return CallResult::Wait(ticket),
                 Ok(Attempt::Again) => {}
                 Err(Refusal::HostKeeps) => return self.try_later(caller),
-                Err(why) => return Step::Refused(why),
+                Err(why) => return CallResult::Refused(why),
             }
-            // Time has gone by: the name that an item was found by may lead to something else now.
-            from = from.map(|(item, _)| (item, Seen::Before));
+            // Time has passed: the name by which an item was found may lead to another object now.
+            from = from.map(|(item, _)| (item, LookupTime::Before));
         }
-        Step::Refused(Refusal::Busy)
+        CallResult::Refused(Refusal::Busy)
     }
 
     // MS-FSA 2.1.5.1
@@ -107,11 +107,11 @@ impl Share {
     fn attempt(
         &self,
         caller: &Caller<'_>,
-        from: Option<(&Item, Seen)>,
+        from: Option<(&Item, LookupTime)>,
         request: &OpenRequest<'_>,
         met: &Cell<Option<NodeId>>,
     ) -> Result<Attempt, Refusal> {
-        let existing = |target: Target| {
+        let existing = |target: OpenCandidate| {
             met.set(Some(target.node.id()));
             self.open_existing(caller, request, target)
         };
@@ -128,8 +128,8 @@ impl Share {
             rather_missing: request.disposition == Disposition::Create
                 || matches!(request.disposition, Disposition::OverwriteOrCreate | Disposition::Supersede),
         };
-        let since = self.since_now();
-        let (found, trail) = self.find_asked(caller, from.as_ref(), request, search)?;
+        let since = self.lookup_counters();
+        let (found, trail) = self.find_requested(caller, from.as_ref(), request, search)?;
         let is_link = found.kind() == Some(Kind::Link);
         if trail.holders.is_empty() && !is_link {
             return self.attempt_on(caller, request, found, since, met);
@@ -137,58 +137,58 @@ impl Share {
         self.attempt_by_link(caller, request, found, trail, since, met)
     }
 
-    /// Opens what was found, or makes it.
+    /// Opens the target, or creates it.
     fn attempt_on(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        found: Found,
-        since: Since,
+        found: WalkTarget,
+        since: LookupCounters,
         met: &Cell<Option<NodeId>>,
     ) -> Result<Attempt, Refusal> {
-        let existing = |target: Target| {
+        let existing = |target: OpenCandidate| {
             met.set(Some(target.node.id()));
             self.open_existing(caller, request, target)
         };
         match found {
-            Found::Root(root) => {
+            WalkTarget::Root(root) => {
                 let node = root.node.open_again(OpenHow::Read)?;
-                existing(Target::of(None, node, false))
+                existing(OpenCandidate::of(None, node, false))
             }
-            Found::There { parent, found } => {
-                let Named { name, node, seen, is_from_memory, .. } = found;
-                let target = Target::of(Some((parent, name)), node, false);
-                existing(Target { seen, is_from_memory, since, ..target })
+            WalkTarget::There { parent, found } => {
+                let ResolvedName { name, node, seen, is_from_memory, .. } = found;
+                let target = OpenCandidate::of(Some((parent, name)), node, false);
+                existing(OpenCandidate { seen, is_from_memory, since, ..target })
             }
-            Found::Missing { .. }
+            WalkTarget::Missing { .. }
                 if matches!(request.disposition, Disposition::Open | Disposition::Overwrite) =>
             {
                 Err(Refusal::NotFound)
             }
-            Found::Missing { parent, name } => {
+            WalkTarget::Missing { parent, name } => {
                 met.set(Some(parent.id));
                 self.open_new(caller, request, &parent, &name)
             }
         }
     }
 
-    /// The same for a link, and for what was found by way of links: what is to go when it is closed is the name that the
-    /// path ends with.
+    /// Does the same for a link, and for a target that was found through links. With delete on close, the
+    /// last name of the path is the one that is removed.
     fn attempt_by_link(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        found: Found,
-        mut trail: Trail,
-        since: Since,
+        found: WalkTarget,
+        mut trail: LinkTrail,
+        since: LookupCounters,
         met: &Cell<Option<NodeId>>,
     ) -> Result<Attempt, Refusal> {
         let mut inner = request.clone();
-        if let Found::There { parent, found } = &found
+        if let WalkTarget::There { parent, found } = &found
             && found.node.kind() == Kind::Link
             && !request.options.contains(Options::STOP_AT_LINKS)
         {
-            // Who asks for the link itself may call it either.
+            // A request for the link itself may name a link of either kind.
             let is_asked_for = request.options.contains(Options::OPEN_LINK);
             let either = if is_asked_for { Options::NOT_DIRECTORY } else { Options::empty() };
             self.check_led_to(caller, parent, &found.name, &found.node, request.options - either)?;
@@ -209,35 +209,40 @@ impl Share {
             other => return Ok(other),
         };
         if !trail.holders.is_empty() {
-            let _ = opened.open.followed.set(Followed::of(trail, opened.outcome));
+            let _ = opened.open.followed.set(FollowedLinks::of(trail, opened.outcome));
         }
         if !link_goes {
             return Ok(Attempt::Done(opened));
         }
         let at_once = request.options.contains(Options::DELETE_AT_ONCE);
         let marked = self.set_delete(caller, &opened.open, true, at_once, false);
-        if !matches!(marked, Step::Done(())) {
+        if !matches!(marked, CallResult::Done(())) {
             let _nothing_goes = self.close(&opened.open, caller.cause());
         }
         match marked {
-            Step::Done(()) => Ok(Attempt::Done(opened)),
-            Step::Wait(ticket) => Ok(Attempt::Wait(ticket)),
-            Step::Refused(why) => Err(why),
+            CallResult::Done(()) => Ok(Attempt::Done(opened)),
+            CallResult::Wait(ticket) => Ok(Attempt::Wait(ticket)),
+            CallResult::Refused(why) => Err(why),
         }
     }
 
-    /// What is opened when the item itself is.
-    pub(crate) fn target_of(&self, item: &Item, seen: Seen, how: OpenHow) -> Result<Target, Refusal> {
+    /// The target of a request that opens the item itself.
+    pub(crate) fn target_of(
+        &self,
+        item: &Item,
+        seen: LookupTime,
+        how: OpenHow,
+    ) -> Result<OpenCandidate, Refusal> {
         let node = if item.node.how() >= how { Arc::clone(&item.node) } else { item.node.open_again(how)? };
-        let first = if seen == Seen::JustNow && item.is_asked { item.node.first_stat() } else { None };
-        let is_from_memory = seen == Seen::JustNow && item.is_from_memory;
-        let since = if seen == Seen::JustNow { item.since } else { self.since_now() };
-        let target = Target::found_before(item.place_if(seen), node);
-        Ok(Target { seen: first, is_from_memory, since, ..target })
+        let first = if seen == LookupTime::JustNow && item.is_asked { item.node.first_stat() } else { None };
+        let is_from_memory = seen == LookupTime::JustNow && item.is_from_memory;
+        let since = if seen == LookupTime::JustNow { item.since } else { self.lookup_counters() };
+        let target = OpenCandidate::found_before(item.place_if(seen), node);
+        Ok(OpenCandidate { seen: first, is_from_memory, since, ..target })
     }
 }
 
-/// What the last component is opened for: data only where the rights asked for it.
+/// The access for the last component: data only if the requested rights need it.
 fn how_for(request: &OpenRequest<'_>) -> OpenHow {
     let access = request.access.mapped();
     let replaces = matches!(

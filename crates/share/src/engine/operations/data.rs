@@ -1,4 +1,4 @@
-//! Reading and writing. Nothing here takes a lock as long as nobody holds byte ranges or caching rights.
+//! Reads and writes. Nothing here takes a lock while there are no byte ranges or caching rights.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,20 +9,20 @@ use wire::{FileRange, Now, Transfer};
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
-use crate::open::OwnTimes;
-use crate::{Caller, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal, Step};
+use crate::open::FixedTimes;
+use crate::{CallResult, Caller, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal};
 
-/// Where to write.
+/// The position of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteAt {
-    /// At this byte.
+    /// At the given byte.
     Offset(u64),
     /// Behind the last byte.
     End,
 }
 
 impl Share {
-    /// Appends up to `len` bytes from offset `at` to `out` and says how many; 0 at or behind the end.
+    /// Appends up to `len` bytes from offset `at` to `out` and returns how many; 0 at or behind the end.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::RangeConflict`], [`Refusal::IsADirectory`],
@@ -38,7 +38,7 @@ impl Share {
         patience: Patience,
     ) -> Result<usize, Refusal> {
         check_read(open, owner, at, len)?;
-        if !open.own_times().contains(OwnTimes::ACCESSED) {
+        if !open.fixed_times().contains(FixedTimes::ACCESSED) {
             return Ok(open.data.read(at, len, out, patience)?);
         }
         let accessed = Some(open.node.stat()?.accessed);
@@ -47,9 +47,9 @@ impl Share {
         Ok(read)
     }
 
-    /// What [`Share::read`] would append, as a piece of a file that is sent without being copied: what is
-    /// written there meanwhile may be among it. Nothing where the volume has no such piece in memory; then
-    /// [`Share::read`] is the way, as it is where the share's settings or `transfer` have data copied. Never waits.
+    /// The bytes that [`Share::read`] would append, as a piece of a file that is sent without a copy.
+    /// Concurrent writes may show in it. None if the volume has no such piece in memory, or if the share's
+    /// settings or `transfer` require a copy. [`Share::read`] serves those cases. Never waits.
     ///
     /// # Errors
     /// As [`Share::read`].
@@ -66,14 +66,14 @@ impl Share {
         if !transfer.chooses(self.settings().send_file, len) {
             return Ok(None);
         }
-        // The time of access is put back behind a read, and it is not known when this one would be over.
-        if open.own_times().contains(OwnTimes::ACCESSED) {
+        // The time of access is put back after a read, and the end of this read would not be known.
+        if open.fixed_times().contains(FixedTimes::ACCESSED) {
             return Ok(None);
         }
         Ok(Arc::clone(&open.data).range(at, len)?)
     }
 
-    /// Writes `data`; with `through`, or where the open asks for it, to stable storage.
+    /// Writes `data`; to stable storage with `through` or if the open asks for it.
     // MS-FSA 2.1.5.4
     pub fn write(
         &self,
@@ -83,17 +83,18 @@ impl Share {
         at: WriteAt,
         data: &[u8],
         through: bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let len = data.len() as u64;
         let ask = || self.before_write(caller, open, owner, at, len);
-        let ask = || self.past_lapsed_at(open.file.id, caller, ask);
+        let ask = || self.retry_past_expired_at(open.file.id, caller, ask);
         self.change_data(caller, open, ask, |begin| match appends(open, at) {
             true => self.append(caller, open, owner, data, through),
             false => self.write_now(open, begin, data, through, caller.now),
         })
     }
 
-    /// Writes behind the end as it is when it is this write's turn, so that of two at once neither takes the other's place.
+    /// Writes behind the end as it is when this write gets the lock. So two appends at once do not overwrite
+    /// each other.
     fn append(
         &self,
         caller: &Caller<'_>,
@@ -108,7 +109,7 @@ impl Share {
         self.write_now(open, at, data, through, caller.now)
     }
 
-    /// Checks a write and says at which byte it begins.
+    /// Checks a write and returns the byte at which it begins.
     fn before_write(
         &self,
         caller: &Caller<'_>,
@@ -116,19 +117,19 @@ impl Share {
         owner: LockOwner,
         at: WriteAt,
         len: u64,
-    ) -> Step<u64> {
+    ) -> CallResult<u64> {
         let at = match start_of(open, at) {
             Ok(at) => at,
-            Err(why) => return Step::Refused(why),
+            Err(why) => return CallResult::Refused(why),
         };
         let checked = check_data(open)
             .and_then(|()| at.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Refusal::Invalid))
             .and_then(|_| check_ranges(open, owner, at, len, RangeKind::Exclusive));
         if let Err(why) = checked {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         if len == 0 {
-            return Step::Done(at);
+            return CallResult::Done(at);
         }
         self.require_for(caller, open, Need::Change).map(|()| at)
     }
@@ -160,7 +161,7 @@ fn check_read(open: &Open, owner: LockOwner, at: u64, len: usize) -> Result<(), 
     check_ranges(open, owner, at, len as u64, RangeKind::Shared)
 }
 
-/// Where a write begins, and whether the open may write there.
+/// The byte at which a write begins, if the open may write there.
 fn start_of(open: &Open, at: WriteAt) -> Result<u64, Refusal> {
     if !open.granted.intersects(Rights::WRITE_DATA | Rights::APPEND_DATA) {
         return Err(Refusal::AccessDenied);
@@ -171,12 +172,12 @@ fn start_of(open: &Open, at: WriteAt) -> Result<u64, Refusal> {
     }
 }
 
-/// Whether a write goes behind the end: whoever may only append writes there, wherever they ask to.
+/// Whether a write goes behind the end. A client that may only append writes there, whatever offset it gives.
 fn appends(open: &Open, at: WriteAt) -> bool {
     at == WriteAt::End || !open.granted.contains(Rights::WRITE_DATA)
 }
 
-/// Whether there is data to read and write.
+/// Whether the open has data to read and write.
 pub(crate) fn check_data(open: &Open) -> Result<(), Refusal> {
     if open.is_closed() {
         return Err(Refusal::Gone);
@@ -184,7 +185,7 @@ pub(crate) fn check_data(open: &Open) -> Result<(), Refusal> {
     if open.is_directory() { Err(Refusal::IsADirectory) } else { Ok(()) }
 }
 
-/// Whether somebody's byte range is in the way.
+/// Whether another owner's byte range conflicts.
 // MS-FSA 2.1.4.10
 pub(crate) fn check_ranges(
     open: &Open,

@@ -1,4 +1,5 @@
-//! Opening what exists: may the caller, do the others allow it, and what is done to it then.
+//! Opening an existing object: whether the caller may, whether the others permit it, and the change that the
+//! request makes then.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,32 +10,38 @@ use wire::Now;
 
 use crate::caching::grants::{Deadlines, Need};
 use crate::engine::Share;
-use crate::engine::finding::followed::acts_on_name;
-use crate::engine::operations::changed_data::StreamChange;
+use crate::engine::lookup::followed::acts_on_name;
+use crate::engine::operations::data_changes::StreamChange;
 use crate::engine::operations::extended;
-use crate::engine::operations::reserved::{Attempt, Ready, Reserved, Target, how_for_rights, settable};
-use crate::engine::parts::file::{Deletion, File, Member, State, Stream, counted, looks_only, only_looks};
+use crate::engine::operations::reservation::{
+    Attempt, OpenCandidate, Ready, Reserved, how_for_rights, settable,
+};
+use crate::engine::parts::file::{
+    Deletion, File, FileState, Member, Stream, counted, looks_only, only_looks,
+};
 use crate::engine::parts::names::same_folded;
-use crate::engine::services::facts::Facts;
+use crate::engine::services::properties::FileProperties;
 use crate::engine::values::effects::Effects;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
 use crate::{
-    Attributes, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome, Refusal, Step,
+    Attributes, CallResult, Caller, ChangeFilter, ChangeKind, Disposition, OpenRequest, Options, Outcome,
+    Refusal,
 };
 
-/// How often a request is decided about because what the caller may changes under it; then it begins anew.
+/// How often a request is decided anew because the caller's rights change meanwhile. Then the request starts
+/// again.
 const MAX_DECISIONS: usize = 3;
 
-/// What a request does to what exists.
+/// The effect of a request on an existing object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Open,
-    /// Cut to nothing.
+    /// The data is cut to nothing.
     Overwrite,
-    /// Replaced.
+    /// The object is replaced.
     Supersede,
-    /// A stream that does not exist yet is made.
+    /// A stream that does not exist yet is created.
     MakeStream,
 }
 
@@ -43,20 +50,20 @@ struct Plan {
     effect: Effect,
     /// The stream's real name.
     stream: Option<Name>,
-    /// The stream, when it exists.
+    /// The stream, if it exists.
     data: Option<Arc<dyn Node>>,
-    /// Up to where the stream has data or storage, once it is replaced.
+    /// The end of the stream's data or storage, if it is replaced.
     extent: u64,
-    /// What the open may do.
+    /// The rights of the open.
     granted: Rights,
-    /// What it does now: also what replacing needs.
+    /// The access that the request uses now, including the access that replacing needs.
     uses: Rights,
-    /// How many names the file has.
+    /// The number of names of the file.
     names: u32,
 }
 
 impl Plan {
-    /// Whether what was reserved for an earlier plan serves for this one, too.
+    /// Whether a reservation for an earlier plan serves for this one too.
     fn suits(&self, earlier: &Plan, reserved: &Reserved) -> bool {
         let mut state = reserved.file.state.lock();
         state.names = self.names;
@@ -69,11 +76,11 @@ impl Plan {
     }
 }
 
-/// A stream by its real name, and its data when it exists.
+/// A stream by its real name, and its data if it exists.
 type FoundStream = (Option<Name>, Option<Arc<dyn Node>>);
 
-/// How a reservation ended.
-enum Tried {
+/// The result of a reservation.
+enum ReserveResult {
     Reserved(Reserved),
     Wait(crate::Ticket),
     Again,
@@ -86,7 +93,7 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: Target,
+        target: OpenCandidate,
     ) -> Result<Attempt, Refusal> {
         let is_itself = request.options.contains(Options::OPEN_LINK) || acts_on_name(request);
         if let Err(why) = check_kind(request, &target) {
@@ -97,98 +104,99 @@ impl Share {
         }
         let file = self.open_files().enter(target.node.id(), target.node.kind());
         let result = self.plan_and_reserve(caller, request, &target, &file);
-        let (facts, plan, reserved) = match result {
-            Ok((facts, plan, Tried::Reserved(reserved))) => (facts, plan, reserved),
-            Ok((.., Tried::Wait(ticket))) => return Ok(Attempt::Wait(ticket)),
-            Ok((.., Tried::Again)) => return Ok(Attempt::Again),
+        let (properties, plan, reserved) = match result {
+            Ok((properties, plan, ReserveResult::Reserved(reserved))) => (properties, plan, reserved),
+            Ok((.., ReserveResult::Wait(ticket))) => return Ok(Attempt::Wait(ticket)),
+            Ok((.., ReserveResult::Again)) => return Ok(Attempt::Again),
             Err(Refusal::Gone) => {
                 // Its event is still on the way.
                 if let Some((parent, name)) = &target.place {
                     parent.forget_name(name);
                 }
-                // What was found before is looked up again by who found it.
+                // The caller that found the item looks it up again.
                 let is_again = target.is_from_memory && !target.may_be_gone;
                 return if is_again { Ok(Attempt::Again) } else { Err(Refusal::Gone) };
             }
             Err(why) => return Err(why),
         };
         let (file, id) = (file.into_open(), reserved.id);
-        let finished = self.finish_existing(caller, request, &target, facts, plan, reserved);
+        let finished = self.finish_existing(caller, request, &target, properties, plan, reserved);
         if finished.is_err() {
             self.abandon(&file, id);
         }
         finished
     }
 
-    /// Decides, and enters the open among the others. What was changed between both was done before anybody had to ask this open to
-    /// give way, so that it is judged and shown as it is now.
+    /// Decides, and enters the open among the others. A change between both steps was made before others had
+    /// to ask this open to yield. So the open is judged and shown with the values of now.
     fn plan_and_reserve(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
+        target: &OpenCandidate,
         file: &Arc<File>,
-    ) -> Result<(Facts, Plan, Tried), Refusal> {
-        let mut changes = self.changes_of(file);
+    ) -> Result<(FileProperties, Plan, ReserveResult), Refusal> {
+        let mut changes = self.change_counters(file);
         let seen = target.seen.filter(|_| self.is_unchanged(file, target.since));
-        let (mut facts, mut plan) = self.decide(caller, request, target, file, seen)?;
+        let (mut properties, mut plan) = self.decide(caller, request, target, file, seen)?;
         for _ in 0..MAX_DECISIONS {
             let reserved = match self.reserve(caller, request, target, file, &plan)? {
-                Tried::Reserved(reserved) => reserved,
-                other => return Ok((facts, plan, other)),
+                ReserveResult::Reserved(reserved) => reserved,
+                other => return Ok((properties, plan, other)),
             };
             if !self.is_still_there(target, file) {
                 self.abandon(file, reserved.id);
                 break;
             }
-            let before = std::mem::replace(&mut changes, self.changes_of(file));
+            let before = std::mem::replace(&mut changes, self.change_counters(file));
             if changes == before {
-                return Ok((facts, plan, Tried::Reserved(reserved)));
+                return Ok((properties, plan, ReserveResult::Reserved(reserved)));
             }
             let decided = self.decide(caller, request, target, file, None);
-            let (facts_now, mut plan_now) = decided.inspect_err(|_| self.abandon(file, reserved.id))?;
+            let (properties_now, mut plan_now) = decided.inspect_err(|_| self.abandon(file, reserved.id))?;
             if plan_now.suits(&plan, &reserved) {
-                return Ok((facts_now, plan_now, Tried::Reserved(reserved)));
+                return Ok((properties_now, plan_now, ReserveResult::Reserved(reserved)));
             }
             self.abandon(file, reserved.id);
             // However far it grows meanwhile.
             plan_now.extent = if plan_now.extent > plan.extent { u64::MAX } else { plan_now.extent };
-            (facts, plan) = (facts_now, plan_now);
+            (properties, plan) = (properties_now, plan_now);
         }
-        Ok((facts, plan, Tried::Again))
+        Ok((properties, plan, ReserveResult::Again))
     }
 
-    /// Reads what the decision needs, and makes it.
+    /// Reads the values that the decision needs, and decides.
     fn decide(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
+        target: &OpenCandidate,
         file: &Arc<File>,
         seen: Option<Stat>,
-    ) -> Result<(Facts, Plan), Refusal> {
-        let facts = self.facts(file, target.node.as_ref(), target.place.as_ref(), seen)?;
-        if facts.stat.links == 0 {
-            // Who comes by a name does not get a file that has none, whoever else has it open.
+    ) -> Result<(FileProperties, Plan), Refusal> {
+        let properties = self.properties(file, target.node.as_ref(), target.place.as_ref(), seen)?;
+        if properties.stat.links == 0 {
+            // A client that comes by a name does not get a file without names, even if others have it open.
             let is_gone = target.may_be_gone && !file.has_members();
             if is_gone || target.is_from_memory {
                 return Err(Refusal::Gone);
             }
         }
         let is_itself = request.options.contains(Options::OPEN_LINK) || acts_on_name(request);
-        if facts.record.has_reparse && !is_itself {
+        if properties.record.has_reparse && !is_itself {
             self.stop_at_reparse(target.node.as_ref(), 0)?;
         }
-        let plan = self.plan(caller, request, target, &facts)?;
-        Ok((facts, plan))
+        let plan = self.plan(caller, request, target, &properties)?;
+        Ok((properties, plan))
     }
 
-    /// Whether the name that was looked up leads to the file, now that the open stands among the others: who takes the name away
-    /// from now on finds it there. Without that an open of a file that has lost this name would count under it, and what is made
-    /// by that name next would go when such an open is deleted.
-    fn is_still_there(&self, target: &Target, file: &File) -> bool {
+    /// Whether the looked-up name still leads to the file, now that the open is entered among the others. A
+    /// request that removes the name from now on finds the open. Without this check the open of a file that
+    /// has lost this name would count under it. An object that is created under the name next would then be
+    /// removed with such an open.
+    fn is_still_there(&self, target: &OpenCandidate, file: &File) -> bool {
         let Some((parent, name)) = &target.place else { return true };
-        // Who is changing the name just now may not have seen that it is being opened.
+        // A request that is changing the name just now may not have seen this open.
         let is_settled = parent.settle(name);
         if is_settled && self.cache().names_gone() == target.since.names_gone {
             return true;
@@ -200,13 +208,13 @@ impl Share {
         leads_there
     }
 
-    /// Decides what is to be done and whether the caller may.
+    /// Decides the effect, and whether the caller may have it.
     fn plan(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
-        facts: &Facts,
+        target: &OpenCandidate,
+        properties: &FileProperties,
     ) -> Result<Plan, Refusal> {
         let (stream, data) = match request.stream {
             None => (None, None),
@@ -216,7 +224,7 @@ impl Share {
         if effect != Effect::Open || request.options.contains(Options::DELETE_ON_CLOSE) {
             self.check_writable()?;
         }
-        let bits = facts.record.bits(&facts.stat);
+        let bits = properties.record.bits(&properties.stat);
         let replaces = matches!(effect, Effect::Overwrite | Effect::Supersede);
         if replaces && stream.is_none() {
             // MS-FSA 2.1.5.1.2
@@ -228,14 +236,14 @@ impl Share {
         }
         let needs = needs_of(effect, stream.is_some());
         let parent = target.place.as_ref().map(|(parent, _)| parent);
-        let security = facts.security.as_ref();
+        let security = properties.security.as_ref();
         let asked = self.rights_on(caller, security, parent, request.access | needs, request.options)?;
         let wants_maximum = request.access.contains(Rights::MAXIMUM_ALLOWED);
         let granted = if wants_maximum { asked } else { request.access.mapped() };
-        let is_file = facts.stat.kind != Kind::Directory;
-        // Permission bits that decide by themselves were looked at with the rights.
+        let is_file = properties.stat.kind != Kind::Directory;
+        // Permission bits that decide by themselves were checked with the rights.
         let is_only_shown =
-            facts.record.attributes.is_none() && request.options.contains(Options::MODE_DECIDES);
+            properties.record.attributes.is_none() && request.options.contains(Options::MODE_DECIDES);
         let is_read_only = bits.contains(Attributes::READ_ONLY) && !is_only_shown;
         let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
         let named = (request.access.mapped() - Rights::MAXIMUM_ALLOWED) | needs;
@@ -247,7 +255,7 @@ impl Share {
             if is_read_only {
                 return Err(Refusal::CannotDelete);
             }
-            if !granted.contains(Rights::DELETE) || facts.stat.fixed {
+            if !granted.contains(Rights::DELETE) || properties.stat.fixed {
                 return Err(Refusal::AccessDenied);
             }
             if let (None, Some(place)) = (&stream, &target.place) {
@@ -255,23 +263,23 @@ impl Share {
             }
         }
         let unwritable = match is_file && is_read_only {
-            // The right that means nothing for a file goes too.
+            // The right that means nothing for a file is removed too.
             true => writes | Rights::DELETE_CHILD,
             false => Rights::empty(),
         };
         let granted = granted - (unwritable - named);
         let extent = match (effect, &data) {
             _ if request.caching.is_none() => 0,
-            (Effect::Open, None) => extent_of(&facts.stat),
+            (Effect::Open, None) => extent_of(&properties.stat),
             (Effect::Open, Some(data)) => extent_of(&data.stat()?),
             (Effect::Overwrite | Effect::Supersede | Effect::MakeStream, _) => 0,
         };
-        // The names of a directory's children count as names of its own for the host.
-        let names = if is_file { facts.stat.links } else { 1 };
+        // The host counts the names of a directory's children as names of its own.
+        let names = if is_file { properties.stat.links } else { 1 };
         Ok(Plan { effect, stream, data, extent, granted, uses: granted | needs, names })
     }
 
-    /// The stream that a name leads to, and what it is really called.
+    /// The stream that a name leads to, and its real name.
     fn find_stream(&self, node: &dyn Node, asked: &Name, options: Options) -> Result<FoundStream, Refusal> {
         let mut real = asked.clone();
         let found = match node.open_stream(asked, false, false) {
@@ -293,15 +301,15 @@ impl Share {
         Ok((Some(real), found))
     }
 
-    /// Enters the open among the others, if they allow it.
+    /// Enters the open among the others, if they permit it.
     fn reserve(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
+        target: &OpenCandidate,
         file: &Arc<File>,
         plan: &Plan,
-    ) -> Result<Tried, Refusal> {
+    ) -> Result<ReserveResult, Refusal> {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let tried = self.reserve_locked(caller, request, target, file, plan, &mut state, &mut effects);
@@ -315,15 +323,15 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
+        target: &OpenCandidate,
         file: &Arc<File>,
         plan: &Plan,
-        state: &mut State,
+        state: &mut FileState,
         effects: &mut Effects,
-    ) -> Result<Tried, Refusal> {
+    ) -> Result<ReserveResult, Refusal> {
         let link = match &target.place {
             Some((parent, name)) => Some(state.enter_link(parent, name)),
-            // What was found by its address counts under a name that others have it open by.
+            // An object that was found by its address counts under a name by which others have it open.
             None => state.links.iter().find(|entry| !entry.removed).map(|entry| Arc::clone(&entry.link)),
         };
         state.names = plan.names;
@@ -339,25 +347,19 @@ impl Share {
         {
             return Err(Refusal::OwnerAway);
         }
-        let (asker, caching) = self.asking(caller, request, &stream);
-        if let Some(need) = self.in_the_way(request, plan, state, &stream, &asker)? {
+        let (requester, caching) = self.asking(caller, request, &stream);
+        if let Some(need) = self.in_the_way(request, plan, state, &stream, &requester)? {
             let entry = state.stream(&stream);
             let is_open_need = !matches!(need, Need::CloseKept);
-            if self.require(file, entry, &asker, need, caller.cause(), effects) {
-                return match self.park(caller, file, state, Refusal::SharingConflict) {
-                    Step::Wait(ticket) => Ok(Tried::Wait(ticket)),
-                    Step::Done(()) | Step::Refused(_) => Err(Refusal::SharingConflict),
-                };
+            if self.require(file, entry, &requester, need, caller.cause(), effects) {
+                return self.park_open(caller, file, state);
             }
             if !is_open_need && !state.shares(&stream, plan.uses, request.deny) {
                 if !state.shares_but_for_absent(&stream, plan.uses, request.deny) {
                     return Err(Refusal::SharingConflict);
                 }
-                // Whoever has it open comes back, or their time ends.
-                return match self.park(caller, file, state, Refusal::SharingConflict) {
-                    Step::Wait(ticket) => Ok(Tried::Wait(ticket)),
-                    Step::Done(()) | Step::Refused(_) => Err(Refusal::SharingConflict),
-                };
+                // The client that has it open comes back, or its time ends.
+                return self.park_open(caller, file, state);
             }
         }
         let id = self.open_files().next_id();
@@ -368,37 +370,49 @@ impl Share {
             access: counted(plan.granted, request.options),
             looks: only_looks(plan.granted, request.options),
             deny: request.deny,
-            asker,
+            requester,
             delete_on_close: Deletion::on_close(id, request.options),
             open: std::sync::Weak::new(),
         });
         let grant = caching.map(|caching| {
             let caching = self.moderated(caching, file, caller.now);
-            self.grant(file, state, &stream, &asker, &caching, plan.extent)
+            self.grant(file, state, &stream, &requester, &caching, plan.extent)
         });
-        self.note_goes(&asker, &stream, request.options);
-        let file = Arc::clone(file);
-        let given = stream.given();
-        Ok(Tried::Reserved(Reserved { id, file, stream, link, asker, granted: plan.granted, grant, given }))
+        self.note_goes(&requester, &stream, request.options);
+        let (file, granted, given) = (Arc::clone(file), plan.granted, stream.given());
+        Ok(ReserveResult::Reserved(Reserved { id, file, stream, link, requester, granted, grant, given }))
     }
 
-    /// What the request needs of those who hold caching rights; none when nothing is in the way.
+    /// Lets a request to open wait until the opens of the file change, or refuses it if it cannot wait.
+    fn park_open(
+        &self,
+        caller: &Caller<'_>,
+        file: &Arc<File>,
+        state: &mut FileState,
+    ) -> Result<ReserveResult, Refusal> {
+        match self.park(caller, file, state, Refusal::SharingConflict) {
+            CallResult::Wait(ticket) => Ok(ReserveResult::Wait(ticket)),
+            CallResult::Done(()) | CallResult::Refused(_) => Err(Refusal::SharingConflict),
+        }
+    }
+
+    /// The access that the request needs from holders of caching rights; none if nothing conflicts.
     ///
     /// # Errors
-    /// [`Refusal::SharingConflict`] when nobody's giving way would help.
+    /// [`Refusal::SharingConflict`] if no release would help.
     fn in_the_way(
         &self,
         request: &OpenRequest<'_>,
         plan: &Plan,
-        state: &mut State,
+        state: &mut FileState,
         stream: &Arc<Stream>,
-        asker: &crate::caching::grants::Asker,
+        requester: &crate::caching::grants::Requester,
     ) -> Result<Option<Need>, Refusal> {
         let replaces = matches!(plan.effect, Effect::Overwrite | Effect::Supersede);
         let looks = looks_only(request.access - Rights::READ_CONTROL);
         let open_need = match (replaces, looks) {
             (true, _) => Need::Replace,
-            // Whoever only keeps the file open is asked to close when the name is marked, not now.
+            // A holder that only keeps the file open is asked to close when the name is marked, not now.
             // MS-FSA 2.1.5.1.2
             (false, _) if request.options.contains(Options::DELETE_ON_CLOSE) => Need::Delete,
             (false, true) => Need::Look,
@@ -414,11 +428,16 @@ impl Share {
         let grants = &state.stream(stream).grants;
         if shares {
             let need = (!breaks_nothing && !grants.is_empty()).then_some(open_need);
-            // Who must not make anybody wait learns it by asking a copy.
+            // A request that must not make others wait is tried on a copy.
             if need.is_some() && !may_break {
                 let mut trial = grants.clone();
                 if trial
-                    .require(volume::NodeId { device: 0, inode: 0 }, asker, open_need, Deadlines::default())
+                    .require(
+                        volume::NodeId { device: 0, inode: 0 },
+                        requester,
+                        open_need,
+                        Deadlines::default(),
+                    )
                     .wait
                 {
                     return Err(Refusal::SharingConflict);
@@ -429,21 +448,21 @@ impl Share {
         if !may_break {
             return Err(Refusal::SharingConflict);
         }
-        // The topmost right of a single open goes before sharing decides.
+        // The topmost right of a single open is broken before sharing decides.
         // MS-FSA 2.1.5.1.2
-        if grants.has_unkeyed_handle(asker) && !breaks_nothing {
+        if grants.has_unkeyed_handle(requester) && !breaks_nothing {
             return Ok(Some(open_need));
         }
         Ok(Some(Need::CloseKept))
     }
 
-    /// Does to the file what the request says, and hands the open out.
+    /// Makes the requested change to the file, and returns the open.
     fn finish_existing(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
-        target: &Target,
-        facts: Facts,
+        target: &OpenCandidate,
+        properties: FileProperties,
         plan: Plan,
         reserved: Reserved,
     ) -> Result<Attempt, Refusal> {
@@ -459,30 +478,31 @@ impl Share {
             (Some(_), Some(data)) => data,
             (Some(name), None) => node.open_stream(name, true, false)?,
         };
-        let mut facts = facts;
+        let mut properties = properties;
         match plan.effect {
             Effect::Open => {}
             Effect::MakeStream => {
-                self.tell_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
+                self.report_stream(&reserved, ChangeKind::StreamAdded, ChangeFilter::STREAM_NAME);
                 self.move_times(&reserved.file, node.as_ref(), StreamChange::Made, caller.now)?;
-                facts.record = self.record_at(&reserved.file, node.as_ref())?;
-                facts.stat = node.stat()?;
+                properties.record = self.record_at(&reserved.file, node.as_ref())?;
+                properties.stat = node.stat()?;
             }
             Effect::Overwrite | Effect::Supersede => {
-                let replaced = self.replace(request, caller.now, &reserved, &node, &data, &mut facts.record);
-                let Reserved { file, stream, asker, given, .. } = &reserved;
-                self.catch_up(file, stream, asker, Need::Replace, *given, caller.cause());
+                let replaced =
+                    self.replace(request, caller.now, &reserved, &node, &data, &mut properties.record);
+                let Reserved { file, stream, requester, given, .. } = &reserved;
+                self.catch_up(file, stream, requester, Need::Replace, *given, caller.cause());
                 replaced?;
                 if let Some(link) = &reserved.link {
-                    self.entries_changed(&link.place().0, &reserved.asker, caller.cause());
+                    self.entries_changed(&link.place().0, &reserved.requester, caller.cause());
                 }
-                facts.stat = node.stat()?;
+                properties.stat = node.stat()?;
             }
         }
         if request.allocation > 0 && plan.effect != Effect::Open {
             data.allocate(0..request.allocation)?;
             self.own_changed(&reserved.file);
-            facts.stat = node.stat()?;
+            properties.stat = node.stat()?;
         }
         let outcome = match plan.effect {
             Effect::Open => Outcome::Opened,
@@ -493,14 +513,14 @@ impl Share {
         let info = self.info_of(
             &reserved.file,
             reserved.link.as_ref(),
-            &facts.stat,
-            &facts.record,
+            &properties.stat,
+            &properties.record,
             reserved.stream.figures(data.as_ref())?,
         );
         Ok(self.hand_out(caller, request, reserved, Ready { node, data, outcome, info }))
     }
 
-    /// Throws the contents away, and what else goes with them.
+    /// Discards the contents and everything that belongs to them.
     // MS-FSA 2.1.5.1.2
     fn replace(
         &self,
@@ -515,14 +535,14 @@ impl Share {
         reserved.file.changes.fetch_add(1, Ordering::SeqCst);
         if reserved.stream.is_named {
             let what = ChangeFilter::STREAM_SIZE | ChangeFilter::STREAM_WRITE;
-            self.tell_stream(reserved, ChangeKind::StreamModified, what);
+            self.report_stream(reserved, ChangeKind::StreamModified, what);
             self.move_times(&reserved.file, node.as_ref(), StreamChange::Data, now)?;
             *record = self.record_at(&reserved.file, node.as_ref())?;
             return Ok(());
         }
-        self.lend_no_rights(&reserved.file, node.as_ref())?;
+        self.clear_set_id_bits(&reserved.file, node.as_ref())?;
         let beside = reserved.file.beside.lock();
-        // Somebody may have stored another one since it was read.
+        // Another request may have stored a record since this one was read.
         if let Some(stored) = reserved.file.record() {
             *record = stored;
         }
@@ -556,12 +576,12 @@ impl Share {
         drop((state, beside));
         if let Some(link) = &reserved.link {
             let what = ChangeFilter::SIZE | ChangeFilter::LAST_WRITE | ChangeFilter::ATTRIBUTES;
-            self.tell(link, None, ChangeKind::Modified, what);
+            self.report(link, None, ChangeKind::Modified, what);
         }
         Ok(())
     }
 
-    /// Removes named streams that nobody has open.
+    /// Removes named streams that are not open.
     fn remove_unused_streams(&self, file: &Arc<File>, node: &dyn Node) -> Result<(), Refusal> {
         if !self.settings().streams {
             return Ok(());
@@ -576,7 +596,7 @@ impl Share {
     }
 }
 
-/// Up to where there is data or storage.
+/// The end of data or storage.
 fn extent_of(stat: &volume::Stat) -> u64 {
     stat.size.max(stat.allocated)
 }
@@ -586,9 +606,9 @@ fn record_is_needed(record: &Record) -> bool {
     record.attributes.is_some()
 }
 
-/// Whether what was found is of the kind that was asked for.
+/// Whether the target is of the requested kind.
 // MS-FSA 2.1.5.1
-fn check_kind(request: &OpenRequest<'_>, target: &Target) -> Result<(), Refusal> {
+fn check_kind(request: &OpenRequest<'_>, target: &OpenCandidate) -> Result<(), Refusal> {
     let is_directory = target.node.kind() == Kind::Directory;
     let opens_directory = is_directory && request.stream.is_none();
     if request.options.contains(Options::DIRECTORY) && !is_directory {
@@ -606,7 +626,7 @@ fn check_kind(request: &OpenRequest<'_>, target: &Target) -> Result<(), Refusal>
     Ok(())
 }
 
-/// What the disposition means for what was found.
+/// The effect of the disposition on an existing target.
 fn effect_of(request: &OpenRequest<'_>, stream_exists: bool) -> Result<Effect, Refusal> {
     let exists = request.stream.is_none() || stream_exists;
     match (request.disposition, exists) {
@@ -619,7 +639,7 @@ fn effect_of(request: &OpenRequest<'_>, stream_exists: bool) -> Result<Effect, R
     }
 }
 
-/// Rights that replacing needs beside those asked for.
+/// Rights that replacing needs beside the requested ones.
 // MS-FSA 2.1.5.1.2
 fn needs_of(effect: Effect, is_stream: bool) -> Rights {
     let whole = if is_stream { Rights::empty() } else { Rights::WRITE_EA | Rights::WRITE_ATTRIBUTES };

@@ -10,7 +10,7 @@ use crate::engine::parts::names::same_folded;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
 use crate::ranked::MutexGuard;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal, Step};
+use crate::{CallResult, Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
 /// Extended attributes by name.
 pub type Extended = Vec<(Vec<u8>, Vec<u8>)>;
@@ -31,15 +31,15 @@ impl Share {
         Ok(open.node.attributes()?)
     }
 
-    /// Sets extended attributes; an empty value removes one. Names differ without regard to case. Waits for those who
-    /// would not look again.
+    /// Sets extended attributes; an empty value removes one. Names are compared without regard to case. Waits
+    /// for holders that cache them.
     // MS-FSA 2.1.5.15.6
     pub fn set_extended(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
         changes: &[(Vec<u8>, Vec<u8>)],
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let may = self.check_extended(open);
         self.after_attributes(caller, open, may, || self.amend_extended(open, changes))
     }
@@ -76,8 +76,8 @@ impl Share {
         found.map(|(_, value)| value).ok_or(Refusal::NoSuchAttribute)
     }
 
-    /// Sets one extended attribute by its exact name, or removes it (with `None`). `present` says whether it must be
-    /// there before, or must not. Waits for those who would not look again.
+    /// Sets one extended attribute by its exact name, or removes it (with `None`). `present` requires that it
+    /// exists before, or that it does not. Waits for holders that cache it.
     pub fn set_attribute(
         &self,
         caller: &Caller<'_>,
@@ -85,7 +85,7 @@ impl Share {
         name: &[u8],
         value: Option<&[u8]>,
         present: Option<bool>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let may = self.check_extended(open);
         self.after_attributes(caller, open, may, || self.amend_attribute(open, name, value, present))
     }
@@ -112,11 +112,12 @@ impl Share {
             (None, Some(value)) => all.push((name.to_vec(), value.to_vec())),
             (None, None) => {}
         }
-        // Too large is what is so by itself (RFC 8276 8.4.2).
+        // Too large means too large by itself (RFC 8276 8.4.2).
         if value.is_some_and(|value| extended_size(&[(name.to_vec(), value.to_vec())]) > MAX_SIZE) {
             return Err(Refusal::AttributesTooLarge);
         }
-        // A program of the host may have set more than there may be: what makes it less is done.
+        // A program of the host may have set more than the limit. A change that makes the size smaller is
+        // then allowed.
         let size = extended_size(&all);
         if size > MAX_SIZE && size > size_before {
             return Err(Refusal::NoSpace);
@@ -124,7 +125,7 @@ impl Share {
         self.keep_extended(open, &all, beside)
     }
 
-    /// Makes `all` what there is, and says so.
+    /// Makes `all` the extended attributes of the file, and notifies watches.
     fn store_extended(
         &self,
         open: &Arc<Open>,
@@ -137,7 +138,7 @@ impl Share {
         self.keep_extended(open, all, beside)
     }
 
-    /// The same whatever its size.
+    /// Does the same without a check of the size.
     fn keep_extended(
         &self,
         open: &Arc<Open>,
@@ -146,7 +147,7 @@ impl Share {
     ) -> Result<(), Refusal> {
         let before = open.node.attributes()?;
         if let Err(why) = replace(open.node.as_ref(), &before, all) {
-            // As far as the host lets it: what was refused shall have changed nothing.
+            // As far as the host permits: a refused request shall have changed nothing.
             let _ = open.node.attributes().map(|now| replace(open.node.as_ref(), &now, &before));
             return Err(why);
         }
@@ -155,13 +156,13 @@ impl Share {
         open.file.note_extended_size(extended_size(all));
         drop(beside);
         if let Some(link) = &open.link {
-            self.tell(link, None, ChangeKind::Modified, ChangeFilter::EA);
+            self.report(link, None, ChangeKind::Modified, ChangeFilter::EA);
         }
         Ok(())
     }
 }
 
-/// Takes away what only `before` has and sets what is new in `all`.
+/// Removes attributes that only `before` has, and sets those that are new in `all`.
 fn replace(node: &dyn Node, before: &Extended, all: &Extended) -> Result<(), Refusal> {
     for (name, _) in before.iter().filter(|(name, _)| !all.iter().any(|(kept, _)| kept == name)) {
         node.set_attribute(name, None)?;
@@ -172,8 +173,8 @@ fn replace(node: &dyn Node, before: &Extended, all: &Extended) -> Result<(), Ref
     Ok(())
 }
 
-/// Sets one extended attribute. Attributes that fill their room on the host are [`Refusal::NoSpace`]; only one that no
-/// file can have is too large.
+/// Sets one extended attribute. If the attributes fill their room on the host, it is [`Refusal::NoSpace`].
+/// Only an attribute that no file can have is too large.
 pub(crate) fn set(node: &dyn Node, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
     node.set_attribute(name, Some(value)).map_err(|failure| match failure {
         Failure::TooLarge => Refusal::AttributesTooLarge,

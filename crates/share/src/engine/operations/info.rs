@@ -1,4 +1,4 @@
-//! What is known of an open file, and of all that is open.
+//! The properties of an open file, and a list of all opens.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use volume::security::Rights;
 use volume::{Kind, Name, Node, Note, Stat, Time};
 
 use crate::engine::Share;
-use crate::engine::parts::file::{File, Link};
+use crate::engine::parts::file::{File, HardLinkedName};
 use crate::engine::parts::open_files::number;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
@@ -22,23 +22,23 @@ pub(crate) const TAG_SYMLINK: u32 = 0xa000_000c;
 pub struct OpenSummary {
     /// The open.
     pub id: u64,
-    /// Through which client.
+    /// The client that holds it.
     pub client: ClientKey,
-    /// Who.
+    /// The name of its user.
     pub user: String,
     /// Path from the root of the share.
     pub path: Vec<Name>,
     /// The named stream.
     pub stream: Option<Name>,
-    /// What it may do.
+    /// The rights of the open.
     pub granted: Rights,
-    /// What others may not do meanwhile.
+    /// The access that it denies to others.
     pub deny: Deny,
     /// The caching right.
     pub caching: Caching,
-    /// Since when.
+    /// The time of opening.
     pub opened_at: Time,
-    /// Byte ranges it holds.
+    /// The number of its byte ranges.
     pub ranges: usize,
 }
 
@@ -49,16 +49,16 @@ pub struct HeldRange {
     pub path: Vec<Name>,
     /// The owner.
     pub owner: LockOwner,
-    /// What.
+    /// The range and its kind.
     pub range: RangeRequest,
 }
 
 impl Share {
-    /// Puts together what is known; `stream` are the figures of a named stream that is open.
+    /// Assembles the properties. `stream` has the stat of a named stream that is open.
     pub(crate) fn info_of(
         &self,
         file: &File,
-        link: Option<&Arc<Link>>,
+        link: Option<&Arc<HardLinkedName>>,
         stat: &Stat,
         record: &Record,
         stream: Option<Stat>,
@@ -76,13 +76,13 @@ impl Share {
         info
     }
 
-    /// What is known of an open file now.
+    /// The current properties of an open file.
     ///
     /// # Errors
     /// [`Refusal::Gone`]; as the volume says.
     pub fn info(&self, open: &Open) -> Result<Info, Refusal> {
         let stat = open.node.stat()?;
-        let record = match self.record_if_told(&open.file, &stat) {
+        let record = match self.record_if_reported(&open.file, &stat) {
             Some(record) => record,
             None => self.load_record(open.node.as_ref(), &stat)?,
         };
@@ -101,7 +101,7 @@ impl Share {
         Ok(info)
     }
 
-    /// What is known of the directory that an open is in; of the root for the root.
+    /// The properties of the directory that an open is in; of the root for the root.
     ///
     /// # Errors
     /// As [`Share::info`].
@@ -115,7 +115,7 @@ impl Share {
         if !self.volume().facts().extended_attributes {
             return Ok(0);
         }
-        let tells = self.is_told_of(&open.file, stat);
+        let tells = self.reports_changes_of(&open.file, stat);
         if let Some(known) = open.file.extended_size().filter(|_| tells) {
             return Ok(known);
         }
@@ -134,8 +134,8 @@ impl Share {
         open.path()
     }
 
-    /// Whether what an open leads to goes when all have closed it: it is marked for that, or this open marks it when it is
-    /// closed.
+    /// Whether the object of an open is deleted when all have closed it: it is marked for deletion, or this
+    /// open marks it when it is closed.
     pub fn goes_when_closed(&self, open: &Open) -> bool {
         let mut state = open.file.state.lock();
         let marks =
@@ -151,7 +151,7 @@ impl Share {
             }
     }
 
-    /// Everything that is open.
+    /// All opens.
     pub fn opens(&self) -> Vec<OpenSummary> {
         let mut out = Vec::new();
         for file in self.open_files().all() {
@@ -179,7 +179,7 @@ impl Share {
         out
     }
 
-    /// Every byte range that is held.
+    /// All byte ranges.
     pub fn held_ranges(&self) -> Vec<HeldRange> {
         let mut out = Vec::new();
         for file in self.open_files().all() {
@@ -192,21 +192,21 @@ impl Share {
         out
     }
 
-    /// Whether the link by which something was opened goes when that is closed.
+    /// Whether the link by which an object was opened is removed when that open is closed.
     fn goes_by_link(&self, open: &Open) -> bool {
         let link = open.followed.get().and_then(|followed| followed.link());
         link.is_some_and(|link| self.goes_when_closed(&link))
     }
 
-    /// What is known of a node that shows these figures, whether somebody has it open or not.
+    /// The properties of a node with this stat, whether it is open or not.
     pub(crate) fn info_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Info, Refusal> {
-        // Told first: that a file has no record is noted only of one that was told of.
+        // The version first: the absence of a record is cached only for a file whose version was given out.
         let version = self.version_if_there(stat, self.open_files().get(stat.id).as_deref())?;
         let record = self.record_of_node(node, stat)?;
         Ok(Info { version, ..info_from(stat, &record, false) })
     }
 
-    /// The same for a file with this attribute record, which somebody may have open.
+    /// The properties of a file with this attribute record, which may be open.
     pub(crate) fn info_with(
         &self,
         stat: &Stat,
@@ -216,7 +216,7 @@ impl Share {
         Ok(Info { version: self.version_if_there(stat, file)?, ..info_from(stat, record, false) })
     }
 
-    /// The version of a file, unless it has no name left and nobody has it open.
+    /// The version of a file, unless it has no name left and is not open.
     fn version_if_there(&self, stat: &Stat, file: Option<&File>) -> Result<u64, Refusal> {
         if stat.links == 0 && file.is_none() {
             return Err(Refusal::Gone);
@@ -226,11 +226,11 @@ impl Share {
 
     pub(crate) fn version_of(&self, stat: &Stat, file: Option<&File>) -> u64 {
         let changes = file.map_or(0, |file| file.changes.load(Ordering::Relaxed));
-        self.tell_version(stat.id, stat.changed, changes)
+        self.issue_version(stat.id, stat.changed, changes)
     }
 }
 
-/// What a file's figures and its record say together.
+/// The combination of a file's stat and its record.
 pub(crate) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
     let mut attributes = record.bits(stat);
     attributes.set(Attributes::DIRECTORY, stat.kind == Kind::Directory);
@@ -267,11 +267,12 @@ pub(crate) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
     }
 }
 
-/// The largest block that file systems put what lies beside a file into.
+/// The largest block that file systems use for the sidecar data of a file.
 const ATTRIBUTE_BLOCK: u64 = 4096;
 
-/// Bytes backed by storage. File systems count the block of a file's extended attributes, the descriptor among them, and
-/// do not say so: of an empty file no more than that is nothing.
+/// Bytes backed by storage. File systems count the block of a file's extended attributes, which hold the
+/// descriptor too, and do not report that. For an empty file, up to one such block therefore counts as
+/// nothing.
 fn allocated(stat: &Stat, record: &Record) -> u64 {
     let has_more = record.has_descriptor || record.extended_size > 0;
     if stat.size == 0 && has_more && stat.allocated <= ATTRIBUTE_BLOCK { 0 } else { stat.allocated }

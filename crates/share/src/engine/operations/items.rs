@@ -1,4 +1,4 @@
-//! What somebody has found and does not have open ([`Item`]): looked at, looked into, and opened.
+//! Operations on objects that are not open ([`Item`]): properties, lookups in them, and opening.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use volume::security::{Descriptor, Rights};
 use volume::{Kind, Name, NodeId};
 
 use crate::CacheKey;
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
-use crate::engine::finding::item::{Item, Seen};
-use crate::engine::finding::look_up::{Named, Search};
-use crate::engine::operations::reserved::how_for_rights;
+use crate::engine::lookup::item::{Item, LookupTime};
+use crate::engine::lookup::name::{ResolvedName, Search};
+use crate::engine::operations::reservation::how_for_rights;
 use crate::engine::values::effects::Effects;
 use crate::engine::values::protection::Security;
 use crate::{
-    Caller, ChangeFilter, ChangeKind, Info, LockOwner, LockRule, OpenRequest, Opened, Options, RangeRequest,
-    Refusal, Step,
+    CallResult, Caller, ChangeFilter, ChangeKind, Info, LockOwner, LockRule, OpenRequest, OpenResult,
+    Options, RangeRequest, Refusal,
 };
 
-/// What [`Share::make_in`] makes.
+/// The kind of object that [`Share::make_in`] creates.
 #[derive(Debug, Clone, Copy)]
-pub enum Fresh<'a> {
+pub enum NewItem<'a> {
     /// A symbolic link with this text.
     Link(&'a [u8]),
     /// A named pipe, a socket or a device node.
     Special {
-        /// Which.
+        /// The kind.
         kind: Kind,
         /// Permission bits.
         mode: u32,
@@ -36,8 +36,8 @@ pub enum Fresh<'a> {
 }
 
 impl Share {
-    /// The number that its directory lists for an item at the top of a file system that is mounted there: that of what it covers. None
-    /// for any other.
+    /// The number that the parent directory lists for an item at the top of a mounted file system: the number
+    /// of the directory that it covers. None for any other item.
     ///
     /// # Errors
     /// As the volume says.
@@ -58,7 +58,7 @@ impl Share {
         Ok(listed.map(|listed| *directory.covered.get_or_init(|| listed)))
     }
 
-    /// What a name in a directory leads to; a symbolic link is not followed.
+    /// The target of a name in a directory. A symbolic link is not followed.
     ///
     /// # Errors
     /// [`Refusal::NotFound`], [`Refusal::NotADirectory`], [`Refusal::AccessDenied`]; as the volume says.
@@ -66,8 +66,8 @@ impl Share {
         self.item_in_for(caller, above, name, Rights::empty())
     }
 
-    /// The same for what is to be opened for these rights next, so that the host is asked to open it once. The caller's
-    /// rights are looked at when it is.
+    /// Does the same for an item that is opened with these rights next, so that the host opens it only once.
+    /// The caller's rights are checked at the opening.
     ///
     /// # Errors
     /// As [`Share::item_in`].
@@ -81,7 +81,7 @@ impl Share {
         self.begin(caller.cause());
         let parent = above.directory()?;
         self.check_search(caller, parent)?;
-        let since = self.since_now();
+        let since = self.lookup_counters();
         if let Some(child) = self.known_child(parent, name, true) {
             self.directories().touch(&child);
             return Ok(Item { is_from_memory: true, since, ..Item::of_directory(child) });
@@ -89,7 +89,7 @@ impl Share {
         let generation = parent.generation();
         let search = Search { exact: true, how: how_for_rights(access), rather_missing: false };
         let found = self.look_up(parent, name, search)?.ok_or(Refusal::NotFound)?;
-        let Named { name, node, kept, seen, is_from_memory } = found;
+        let ResolvedName { name, node, kept, seen, is_from_memory } = found;
         if node.kind() == Kind::Directory {
             let names = (&name, &name);
             let found = self.directories().enter(parent, names, node, Some(generation));
@@ -99,7 +99,7 @@ impl Share {
         Ok(Item { kept, is_asked: seen.is_some(), is_from_memory, since, ..item })
     }
 
-    /// The directory that a directory is in; none above the root.
+    /// The parent of a directory; none above the root.
     ///
     /// # Errors
     /// [`Refusal::NotADirectory`], [`Refusal::AccessDenied`].
@@ -109,15 +109,15 @@ impl Share {
         Ok(directory.place().map(|(parent, _)| Item::of_directory(parent)))
     }
 
-    /// What is known of it now.
+    /// The current properties of an item.
     ///
     /// # Errors
-    /// [`Refusal::Gone`] when it has no name left and nobody has it open; as the volume says.
+    /// [`Refusal::Gone`] if it has no name left and is not open; as the volume says.
     pub fn item_info(&self, item: &Item) -> Result<Info, Refusal> {
         self.info_of_node(item.node.as_ref(), &item.node.stat()?)
     }
 
-    /// The version of an item alone, as [`Share::item_info`] tells it.
+    /// The version of an item alone, as [`Share::item_info`] returns it.
     ///
     /// # Errors
     /// As the volume says.
@@ -127,25 +127,26 @@ impl Share {
         let stat = item.node.stat()?;
         let version = self.version_of(&stat, self.open_files().get(stat.id).as_deref());
         if let (Some(directory), Some((generation, own_changes))) = (directory, before) {
-            directory.note_told(generation, own_changes);
+            directory.note_version_issued(generation, own_changes);
         }
         Ok(version)
     }
 
-    /// The version of an item before something is done in it that others may be doing too: of a directory the one that
-    /// anybody was told last, if neither a name in it nor anything of its own has changed since.
+    /// The version of an item before a change in it that others may make too. For a directory it is the
+    /// version that was given out last, if neither a name in it nor a property of its own has changed since.
     ///
     /// # Errors
     /// As the volume says.
     pub fn version_before(&self, item: &Item) -> Result<u64, Refusal> {
-        let directory = item.directory.as_ref().filter(|known| self.cache().is_on() && known.is_as_told());
-        match directory.and_then(|directory| self.open_files().versions().told(directory.id)) {
-            Some(told) => Ok(told),
+        let directory =
+            item.directory.as_ref().filter(|known| self.cache().is_on() && known.is_version_current());
+        match directory.and_then(|directory| self.open_files().versions().issued(directory.id)) {
+            Some(issued) => Ok(issued),
             None => self.item_version(item),
         }
     }
 
-    /// Everything that the caller may do with it; perhaps nothing.
+    /// All rights of the caller on the item; perhaps none.
     ///
     /// # Errors
     /// As the volume says.
@@ -158,7 +159,7 @@ impl Share {
         }
     }
 
-    /// Its descriptor, and whether that is stored (else it says what the host's permission bits say).
+    /// The descriptor, and whether it is stored. Otherwise it expresses the host's permission bits.
     ///
     /// # Errors
     /// As the volume says.
@@ -174,7 +175,7 @@ impl Share {
         }
         let node = item.node.as_ref();
         let file = self.open_files().enter(node.id(), node.kind());
-        let is_kept = self.keep_what_the_host_set(&file, node);
+        let is_kept = self.adopt_host_access(&file, node);
         drop(file);
         if is_kept { self.item_security_as_found(item) } else { Ok(security) }
     }
@@ -189,16 +190,27 @@ impl Share {
         self.load_security(node, &stat, &record)
     }
 
-    /// Opens, replaces or makes: with an empty path the item itself, else what the path leads to from it.
-    pub fn create_from(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> Step<Opened> {
-        self.create_at(caller, Some((item, Seen::Before)), request)
+    /// Opens, replaces or creates. With an empty path it acts on the item itself, else on the target of the
+    /// path from it.
+    pub fn create_from(
+        &self,
+        caller: &Caller<'_>,
+        item: &Item,
+        request: &OpenRequest<'_>,
+    ) -> CallResult<OpenResult> {
+        self.create_at(caller, Some((item, LookupTime::Before)), request)
     }
 
-    /// The same for an item that this very request has looked up by its name: the name is not asked for again. It is refused
-    /// as [`Refusal::Gone`] when the name was remembered and is of something else by now, which is found by looking it up
-    /// once more.
-    pub fn create_found(&self, caller: &Caller<'_>, item: &Item, request: &OpenRequest<'_>) -> Step<Opened> {
-        self.create_at(caller, Some((item, Seen::JustNow)), request)
+    /// Does the same for an item that this very request has looked up by its name. The name is not looked up
+    /// again. The result is [`Refusal::Gone`] if the name came from the cache and leads to another object by
+    /// now. The caller then looks it up once more.
+    pub fn create_found(
+        &self,
+        caller: &Caller<'_>,
+        item: &Item,
+        request: &OpenRequest<'_>,
+    ) -> CallResult<OpenResult> {
+        self.create_at(caller, Some((item, LookupTime::JustNow)), request)
     }
 
     /// Whether an owner holds byte ranges of a file.
@@ -209,8 +221,14 @@ impl Share {
         })
     }
 
-    /// Makes a symbolic link or a special file.
-    pub fn make_in(&self, caller: &Caller<'_>, above: &Item, name: &Name, what: &Fresh<'_>) -> Step<Item> {
+    /// Creates a symbolic link or a special file.
+    pub fn make_in(
+        &self,
+        caller: &Caller<'_>,
+        above: &Item,
+        name: &Name,
+        what: &NewItem<'_>,
+    ) -> CallResult<Item> {
         self.begin(caller.cause());
         self.make_fresh(caller, above, name, what).into()
     }
@@ -220,7 +238,7 @@ impl Share {
         caller: &Caller<'_>,
         above: &Item,
         name: &Name,
-        what: &Fresh<'_>,
+        what: &NewItem<'_>,
     ) -> Result<Item, Refusal> {
         self.check_writable()?;
         let parent = self.start(caller, above)?;
@@ -234,11 +252,11 @@ impl Share {
         let actor = caller.identity.actor.as_ref();
         let changing = parent.change(&[name]);
         let made = match *what {
-            Fresh::Link(text) => {
+            NewItem::Link(text) => {
                 self.check_link(&parent, text)?;
                 parent.node.create_link(name, text, actor)
             }
-            Fresh::Special { kind, mode, rdev } => {
+            NewItem::Special { kind, mode, rdev } => {
                 parent.node.create_special(name, kind, mode & 0o7777, rdev, actor)
             }
         };
@@ -248,40 +266,43 @@ impl Share {
         };
         parent.added(name);
         drop(changing);
-        let asker = Asker { client: Some(caller.client), key: None, parent: None, whole: true };
-        self.entries_changed(&parent, &asker, caller.cause());
-        self.tell_at(&parent, name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
+        let requester = Requester { client: Some(caller.client), key: None, parent: None, whole: true };
+        self.entries_changed(&parent, &requester, caller.cause());
+        self.report_at(&parent, name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
         Ok(self.item_at(&parent, name, node))
     }
 
-    /// Has those give back their right to write later who give it back as a whole, so that what is known of a file
-    /// is what it is.
-    pub fn settle_item(&self, caller: &Caller<'_>, item: NodeId, key: Option<CacheKey>) -> Step<()> {
-        let Some(file) = self.open_files().get(item) else { return Step::Done(()) };
-        let asker =
-            Asker { client: Some(caller.client), key: key.map(|key| (key, true)), parent: None, whole: true };
+    /// Recalls rights to write later that are released as a whole, so that the file's properties are current.
+    pub fn settle_item(&self, caller: &Caller<'_>, item: NodeId, key: Option<CacheKey>) -> CallResult<()> {
+        let Some(file) = self.open_files().get(item) else { return CallResult::Done(()) };
+        let requester = Requester {
+            client: Some(caller.client),
+            key: key.map(|key| (key, true)),
+            parent: None,
+            whole: true,
+        };
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let mut waits = false;
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
             if stream.grants.writes_as_a_whole() {
-                waits |= self.require(&file, stream, &asker, Need::Open, caller.cause(), &mut effects);
+                waits |= self.require(&file, stream, &requester, Need::Open, caller.cause(), &mut effects);
             }
         }
         let step = if waits {
             self.park(caller, &file, &mut state, Refusal::SharingConflict)
         } else {
-            Step::Done(())
+            CallResult::Done(())
         };
         drop(state);
         self.settle(effects);
-        if matches!(step, Step::Wait(_)) {
-            self.end_lapsed_at(&[item], Some(caller.client), caller.cause());
+        if matches!(step, CallResult::Wait(_)) {
+            self.end_expired_at(&[item], Some(caller.client), caller.cause());
         }
         step
     }
 
-    /// A range that keeps `owner` from taking this one, and whose it is.
+    /// A range that keeps `owner` from locking this one, and the owner of that range.
     pub fn range_in_the_way(
         &self,
         node: NodeId,
@@ -295,7 +316,7 @@ impl Share {
         stream.ranges.in_the_way(range, owner, rule).map(|held| (held.owner, held.range))
     }
 
-    /// Whether the caller may run what this is: by its list, or where none is stored by what the host says.
+    /// Whether the caller may execute the item: by its list, or without a stored one by the host's answer.
     ///
     /// # Errors
     /// As the volume says.

@@ -1,38 +1,39 @@
-//! The last of the links that were followed, in the place of what it leads to: for who removes or renames the name.
+//! The last of the followed links in place of its target, for requests that remove or rename the name.
 
 use std::sync::Arc;
 
 use volume::security::Rights;
 
 use crate::engine::Share;
-use crate::engine::parts::trail::LastLink;
-use crate::{Caller, Deny, Disposition, Open, OpenRequest, Opened, Options, Refusal, Step};
+use crate::engine::parts::followed_links::LastLink;
+use crate::{CallResult, Caller, Deny, Disposition, Open, OpenRequest, OpenResult, Options, Refusal};
 
 impl Share {
-    /// Does something to the name by which a client has opened something: to the link itself if its path ended with one.
+    /// Acts on the name by which a client has opened an object: on the link itself if its path ended with
+    /// one.
     pub(crate) fn with_last_link(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
-        act: impl FnOnce(&Arc<Open>) -> Step<()>,
-    ) -> Step<()> {
+        act: impl FnOnce(&Arc<Open>) -> CallResult<()>,
+    ) -> CallResult<()> {
         match self.last_link(caller, open) {
-            Some(Step::Done(link)) => act(&link),
-            Some(Step::Wait(ticket)) => Step::Wait(ticket),
-            Some(Step::Refused(why)) => Step::Refused(why),
+            Some(CallResult::Done(link)) => act(&link),
+            Some(CallResult::Wait(ticket)) => CallResult::Wait(ticket),
+            Some(CallResult::Refused(why)) => CallResult::Refused(why),
             None => act(open),
         }
     }
 
-    /// The link that the path of an open ended with, opened itself to be removed or renamed.
-    fn last_link(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Option<Step<Arc<Open>>> {
+    /// The link at the end of the path of an open, opened itself to be removed or renamed.
+    fn last_link(&self, caller: &Caller<'_>, open: &Arc<Open>) -> Option<CallResult<Arc<Open>>> {
         let followed = open.followed.get().filter(|_| !open.stream.is_named)?;
         let last = followed.trail.last.as_ref()?;
         if !open.granted.contains(Rights::DELETE) {
-            return Some(Step::Refused(Refusal::AccessDenied));
+            return Some(CallResult::Refused(Refusal::AccessDenied));
         }
         if let Some(opened) = followed.link() {
-            return Some(Step::Done(opened));
+            return Some(CallResult::Done(opened));
         }
         Some(self.open_link(caller, last).map(|opened| {
             let link = opened.open;
@@ -46,7 +47,7 @@ impl Share {
         }))
     }
 
-    fn open_link(&self, caller: &Caller<'_>, last: &LastLink) -> Step<Opened> {
+    fn open_link(&self, caller: &Caller<'_>, last: &LastLink) -> CallResult<OpenResult> {
         let path = last.parent.path_to(&last.name);
         let request = OpenRequest {
             path: &path,
@@ -63,14 +64,14 @@ impl Share {
             caching: None,
         };
         let opened = match self.create(caller, &request) {
-            Step::Done(opened) => opened,
+            CallResult::Done(opened) => opened,
             other => return other,
         };
         if opened.open.file.id == last.id {
-            return Step::Done(opened);
+            return CallResult::Done(opened);
         }
-        // Another thing has got the name since.
+        // The name leads to another object since.
         let _nothing_goes = self.close(&opened.open, caller.cause());
-        Step::Refused(Refusal::Gone)
+        CallResult::Refused(Refusal::Gone)
     }
 }

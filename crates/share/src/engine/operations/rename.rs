@@ -1,4 +1,4 @@
-//! Renaming files, directories and streams.
+//! Renames of files, directories and streams.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,18 +6,18 @@ use std::sync::atomic::Ordering;
 use volume::security::Rights;
 use volume::{Failure, Kind, Name, NodeId, OpenHow};
 
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
-use crate::engine::finding::item::Item;
-use crate::engine::finding::look_up::Search;
+use crate::engine::lookup::item::Item;
+use crate::engine::lookup::name::Search;
 use crate::engine::operations::create::MAX_ATTEMPTS;
 use crate::engine::parts::file::File;
-use crate::engine::parts::names::directory::{Changing, Directory, DirectoryEntry, Known};
-use crate::engine::services::lapsed::is_held;
+use crate::engine::parts::names::directory::{Changing, Directory, DirectoryEntry, KnownName};
+use crate::engine::services::expiry::is_conflict;
 use crate::engine::values::effects::Effects;
-use crate::{Attributes, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal, Step};
+use crate::{Attributes, CallResult, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal};
 
-/// Where something is to go, as it was asked for.
+/// The requested destination.
 #[derive(Clone, Copy)]
 pub(crate) enum Goal<'a> {
     /// A path from the root.
@@ -26,32 +26,33 @@ pub(crate) enum Goal<'a> {
     In(&'a Item, &'a Name),
 }
 
-/// A rename, as it was asked for.
+/// The parameters of a rename.
 #[derive(Clone, Copy)]
 struct Rename<'a> {
     to: Goal<'a>,
-    /// What stands there may be replaced.
+    /// An existing object at the new name may be replaced.
     replace: bool,
-    /// By the rules of POSIX: directories are replaced, too, and what is open below is in nobody's way.
+    /// The rules of POSIX apply: directories are replaced too, and opens below do not conflict.
     posix: bool,
 }
 
-/// Where something is to go.
+/// The resolved destination.
 struct Destination {
     parent: Arc<Directory>,
-    /// The new name, as it was asked for.
+    /// The requested new name.
     name: Name,
-    /// What stands there now: its real name and what it is.
+    /// The object that has the name now: its real name, identity and kind.
     there: Option<(Name, NodeId, Kind)>,
-    /// The generation of the directory's names before it was looked at.
+    /// The generation of the directory's names before the lookup.
     generation: u64,
-    /// [`Stream::given`](crate::engine::parts::file::Stream::given) of what moves, before others were asked to give way.
+    /// [`Stream::given`](crate::engine::parts::file::Stream::given) of the file that moves, before others
+    /// were asked to yield.
     given: u64,
 }
 
 impl Share {
-    /// Renames what is open, or the stream that is open when `to_stream` is given. A symbolic link that was followed to it
-    /// is renamed in its place.
+    /// Renames the open object, or with `to_stream` the open stream. If a symbolic link was followed to it,
+    /// the link is renamed in its place.
     // MS-FSA 2.1.5.15.12
     pub fn rename(
         &self,
@@ -61,53 +62,59 @@ impl Share {
         to_stream: Option<&Name>,
         replace: bool,
         posix: bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if let Some(name) = to_stream {
             return self.rename_stream(open, name, replace).into();
         }
         self.rename_to(caller, open, Rename { to: Goal::Path(to), replace, posix })
     }
 
-    /// Gives what is open a name in a directory that was found before. What stands there is replaced, as far
-    /// as the host's own rules go; who has it open goes on with a file without a name, unless they said that
-    /// nobody may delete it.
-    pub fn rename_into(&self, caller: &Caller<'_>, open: &Arc<Open>, to: &Item, name: &Name) -> Step<()> {
+    /// Gives the open object a name in a directory that was found before. An existing object there is
+    /// replaced, as far as the host's own rules permit. Its opens go on with a file without a name, unless
+    /// one of them denies deletion.
+    pub fn rename_into(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: &Item,
+        name: &Name,
+    ) -> CallResult<()> {
         self.rename_to(caller, open, Rename { to: Goal::In(to, name), replace: true, posix: true })
     }
 
-    fn rename_to(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> Step<()> {
+    fn rename_to(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> CallResult<()> {
         self.begin(caller.cause());
         if open.options.contains(Options::BY_LINK) && open.followed.get().is_none() {
-            // After a restart nobody knows any more which link it was.
-            return Step::Refused(Refusal::AccessDenied);
+            // After a restart it is not known which link it was.
+            return CallResult::Refused(Refusal::AccessDenied);
         }
         self.with_last_link(caller, open, |open| self.rename_name(caller, open, asked))
     }
 
-    fn rename_name(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> Step<()> {
+    fn rename_name(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> CallResult<()> {
         let prepare = || match self.prepare_rename(caller, open, asked) {
             Ok(step) => step,
-            Err(why) => Step::Refused(why),
+            Err(why) => CallResult::Refused(why),
         };
-        // What stands there, or below, may be open.
-        let is_in_the_way = |why: &Refusal| is_held(why) || *why == Refusal::AccessDenied;
+        // The object at the new name, or one below, may be open.
+        let is_in_the_way = |why: &Refusal| is_conflict(why) || *why == Refusal::AccessDenied;
         let files = || self.files_in_the_way(caller, open, asked.to);
         for _ in 0..MAX_ATTEMPTS {
-            let destination = match self.past_lapsed(caller, files, is_in_the_way, prepare) {
-                Step::Done(destination) => destination,
-                Step::Wait(ticket) => return Step::Wait(ticket),
-                Step::Refused(why) => return Step::Refused(why),
+            let destination = match self.retry_past_expired(caller, files, is_in_the_way, prepare) {
+                CallResult::Done(destination) => destination,
+                CallResult::Wait(ticket) => return CallResult::Wait(ticket),
+                CallResult::Refused(why) => return CallResult::Refused(why),
             };
             match self.rename_now(caller, open, &destination, asked) {
-                Ok(true) => return Step::Done(()),
+                Ok(true) => return CallResult::Done(()),
                 Ok(false) => {}
-                Err(why) => return Step::Refused(why),
+                Err(why) => return CallResult::Refused(why),
             }
         }
-        Step::Refused(Refusal::Busy)
+        CallResult::Refused(Refusal::Busy)
     }
 
-    /// Files through which somebody may be in the way of a rename: this one, what is below it, where it goes to.
+    /// Files with opens that may conflict with a rename: this one, those below it, and the destination.
     fn files_in_the_way(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Vec<NodeId> {
         let mut files = vec![open.file.id];
         if let Ok(destination) = self.destination(caller, open, to) {
@@ -126,7 +133,7 @@ impl Share {
         caller: &Caller<'_>,
         open: &Arc<Open>,
         asked: Rename<'_>,
-    ) -> Result<Step<Destination>, Refusal> {
+    ) -> Result<CallResult<Destination>, Refusal> {
         let Rename { to, replace, posix } = asked;
         if !open.granted.contains(Rights::DELETE) {
             return Err(Refusal::AccessDenied);
@@ -140,32 +147,32 @@ impl Share {
         self.check_link_moves(open, &destination.parent)?;
         self.check_may_go(caller, open, &destination)?;
         match self.check_stays(caller, open, &destination.parent) {
-            Step::Done(()) => {}
-            Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
-            Step::Refused(why) => return Err(why),
+            CallResult::Done(()) => {}
+            CallResult::Wait(ticket) => return Ok(CallResult::Wait(ticket)),
+            CallResult::Refused(why) => return Err(why),
         }
         match self.require_for(caller, open, Need::Rename) {
-            Step::Done(()) => {}
-            Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
-            Step::Refused(why) => return Err(why),
+            CallResult::Done(()) => {}
+            CallResult::Wait(ticket) => return Ok(CallResult::Wait(ticket)),
+            CallResult::Refused(why) => return Err(why),
         }
         if open.file.any_member(|m| m.stream.is_named) {
             return Err(Refusal::AccessDenied);
         }
         if open.is_directory() {
             match self.check_nothing_open_below(caller, open, posix) {
-                Step::Done(()) => {}
-                Step::Wait(ticket) => return Ok(Step::Wait(ticket)),
-                Step::Refused(why) => return Err(why),
+                CallResult::Done(()) => {}
+                CallResult::Wait(ticket) => return Ok(CallResult::Wait(ticket)),
+                CallResult::Refused(why) => return Err(why),
             }
         }
         let Some((real, id, kind)) = destination.there.clone() else {
-            return Ok(Step::Done(destination));
+            return Ok(CallResult::Done(destination));
         };
         let (parent, own_name) = link.place();
         let is_itself = id == open.file.id && parent.id == destination.parent.id && real == own_name;
         if is_itself {
-            return Ok(Step::Done(destination));
+            return Ok(CallResult::Done(destination));
         }
         if !replace {
             return Err(Refusal::Exists);
@@ -176,7 +183,7 @@ impl Share {
         Ok(self.check_replaceable(caller, open, &destination.parent, &real, posix)?.map(|()| destination))
     }
 
-    /// The directory of a goal, and the name in it.
+    /// The directory of a destination, and the name in it.
     ///
     /// # Errors
     /// As the walk to it says.
@@ -218,78 +225,79 @@ impl Share {
         Ok(())
     }
 
-    /// Refuses while somebody may delete the directory that is to get the name, once those are asked to
-    /// close who only keep it open: a rename opens it to add a name, and lets nobody delete it meanwhile.
+    /// Refuses while a client may delete the directory that is to get the name. Holders that only keep it
+    /// open are asked to close it first. A rename opens the directory to add a name, and lets no client
+    /// delete it meanwhile.
     // MS-FSA 2.1.5.15.12
-    fn check_stays(&self, caller: &Caller<'_>, open: &Open, directory: &Arc<Directory>) -> Step<()> {
+    fn check_stays(&self, caller: &Caller<'_>, open: &Open, directory: &Arc<Directory>) -> CallResult<()> {
         let Some(file) = self.open_files().get(directory.id) else {
-            return Step::Done(());
+            return CallResult::Done(());
         };
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let stream = state.enter_stream(None);
         if state.shares(&stream, Rights::ADD_FILE, Deny::DELETE) {
-            return Step::Done(());
+            return CallResult::Done(());
         }
-        let asker = Asker { key: None, parent: None, ..open.asker() };
+        let requester = Requester { key: None, parent: None, ..open.requester() };
         let entry = state.stream(&stream);
-        let wait = self.require(&file, entry, &asker, Need::CloseKept, caller.cause(), &mut effects);
+        let wait = self.require(&file, entry, &requester, Need::CloseKept, caller.cause(), &mut effects);
         let step = if wait {
             self.park(caller, &file, &mut state, Refusal::SharingConflict)
         } else {
-            Step::Refused(Refusal::SharingConflict)
+            CallResult::Refused(Refusal::SharingConflict)
         };
         drop(state);
         self.settle(effects);
         step
     }
 
-    /// Refuses to move a directory below which something is open, once those are asked to close who
-    /// only keep it open. By the rules of POSIX only who lets nobody delete a file is in the way, and nothing is that the
-    /// client of an open with [`Options::MOVES_BESIDE_OWN`] has open itself.
+    /// Refuses to move a directory below which a file is open. Holders that only keep a file open are asked
+    /// to close it first. By the rules of POSIX only an open that denies deletion conflicts. With
+    /// [`Options::MOVES_BESIDE_OWN`] the other opens of the same client do not conflict.
     // MS-FSA 2.1.4.2
-    fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>, posix: bool) -> Step<()> {
+    fn check_nothing_open_below(&self, caller: &Caller<'_>, open: &Arc<Open>, posix: bool) -> CallResult<()> {
         let spared = open.options.contains(Options::MOVES_BESIDE_OWN).then(|| open.client());
         for file in self.open_files().all() {
             let is_in_the_way = || !spared.is_some_and(|client| is_open_by_one(&file, client));
             if is_below(&file, open.file.id) && (!posix || is_held_fast(&file)) && is_in_the_way() {
                 match self.ask_to_close(caller, open, &file, false) {
-                    Step::Done(()) => {}
+                    CallResult::Done(()) => {}
                     other => return other,
                 }
             }
         }
-        Step::Done(())
+        CallResult::Done(())
     }
 
-    /// Asks those who only keep a file open to close it; when others have it open, `spares_others` lets them keep it,
-    /// and it is refused otherwise.
+    /// Asks holders that only keep a file open to close it. If others have it open, they may keep it with
+    /// `spares_others`; otherwise the request is refused.
     fn ask_to_close(
         &self,
         caller: &Caller<'_>,
         open: &Open,
         file: &Arc<File>,
         spares_others: bool,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         let mut wait = false;
         for stream in &mut state.streams {
-            wait |= self.require(file, stream, &open.asker(), Need::Rename, caller.cause(), &mut effects);
+            wait |= self.require(file, stream, &open.requester(), Need::Rename, caller.cause(), &mut effects);
         }
         let step = if wait {
             self.park(caller, file, &mut state, Refusal::AccessDenied)
         } else if spares_others || state.members.is_empty() {
-            Step::Done(())
+            CallResult::Done(())
         } else {
-            Step::Refused(Refusal::AccessDenied)
+            CallResult::Refused(Refusal::AccessDenied)
         };
         drop(state);
         self.settle(effects);
         step
     }
 
-    /// Whether what stands at the new name may be replaced.
+    /// Whether the object at the new name may be replaced.
     pub(crate) fn check_replaceable(
         &self,
         caller: &Caller<'_>,
@@ -297,10 +305,10 @@ impl Share {
         parent: &Arc<Directory>,
         real: &Name,
         posix: bool,
-    ) -> Result<Step<()>, Refusal> {
+    ) -> Result<CallResult<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
         let file = self.open_files().enter(node.id(), node.kind());
-        let facts = self.facts(&file, node.as_ref(), None, None);
+        let facts = self.properties(&file, node.as_ref(), None, None);
         let checked = facts.and_then(|facts| {
             if facts.record.bits(&facts.stat).contains(Attributes::READ_ONLY) && !posix {
                 return Err(Refusal::AccessDenied);
@@ -310,12 +318,12 @@ impl Share {
         let is_same_file = file.id == open.file.id;
         match checked {
             Err(why) => Err(why),
-            Ok(_) if is_same_file => Ok(Step::Done(())),
+            Ok(_) if is_same_file => Ok(CallResult::Done(())),
             Ok(_) => Ok(self.ask_to_close(caller, open, &file, posix && !is_held_fast(&file))),
         }
     }
 
-    /// Moves the name; false when things are no longer as they were found.
+    /// Moves the name. Returns false if the objects are no longer as they were found.
     fn rename_now(
         &self,
         caller: &Caller<'_>,
@@ -341,7 +349,8 @@ impl Share {
         if !self.is_as_found(open, old, to, stands, posix) {
             return Ok(false);
         }
-        // Another spelling of the new name would stay beside it. What holds data goes only when the move has succeeded.
+        // Another spelling of the new name would stay beside it. An object with data is removed only after
+        // the move has succeeded.
         let other = stands.filter(|(real, ..)| *real != to.name);
         let clear = |is_directory: bool| match other {
             Some((real, _, kind)) if (*kind == Kind::Directory) == is_directory => {
@@ -352,12 +361,12 @@ impl Share {
             _ => Ok::<(), Refusal>(()),
         };
         clear(true)?;
-        let lasting = self.lasting_through(&open.file, link);
+        let persistent = self.persistent_through(&open.file, link);
         let [old_path, new_path] = [old, new].map(|entry| entry.parent.path_to(entry.name));
-        self.note_places(&lasting, &[old_path.clone(), new_path.clone()]);
+        self.note_places(&persistent, &[old_path.clone(), new_path.clone()]);
         let moves = self.directories().moves();
         let moved = from.node.rename(&name, to.parent.node.as_ref(), &to.name, replace, actor);
-        self.note_places(&lasting, &[if moved.is_ok() { new_path } else { old_path }]);
+        self.note_places(&persistent, &[if moved.is_ok() { new_path } else { old_path }]);
         moved?;
         let cleared = clear(false);
         from.removed(&name);
@@ -367,24 +376,25 @@ impl Share {
         }
         link.set_place(Arc::clone(&to.parent), to.name.clone());
         // MS-SMB2 3.3.5.21.1
-        self.rights().keys().set_goes(&open.asker(), &open.stream, false);
+        self.rights().keys().set_goes(&open.requester(), &open.stream, false);
         if open.file.is_directory {
             self.directories().note_renamed(open.file.id, new, moves);
         }
-        // Only now: whoever removes either name next must know where this one is, and what it has replaced.
+        // Only now: a request that removes either name next must know where this one is, and what it has
+        // replaced.
         drop(locks);
-        self.tell_renamed(old, new, open.file.is_directory, &open.asker(), caller.cause());
+        self.report_rename(old, new, open.file.is_directory, &open.requester(), caller.cause());
         if !open.file.is_directory {
-            // A file counts as changed, which is told when it is closed.
+            // A file counts as changed. That is reported when it is closed.
             // MS-FSA 2.1.5.15.12
             self.mark_archive(open)?;
-            open.untold.fetch_or(ChangeFilter::ATTRIBUTES.bits(), Ordering::Relaxed);
+            open.unreported.fetch_or(ChangeFilter::ATTRIBUTES.bits(), Ordering::Relaxed);
         }
         cleared.map(|()| true)
     }
 
-    /// Whether only what was found has the new name in any spelling: since the search, another thread may have made one that
-    /// differs only in case.
+    /// Whether only the found object has the new name in any spelling. Since the search, another thread may
+    /// have created one that differs only in case.
     fn has_no_other_spelling(
         &self,
         open: &Open,
@@ -395,7 +405,9 @@ impl Share {
         if self.is_exact(open.options) {
             return Ok(true);
         }
-        let Known::Names(names) = self.directories().known(&to.parent, &to.name)? else { return Ok(true) };
+        let KnownName::Names(names) = self.directories().known(&to.parent, &to.name)? else {
+            return Ok(true);
+        };
         let is_expected = |real: &Name| {
             (from.parent.id == to.parent.id && real == from.name)
                 || stands.is_some_and(|found| found.0 == *real)
@@ -403,8 +415,10 @@ impl Share {
         Ok(names.iter().all(is_expected))
     }
 
-    /// Whether the name that moves stands where it did and is not to go, nobody was given a right to believe it since, and what
-    /// it replaces is what was looked at, which nobody has opened. Both names are locked: who opens what stands there from now on waits, and looks again.
+    /// Whether nothing has changed since the checks. The name that moves must lead to the same file and must
+    /// not be marked for deletion. No client may have got a right to cache it since. The replaced object must
+    /// be the one that was checked, and must not be open. Both names are locked: a request that opens one of
+    /// them from now on waits, and looks again.
     fn is_as_found(
         &self,
         open: &Open,
@@ -432,7 +446,7 @@ impl Share {
         is_here && !is_given && is_unchanged && stands.is_none_or(|(_, id, _)| is_free(*id))
     }
 
-    /// Marks the name of a file that was replaced as gone for whoever still has it open.
+    /// Marks the name of a replaced file as gone for those that still have it open.
     pub(crate) fn forget_replaced(&self, id: NodeId, parent: &Arc<Directory>, real: &Name) {
         if let Some(file) = self.open_files().get(id) {
             for entry in &mut file.state.lock().links {
@@ -464,24 +478,24 @@ impl Share {
         open.stream.set_name(to.clone());
         self.record_again(open)?;
         if let Some(link) = &open.link {
-            self.tell_stream_renamed(link, from, to.clone());
+            self.report_stream_rename(link, from, to.clone());
         }
         Ok(())
     }
 }
 
-/// Whether somebody has a file open and lets nobody delete it meanwhile.
+/// Whether an open of a file denies deletion.
 fn is_held_fast(file: &File) -> bool {
     file.any_member(|m| !m.access.is_empty() && m.deny.contains(Deny::DELETE))
 }
 
-/// Whether every open of a file is the client's.
+/// Whether every open of a file belongs to the client.
 fn is_open_by_one(file: &File, client: ClientKey) -> bool {
-    !file.any_member(|member| member.asker.client != Some(client))
+    !file.any_member(|member| member.requester.client != Some(client))
 }
 
-/// Whether a file may lose its name to another one, whoever has it open: by the rules of POSIX unless they let nobody
-/// delete it.
+/// Whether another file may take the name of a file that may be open. By the rules of POSIX it may, unless an
+/// open denies deletion.
 pub(crate) fn may_be_replaced(file: &File, posix: bool) -> bool {
     if posix { !is_held_fast(file) } else { !file.has_members() }
 }
@@ -495,7 +509,7 @@ fn both<'a>(a: DirectoryEntry<'a>, b: DirectoryEntry<'a>) -> (Changing<'a>, Opti
     (first.parent.change(&[first.name]), Some(second.parent.change(&[second.name])))
 }
 
-/// Whether a file that is open has a name below a directory.
+/// Whether an open file has a name below a directory.
 fn is_below(file: &File, directory: NodeId) -> bool {
     if file.id == directory {
         return false;

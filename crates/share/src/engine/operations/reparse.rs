@@ -8,7 +8,7 @@ use volume::security::{Privileges, Rights};
 use wire::Now;
 
 use crate::engine::Share;
-use crate::engine::finding::removal::check_empty;
+use crate::engine::lookup::removal::check_empty;
 use crate::engine::operations::info::tag_of;
 use crate::engine::values::record::Record;
 use crate::info::number_on;
@@ -22,8 +22,8 @@ impl Share {
     /// The bytes of a reparse point, its tag first.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchNote`] when it is none, also for a symbolic link of the host, whose text
-    /// [`Share::link_text`] gives; as the volume says.
+    /// [`Refusal::NoSuchNote`] if the file is none. A symbolic link of the host is none either;
+    /// [`Share::link_text`] gives its text. As the volume says.
     // MS-FSA 2.1.5.10.14
     pub fn reparse(&self, open: &Open) -> Result<Vec<u8>, Refusal> {
         if !self.record_of(open)?.has_reparse {
@@ -32,7 +32,7 @@ impl Share {
         open.node.note(Note::Reparse)?.ok_or(Refusal::NoSuchNote)
     }
 
-    /// Makes what is open a reparse point, or changes the data of one with the same tag.
+    /// Makes the open file a reparse point, or changes the data of one with the same tag.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`], [`Refusal::NotEmpty`]; as the volume says.
@@ -55,11 +55,11 @@ impl Share {
         let record = self.record_of(open)?;
         self.store_record(open, Record { has_reparse: true, ..record })?;
         drop(beside);
-        self.tell_reparse(open);
+        self.report_reparse(open);
         Ok(())
     }
 
-    /// Makes an ordinary file or empty directory of a reparse point with this tag.
+    /// Turns a reparse point with this tag into an ordinary file or empty directory.
     ///
     /// # Errors
     /// [`Refusal::NoSuchNote`], [`Refusal::Invalid`] for another tag, [`Refusal::AccessDenied`].
@@ -74,12 +74,12 @@ impl Share {
         let record = self.record_of(open)?;
         self.store_record(open, Record { has_reparse: false, ..record })?;
         drop(beside);
-        self.tell_reparse(open);
+        self.report_reparse(open);
         Ok(())
     }
 
-    /// Puts a symbolic link of the host in the place of the file or empty directory that is open. The
-    /// open goes on with the file, which has no name any more.
+    /// Puts a symbolic link of the host in the place of the open file or empty directory. The open goes on
+    /// with the file, which has no name any more.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] for a file with data; as the volume says.
@@ -109,16 +109,16 @@ impl Share {
             entry.removed = true;
         }
         self.directories().forget(open.file.id);
-        self.entries_changed(&parent, &open.asker(), caller.cause());
+        self.entries_changed(&parent, &open.requester(), caller.cause());
         made?;
-        self.tell_reparse(open);
+        self.report_reparse(open);
         Ok(())
     }
 
     /// The text of a symbolic link of the host.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchNote`] when it is none; as the volume says.
+    /// [`Refusal::NoSuchNote`] if the file is none; as the volume says.
     pub fn link_text(&self, open: &Open) -> Result<Vec<u8>, Refusal> {
         if open.file.kind != Kind::Link {
             return Err(Refusal::NoSuchNote);
@@ -133,14 +133,14 @@ impl Share {
         self.check_writable()
     }
 
-    fn tell_reparse(&self, open: &Open) {
+    fn report_reparse(&self, open: &Open) {
         if let Some(link) = &open.link {
-            self.tell(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
+            self.report(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
         }
     }
 
-    /// The sixteen bytes by which others link to the file; made when there are none and `create` says so, which changes the
-    /// file and so needs a right to.
+    /// The sixteen bytes of the object id, by which other files link to this one. If there are none, `create`
+    /// makes them. That changes the file and therefore needs a right to.
     ///
     /// # Errors
     /// [`Refusal::NoSuchNote`], [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; as the volume says.
@@ -163,7 +163,8 @@ impl Share {
         Ok(id)
     }
 
-    /// What was set beside the sixteen bytes of [`Share::object_id`]; none of a file whose bytes were made.
+    /// The birth part that was set with the sixteen bytes of [`Share::object_id`]; none for a file whose id
+    /// was made here.
     ///
     /// # Errors
     /// As the volume says.
@@ -172,11 +173,12 @@ impl Share {
         Ok(note.and_then(|bytes| <[u8; 48]>::try_from(bytes.get(16..)?).ok()))
     }
 
-    /// Gives a file that has none the bytes by which others link to it, and what is told beside them: for who puts files back.
+    /// Gives a file without one an object id and its birth part. Programs that restore files use it.
     ///
     /// # Errors
     /// [`Refusal::ReadOnly`], [`Refusal::AccessDenied`], [`Refusal::Exists`]; as the volume says.
-    // MS-FSA 2.1.5.10.35 (exception: nobody looks for another file with the same bytes, since no host finds files by them)
+    // MS-FSA 2.1.5.10.35 (exception: nobody looks for another file with the same bytes, since no host finds
+    // files by them)
     pub fn set_object_id(&self, caller: &Caller<'_>, open: &Open, whole: &[u8; 64]) -> Result<(), Refusal> {
         self.check_writable()?;
         if !self.token(caller, open.options).privileges.contains(Privileges::RESTORE) {
@@ -189,7 +191,7 @@ impl Share {
         Ok(open.node.set_note(Note::ObjectId, Some(whole))?)
     }
 
-    /// Takes these bytes away, if there are any.
+    /// Removes the object id, if there is one.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; as the volume says.

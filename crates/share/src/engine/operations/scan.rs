@@ -1,7 +1,8 @@
-//! Listing directories.
+//! Listings of directories.
 //!
-//! The volume tells the figures of a name in one call. Everything else is remembered for as long as the figures stay the same, so a
-//! file is opened only when they are new. A table is asked once for each entry, and the entry keeps what it said.
+//! The volume returns the stat of a name in one call. The other properties are cached for as long as the stat
+//! stays the same, so a file is opened only if its stat is new. Each table is asked once for each entry, and
+//! the entry keeps the answer.
 
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
@@ -11,54 +12,54 @@ use volume::security::Rights;
 use volume::{DirEntry, Failure, Kind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use crate::engine::Share;
-use crate::engine::finding::look_up::{Named, Search};
+use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::operations::info::{info_from, tag_of};
 use crate::engine::parts::file::File;
-use crate::engine::parts::names::cache::{KeptNode, Known};
+use crate::engine::parts::names::cache::{CachedProperties, KeptNode};
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::record::Record;
 use crate::{Caller, Info, Item, Open, Options, Refusal};
 
 /// One entry of a listing.
-pub struct Entry<'a> {
+pub struct ListedEntry<'a> {
     share: &'a Share,
     caller: &'a Caller<'a>,
     open: &'a Open,
-    /// The directory that is listed, where names are remembered.
+    /// The listed directory, if names are cached.
     here: Option<&'a Arc<Directory>>,
     entry: &'a DirEntry,
-    /// The remembered figures of the file with the number that the directory tells.
-    figures: OnceCell<Option<Arc<Known>>>,
-    /// The file that its name leads to, while somebody has it open.
+    /// The cached properties of the file whose number the directory lists.
+    figures: OnceCell<Option<Arc<CachedProperties>>>,
+    /// The file that its name leads to, while it is open.
     file: OnceCell<Option<Arc<File>>>,
-    /// The figures of what the name leads to, as the volume told them of the name.
+    /// The stat of the target, as the volume returned it for the name.
     seen: OnceCell<Stat>,
-    /// What the name leads to, once somebody has wanted it.
-    found: OnceCell<Found>,
-    /// Its address, where the volume was asked for it, and the epoch of the cache before.
+    /// The target of the name, once it was needed.
+    found: OnceCell<EntryTarget>,
+    /// The address, if the volume was asked for it, with the epoch of the cache before.
     asked: OnceCell<(u64, Vec<u8>)>,
-    /// What a link is followed to, once somebody has wanted it; none when it is not.
-    led_to: OnceCell<Option<Found>>,
+    /// The target of a followed link, once it was needed; none if it is not followed.
+    led_to: OnceCell<Option<EntryTarget>>,
 }
 
-/// What the name of an entry leads to.
-struct Found {
+/// The target of an entry's name.
+struct EntryTarget {
     node: Arc<dyn Node>,
-    /// Where it is remembered.
+    /// The cache entry of the node.
     kept: Option<Arc<KeptNode>>,
-    /// What the volume said of it when it was found.
+    /// The stat that the volume returned at the lookup.
     stat: Stat,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ListedEntry<'a> {
     fn of(
         share: &'a Share,
         caller: &'a Caller<'a>,
         open: &'a Open,
         here: Option<&'a Arc<Directory>>,
         entry: &'a DirEntry,
-    ) -> Entry<'a> {
-        Entry {
+    ) -> ListedEntry<'a> {
+        ListedEntry {
             share,
             caller,
             open,
@@ -73,49 +74,50 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Its name.
+    /// The name of the entry.
     pub fn name(&self) -> &Name {
         &self.entry.name
     }
 
-    /// Resumes behind this entry.
+    /// The cookie with which a listing resumes behind this entry.
     pub fn cookie(&self) -> u64 {
         self.entry.cookie
     }
 
-    /// What it is, where the directory says so.
+    /// The kind, if the directory has it.
     pub fn kind(&self) -> Option<Kind> {
         self.entry.kind
     }
 
-    /// The identity of what its name leads to.
+    /// The identity of the target.
     ///
     /// # Errors
-    /// As [`Entry::info`].
+    /// As [`ListedEntry::info`].
     pub fn id(&self) -> Result<NodeId, Refusal> {
         Ok(self.stat()?.id)
     }
 
-    /// Whether somebody has open what its name leads to.
+    /// Whether the target is open.
     ///
     /// # Errors
-    /// As [`Entry::info`].
+    /// As [`ListedEntry::info`].
     pub fn is_open(&self) -> Result<bool, Refusal> {
         Ok(self.file(self.stat()?.id).is_some())
     }
 
-    /// The address of what its name leads to, as [`Item::address`] tells it. Ask it first: the rest is then told of the same file.
+    /// The address of the target, as [`Item::address`] returns it. Ask for it first: the other properties are
+    /// then those of the same file.
     ///
     /// # Errors
-    /// As [`Entry::info`]; [`Refusal::NotSupported`] when it has none.
+    /// As [`ListedEntry::info`]; [`Refusal::NotSupported`] if it has none.
     pub fn address(&self) -> Result<Vec<u8>, Refusal> {
         self.with_address(<[u8]>::to_vec)
     }
 
-    /// The same for who makes something of it, without a copy.
+    /// Calls `make` with the address, without a copy.
     ///
     /// # Errors
-    /// As [`Entry::address`].
+    /// As [`ListedEntry::address`].
     pub fn with_address<T>(&self, make: impl FnOnce(&[u8]) -> T) -> Result<T, Refusal> {
         if self.found.get().is_none() && self.figures().is_some() {
             let seen = self.open.node.stat_name(&self.entry.name)?;
@@ -129,28 +131,28 @@ impl<'a> Entry<'a> {
         Ok(make(&self.asked.get_or_init(|| (epoch, address)).1))
     }
 
-    /// What its name leads to.
+    /// The target of the name.
     ///
     /// # Errors
-    /// As [`Entry::info`].
+    /// As [`ListedEntry::info`].
     pub fn item(&self) -> Result<Item, Refusal> {
         Ok(self.item_behind(self.opened()?))
     }
 
-    fn item_behind(&self, Found { node, kept, .. }: &Found) -> Item {
+    fn item_behind(&self, EntryTarget { node, kept, .. }: &EntryTarget) -> Item {
         let here = self.here.map_or_else(|| self.share.directory_here(self.open), Arc::clone);
         self.share.item_at(&here, &self.entry.name, Arc::clone(node)).kept_as(kept.clone())
     }
 
-    /// What is known of that item, as [`Share::item_info`] tells it.
+    /// The properties of that item, as [`Share::item_info`] returns them.
     ///
     /// # Errors
-    /// As [`Entry::info`].
+    /// As [`ListedEntry::info`].
     pub fn item_info(&self) -> Result<Info, Refusal> {
         let mut stat = self.stat()?;
         let info = match self.known_record(&stat) {
             Some(record) => {
-                // Whoever had it open may have closed it since, and what is counted of it then counts no more.
+                // The file may have been closed since, and its counters then count no more.
                 let file = self.file(stat.id).and_then(|_| self.share.open_files().get(stat.id));
                 self.share.info_with(&stat, &record, file.as_deref())?
             }
@@ -167,34 +169,35 @@ impl<'a> Entry<'a> {
         Ok(info)
     }
 
-    /// The identity that the directory tells; another one where a file system is mounted.
+    /// The identity that the directory lists. It is another one if a file system is mounted there.
     fn likely_id(&self) -> NodeId {
         NodeId { inode: self.entry.inode, ..self.open.node.id() }
     }
 
-    fn figures(&self) -> Option<&Known> {
+    fn figures(&self) -> Option<&CachedProperties> {
         self.figures.get_or_init(|| self.share.cache().figures_of(self.likely_id())).as_deref()
     }
 
-    /// The same of a file that shows these figures.
-    fn known(&self, stat: &Stat) -> Option<&Known> {
-        let is_it = |known: &&Known| stat.id == self.likely_id() && self.share.cache().counts(known, stat);
+    /// The cached properties of a file with this stat.
+    fn known(&self, stat: &Stat) -> Option<&CachedProperties> {
+        let is_it =
+            |known: &&CachedProperties| stat.id == self.likely_id() && self.share.cache().counts(known, stat);
         self.figures().filter(is_it)
     }
 
-    /// The file that its name leads to, while somebody has it open.
+    /// The file that the name leads to, while it is open.
     fn file(&self, id: NodeId) -> Option<&File> {
         self.file.get_or_init(|| self.share.open_files().get(id)).as_deref().filter(|file| file.id == id)
     }
 
-    /// The attribute record of what its name leads to and shows these figures, where nothing has to be read for it.
+    /// The attribute record of the target with this stat, if nothing has to be read for it.
     fn known_record(&self, stat: &Stat) -> Option<Record> {
-        let told = self.file(stat.id).and_then(|file| self.share.record_if_told(file, stat));
+        let told = self.file(stat.id).and_then(|file| self.share.record_if_reported(file, stat));
         let known = || self.known(stat).map(|known| known.record);
-        told.or_else(known).or_else(|| self.share.remembered_record(stat))
+        told.or_else(known).or_else(|| self.share.cached_record(stat))
     }
 
-    /// The figures of what its name leads to, which is opened for them only where it has to be opened anyway.
+    /// The stat of the target. The target is opened for it only if it has to be opened anyway.
     fn stat(&self) -> Result<Stat, Refusal> {
         if let Some(stat) = self.found.get().map(|found| &found.stat).or(self.seen.get()) {
             return Ok(*stat);
@@ -202,50 +205,50 @@ impl<'a> Entry<'a> {
         if self.figures().is_none() && !self.share.may_know_record(self.likely_id()) {
             return Ok(self.found()?.stat);
         }
-        if let Some(found) = self.remembered()? {
+        if let Some(found) = self.cached_node()? {
             return Ok(self.found.get_or_init(|| found).stat);
         }
         let seen = self.open.node.stat_name(&self.entry.name)?;
         Ok(*self.seen.get_or_init(|| seen))
     }
 
-    /// The file behind the name, if it is still the one that was told of.
-    fn opened(&self) -> Result<&Found, Refusal> {
+    /// The target of the name, if it is still the file whose stat was returned.
+    fn opened(&self) -> Result<&EntryTarget, Refusal> {
         let found = self.found()?;
         let is_same = |seen: &Stat| (seen.id, seen.born) == (found.stat.id, found.stat.born);
         if self.seen.get().is_none_or(is_same) { Ok(found) } else { Err(Refusal::Gone) }
     }
 
-    /// What its name leads to: as it is remembered, or else as the volume says. Nothing is remembered for being listed.
-    fn found(&self) -> Result<&Found, Refusal> {
+    /// The target of the name, from the cache or from the volume. A listing adds nothing to the cache.
+    fn found(&self) -> Result<&EntryTarget, Refusal> {
         if let Some(found) = self.found.get() {
             return Ok(found);
         }
-        let found = match self.remembered()? {
+        let found = match self.cached_node()? {
             Some(found) => found,
             None => self.looked_up()?,
         };
         Ok(self.found.get_or_init(|| found))
     }
 
-    fn remembered(&self) -> Result<Option<Found>, Refusal> {
-        let Some(kept) = self.here.and_then(|here| self.share.remembered(here, &self.entry.name)) else {
+    fn cached_node(&self) -> Result<Option<EntryTarget>, Refusal> {
+        let Some(kept) = self.here.and_then(|here| self.share.cached_node(here, &self.entry.name)) else {
             return Ok(None);
         };
         let (node, stat) = (Arc::clone(&kept.node), kept.node.stat()?);
-        // The name was given to something else after the host was asked for news.
-        Ok((stat.links > 0).then_some(Found { node, kept: Some(kept), stat }))
+        // The name was given to another file after the host's events were read.
+        Ok((stat.links > 0).then_some(EntryTarget { node, kept: Some(kept), stat }))
     }
 
-    fn looked_up(&self) -> Result<Found, Refusal> {
+    fn looked_up(&self) -> Result<EntryTarget, Refusal> {
         let (directory, name) = (self.open.node.as_ref(), &self.entry.name);
         let node = self.share.with_room(|| Ok(directory.lookup(name, OpenHow::Attributes)?))?;
         let stat = node.first_stat().map_or_else(|| node.stat(), Ok)?;
-        Ok(Found { node, kept: None, stat })
+        Ok(EntryTarget { node, kept: None, stat })
     }
 
-    /// The same, behind a link that whoever opens the name is led past.
-    fn shown(&self) -> Result<&Found, Refusal> {
+    /// The target behind a link that opens of the name follow.
+    fn shown(&self) -> Result<&EntryTarget, Refusal> {
         let found = self.found()?;
         if found.stat.kind != Kind::Link || self.open.options.contains(Options::STOP_AT_LINKS) {
             return Ok(found);
@@ -258,7 +261,7 @@ impl<'a> Entry<'a> {
                 .led_to(self.caller, &here, &self.entry.name, &found.node, behind, self.open.options)?
                 .node;
             let stat = node.stat().ok()?;
-            Some(Found { node, kept: None, stat })
+            Some(EntryTarget { node, kept: None, stat })
         });
         Ok(led_to.as_ref().unwrap_or(found))
     }
@@ -268,10 +271,10 @@ impl<'a> Entry<'a> {
         self.entry.inode
     }
 
-    /// What is known of it, or of what it leads to if it is a link that is followed.
+    /// The properties of the entry, or of its target if it is a link that is followed.
     ///
     /// # Errors
-    /// [`Refusal::NotFound`] when it has vanished since; as the volume says.
+    /// [`Refusal::NotFound`] if it has vanished since; as the volume says.
     pub fn info(&self) -> Result<Info, Refusal> {
         let hides = self.share.settings().hides(self.entry.name.as_bytes());
         let stops = self.open.options.contains(Options::STOP_AT_LINKS);
@@ -297,8 +300,8 @@ impl<'a> Entry<'a> {
         Ok(info)
     }
 
-    /// The little that its directory knows of a directory that the host lists and does not show: a file system is mounted there whose
-    /// process is gone (`ENOTCONN`) or lets nobody in (`EACCES`). None of anything else.
+    /// The few properties of a directory that the host lists and does not open. A file system is mounted
+    /// there whose process is gone (`ENOTCONN`) or denies access (`EACCES`). None for any other entry.
     pub fn listed_info(&self) -> Option<Info> {
         let is_hidden =
             || matches!(self.open.node.stat_name(&self.entry.name), Err(Failure::Stale | Failure::Denied));
@@ -327,7 +330,7 @@ impl<'a> Entry<'a> {
         Some(info_from(&stat, &Record::default(), hides))
     }
 
-    /// Whether the caller may look into it.
+    /// Whether the caller may read it.
     fn is_readable(&self) -> bool {
         let caller = self.caller;
         let check = || {
@@ -344,8 +347,9 @@ impl<'a> Entry<'a> {
 }
 
 impl Share {
-    /// Shows the entries of a directory behind `cookie` (0 from the start): those that `wants` likes,
-    /// until `visit` breaks off. `.` and `..` are not among them; cookies 1 and 2 are theirs.
+    /// Passes the entries of a directory behind `cookie` (0 from the start) to `visit`, if `wants` selects
+    /// them, until `visit` breaks off. `.` and `..` are not among them; cookies 1 and 2 are reserved for
+    /// these.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::NotADirectory`]; as the volume says.
@@ -356,7 +360,7 @@ impl Share {
         open: &Arc<Open>,
         cookie: u64,
         wants: &mut dyn FnMut(&Name) -> bool,
-        visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(&ListedEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), Refusal> {
         if !open.is_directory() {
             return Err(Refusal::NotADirectory);
@@ -372,7 +376,7 @@ impl Share {
             if !wants(&entry.name) {
                 return ControlFlow::Continue(());
             }
-            let entry = Entry::of(self, caller, open, here.as_ref(), entry);
+            let entry = ListedEntry::of(self, caller, open, here.as_ref(), entry);
             if hides && !entry.is_readable() {
                 return ControlFlow::Continue(());
             }
@@ -384,8 +388,8 @@ impl Share {
         }
     }
 
-    /// Shows the entry that a name leads to, case minded as the open minds it, without a scan. Its
-    /// cookie has no meaning. False when there is none.
+    /// Passes the entry that a name leads to, without a scan. Case counts as it does for the open. The cookie
+    /// has no meaning. Returns false if there is no such entry.
     ///
     /// # Errors
     /// As [`Share::scan`].
@@ -394,7 +398,7 @@ impl Share {
         caller: &Caller<'_>,
         open: &Arc<Open>,
         name: &Name,
-        visit: &mut dyn FnMut(&Entry<'_>),
+        visit: &mut dyn FnMut(&ListedEntry<'_>),
     ) -> Result<bool, Refusal> {
         if !open.is_directory() {
             return Err(Refusal::NotADirectory);
@@ -406,7 +410,7 @@ impl Share {
         let here = self.directory_here(open);
         let search =
             Search { exact: self.is_exact(open.options), how: OpenHow::Attributes, rather_missing: false };
-        let Named { name, node, .. } = match self.look_up(&here, name, search) {
+        let ResolvedName { name, node, .. } = match self.look_up(&here, name, search) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(false),
             Err(why @ (Refusal::Gone | Refusal::AccessDenied)) => {
@@ -416,7 +420,7 @@ impl Share {
         };
         let entry = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
         let here = self.cache().is_on().then_some(&here);
-        let entry = Entry::of(self, caller, open, here, &entry);
+        let entry = ListedEntry::of(self, caller, open, here, &entry);
         if self.settings().hide_unreadable && !entry.is_readable() {
             return Ok(false);
         }
@@ -424,13 +428,13 @@ impl Share {
         Ok(true)
     }
 
-    /// The same for a name that the host only lists ([`Entry::listed_info`]).
+    /// Does the same for a name that the host only lists ([`ListedEntry::listed_info`]).
     fn find_listed(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
         name: &Name,
-        visit: &mut dyn FnMut(&Entry<'_>),
+        visit: &mut dyn FnMut(&ListedEntry<'_>),
     ) -> Result<bool, Refusal> {
         let mut is_listed = false;
         self.scan(caller, open, 0, &mut |one| one == name, &mut |entry| {

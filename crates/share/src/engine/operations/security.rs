@@ -1,4 +1,4 @@
-//! Reading and changing descriptors, and their other faces: permission bits and host owners.
+//! Descriptors, and their other forms: permission bits and host owners.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::engine::parts::file::SET_GROUP;
 use crate::engine::values::host_lists::{HostNumbers, shown_now, write_access_list, write_lists};
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Options, Refusal, Step};
+use crate::{CallResult, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal};
 
 impl Share {
-    /// The whole descriptor. Which parts the opener may see is for the caller to check.
+    /// The whole descriptor. The caller must check which parts the opener may see.
     ///
     /// # Errors
     /// As the volume says.
@@ -23,10 +23,10 @@ impl Share {
         Ok(self.security_of(open)?.descriptor.clone())
     }
 
-    /// The most that the opener could have been given on this file.
+    /// The most rights that the opener could have got on this file.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`] when that is nothing; as the volume says.
+    /// [`Refusal::AccessDenied`] if there are none; as the volume says.
     // MS-FSA 2.1.5.1.2.1
     pub fn maximal(&self, open: &Open) -> Result<Rights, Refusal> {
         let identity = &open.identity();
@@ -35,10 +35,10 @@ impl Share {
         self.maximal_for(&caller, open)
     }
 
-    /// The most that somebody could be given on the file of an open, which need not be theirs.
+    /// The most rights that a caller could get on the file of an open, which may belong to another client.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`] when that is nothing; as the volume says.
+    /// [`Refusal::AccessDenied`] if there are none; as the volume says.
     pub fn maximal_for(&self, caller: &Caller<'_>, open: &Open) -> Result<Rights, Refusal> {
         let security = self.security_of(open)?;
         let parent = open.link.as_ref().map(|link| link.place().0);
@@ -46,11 +46,11 @@ impl Share {
     }
 
     fn security_of(&self, open: &Open) -> Result<Arc<Security>, Refusal> {
-        Ok(self.facts(&open.file, open.node.as_ref(), None, None)?.security)
+        Ok(self.properties(&open.file, open.node.as_ref(), None, None)?.security)
     }
 
-    /// Changes parts of the descriptor, once those who only keep the file open have heard of it: whether
-    /// they may open it again is no longer sure.
+    /// Changes parts of the descriptor. Holders that only keep the file open are asked first to close it,
+    /// because they may no longer be able to open it again.
     // MS-FSA 2.1.5.17
     pub fn set_descriptor(
         &self,
@@ -58,17 +58,17 @@ impl Share {
         open: &Arc<Open>,
         parts: Parts,
         given: &Descriptor,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if let Err(why) = self.check_descriptor(caller, open, parts, given) {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         match self.require_for(caller, open, Need::CloseKept) {
-            Step::Done(()) => self.amend_descriptor(open, parts, given).into(),
+            CallResult::Done(()) => self.amend_descriptor(open, parts, given).into(),
             other => other,
         }
     }
 
-    /// Whether the caller may set these parts so.
+    /// Whether the caller may set these parts to these values.
     fn check_descriptor(
         &self,
         caller: &Caller<'_>,
@@ -100,20 +100,20 @@ impl Share {
         let bytes = descriptor.encode().map_err(|_| Refusal::Invalid)?;
         let record = self.record_of(open)?;
         self.put_descriptor(open.node.as_ref(), Some(&bytes))?;
-        // It counts from here on, whatever becomes of the host's part.
+        // It is valid from here on, whatever happens to the host's part.
         self.store_record(open, Record { has_descriptor: true, shown: None, ..record })?;
         let shown = self.show_on_host(open, &descriptor, is_same_list, parts, record);
         self.forget_security(open);
         drop(beside);
         shown?;
         if let Some(link) = &open.link {
-            self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY);
+            self.report(link, None, ChangeKind::Modified, ChangeFilter::SECURITY);
         }
         Ok(())
     }
 
-    /// Makes the host's permission bits, lists and owner say what the descriptor says, as far as they can; `before` is the
-    /// record without it.
+    /// Sets the host's permission bits, lists and owner to the values of the descriptor, as far as possible.
+    /// `before` is the record without it.
     // RFC 8881 6.3.2, 6.4.1.2
     fn show_on_host(
         &self,
@@ -129,7 +129,8 @@ impl Share {
         let mut mode = security::computed_mode(descriptor);
         let is_same_owner = !parts.intersects(Parts::OWNER | Parts::GROUP);
         if !is_directory && is_same_list && (is_same_owner || !before.has_descriptor) {
-            // A list that was made from the host's mode lets readers run a file, also one that the host runs for nobody.
+            // A list that was made from the host's mode lets readers run a file, even one that the host runs
+            // for nobody.
             mode &= 0o666 | before.mode(&stat) & 0o111;
         }
         let kept = if is_directory { 0o700 } else { stat.mode & 0o200 | 0o400 };
@@ -159,13 +160,12 @@ impl Share {
         self.own_changed(&open.file);
     }
 
-    /// Sets the permission bits. A stored descriptor is made to say the same, and what the mode leaves of it stays. Waits for
-    /// those who would not look again.
+    /// Sets the permission bits. A stored descriptor is changed to say the same, and the parts that the mode
+    /// does not cover stay. Waits for holders that cache the mode.
     // RFC 8881 6.4.1.1
-    pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> Step<()> {
+    pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> CallResult<()> {
         let may = self.check_writable().and_then(|()| self.check_owner(caller, open, Rights::WRITE_DAC));
-        // The bits of a symbolic link say nothing, and hosts keep none.
-        // symlink(7)
+        // The bits of a symbolic link say nothing, and hosts keep none. symlink(7)
         if open.file.kind == Kind::Link {
             return may.into();
         }
@@ -180,8 +180,8 @@ impl Share {
         })
     }
 
-    /// The permission bits that become of those which a caller sets: the right of a group goes to who runs the file only by
-    /// somebody of that group.
+    /// The permission bits to set for a caller. Only a member of the group may set the bit that lets the file
+    /// run with the group's rights.
     // chmod(2)
     fn mode_to_set(&self, caller: &Caller<'_>, open: &Open, mode: u32) -> Result<u32, Refusal> {
         let who = caller.identity;
@@ -193,14 +193,14 @@ impl Share {
         Ok(if is_member { mode } else { mode & !SET_GROUP })
     }
 
-    /// Sets the host's owner and group; `None` leaves one as it is. Waits for those who would not look again.
+    /// Sets the host's owner and group; `None` leaves one as it is. Waits for holders that cache them.
     pub fn set_owner(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
         uid: Option<u32>,
         gid: Option<u32>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         let may = self.check_new_owner(caller, open, uid, gid);
         self.after_attributes(caller, open, may, || {
             let accounts = self.settings().accounts.clone();
@@ -232,7 +232,7 @@ impl Share {
         Ok(())
     }
 
-    /// Whether the open has a right, or the caller has it now on the file.
+    /// Whether the open has a right, or the caller has it on the file now.
     pub(crate) fn check_owner(&self, caller: &Caller<'_>, open: &Open, right: Rights) -> Result<(), Refusal> {
         if open.granted.contains(right) {
             return Ok(());
@@ -241,8 +241,8 @@ impl Share {
         self.rights_on(caller, &security, None, right, open.options).map(|_| ())
     }
 
-    /// Changes what the host says of who may do what, and a stored descriptor with it. `change` says which permission bits
-    /// that comes to, where it sets them.
+    /// Changes the host's owner or mode, and a stored descriptor with it. `change` returns the resulting
+    /// permission bits, if it sets them.
     fn change_host(
         &self,
         open: &Arc<Open>,
@@ -261,7 +261,8 @@ impl Share {
             self.put_descriptor(node, Some(&bytes))?;
             let mut record = record;
             if let Some(mode) = set {
-                // What the mode takes from whoever is named, the host's list does not give back with the next mode.
+                // The mode takes rights from a named user or group. The host's list must not give them back
+                // with the next mode.
                 let numbers = HostNumbers(self.settings().accounts.clone());
                 let is_directory = open.file.is_directory;
                 let listed = write_access_list(node, &mut record, &descriptor, is_directory, mode, &numbers);
@@ -275,7 +276,7 @@ impl Share {
         self.forget_security(open);
         drop(beside);
         if let Some(link) = &open.link {
-            self.tell(link, None, ChangeKind::Modified, ChangeFilter::SECURITY | ChangeFilter::ATTRIBUTES);
+            self.report(link, None, ChangeKind::Modified, ChangeFilter::SECURITY | ChangeFilter::ATTRIBUTES);
         }
         Ok(())
     }
@@ -298,7 +299,7 @@ fn check_parts(open: &Open, parts: Parts) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The stored descriptor decides; a host that does not let us show it is no failure.
+/// The stored descriptor decides. A host that does not permit showing it is no failure.
 fn allowed_to_fail(result: volume::Result<()>) -> Result<(), Refusal> {
     match result {
         Ok(()) | Err(Failure::Denied | Failure::NotSupported) => Ok(()),

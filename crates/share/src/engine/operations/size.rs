@@ -9,14 +9,14 @@ use volume::{Extent, Times};
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
-use crate::engine::operations::changed_data::StreamChange;
 use crate::engine::operations::data::{check_data, check_ranges};
-use crate::{Attributes, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal, Step};
+use crate::engine::operations::data_changes::StreamChange;
+use crate::{Attributes, CallResult, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal};
 
 impl Share {
-    /// Cuts or extends the stream that is open.
+    /// Truncates or extends the open stream.
     // MS-FSA 2.1.5.15.5
-    pub fn set_size(&self, caller: &Caller<'_>, open: &Arc<Open>, size: u64) -> Step<()> {
+    pub fn set_size(&self, caller: &Caller<'_>, open: &Arc<Open>, size: u64) -> CallResult<()> {
         self.change(caller, open, || {
             if size > i64::MAX as u64 {
                 return Err(Refusal::Invalid);
@@ -26,9 +26,9 @@ impl Share {
         })
     }
 
-    /// Backs the first `bytes` with storage; fewer than the size cut the stream.
+    /// Backs the first `bytes` with storage. Fewer bytes than the size truncate the stream.
     // MS-FSA 2.1.5.15.1
-    pub fn set_allocation(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: u64) -> Step<()> {
+    pub fn set_allocation(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: u64) -> CallResult<()> {
         self.change(caller, open, || {
             if bytes > i64::MAX as u64 {
                 return Err(Refusal::Invalid);
@@ -39,9 +39,9 @@ impl Share {
                 return self.size_changed(open, caller);
             }
             if bytes > size {
-                self.wish_for_room(open, bytes, caller)?;
+                self.reserve_space(open, bytes, caller)?;
             } else {
-                // The file counts as changed all the same.
+                // The file still counts as changed.
                 // MS-FSA 2.1.5.15.1
                 self.move_times(&open.file, open.node.as_ref(), StreamChange::Made, caller.now)?;
             }
@@ -50,8 +50,8 @@ impl Share {
         })
     }
 
-    /// Backs a range with storage; the stream grows where the range goes beyond its end.
-    pub fn allocate(&self, caller: &Caller<'_>, open: &Arc<Open>, range: Range<u64>) -> Step<()> {
+    /// Backs a range with storage. The stream grows if the range goes beyond its end.
+    pub fn allocate(&self, caller: &Caller<'_>, open: &Arc<Open>, range: Range<u64>) -> CallResult<()> {
         self.change(caller, open, || {
             if range.start >= range.end || range.end > i64::MAX as u64 {
                 return Err(Refusal::Invalid);
@@ -69,12 +69,12 @@ impl Share {
         })
     }
 
-    /// Backs the first `bytes` with storage behind the end. The time of modification stays, which the host moves with it; the change
-    /// time does not.
+    /// Backs the first `bytes` with storage behind the end. The time of modification stays, although the host
+    /// moves it; the change time does not.
     ///
-    /// Of a change of data that comes in this very moment the time is not lost: whichever of both is the second sets it.
+    /// A concurrent change of data does not lose its time: the second of both sets it.
     // MS-FSA 2.1.5.15.1
-    fn wish_for_room(&self, open: &Open, bytes: u64, caller: &Caller<'_>) -> Result<(), Refusal> {
+    fn reserve_space(&self, open: &Open, bytes: u64, caller: &Caller<'_>) -> Result<(), Refusal> {
         if open.stream.is_named {
             open.data.allocate(0..bytes)?;
             return self.stream_allocated(open, caller);
@@ -82,7 +82,8 @@ impl Share {
         let file = &open.file;
         let (changes, modified) = (file.changes.load(Ordering::SeqCst), open.node.stat()?.modified);
         open.data.allocate(0..bytes)?;
-        // A server without privileges may not set the times of every file that it may write; the host's own stay then.
+        // A server without privileges may not set the times of every file that it may write. The host's own
+        // times stay then.
         if open.node.set_times(Times { accessed: None, modified: Some(modified) }).is_ok() {
             file.time_put_back.store(true, Ordering::SeqCst);
             if file.changes.load(Ordering::SeqCst) != changes {
@@ -93,7 +94,8 @@ impl Share {
         self.mark_archive(open)
     }
 
-    /// Storage for a file's own data moves its times on the host; storage for a named stream lies elsewhere.
+    /// Storage for a file's own data moves its times on the host. Storage for a named stream is in another
+    /// file.
     fn stream_allocated(&self, open: &Open, caller: &Caller<'_>) -> Result<(), Refusal> {
         if !open.stream.is_named {
             return Ok(());
@@ -101,8 +103,8 @@ impl Share {
         self.move_times(&open.file, open.node.as_ref(), StreamChange::Data, caller.now)
     }
 
-    /// The first range of data at or behind `from`, as the host keeps it; none when only a hole is left. A stream whose
-    /// holes the host does not know is data to its end.
+    /// The first range of data at or behind `from`, as the host stores it; none if only a hole is left. If
+    /// the host does not know the holes of a stream, all of it is data.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
@@ -114,24 +116,25 @@ impl Share {
         Ok(open.data.next_data(from)?)
     }
 
-    /// The runs of a file's storage at or behind `from`, at most `max`, and whether there are more.
+    /// The extents of a file's storage at or behind `from`, at most `max`, and whether there are more.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::NotSupported`]; as the volume says.
-    // MS-FSA 2.1.5.10.15 (exception: it asks for no right, but only who may read has the file open on the host)
+    // MS-FSA 2.1.5.10.15 (exception: it asks for no right, but only who may read has the file open on the
+    // host)
     pub fn extents(&self, open: &Open, from: u64, max: usize) -> Result<(Vec<Extent>, bool), Refusal> {
         if !open.granted.contains(Rights::READ_DATA) {
             return Err(Refusal::AccessDenied);
         }
         if open.is_directory() {
-            // A host that tells of them seldom means what a client would.
+            // The extents of such a host are seldom those that a client means.
             return Err(Refusal::NotSupported);
         }
         check_data(open)?;
         Ok(open.data.extents(from, max)?)
     }
 
-    /// Makes a range read as zeros; what lies behind the end is left out.
+    /// Makes a range read as zeros; the part behind the end is left out.
     // MS-FSA 2.1.5.10.39
     pub fn zero(
         &self,
@@ -139,14 +142,14 @@ impl Share {
         open: &Arc<Open>,
         owner: LockOwner,
         range: Range<u64>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if range.start > range.end || range.end > i64::MAX as u64 {
-            return Step::Refused(Refusal::Invalid);
+            return CallResult::Refused(Refusal::Invalid);
         }
         let len = range.end - range.start;
         let checked = || check_ranges(open, owner, range.start, len, RangeKind::Exclusive).into();
-        match self.past_lapsed_at(open.file.id, caller, checked) {
-            Step::Done(()) => {}
+        match self.retry_past_expired_at(open.file.id, caller, checked) {
+            CallResult::Done(()) => {}
             other => return other,
         }
         self.change(caller, open, || {
@@ -159,19 +162,20 @@ impl Share {
         })
     }
 
-    /// Does something to data that the right to write allows, once nobody caches it.
+    /// Runs a change of data for which the right to write is enough, after all caches of the data are
+    /// released.
     fn change(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
         act: impl FnOnce() -> Result<(), Refusal>,
-    ) -> Step<()> {
+    ) -> CallResult<()> {
         if !open.granted.contains(Rights::WRITE_DATA) {
-            return Step::Refused(Refusal::AccessDenied);
+            return CallResult::Refused(Refusal::AccessDenied);
         }
         let checked = if open.is_directory() { Err(Refusal::Invalid) } else { check_data(open) };
         if let Err(why) = checked {
-            return Step::Refused(why);
+            return CallResult::Refused(why);
         }
         let ask = || self.require_for(caller, open, Need::Change);
         self.change_data(caller, open, ask, |()| self.keeping_times(open, caller.now, act))
@@ -186,12 +190,12 @@ impl Share {
             } else {
                 (None, ChangeKind::Modified, ChangeFilter::SIZE | ChangeFilter::LAST_WRITE)
             };
-            self.tell(link, name, kind, what);
+            self.report(link, name, kind, what);
         }
         Ok(())
     }
 
-    /// Says whether holes are to be kept.
+    /// Sets whether holes are kept.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
@@ -216,7 +220,7 @@ impl Share {
         self.store_record(open, record)?;
         drop(beside);
         if let Some(link) = &open.link {
-            self.tell(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
+            self.report(link, None, ChangeKind::Modified, ChangeFilter::ATTRIBUTES);
         }
         Ok(())
     }

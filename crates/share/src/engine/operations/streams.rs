@@ -6,7 +6,7 @@ use crate::engine::Share;
 use crate::{Open, Refusal};
 
 impl Share {
-    /// The named streams of a file or directory; those that are to be removed are not among them.
+    /// The named streams of a file or directory, without those that are marked for deletion.
     ///
     /// # Errors
     /// As the volume says.
@@ -26,8 +26,8 @@ impl Share {
         Ok(all)
     }
 
-    /// Size and bytes on the volume of a file's own data, whichever stream of it is open; none for what
-    /// has no data.
+    /// Size and bytes on the volume of a file's own data, whichever stream of it is open. None if it has no
+    /// data.
     ///
     /// # Errors
     /// As the volume says.

@@ -1,20 +1,20 @@
-//! Watches: beginning, and taking what they have heard.
+//! Watches: their start, and the changes that they have collected.
 
 use std::sync::Arc;
 
 use volume::security::Rights;
 
 use crate::engine::Share;
-use crate::watch::Taken;
-use crate::{Change, ChangeFilter, Open, Refusal, Step, Waiter, Watch};
+use crate::watch::CollectedChanges;
+use crate::{CallResult, Change, ChangeFilter, DirectoryWatch, Open, Refusal, Waiter};
 
 impl Share {
-    /// Begins to collect changes below a directory. The first call fixes what is collected, until the
-    /// open is closed; more than `max_bytes` of them not taken count as lost.
+    /// Begins to collect changes below a directory. The first call fixes the filter until the open is closed.
+    /// If more than `max_bytes` of changes are not taken, they count as lost.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] for what is no directory,
-    /// [`Refusal::NotSupported`] where the share's settings say so.
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] if it is no directory, [`Refusal::NotSupported`] if
+    /// the share's settings say so.
     // MS-FSA 2.1.5.11
     pub fn watch(
         &self,
@@ -42,14 +42,14 @@ impl Share {
         if own.is_some() {
             return Ok(());
         }
-        let watch = Arc::new(Watch::new(open.file.id, filter, recursive, max_bytes));
-        self.watching().add(&watch);
+        let watch = Arc::new(DirectoryWatch::new(open.file.id, filter, recursive, max_bytes));
+        self.watches().add(&watch);
         *own = Some(Arc::clone(&watch));
         drop(own);
         if self.volume().facts().tells_changes
             && let Some(directory) = self.names().directory_of(&open.node, || open.place())
         {
-            let tree = self.watching().tree_of(directory, recursive, self.directories(), self.descriptors());
+            let tree = self.watches().tree_of(directory, recursive, self.directories(), self.descriptors());
             let is_cut = tree.is_cut();
             *watch.tree.lock() = Some(tree);
             if is_cut {
@@ -59,18 +59,18 @@ impl Share {
         Ok(())
     }
 
-    /// Takes the changes that were collected; waits when there are none.
+    /// Takes the collected changes; waits if there are none.
     // MS-FSA 2.1.5.11.1
-    pub fn take_changes(&self, open: &Arc<Open>, waiter: Option<&Waiter>) -> Step<Vec<Change>> {
+    pub fn take_changes(&self, open: &Arc<Open>, waiter: Option<&Waiter>) -> CallResult<Vec<Change>> {
         let Some(watch) = open.watch.lock().clone() else {
-            return Step::Refused(if open.is_closed() { Refusal::Gone } else { Refusal::Invalid });
+            return CallResult::Refused(if open.is_closed() { Refusal::Gone } else { Refusal::Invalid });
         };
         let (taken, ticket) = watch.take(|| waiter.map(|waiter| self.waits().add(waiter, &open.file)));
         match (taken, ticket) {
-            (Taken::Changes(changes), _) => Step::Done(changes),
-            (Taken::Refused(why), _) => Step::Refused(why),
-            (Taken::Nothing, Some(ticket)) => Step::Wait(ticket),
-            (Taken::Nothing, None) => Step::Refused(Refusal::NoMoreEntries),
+            (CollectedChanges::Changes(changes), _) => CallResult::Done(changes),
+            (CollectedChanges::Refused(why), _) => CallResult::Refused(why),
+            (CollectedChanges::Nothing, Some(ticket)) => CallResult::Wait(ticket),
+            (CollectedChanges::Nothing, None) => CallResult::Refused(Refusal::NoMoreEntries),
         }
     }
 }

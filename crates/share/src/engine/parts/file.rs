@@ -1,9 +1,9 @@
-//! What is kept of a file while anybody has it open: its opens, names, streams and rights.
+//! The state of a file while it is open: its opens, names, streams and rights.
 //!
-//! A [`File`] is in the table from its first open to its last close, and longer while somebody refers to it (`table`). Everything
-//! that two opens must agree on is in its one [`State`], under one lock.
+//! A [`File`] is in the table from its first open to its last close, and longer while there is a reference to
+//! it (`table`). The state that two opens must agree on is in its one [`FileState`], under one lock.
 
-mod asked;
+mod queries;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 use volume::security::Rights;
 use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
 
-use crate::caching::grants::{Asker, Grants, Surroundings};
-use crate::engine::parts::names::cache::Made;
+use crate::caching::grants::{GrantConditions, Grants, Requester};
+use crate::engine::parts::names::cache::NewFile;
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
@@ -20,7 +20,7 @@ use crate::ranges::table::Ranges;
 use crate::ranked::{Mutex, Rank};
 use crate::{Caching, ClientKey, Deny, Identity, Open, Options, Ticket};
 
-/// Rights whose use others may deny, and which make an open count for sharing.
+/// Rights whose use others may deny. An open with one of them counts for sharing.
 // MS-FSA 2.1.5.1.2.2
 pub(crate) const SHARED_RIGHTS: Rights = Rights::READ_DATA
     .union(Rights::EXECUTE)
@@ -29,9 +29,10 @@ pub(crate) const SHARED_RIGHTS: Rights = Rights::READ_DATA
     .union(Rights::DELETE);
 
 /// Permission bits that let a program run with the rights of its owner and its group.
-pub(crate) const LENDING: u32 = 0o6000;
+pub(crate) const SET_ID_BITS: u32 = 0o6000;
 
-/// The bit by which a program runs with the rights of its group, and what is made in a directory belongs to its group.
+/// The bit by which a program runs with the rights of its group. In a directory it gives new objects the
+/// directory's group.
 pub(crate) const SET_GROUP: u32 = 0o2000;
 
 /// A file that is open.
@@ -39,32 +40,37 @@ pub(crate) struct File {
     pub id: NodeId,
     pub kind: Kind,
     pub is_directory: bool,
-    /// How many decide about it and do not have it open yet ([`FileRef`](crate::engine::parts::open_files::FileRef)).
+    /// The number of requests that decide about it and have not opened it yet
+    /// ([`FileRef`](crate::engine::parts::open_files::FileRef)).
     pub references: AtomicUsize,
     /// Counts changes of data since it was opened.
     pub changes: AtomicU64,
-    /// Counts changes of its times, mode, owner and storage, new names, what is stored with it, and what the host told of it.
+    /// Counts changes of its times, mode, owner and storage, new names, sidecar data, and changes reported by
+    /// the host.
     pub own_changes: AtomicU64,
-    /// Whether the time of modification was put back: the next change of data sets it, as it may have come before that.
+    /// Whether the time of modification was put back. The next change of data then sets it, because that
+    /// change may have come before.
     pub time_put_back: AtomicBool,
-    /// Counts the times that the host could not store what was written to it or one of its streams.
+    /// How often the host could not store data that was written to it or one of its streams.
     pub failed_syncs: AtomicU64,
-    /// The host may let it run with the rights of its owner or group, which goes with the next change of its data.
-    pub lends_rights: AtomicBool,
-    /// When the first of the caching rights was given that somebody may hold on it (monotonic seconds).
+    /// Whether the host may let it run with the rights of its owner or group. The next change of its data
+    /// clears those bits.
+    pub may_set_id: AtomicBool,
+    /// When the oldest of its caching rights was granted (monotonic seconds).
     pub granted_s: AtomicU64,
-    /// Held while what lies beside it (its record, descriptor, extended attributes) is read, changed and stored again.
+    /// Held while its sidecar data (its record, descriptor, extended attributes) is read, changed and stored
+    /// again.
     pub beside: Mutex<()>,
-    pub state: Mutex<State>,
+    pub state: Mutex<FileState>,
 }
 
 /// One name of a file, as opens know it.
-pub(crate) struct Link {
+pub(crate) struct HardLinkedName {
     place: Mutex<(Arc<Directory>, Name)>,
 }
 
-impl Link {
-    /// Where it is now.
+impl HardLinkedName {
+    /// The current parent and name.
     pub fn place(&self) -> (Arc<Directory>, Name) {
         self.place.lock().clone()
     }
@@ -78,7 +84,7 @@ impl Link {
         place.0.id == directory && place.1 == *name
     }
 
-    /// Its path now, from the root of the share.
+    /// Its current path from the root of the share.
     pub fn path(&self) -> Vec<Name> {
         let (parent, name) = self.place();
         parent.path_to(&name)
@@ -89,13 +95,13 @@ impl Link {
 pub(crate) struct Stream {
     pub is_named: bool,
     name: Mutex<Option<Name>>,
-    /// Whether somebody may hold byte ranges: says without the lock that nobody does.
+    /// Whether there may be byte ranges. If false, there are none, and no lock is needed to know it.
     pub has_ranges: AtomicBool,
-    /// Whether somebody may hold a caching right: says without the lock that nobody does.
+    /// Whether there may be a caching right. If false, there is none, and no lock is needed to know it.
     pub has_grants: AtomicBool,
-    /// Held by whoever writes behind the end, wherever that is.
+    /// Held by a write behind the end, wherever that is.
     pub appending: Mutex<()>,
-    /// How many caching rights were given ([`Stream::given`]).
+    /// The number of caching rights that were granted ([`Stream::given`]).
     pub gave: AtomicU64,
 }
 
@@ -111,8 +117,9 @@ impl Stream {
         })
     }
 
-    /// To be taken before the holders of rights are asked to give way, and given to
-    /// [`Share::catch_up`](crate::engine::Share::catch_up) when what they gave way for is done.
+    /// The number of rights granted until now. Take it before holders are asked to release their rights. Pass
+    /// it to [`Share::catch_up`](crate::engine::Share::catch_up) after the action for which they released
+    /// them.
     pub fn given(&self) -> u64 {
         self.gave.load(Ordering::SeqCst)
     }
@@ -125,40 +132,41 @@ impl Stream {
         *self.name.lock() = Some(name);
     }
 
-    /// Its own figures, when it is a named one.
+    /// The stat of a named stream.
     pub fn figures(&self, data: &dyn Node) -> volume::Result<Option<Stat>> {
         if self.is_named { data.stat().map(Some) } else { Ok(None) }
     }
 }
 
-/// What two opens of one stream must agree on.
+/// The state that opens of one stream share.
 pub(crate) struct StreamState {
     pub stream: Arc<Stream>,
     pub ranges: Ranges,
     pub grants: Grants,
-    /// A named stream that goes with its last open.
+    /// Whether the stream is named and is deleted with its last open.
     pub delete: bool,
 }
 
 impl StreamState {
-    /// Brings the hints up to date that say without the lock that there is nothing.
+    /// Updates the flags that say without the lock that there is nothing.
     pub fn publish(&self) {
         self.stream.has_ranges.store(!self.ranges.is_empty(), Ordering::Release);
         self.stream.has_grants.store(!self.grants.is_empty(), Ordering::Release);
     }
 }
 
-/// How a name goes.
+/// The moment when a name is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
     /// With the last open.
     WithLast,
-    /// With the open that asked for it, while others go on without a name.
+    /// With the open that requested it, while others go on without a name.
     WithOpen(u64),
 }
 
 impl Deletion {
-    /// How the close of the open `id`, made with these options, marks the name; none when it does not.
+    /// The mark that the close of the open `id`, made with these options, puts on the name; none if it puts
+    /// none.
     pub fn on_close(id: u64, options: Options) -> Option<Deletion> {
         let how = if options.contains(Options::DELETE_AT_ONCE) {
             Deletion::WithOpen(id)
@@ -169,61 +177,64 @@ impl Deletion {
     }
 }
 
-/// What two opens through one name must agree on.
+/// The state that opens through one name share.
 pub(crate) struct LinkState {
-    pub link: Arc<Link>,
+    pub link: Arc<HardLinkedName>,
     pub delete: Option<Deletion>,
-    /// Who said so.
-    pub deleter: Asker,
-    /// As whom the host removes the name, whoever closes last; nobody is known after a restart.
+    /// The origin of the request that marked it.
+    pub deleter: Requester,
+    /// The identity with which the host removes the name, whichever open closes last. After a restart it is
+    /// not known.
     pub deletes_as: Option<Arc<Identity>>,
-    /// The name was removed; opens that are left work on.
+    /// The name was removed. The remaining opens go on.
     pub removed: bool,
 }
 
-/// What others must know of one open.
+/// The part of an open that other opens must know.
 pub(crate) struct Member {
     pub id: u64,
     pub stream: Arc<Stream>,
-    pub link: Option<Arc<Link>>,
-    /// What it may do, of what counts for sharing; nothing when it does not count.
+    pub link: Option<Arc<HardLinkedName>>,
+    /// The rights of the open that count for sharing; none if the open does not count.
     pub access: Rights,
-    /// It only looks: caching covers nothing of what it may do.
+    /// Whether the open only looks: caching covers nothing that it may do.
     pub looks: bool,
     pub deny: Deny,
-    pub asker: Asker,
-    /// How its close marks the name, if it does.
+    pub requester: Requester,
+    /// The mark that its close puts on the name, if any.
     pub delete_on_close: Option<Deletion>,
     pub open: Weak<Open>,
 }
 
-/// What was taken out of a file's state.
+/// The parts that were taken out of a file's state.
 pub(crate) struct Swept {
     _streams: Vec<StreamState>,
     _links: Vec<LinkState>,
 }
 
-/// Everything about an open file that changes.
+/// The mutable state of an open file.
 #[derive(Default)]
-pub(crate) struct State {
-    /// Closes that are just removing what goes with them. Until they are done it stays in the table, and what is known of its
-    /// names with it: who comes meanwhile must find that they go.
+pub(crate) struct FileState {
+    /// The number of closes that are just removing a name or stream. Until they are done the file stays in
+    /// the table with the state of its names. A request that comes meanwhile must find that they are being
+    /// removed.
     pub removing: u32,
     pub members: Vec<Member>,
     pub links: Vec<LinkState>,
-    /// How many names it has in all, as far as was seen: clients may know it by more than those it is open under.
+    /// The number of all its names, as far as it was seen. Clients may know it by more names than those by
+    /// which it is open.
     pub names: u32,
     pub streams: Vec<StreamState>,
-    /// Requests that wait for opens or caching rights to go.
+    /// Requests that wait for the end of opens or caching rights.
     pub waiting: Vec<Ticket>,
-    /// The node that can do most, shared by opens that need no more.
+    /// The node with the most access. Opens that need no more share it.
     pub node: Option<Arc<dyn Node>>,
-    /// The attribute record as stored; none when not read yet.
+    /// The stored attribute record; none if it was not read yet.
     pub record: Option<Record>,
     pub security: Option<Arc<Security>>,
-    /// What is remembered of its having been made, by one of those who have it open.
-    pub made: Option<Arc<Made>>,
-    /// Size of the extended attributes in list form, when it was counted.
+    /// The cache entry for its creation, set by one of its opens.
+    pub made: Option<Arc<NewFile>>,
+    /// Size of the extended attributes in list form, if it was counted.
     pub extended_size: Option<u32>,
 }
 
@@ -239,7 +250,7 @@ impl File {
             own_changes: AtomicU64::new(0),
             time_put_back: AtomicBool::new(false),
             failed_syncs: AtomicU64::new(0),
-            lends_rights: AtomicBool::new(false),
+            may_set_id: AtomicBool::new(false),
             granted_s: AtomicU64::new(0),
             beside: Mutex::of_default(Rank::Beside),
             state: Mutex::of_default(Rank::FileState),
@@ -251,21 +262,21 @@ impl File {
         self.changes.load(Ordering::SeqCst) != 0 || self.own_changes.load(Ordering::SeqCst) != 0
     }
 
-    /// How often the host could not store what was written to it, since it was opened.
+    /// How often the host could not store data that was written to it, since it was opened.
     pub fn failed_syncs(&self) -> u64 {
         self.failed_syncs.load(Ordering::Acquire)
     }
 
-    /// Takes note of permission bits that were seen or set.
+    /// Records permission bits that were seen or set.
     pub fn note_mode(&self, mode: u32) {
-        if mode & LENDING != 0 && self.kind == Kind::File {
-            self.lends_rights.store(true, Ordering::Relaxed);
+        if mode & SET_ID_BITS != 0 && self.kind == Kind::File {
+            self.may_set_id.store(true, Ordering::Relaxed);
         }
     }
 }
 
-impl State {
-    /// The stream's state, made when it is not there.
+impl FileState {
+    /// The state of a stream, which is created if it is not there.
     pub fn enter_stream(&mut self, name: Option<&Name>) -> Arc<Stream> {
         let known = self.streams.iter().find(|s| s.stream.name().as_ref() == name);
         if let Some(known) = known {
@@ -281,7 +292,7 @@ impl State {
         stream
     }
 
-    /// The state of a stream that an open is of; it stays as long as one is.
+    /// The state of a stream with an open. It stays as long as the stream has one.
     pub fn stream(&mut self, stream: &Arc<Stream>) -> &mut StreamState {
         let at = self.streams.iter().position(|s| Arc::ptr_eq(&s.stream, stream));
         let at = at.unwrap_or_else(|| {
@@ -296,46 +307,47 @@ impl State {
         &mut self.streams[at]
     }
 
-    /// The name's state, made when it is not there.
-    pub fn enter_link(&mut self, directory: &Arc<Directory>, name: &Name) -> Arc<Link> {
+    /// The state of a name, which is created if it is not there.
+    pub fn enter_link(&mut self, directory: &Arc<Directory>, name: &Name) -> Arc<HardLinkedName> {
         let known = self.links.iter().find(|l| !l.removed && l.link.is_at(directory.id, name));
         if let Some(known) = known {
             return Arc::clone(&known.link);
         }
-        let link =
-            Arc::new(Link { place: Mutex::new(Rank::LinkPlace, (Arc::clone(directory), name.clone())) });
+        let link = Arc::new(HardLinkedName {
+            place: Mutex::new(Rank::LinkPlace, (Arc::clone(directory), name.clone())),
+        });
         self.links.push(LinkState {
             link: Arc::clone(&link),
             delete: None,
-            deleter: Asker::NOBODY,
+            deleter: Requester::NOBODY,
             deletes_as: None,
             removed: false,
         });
         link
     }
 
-    pub fn link(&mut self, link: &Arc<Link>) -> Option<&mut LinkState> {
+    pub fn link(&mut self, link: &Arc<HardLinkedName>) -> Option<&mut LinkState> {
         self.links.iter_mut().find(|l| Arc::ptr_eq(&l.link, link))
     }
 
-    /// Whether it is known by any of its names.
+    /// Whether one of its names is known.
     pub fn has_known_name(&self) -> bool {
         self.links.iter().any(|entry| !entry.removed)
     }
 
-    /// Whether it is known only by a part of its names, so that any name that goes may be one of its.
+    /// Whether only a part of its names is known, so that any name that is removed may be one of them.
     pub fn has_unknown_names(&self) -> bool {
         (self.links.iter().filter(|entry| !entry.removed).count() as u64) < u64::from(self.names)
     }
 
-    /// Whether the name goes with its last open.
-    pub fn is_deleted(&self, link: Option<&Arc<Link>>) -> bool {
+    /// Whether the name is removed with its last open.
+    pub fn is_deleted(&self, link: Option<&Arc<HardLinkedName>>) -> bool {
         link.is_some_and(|link| {
             self.links.iter().any(|l| Arc::ptr_eq(&l.link, link) && (l.delete.is_some() || l.removed))
         })
     }
 
-    /// Keeps the node if it can do more than the one that is kept; gives back the better one.
+    /// Stores the node if it has more access than the stored one. Returns the better one.
     pub fn share_node(&mut self, node: Arc<dyn Node>) -> Arc<dyn Node> {
         match &self.node {
             Some(kept) if kept.how() >= node.how() => Arc::clone(kept),
@@ -346,31 +358,31 @@ impl State {
         }
     }
 
-    /// The kept node, if it can do this much.
+    /// The stored node, if it has this access.
     pub fn node_for(&self, how: OpenHow) -> Option<Arc<dyn Node>> {
         self.node.as_ref().filter(|kept| kept.how() >= how).map(Arc::clone)
     }
 
-    /// What there is around a grant to `asker` on `stream`, which has storage up to `extent`. Ranges that are
-    /// held behind that are in nobody's way.
+    /// The conditions for a grant to `requester` on `stream`, which has storage up to `extent`. Ranges behind
+    /// that do not conflict.
     // MS-FSA 2.1.5.18
     pub fn surroundings(
         &self,
         stream: &Arc<Stream>,
-        asker: &Asker,
+        requester: &Requester,
         directory: bool,
         extent: u64,
-    ) -> Surroundings {
+    ) -> GrantConditions {
         let is_other = |m: &&Member| {
-            let same_key =
-                m.asker.key.is_some() && (m.asker.client, m.asker.key) == (asker.client, asker.key);
+            let same_key = m.requester.key.is_some()
+                && (m.requester.client, m.requester.key) == (requester.client, requester.key);
             Arc::ptr_eq(&m.stream, stream) && !m.looks && !same_key
         };
         let others = self.members.iter().any(|m| is_other(&m));
         let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
         let writers = self.members.iter().filter(is_other).any(|m| m.access.intersects(writes));
         let state = self.streams.iter().find(|s| Arc::ptr_eq(&s.stream, stream));
-        Surroundings {
+        GrantConditions {
             others,
             delete_pending: state.is_some_and(|s| s.delete) || self.links.iter().any(|l| l.delete.is_some()),
             ranges: state.is_some_and(|s| s.ranges.begins_before(extent)),
@@ -379,44 +391,45 @@ impl State {
         }
     }
 
-    /// Whether an open that may do `access` and denies `deny` can stand beside those that are there.
+    /// Whether an open with the rights `access` and the denials `deny` is compatible with the existing opens.
     // MS-FSA 2.1.5.1.2.1
     // MS-FSA 2.1.5.1.2.2
     pub fn shares(&self, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
         self.shares_with(stream, access, deny, |_| true)
     }
 
-    /// The same, were it not for opens that are kept over a restart for clients who are not back yet.
+    /// Does the same without the opens that are kept over a restart for clients that are not back yet.
     pub fn shares_but_for_absent(&self, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
-        let is_absent = |open: Arc<Open>| open.is_lasting() && open.is_detached();
+        let is_absent = |open: Arc<Open>| open.is_persistent() && open.is_detached();
         self.shares_with(stream, access, deny, |member| !member.open.upgrade().is_some_and(is_absent))
     }
 
-    /// The same, were it not for this one open.
+    /// Does the same without this one open.
     pub fn shares_but_for(&self, id: u64, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
         self.shares_with(stream, access, deny, |member| member.id != id)
     }
 
-    /// Whether the stream is kept from `client` for somebody who is away, with an open that outlives the process. An open
-    /// with which another client may write back and keep the file open is asked for that first, as if its client were there.
-    /// A client that only looks at attributes is not kept from what is its own: Linux looks before it takes its handles up.
+    /// Whether a persistent open of an absent client keeps the stream from `client`. If another client's open
+    /// has a right to hold writes back and to keep the file open, that right is recalled first, as if its
+    /// client were there. A client that only looks at attributes is not kept from its own file: Linux looks
+    /// before it reclaims its handles.
     // MS-SMB2 3.3.5.9, note 301
     pub fn is_kept_from(&mut self, client: ClientKey, looks: bool, stream: &Arc<Stream>) -> bool {
         let is_away = |open: Arc<Open>| open.is_detached() && open.is_kept_for_owner();
-        let away: Vec<Asker> = self
+        let away: Vec<Requester> = self
             .members
             .iter()
             .filter(|member| {
                 Arc::ptr_eq(&member.stream, stream) && member.open.upgrade().is_some_and(is_away)
             })
-            .map(|member| member.asker)
+            .map(|member| member.requester)
             .collect();
         let topmost = Caching::READ | Caching::WRITE | Caching::HANDLE;
-        away.into_iter().any(|asker| {
-            let held = asker.client.zip(asker.key).and_then(|(owner, (key, keyed))| {
+        away.into_iter().any(|requester| {
+            let held = requester.client.zip(requester.key).and_then(|(owner, (key, keyed))| {
                 self.stream(stream).grants.of(owner, key, keyed).map(|grant| grant.state)
             });
-            if asker.client == Some(client) { !looks } else { held != Some(topmost) }
+            if requester.client == Some(client) { !looks } else { held != Some(topmost) }
         })
     }
 
@@ -443,7 +456,7 @@ impl State {
         })
     }
 
-    /// Takes out streams and names that no open is of. They may be the last to hold a directory open,
+    /// Takes out streams and names without opens. They may be the last references that hold a directory open,
     /// so they are to be dropped when the lock is released.
     #[must_use]
     pub fn sweep(&mut self) -> Swept {
@@ -454,13 +467,15 @@ impl State {
         let streams =
             self.streams.extract_if(.., |s| !members.iter().any(|m| Arc::ptr_eq(&m.stream, &s.stream)));
         let streams = streams.collect();
-        let is_of = |m: &Member, link: &Arc<Link>| m.link.as_ref().is_some_and(|own| Arc::ptr_eq(own, link));
+        let is_of = |m: &Member, link: &Arc<HardLinkedName>| {
+            m.link.as_ref().is_some_and(|own| Arc::ptr_eq(own, link))
+        };
         let links = self.links.extract_if(.., |l| !members.iter().any(|m| is_of(m, &l.link))).collect();
         Swept { _streams: streams, _links: links }
     }
 }
 
-/// Whether `deny` forbids something of `access`.
+/// Whether `deny` forbids a right of `access`.
 fn denies(deny: Deny, access: Rights) -> bool {
     let reads = Rights::READ_DATA | Rights::EXECUTE;
     let writes = Rights::WRITE_DATA | Rights::APPEND_DATA;
@@ -476,12 +491,12 @@ pub(crate) fn looks_only(access: Rights) -> bool {
     looks.contains(access.mapped())
 }
 
-/// Whether an open keeps nobody from having a file's data to themselves.
+/// Whether an open does not keep others from an exclusive cache of a file's data.
 pub(crate) fn only_looks(granted: Rights, options: Options) -> bool {
     options.contains(Options::UNSHARED_METADATA) || looks_only(granted)
 }
 
-/// What of an open's rights counts for sharing.
+/// The rights of an open that count for sharing.
 pub(crate) fn counted(granted: Rights, options: Options) -> Rights {
     if options.contains(Options::UNSHARED_METADATA) { Rights::empty() } else { granted & SHARED_RIGHTS }
 }

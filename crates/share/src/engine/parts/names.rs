@@ -1,9 +1,10 @@
-//! What is known of names: directories on the way, what is remembered of names and files, and up to when the host was heard.
+//! The names of a share: directories on paths, the cache of names and files, and the time up to which the
+//! host's events were taken in.
 
 pub(crate) mod cache;
 pub(crate) mod directory;
+mod host_events;
 mod index;
-mod intake;
 mod listing;
 mod pages;
 
@@ -16,29 +17,29 @@ use crate::Refusal;
 use crate::engine::Config;
 use cache::{Cache, can_remember};
 use directory::{Directories, Directory};
+use host_events::HostEventIntake;
 pub(crate) use index::{has_case, same_folded};
-use intake::Intake;
 
 /// The names of a share.
 pub(crate) struct Names {
     root: Arc<Directory>,
     directories: Directories,
     cache: Arc<Cache>,
-    intake: Intake,
+    intake: HostEventIntake,
 }
 
 impl Names {
-    /// Those of a volume.
+    /// The names of a volume.
     ///
     /// # Errors
-    /// What the volume says when its root cannot be opened.
+    /// The error of the volume if its root cannot be opened.
     pub fn open(volume: &Arc<dyn Volume>, config: &Config) -> Result<Names, Refusal> {
         let node = volume.root()?;
         let is_on = config.metadata_caching && can_remember(volume.facts());
         let cache = Arc::new(Cache::new(config.metadata_cache_bytes, &config.descriptors, is_on));
         let root = Directory::root(volume, node, &cache);
         let directories = Directories::new(volume, &root, &cache);
-        Ok(Names { root, directories, cache, intake: Intake::default() })
+        Ok(Names { root, directories, cache, intake: HostEventIntake::default() })
     }
 
     /// The root of the share.
@@ -46,12 +47,13 @@ impl Names {
         &self.root
     }
 
-    /// The directories that are known.
+    /// The known directories.
     pub fn directories(&self) -> &Directories {
         &self.directories
     }
 
-    /// The kept directory behind a node, which is entered with its place when it is not known; none where that is not known either.
+    /// The directory of a node. If it is not known, it is entered with its parent and name; none if those are
+    /// not known either.
     pub fn directory_of(
         &self,
         node: &Arc<dyn Node>,
@@ -64,18 +66,18 @@ impl Names {
         Some(self.directories.enter(&parent, (&name, &name), Arc::clone(node), None))
     }
 
-    /// What is remembered.
+    /// The cache of names and files.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// Whether what happened on the host before `now` was taken in.
+    /// Whether the events of the host before `now` were taken in.
     pub fn is_taken_in(&self, now: Now) -> bool {
         self.intake.is_done(now)
     }
 
-    /// Takes in what happened on the host before `now`, by one thread at a time.
-    pub fn take_in<T>(&self, now: Now, believe: impl FnOnce() -> T) -> T {
-        self.intake.take_in(now, believe)
+    /// Takes in the events of the host before `now`, by one thread at a time.
+    pub fn take_in<T>(&self, now: Now, apply_event: impl FnOnce() -> T) -> T {
+        self.intake.take_in(now, apply_event)
     }
 }

@@ -1,4 +1,4 @@
-//! What is open: the table of open files, how many opens there are, and what was told of files.
+//! The table of open files, the number of opens, and the versions of files that were given out.
 
 mod table;
 mod versions;
@@ -10,23 +10,23 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use volume::{Kind, NodeId};
 
 use crate::engine::parts::file::File;
-use table::Table;
+use table::OpenFileTable;
 pub(crate) use versions::{Versions, number};
 
-/// The opens of a share and the files they are of.
+/// The opens of a share and their files.
 pub(crate) struct OpenFiles {
-    files: Table,
+    files: OpenFileTable,
     versions: Versions,
     next_id: AtomicU64,
     count: AtomicUsize,
-    /// How often the host has refused to bring written data to stable storage.
+    /// How often the host has failed to bring written data to stable storage.
     failed_syncs: AtomicU64,
 }
 
 impl Default for OpenFiles {
     fn default() -> OpenFiles {
         OpenFiles {
-            files: Table::default(),
+            files: OpenFileTable::default(),
             versions: Versions::default(),
             next_id: AtomicU64::new(1),
             count: AtomicUsize::new(0),
@@ -41,23 +41,23 @@ impl OpenFiles {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Numbers below this one are those of opens from before a restart.
+    /// Reserves the numbers below this one for opens from before a restart.
     pub fn begin_ids_at(&self, least: u64) {
         self.next_id.fetch_max(least, Ordering::Relaxed);
     }
 
-    /// How many opens there are.
+    /// The number of opens.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// There is one open more.
-    pub fn came(&self) {
+    /// Counts a new open.
+    pub fn count_opened(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// There is one open less.
-    pub fn went(&self) {
+    /// Counts a closed open.
+    pub fn count_closed(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -71,12 +71,12 @@ impl OpenFiles {
         self.files.all()
     }
 
-    /// The file of a node, entered in the table when it is not there.
+    /// The file of a node, which is entered in the table if it is not there.
     pub fn enter(&self, id: NodeId, kind: Kind) -> FileRef<'_> {
         FileRef::new(self, self.files.enter(id, kind))
     }
 
-    /// Takes a file out of the table that nobody has open any more.
+    /// Takes a file out of the table if it is not open any more.
     pub fn leave(&self, file: &Arc<File>) {
         if self.files.leave(file) {
             self.versions.closed(file.id, file.changes.load(Ordering::Relaxed));
@@ -88,17 +88,17 @@ impl OpenFiles {
         self.files.note_changed();
     }
 
-    /// How many files were changed and have been closed by all, and how often the host told of a change.
+    /// A counter of files that were changed and then closed by all, and of changes that the host reported.
     pub fn changed(&self) -> u64 {
         self.files.changed()
     }
 
-    /// What was told of files, whether they are open or not.
+    /// The versions that were given out, for open and closed files.
     pub fn versions(&self) -> &Versions {
         &self.versions
     }
 
-    /// The host could not store what was written to a file, which may be open.
+    /// The host could not store data that was written to a file, which may be open.
     pub fn note_failed_sync(&self, file: Option<&File>) {
         self.failed_syncs.fetch_add(1, Ordering::AcqRel);
         if let Some(file) = file {
@@ -106,12 +106,12 @@ impl OpenFiles {
         }
     }
 
-    /// How often it could not.
+    /// How often the host could not store written data.
     pub fn failed_syncs(&self) -> u64 {
         self.failed_syncs.load(Ordering::Acquire)
     }
 
-    /// Whether a directory is to be removed, so that nothing may be made in it.
+    /// Whether a directory is marked for removal, so that no object may be created in it.
     pub fn is_going(&self, directory: NodeId) -> bool {
         self.get(directory).is_some_and(|file| {
             let state = file.state.lock();
@@ -120,10 +120,10 @@ impl OpenFiles {
     }
 }
 
-/// A file that stays in the table while somebody decides about it, whoever closes it meanwhile.
+/// A file that stays in the table while a request decides about it, whichever opens are closed meanwhile.
 ///
-/// On a slow host a decision takes longer than others have the file open. If the file left the table with the last of
-/// them, the decision would have to begin anew each time.
+/// On a slow host a decision takes longer than others have the file open. If the file left the table with the
+/// last of them, the decision would have to begin anew each time.
 pub(crate) struct FileRef<'a> {
     open_files: &'a OpenFiles,
     file: Arc<File>,
@@ -135,7 +135,8 @@ impl<'a> FileRef<'a> {
         FileRef { open_files, file, is_open: false }
     }
 
-    /// Gives the reference up for an open that is among the file's members by now and keeps the file in the table.
+    /// Gives the reference up for an open that is among the file's members by now and keeps the file in the
+    /// table.
     pub fn into_open(mut self) -> Arc<File> {
         self.is_open = true;
         Arc::clone(&self.file)

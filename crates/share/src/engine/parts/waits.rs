@@ -1,4 +1,4 @@
-//! Who waits, until when, and who is told.
+//! Requests that wait, their deadlines, and the clients to notify.
 
 mod clients;
 mod tickets;

@@ -1,7 +1,8 @@
-//! Directories of which the host must tell for the sake of watches: one set for all watches below its root.
+//! Directories whose changes the host must report for watches: one set for all watches below its root.
 //!
-//! The host tells of a directory as long as somebody holds it. A watch that goes deep needs all directories below it; the first
-//! one on a tree walks it, and others below the same root share what it holds.
+//! The host reports changes of a directory as long as there is a reference to it. A recursive watch needs all
+//! directories below it. The first one on a tree walks it, and others below the same root share its
+//! references.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -14,21 +15,21 @@ use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::values::descriptors::Descriptors;
 use crate::ranked::{Mutex, Rank};
 
-/// Most directories that one tree holds; all trees together hold [`Descriptors::hold_for_watch`] of them. Watches hear of the end
-/// as of lost changes.
+/// Most directories that one tree holds. All trees together hold at most [`Descriptors::hold_for_watch`] of
+/// them. Watches learn of this limit as of lost changes.
 pub(crate) const MAX_DIRECTORIES: usize = 4096;
 
-/// The directories below one root, or the root alone. A file system that is mounted below is left out: as long as a directory
-/// of it is held it cannot be unmounted, and a watch may stay for ever.
+/// The directories below one root, or the root alone. A file system that is mounted below is left out: while
+/// one of its directories is held it cannot be unmounted, and a watch may stay for ever.
 pub(crate) struct WatchedTree {
     root: NodeId,
     recursive: bool,
     directories: Mutex<HashMap<NodeId, Arc<Directory>>>,
-    /// Held while the tree is walked, so that whoever shares it begins with the whole.
+    /// Held while the tree is walked, so that a watch that shares it begins with the whole tree.
     walk: Mutex<()>,
-    /// Some directories are not held, since there are too many.
+    /// Some directories are not held, because there are too many.
     is_cut: AtomicBool,
-    /// Where there must be one left for a directory.
+    /// The limits of descriptors: one must be left for each directory.
     descriptors: Arc<Descriptors>,
 }
 
@@ -39,7 +40,7 @@ impl Drop for WatchedTree {
 }
 
 impl WatchedTree {
-    /// One below a root that holds nothing yet.
+    /// A tree below a root that holds no directory yet.
     pub fn new(root: NodeId, recursive: bool, descriptors: &Arc<Descriptors>) -> WatchedTree {
         WatchedTree {
             root,
@@ -51,28 +52,28 @@ impl WatchedTree {
         }
     }
 
-    /// Does what makes it whole, while others who share it wait.
+    /// Runs the walk that completes the tree, while others that share it wait.
     pub fn walking<T>(&self, act: impl FnOnce() -> T) -> T {
         let _walk = self.walk.lock();
         act()
     }
 
-    /// Returns when nobody walks it.
+    /// Returns when no thread walks it.
     pub fn wait_until_whole(&self) {
         drop(self.walk.lock());
     }
 
-    /// Whether its watches miss what the host does in some directories.
+    /// Whether its watches miss changes by the host in some directories.
     pub fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Acquire)
     }
 
-    /// Whether it tells of what happens below a directory.
+    /// Whether it covers the directories below a directory.
     pub fn holds_below(&self, directory: &Arc<Directory>) -> bool {
         self.reaches(directory.id) && directory.is_within(self.root)
     }
 
-    /// Whether it goes deep enough for a directory below its root.
+    /// Whether it reaches a directory below its root.
     fn reaches(&self, directory: NodeId) -> bool {
         self.recursive && directory.device == self.root.device
     }
@@ -81,7 +82,7 @@ impl WatchedTree {
         self.is_cut.store(true, Ordering::Release);
     }
 
-    /// Holds a directory; false when there was no need to look below it.
+    /// Holds a directory. Returns false if there was no need to look below it.
     fn hold(&self, directory: &Arc<Directory>) -> bool {
         let mut held = self.directories.lock();
         if held.contains_key(&directory.id) {
@@ -95,7 +96,7 @@ impl WatchedTree {
         self.recursive
     }
 
-    /// Holds a directory and, in a tree that goes deep, all below it.
+    /// Holds a directory and, in a recursive tree, all below it.
     pub(crate) fn hold_below(&self, known: &Directories, directory: Arc<Directory>) {
         let is_new = self.hold(&directory);
         let mut todo = if is_new { vec![directory] } else { Vec::new() };
@@ -111,7 +112,7 @@ impl WatchedTree {
                 tracing::debug!(%failure, "a directory below a watch cannot be listed");
             }
             for name in names {
-                // Each is open from here on, so none is opened that is not held.
+                // Each directory is open from here on, so none is opened that is not held.
                 if self.is_cut() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Who may do what: a file's descriptor, and the rights that a caller gets through it.
+//! Access checks: a file's descriptor, and the rights that a caller gets by it.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
 use crate::{Caller, Options, Refusal};
 
-/// Bits that nobody may ask for.
+/// Bits that no client may ask for.
 // MS-FSA 2.1.5.1
 const NO_RIGHTS: Rights = Rights::from_bits_retain(0x0ce0_fe00);
 
-/// What a read-only share leaves of all rights.
+/// The rights that a read-only share leaves.
 const READING: Rights = Rights::FOR_READ.union(Rights::FOR_EXECUTE);
 
-/// What a caller asks for.
-struct Wanted {
-    /// By name.
+/// The rights that a caller asks for.
+struct RequestedRights {
+    /// The rights that are named.
     named: Rights,
-    /// All that there is.
+    /// Whether all available rights are asked for.
     maximum: bool,
-    /// The most that the share gives them.
+    /// The most that the share gives the caller.
     ceiling: Rights,
 }
 
@@ -56,7 +56,7 @@ impl Share {
         if record.has_descriptor
             && let Some(bytes) = node.note(Note::Descriptor)?
         {
-            // What cannot be read is not taken for permission.
+            // A descriptor that cannot be read gives no permission.
             let mut descriptor = Descriptor::parse(&bytes).map_err(|_| Refusal::Io)?;
             if record.has_other_mode(stat) {
                 // A program of the host has set the mode since.
@@ -90,7 +90,7 @@ impl Share {
         })
     }
 
-    /// A directory's descriptor, from memory where that can be trusted.
+    /// A directory's descriptor, from the cache if that can be trusted.
     ///
     /// # Errors
     /// As the volume says.
@@ -107,7 +107,7 @@ impl Share {
         Ok(security)
     }
 
-    /// The caller as descriptors see them.
+    /// The caller as descriptors see it.
     pub(crate) fn token(&self, caller: &Caller<'_>, options: Options) -> Token {
         let who = caller.identity;
         let accounts = &self.settings().accounts;
@@ -135,7 +135,7 @@ impl Share {
         token
     }
 
-    /// The most that the share lets this caller do, whatever descriptors say.
+    /// The most rights that the share gives this caller, whatever descriptors say.
     pub(crate) fn ceiling(&self, caller: &Caller<'_>) -> Rights {
         let config = self.settings();
         let limit = caller.identity.limit.mapped();
@@ -144,7 +144,7 @@ impl Share {
         if config.read_only { limit & READING } else { limit }
     }
 
-    /// Whether a descriptor and the share let the caller do this.
+    /// Whether a descriptor and the share give the caller these rights.
     pub(crate) fn may(&self, caller: &Caller<'_>, security: &Security, rights: Rights) -> bool {
         if rights == Rights::TRAVERSE && security.is_open_to_all {
             return true;
@@ -156,11 +156,12 @@ impl Share {
                     .is_ok())
     }
 
-    /// Takes apart what a caller asks for, and refuses what the share gives nobody like them.
+    /// Splits the rights that a caller asks for, and refuses those that the share never gives to such a
+    /// caller.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::PrivilegeNotHeld`].
-    fn wanted(&self, caller: &Caller<'_>, access: Rights) -> Result<Wanted, Refusal> {
+    fn wanted(&self, caller: &Caller<'_>, access: Rights) -> Result<RequestedRights, Refusal> {
         let access = check_asked(access)?;
         let named = access - Rights::MAXIMUM_ALLOWED;
         if named.contains(Rights::ACCESS_SYSTEM_SECURITY) && !caller.identity.administrator {
@@ -170,7 +171,7 @@ impl Share {
         if !ceiling.contains(named) {
             return Err(Refusal::AccessDenied);
         }
-        Ok(Wanted { named, maximum: access.contains(Rights::MAXIMUM_ALLOWED), ceiling })
+        Ok(RequestedRights { named, maximum: access.contains(Rights::MAXIMUM_ALLOWED), ceiling })
     }
 
     /// The rights that the caller gets on an existing file.
@@ -186,7 +187,7 @@ impl Share {
         access: Rights,
         options: Options,
     ) -> Result<Rights, Refusal> {
-        let Wanted { named, maximum: wants_maximum, ceiling } = self.wanted(caller, access)?;
+        let RequestedRights { named, maximum: wants_maximum, ceiling } = self.wanted(caller, access)?;
         let mut has = if self.settings().enforce {
             let token = self.token(caller, options);
             let ask = Rights::MAXIMUM_ALLOWED | (named & Rights::ACCESS_SYSTEM_SECURITY);
@@ -221,13 +222,14 @@ impl Share {
         Ok(security::from_parent(has))
     }
 
-    /// The rights on a file that the caller makes: all that was asked for, as far as the share goes.
+    /// The rights on a file that the caller creates: all that were asked for, within the ceiling of the
+    /// share.
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::PrivilegeNotHeld`].
     // MS-FSA 2.1.5.1.1
     pub(crate) fn rights_on_new(&self, caller: &Caller<'_>, access: Rights) -> Result<Rights, Refusal> {
-        let Wanted { named, maximum, ceiling } = self.wanted(caller, access)?;
+        let RequestedRights { named, maximum, ceiling } = self.wanted(caller, access)?;
         if maximum {
             return Ok((Rights::ALL & ceiling) | named);
         }
@@ -246,7 +248,7 @@ impl Share {
     }
 }
 
-/// What was asked for, with generic rights replaced.
+/// The requested rights, with generic ones replaced.
 // MS-FSA 2.1.5.1
 fn check_asked(access: Rights) -> Result<Rights, Refusal> {
     if access.is_empty() || access.intersects(NO_RIGHTS) {

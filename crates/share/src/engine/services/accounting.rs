@@ -1,47 +1,48 @@
-//! What a share may do a second and what it has done, as limits and counts see it.
+//! The provisioned limits of a share, and the counters of its transactions.
 
 use std::sync::Arc;
 
-use metering::counts::{Counted, Counts, Family};
+use metering::counts::{CountedShare, Counts, Family};
 use metering::limits::ShareLimits;
 
 use crate::engine::Share;
 
 impl Share {
-    /// What paces requests; none: nothing does.
+    /// The limits that pace requests; none if nothing is limited.
     #[inline]
     pub fn limits(&self) -> Option<Arc<ShareLimits>> {
-        self.limiting().get()
+        self.limits_in_force().get()
     }
 
-    /// Takes limits into force, or lifts them. Who is held already stays so for as long as those limits say.
+    /// Puts limits into force, or lifts them. A request that is held already stays held by its limits.
     pub fn set_limits(&self, limits: Option<ShareLimits>) {
-        self.limiting().set(limits);
+        self.limits_in_force().set(limits);
     }
 
-    /// Tells it from all others of this process; never zero.
+    /// A number that no other share of this process has; never zero.
     #[inline]
     pub fn number(&self) -> u64 {
-        self.counting().number()
+        self.counters().number()
     }
 
     /// Its transactions in one family.
     pub fn counts(&self, family: &'static Family) -> Arc<Counts> {
-        self.counting().of(family)
+        self.counters().of(family)
     }
 
-    /// Goes on counting where `before` is, whose place it takes. To be called before anything is counted here.
+    /// Continues the counters of `before`, which this share replaces. Call it before anything is counted
+    /// here.
     pub fn count_on(&self, before: &Share) {
-        self.counting().go_on_with(before.all_counts());
+        self.counters().continue_with(before.all_counts());
     }
 
-    /// Its transactions in each family in which there were any.
+    /// Its transactions in each family that has any.
     pub fn all_counts(&self) -> Vec<Arc<Counts>> {
-        self.counting().all()
+        self.counters().all()
     }
 }
 
-impl Counted for Share {
+impl CountedShare for Share {
     #[inline]
     fn number(&self) -> u64 {
         self.number()

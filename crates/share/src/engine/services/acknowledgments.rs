@@ -1,4 +1,5 @@
-//! What holders of caching rights say to a break, and what becomes of a right whose holder says nothing.
+//! Acknowledgments of breaks by holders of caching rights, and the revocation of rights whose holders do not
+//! answer.
 
 use std::sync::Arc;
 
@@ -7,12 +8,12 @@ use wire::Now;
 use crate::caching::grants::Grant;
 use crate::engine::Share;
 use crate::engine::parts::file::File;
-use crate::engine::services::absent::Absent;
+use crate::engine::services::detached::AbsentHolder;
 use crate::engine::values::effects::Effects;
 use crate::{BreakNotice, CacheKey, Caching, ClientKey, Refusal};
 
 impl Share {
-    /// Takes a holder's answer to a break.
+    /// Takes a holder's acknowledgment of a break.
     ///
     /// # Errors
     /// [`Refusal::NoSuchGrant`], [`Refusal::TooMuchKept`].
@@ -27,14 +28,14 @@ impl Share {
     ) -> Result<Grant, Refusal> {
         let holder = (client, key, keyed);
         let (file, stream) = self.rights().keys().find(&holder).ok_or(Refusal::NoSuchGrant)?;
-        // What is given back as a whole has no further step.
+        // A right that is released as a whole has no further step.
         let deadline = self.break_deadline(false, now);
         let mut state = file.state.lock();
         let entry = state.stream(&stream);
         let (grant, next) = entry.grants.acknowledge(file.id, holder, keep, deadline)?;
         entry.publish();
         self.note_right(holder, entry.grants.of(client, key, keyed));
-        // Who waits goes on when the last step of the break was answered.
+        // Waiting requests go on when the last step of the break is acknowledged.
         let goes_on = next.is_some_and(|notice| notice.answer);
         if goes_on {
             self.watch_deadline(&file, deadline);
@@ -45,18 +46,18 @@ impl Share {
         Ok(grant)
     }
 
-    /// A notice that [`crate::Holder::on_break`] had taken on cannot reach the holder after all: the right is
-    /// taken away at once, unless its opens are kept for a holder who will hear it then. Called with no lock
-    /// held.
+    /// A notice that [`crate::BreakListener::on_break`] had accepted cannot reach the holder after all. The
+    /// right is revoked at once, unless its opens are kept for a holder that will hear of the break later.
+    /// The caller holds no lock.
     pub fn undelivered(&self, notice: &BreakNotice) {
-        if matches!(self.absent(notice), Absent::Stays) {
+        if matches!(self.absent(notice), AbsentHolder::Stays) {
             return;
         }
         let wakes = self.revoke(notice);
         self.wake_all(wakes);
     }
 
-    /// A holder gives all it has under a key back, whether it was asked or not; its opens stay.
+    /// A holder releases all its rights under a key, whether a break asked for it or not. Its opens stay.
     pub fn give_up(&self, client: ClientKey, key: CacheKey, keyed: bool, now: Now) {
         let Some((file, stream)) = self.rights().keys().find(&(client, key, keyed)) else {
             return;
@@ -75,7 +76,7 @@ impl Share {
         self.wake_all(wakes);
     }
 
-    /// Takes away rights on a file whose holders did not answer in time.
+    /// Revokes rights on a file whose holders did not answer in time.
     pub(crate) fn expire(&self, file: &Arc<File>, now: u64) {
         let mut state = file.state.lock();
         let mut any = false;

@@ -1,13 +1,13 @@
-//! Caching rights between the pure state machine and those who hold them.
+//! The link between the pure state machine of caching rights and the holders.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use wire::Now;
 
-use crate::caching::grants::{Asker, Deadlines, Grant, Need};
+use crate::caching::grants::{Deadlines, Grant, Need, Requester};
 use crate::engine::Share;
-use crate::engine::parts::file::{File, State, Stream, StreamState};
+use crate::engine::parts::file::{File, FileState, Stream, StreamState};
 use crate::engine::values::effects::Effects;
 use crate::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, Cause, ClientKey, OpenRequest, Options, Refusal,
@@ -15,12 +15,12 @@ use crate::{
 };
 
 impl Share {
-    /// Asks the holders of rights on a stream for what a request needs. True when it has to wait.
+    /// Breaks the rights on a stream that conflict with a request. Returns true if the request has to wait.
     pub(crate) fn require(
         &self,
         file: &Arc<File>,
         stream: &mut StreamState,
-        asker: &Asker,
+        requester: &Requester,
         need: Need,
         cause: Cause,
         effects: &mut Effects,
@@ -28,7 +28,7 @@ impl Share {
         let now = cause.now;
         let deadlines =
             Deadlines { single: self.break_deadline(false, now), whole: self.break_deadline(true, now) };
-        let broken = stream.grants.require(file.id, asker, need, deadlines);
+        let broken = stream.grants.require(file.id, requester, need, deadlines);
         stream.publish();
         for notice in &broken.notices {
             let holder = (notice.client, notice.key, notice.keyed);
@@ -39,7 +39,7 @@ impl Share {
         }
         let loses_read =
             |notice: &BreakNotice| notice.keyed && (notice.from - notice.to).contains(Caching::READ);
-        if asker.whole && broken.notices.iter().any(loses_read) {
+        if requester.whole && broken.notices.iter().any(loses_read) {
             self.rights().note_contended(file.id, now.mono_ns);
         }
         let is_whole = |notice: &BreakNotice| {
@@ -53,22 +53,22 @@ impl Share {
         broken.wait
     }
 
-    /// By when the holder of a right must have answered that is asked for now.
+    /// The deadline for the holder of a right that is broken now.
     pub(crate) fn break_deadline(&self, whole: bool, now: Now) -> u64 {
         let config = self.settings();
         let timeout = if whole { config.whole_break_timeout_ns } else { config.break_timeout_ns };
         now.mono_ns.saturating_add(timeout)
     }
 
-    /// What is asked for, or nothing while clients of both protocols contend for the file; nor while somebody is to come again
-    /// who had a right taken away that is given back as a whole.
+    /// The requested right, or none while clients of both protocols contend for the file. The result is none
+    /// too while a client is expected to try again that had a right recalled that is released as a whole.
     pub(crate) fn moderated(&self, asked: &CachingRequest, file: &File, now: Now) -> CachingRequest {
         let gives = !asked.keyed || !self.rights().is_quiet(file.id, asked.whole, now.mono_ns);
         CachingRequest { want: if gives { asked.want } else { Caching::empty() }, ..*asked }
     }
 
-    /// Refuses a key that is in use for something else than the stream, which may be about to be made; unless that is
-    /// to go.
+    /// Refuses a key that is in use for another stream than this one, which may be about to be created. A key
+    /// whose file is marked for deletion is accepted.
     // MS-SMB2 3.3.5.9.8
     // MS-SMB2 3.3.5.9.11
     pub(crate) fn check_key(
@@ -83,14 +83,14 @@ impl Share {
         }
     }
 
-    /// Whether what a client has under this key is to go: through an open under the key it was marked so.
+    /// Whether a client's file under this key is marked for deletion through an open under the key.
     pub fn goes(&self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
         self.rights().keys().elsewhere(&(client, key, keyed), None) == Some(true)
     }
 
-    /// Whose request it is, as far as caching rights are concerned.
-    pub(crate) fn asker(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Asker {
-        Asker {
+    /// The origin of a request, as far as caching rights are concerned.
+    pub(crate) fn requester(&self, caller: &Caller<'_>, request: &OpenRequest<'_>) -> Requester {
+        Requester {
             client: Some(caller.client),
             key: request.caching.map(|c| (c.key, c.keyed)),
             parent: request.caching.and_then(|c| c.parent),
@@ -98,36 +98,37 @@ impl Share {
         }
     }
 
-    /// Who makes a new open of the stream, and what they ask for: nothing, and under no key, while the key is in use
-    /// for something else.
+    /// The origin of a new open of the stream, and the right that it asks for. While the key is in use for
+    /// another stream, it asks for none and has no key.
     pub(crate) fn asking<'r>(
         &self,
         caller: &Caller<'_>,
         request: &'r OpenRequest<'_>,
         stream: &Arc<Stream>,
-    ) -> (Asker, Option<&'r CachingRequest>) {
-        let asker = self.asker(caller, request);
+    ) -> (Requester, Option<&'r CachingRequest>) {
+        let requester = self.requester(caller, request);
         let used = |asked: &CachingRequest| {
             self.rights().keys().elsewhere(&(caller.client, asked.key, asked.keyed), Some(stream)).is_some()
         };
         match &request.caching {
-            Some(asked) if used(asked) => (Asker { key: None, ..asker }, None),
-            asked => (asker, asked.as_ref()),
+            Some(asked) if used(asked) => (Requester { key: None, ..requester }, None),
+            asked => (requester, asked.as_ref()),
         }
     }
 
-    /// Grants what can be had to a new open of a stream with storage up to `extent`. Under the file's lock.
+    /// Grants a new open of a stream with storage up to `extent` as much as possible. The caller holds the
+    /// file's lock.
     pub(crate) fn grant(
         &self,
         file: &Arc<File>,
-        state: &mut State,
+        state: &mut FileState,
         stream: &Arc<Stream>,
-        asker: &Asker,
+        requester: &Requester,
         request: &CachingRequest,
         extent: u64,
     ) -> Grant {
-        let around = state.surroundings(stream, asker, file.is_directory && !stream.is_named, extent);
-        let Some(client) = asker.client else {
+        let around = state.surroundings(stream, requester, file.is_directory && !stream.is_named, extent);
+        let Some(client) = requester.client else {
             let (epoch, parent) = (request.epoch, request.parent);
             let (state, whole) = (Caching::empty(), request.whole);
             return Grant { state, epoch, parent, breaking: None, whole };
@@ -138,8 +139,8 @@ impl Share {
         let grant = entry.grants.grant(client, request, around);
         if !grant.state.is_empty() {
             if !has_known_name {
-                // Nobody would say that a program of the host has changed it: the right ends by itself.
-                self.directories().note_untold();
+                // A change by a program of the host would not be reported, so the right ends by itself.
+                self.directories().note_unreported();
             }
             stream.gave.fetch_add(1, Ordering::SeqCst);
             if is_first {
@@ -154,18 +155,18 @@ impl Share {
         grant
     }
 
-    /// An open that deletes has been made.
+    /// Records that an open that deletes was made.
     // MS-SMB2 3.3.5.9.8
     // MS-SMB2 3.3.5.9.11
-    pub(crate) fn note_goes(&self, asker: &Asker, stream: &Arc<Stream>, options: Options) {
+    pub(crate) fn note_goes(&self, requester: &Requester, stream: &Arc<Stream>, options: Options) {
         if options.contains(Options::DELETE_ON_CLOSE) {
-            self.rights().keys().set_goes(asker, stream, true);
+            self.rights().keys().set_goes(requester, stream, true);
         }
     }
 
-    /// An open under a key is gone. Under the file's lock.
-    pub(crate) fn release_grant(&self, state: &mut State, stream: &Arc<Stream>, asker: &Asker) {
-        let (Some(client), Some((key, keyed))) = (asker.client, asker.key) else {
+    /// An open under a key is gone. The caller holds the file's lock.
+    pub(crate) fn release_grant(&self, state: &mut FileState, stream: &Arc<Stream>, requester: &Requester) {
+        let (Some(client), Some((key, keyed))) = (requester.client, requester.key) else {
             return;
         };
         let entry = state.stream(stream);
@@ -181,15 +182,15 @@ impl Share {
         self.rights().keys().find(&(client, key, keyed)).is_some()
     }
 
-    /// Whether the holder still owes the answer to this very notice.
+    /// Whether the holder has not yet acknowledged this very notice.
     pub fn awaits(&self, notice: &BreakNotice) -> bool {
         let holder = (notice.client, notice.key, notice.keyed);
         self.rights().keys().find(&holder).is_some_and(|(file, stream)| {
-            file.state.lock().stream(&stream).grants.is_told(&holder, notice.to)
+            file.state.lock().stream(&stream).grants.awaits_acknowledgment(&holder, notice.to)
         })
     }
 
-    /// Takes a right away whose holder cannot be told; says whom to wake.
+    /// Revokes a right whose holder cannot be notified. Returns the requests to wake.
     pub(crate) fn revoke(&self, notice: &BreakNotice) -> Vec<Ticket> {
         let holder = (notice.client, notice.key, notice.keyed);
         let Some((file, stream)) = self.rights().keys().find(&holder).filter(|_| notice.answer) else {
@@ -197,7 +198,7 @@ impl Share {
         };
         let mut state = file.state.lock();
         let entry = state.stream(&stream);
-        if !entry.grants.is_told(&holder, notice.to) {
+        if !entry.grants.awaits_acknowledgment(&holder, notice.to) {
             return Vec::new();
         }
         entry.grants.revoke(notice.client, notice.key, notice.keyed);

@@ -1,31 +1,37 @@
-//! Telling watches and holders of rights on directories what we changed.
+//! Notices of our own changes to watches and to holders of rights on directories.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::{Name, NodeId};
 
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
-use crate::engine::parts::file::Link;
+use crate::engine::parts::file::HardLinkedName;
 use crate::engine::parts::names::directory::{Directory, DirectoryEntry};
 use crate::engine::values::effects::Effects;
 use crate::open::UNSEEN;
 use crate::{Cause, Change, ChangeFilter, ChangeKind, Open};
 
 impl Share {
-    /// Tells watches of a change of what a name leads to.
-    pub(crate) fn tell(&self, link: &Arc<Link>, stream: Option<Name>, kind: ChangeKind, what: ChangeFilter) {
-        if self.watching().is_empty() {
+    /// Reports a change of the file that a name leads to.
+    pub(crate) fn report(
+        &self,
+        link: &Arc<HardLinkedName>,
+        stream: Option<Name>,
+        kind: ChangeKind,
+        what: ChangeFilter,
+    ) {
+        if self.watches().is_empty() {
             return;
         }
         let (directory, name) = link.place();
-        self.tell_at(&directory, &name, stream, kind, what);
+        self.report_at(&directory, &name, stream, kind, what);
     }
 
-    /// The same for a name in a directory.
+    /// Reports a change of a name in a directory.
     // MS-FSA 2.1.4.1
-    pub(crate) fn tell_at(
+    pub(crate) fn report_at(
         &self,
         directory: &Arc<Directory>,
         name: &Name,
@@ -33,83 +39,84 @@ impl Share {
         kind: ChangeKind,
         what: ChangeFilter,
     ) {
-        self.tell_together(vec![(directory, Change { kind, path: vec![name.clone()], stream })], what);
+        self.report_together(vec![(directory, Change { kind, path: vec![name.clone()], stream })], what);
     }
 
-    /// Tells that a name was moved. Within one directory it is renamed; otherwise it goes in one and comes in the other. Who
-    /// hears of both hears of them in one answer: a client takes an old name without a new one for a removal.
+    /// Reports that a name was moved. Within one directory it is renamed. Otherwise it is removed from one
+    /// and added to the other. A watch that covers both gets them in one reply: a client takes an old name
+    /// without a new one for a removal.
     // MS-FSCC 2.7.1
-    pub(crate) fn tell_renamed(
+    pub(crate) fn report_rename(
         &self,
         from: DirectoryEntry<'_>,
         to: DirectoryEntry<'_>,
         is_directory: bool,
-        asker: &Asker,
+        requester: &Requester,
         cause: Cause,
     ) {
         let is_one = from.parent.id == to.parent.id;
-        self.entries_changed(from.parent, asker, cause);
+        self.entries_changed(from.parent, requester, cause);
         if !is_one {
-            self.entries_changed(to.parent, asker, cause);
+            self.entries_changed(to.parent, requester, cause);
         }
-        let (gone, came) = match is_one {
+        let (gone, count_opened) = match is_one {
             true => (ChangeKind::RenamedFrom, ChangeKind::RenamedTo),
             false => (ChangeKind::Removed, ChangeKind::Added),
         };
         let change = |kind, name: &Name| Change { kind, path: vec![name.clone()], stream: None };
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        self.tell_together(
-            vec![(from.parent, change(gone, from.name)), (to.parent, change(came, to.name))],
+        self.report_together(
+            vec![(from.parent, change(gone, from.name)), (to.parent, change(count_opened, to.name))],
             what,
         );
     }
 
-    /// The same for a stream of what a name leads to.
-    pub(crate) fn tell_stream_renamed(&self, link: &Arc<Link>, from: Name, to: Name) {
+    /// Reports that a stream was renamed.
+    pub(crate) fn report_stream_rename(&self, link: &Arc<HardLinkedName>, from: Name, to: Name) {
         let (directory, name) = link.place();
         let change = |kind, stream| {
             let stream = Some(stream);
             (&directory, Change { kind, path: vec![name.clone()], stream })
         };
-        let (gone, came) = (ChangeKind::StreamRemoved, ChangeKind::StreamAdded);
-        self.tell_together(vec![change(gone, from), change(came, to)], ChangeFilter::STREAM_NAME);
+        let (gone, count_opened) = (ChangeKind::StreamRemoved, ChangeKind::StreamAdded);
+        self.report_together(vec![change(gone, from), change(count_opened, to)], ChangeFilter::STREAM_NAME);
     }
 
-    /// Tells of changes in directories that belong together.
-    fn tell_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
-        self.wake_all(self.watching().tell(changes, what));
+    /// Reports changes in directories that belong together.
+    fn report_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
+        self.wake_all(self.watches().report(changes, what));
     }
 
-    /// Tells what was written through an open and not told yet.
+    /// Reports the writes through an open that were not reported yet.
     // MS-FSA 2.1.5.5
-    pub(crate) fn tell_untold(&self, open: &Open, cause: Cause) {
-        let untold = open.untold.swap(0, Ordering::AcqRel);
-        if untold & UNSEEN != 0 {
+    pub(crate) fn report_pending(&self, open: &Open, cause: Cause) {
+        let unreported = open.unreported.swap(0, Ordering::AcqRel);
+        if unreported & UNSEEN != 0 {
             self.shown_changed(open, cause);
         }
-        let untold = ChangeFilter::from_bits_truncate(untold);
-        let Some(link) = open.link.as_ref().filter(|_| !untold.is_empty()) else {
+        let unreported = ChangeFilter::from_bits_truncate(unreported);
+        let Some(link) = open.link.as_ref().filter(|_| !unreported.is_empty()) else {
             return;
         };
         if open.stream.is_named {
-            self.tell(link, open.stream(), ChangeKind::StreamModified, untold);
+            self.report(link, open.stream(), ChangeKind::StreamModified, unreported);
         } else {
-            self.tell(link, None, ChangeKind::Modified, untold);
+            self.report(link, None, ChangeKind::Modified, unreported);
         }
     }
 
-    /// Takes rights on the directory back in which an open's file stands: it shows another size, time or
+    /// Breaks rights on the directory of an open's file, because the directory shows another size, time or
     /// attribute of it.
     // MS-SMB2 3.3.1.4
     pub(crate) fn shown_changed(&self, open: &Open, cause: Cause) {
         if let Some(link) = &open.link {
-            self.entries_changed(&link.place().0, &open.asker(), cause);
+            self.entries_changed(&link.place().0, &open.requester(), cause);
         }
     }
 
-    /// Takes rights on a directory back whose entries were changed. Nobody waits for that.
+    /// Breaks rights on a directory whose entries were changed. No request waits for that.
     // MS-FSA 2.1.4.12
-    pub(crate) fn entries_changed(&self, directory: &Arc<Directory>, asker: &Asker, cause: Cause) {
+    pub(crate) fn entries_changed(&self, directory: &Arc<Directory>, requester: &Requester, cause: Cause) {
         self.open_files().versions().touch(directory.id);
         let Some(file) = self.open_files().get(directory.id) else {
             return;
@@ -117,7 +124,7 @@ impl Share {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
-            self.require(&file, stream, asker, Need::Entries, cause, &mut effects);
+            self.require(&file, stream, requester, Need::Entries, cause, &mut effects);
         }
         drop(state);
         self.settle(effects);
@@ -127,12 +134,12 @@ impl Share {
     pub(crate) fn end_watch(&self, open: &Open) {
         let watch = open.watch.lock().clone();
         if let Some(watch) = watch {
-            self.wake_all(self.watching().end(&watch));
+            self.wake_all(self.watches().end(&watch));
         }
     }
 
     /// Ends every watch on a directory that is removed.
     pub(crate) fn end_watches_of(&self, directory: NodeId) {
-        self.wake_all(self.watching().end_on(directory));
+        self.wake_all(self.watches().end_on(directory));
     }
 }

@@ -1,30 +1,30 @@
-//! Closing: what an open held is given back, and names go whose time has come.
+//! Closing an open: the release of everything it held, and the removal of names that are marked for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
-use crate::engine::parts::file::{Deletion, File, Link, State};
+use crate::engine::parts::file::{Deletion, File, FileState, HardLinkedName};
 use crate::engine::values::effects::Effects;
 use crate::{Cause, ChangeFilter, ChangeKind, Identity, Open, Options, Refusal};
 
-/// What goes with an open.
+/// The objects that are removed with an open.
 #[derive(Default)]
-struct Going {
-    /// A name, and whether it is taken away by this open alone.
-    link: Option<Arc<Link>>,
+struct PendingRemoval {
+    /// A name, and whether only this open removes it.
+    link: Option<Arc<HardLinkedName>>,
     /// A named stream.
     stream: Option<volume::Name>,
-    /// Who marked the name that goes.
-    deleter: Option<Asker>,
-    /// As whom the host removes it.
+    /// The origin of the request that marked the name.
+    deleter: Option<Requester>,
+    /// The identity with which the host removes it.
     deletes_as: Option<Arc<Identity>>,
-    /// The close marks a name that stays while others have it open.
+    /// Whether the close marks a name that stays while others have it open.
     marks: bool,
 }
 
-impl Going {
+impl PendingRemoval {
     /// Whether a name or a stream is to be removed.
     fn is_something(&self) -> bool {
         self.link.is_some() || self.stream.is_some()
@@ -32,11 +32,11 @@ impl Going {
 }
 
 impl Share {
-    /// Closes an open: its byte ranges, caching right and watch end, and what was to be removed with it
-    /// is removed. Closing again does nothing.
+    /// Closes an open: its byte ranges, caching right and watch end, and the objects marked for removal with
+    /// it are removed. Closing again does nothing.
     ///
     /// # Errors
-    /// What the host says when a name cannot be removed; the open is closed all the same.
+    /// The error of the host if a name cannot be removed. The open is closed all the same.
     // MS-FSA 2.1.5.5
     pub fn close(&self, open: &Arc<Open>, cause: impl Into<Cause>) -> Result<(), Refusal> {
         let cause = cause.into();
@@ -53,14 +53,14 @@ impl Share {
         if open.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        self.open_files().went();
+        self.open_files().count_closed();
         let fairness = self.descriptors().fairness();
-        // One without a descriptor is not counted.
+        // An open without a descriptor is not counted.
         if fairness.counts() && !open.data.is_closed() {
             fairness.closed(open.client(), now);
         }
         self.forget_detached(open);
-        self.tell_untold(open, cause);
+        self.report_pending(open, cause);
         self.end_watch(open);
         if open.options.contains(Options::DELETE_ON_CLOSE) {
             self.let_go(open, cause);
@@ -84,7 +84,7 @@ impl Share {
         if is_last {
             self.open_files().leave(&open.file);
         }
-        // What was removed is not to take room any longer.
+        // A removed object must not take room any longer.
         if is_last && stays && self.cache().is_on() {
             self.give_back_behind(open);
         }
@@ -92,13 +92,13 @@ impl Share {
         removed
     }
 
-    /// Takes an open out of what others see of the file.
-    fn take_out(&self, open: &Arc<Open>, cause: Cause) -> (Going, Effects) {
+    /// Takes an open out of the state of its file that others see.
+    fn take_out(&self, open: &Arc<Open>, cause: Cause) -> (PendingRemoval, Effects) {
         let mut effects = Effects::default();
         let mut _swept = None;
         let mut state = open.file.state.lock();
         let Some(at) = state.members.iter().position(|m| m.id == open.id) else {
-            return (Going::default(), effects);
+            return (PendingRemoval::default(), effects);
         };
         let member = state.members.swap_remove(at);
         let stream = state.stream(&open.stream);
@@ -106,13 +106,14 @@ impl Share {
         if stream.ranges.release_open(open.id) {
             effects.wakes.extend(stream.ranges.ready());
         }
-        self.release_grant(&mut state, &open.stream, &open.asker());
+        self.release_grant(&mut state, &open.stream, &open.requester());
         let going = going(&mut state, open, member.delete_on_close);
         if going.marks {
             self.note_marks(&mut state);
-            // Who only keeps the file open learns that it is to go. A close waits for nobody.
+            // A holder that only keeps the file open is asked to close it, because it is to be deleted. A
+            // close waits for no client.
             let stream = state.stream(&open.stream);
-            self.require(&open.file, stream, &open.asker(), Need::CloseKept, cause, &mut effects);
+            self.require(&open.file, stream, &open.requester(), Need::CloseKept, cause, &mut effects);
         }
         if going.is_something() {
             state.removing += 1;
@@ -122,30 +123,30 @@ impl Share {
         (going, effects)
     }
 
-    fn remove_going(&self, open: &Arc<Open>, going: Going, cause: Cause) -> Result<(), Refusal> {
+    fn remove_going(&self, open: &Arc<Open>, going: PendingRemoval, cause: Cause) -> Result<(), Refusal> {
         let mut result = Ok(());
         let mut is_removed = false;
         if let Some(name) = &going.stream {
             result = open.node.remove_stream(name).map_err(Refusal::from);
             if let Some(link) = &open.link {
-                self.tell(link, Some(name.clone()), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
+                self.report(link, Some(name.clone()), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
             }
         }
         if let Some(link) = &going.link {
-            // Who closes last spares its own copy of the directory only when it is also who deletes.
-            let own = open.asker();
+            // The last close spares its own rights on the directory only if it also deletes the name.
+            let own = open.requester();
             let is_deleter =
                 going.deleter.is_some_and(|by| (by.client, by.parent) == (own.client, own.parent));
-            let asker = if is_deleter { own } else { Asker { parent: None, ..own } };
+            let requester = if is_deleter { own } else { Requester { parent: None, ..own } };
             let identity = going.deletes_as.clone().unwrap_or_else(|| open.identity());
-            result = self.remove_name(open, link, &asker, &identity, cause);
+            result = self.remove_name(open, link, &requester, &identity, cause);
             if result == Err(Refusal::NotEmpty)
-                && self.end_unclaimed_in(open.file.id, open.asker().client, cause)
+                && self.end_unclaimed_in(open.file.id, open.requester().client, cause)
             {
-                result = self.remove_name(open, link, &asker, &identity, cause);
+                result = self.remove_name(open, link, &requester, &identity, cause);
             }
             is_removed = result.is_ok();
-            // A directory that has got entries stays; a name the host took is gone anyway.
+            // A directory that has got entries stays. A name that the host removed is gone anyway.
             // MS-FSA 2.1.5.5
             if matches!(result, Err(Refusal::NotEmpty | Refusal::NotFound)) {
                 result = Ok(());
@@ -165,18 +166,19 @@ impl Share {
         result
     }
 
-    /// Removes a name from its directory on somebody's behalf and tells everybody. One that another file was put under has gone already.
+    /// Removes a name from its directory on behalf of a client, and notifies others. A name that another file
+    /// was put under is gone already.
     fn remove_name(
         &self,
         open: &Open,
-        link: &Arc<Link>,
-        asker: &Asker,
+        link: &Arc<HardLinkedName>,
+        requester: &Requester,
         identity: &Identity,
         cause: Cause,
     ) -> Result<(), Refusal> {
         let (mut parent, mut name) = link.place();
         let mut changing = parent.change(&[&name]);
-        // It may have been renamed while that was waited for.
+        // It may have been renamed during the wait.
         while !link.is_at(parent.id, &name) {
             drop(changing);
             (parent, name) = link.place();
@@ -192,9 +194,9 @@ impl Share {
         if is_directory {
             self.directories().forget(open.file.id);
         }
-        self.entries_changed(&parent, asker, cause);
+        self.entries_changed(&parent, requester, cause);
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
-        self.tell(link, None, ChangeKind::Removed, what);
+        self.report(link, None, ChangeKind::Removed, what);
         self.end_watches_of(open.file.id);
         Ok(())
     }
@@ -205,7 +207,7 @@ impl Share {
         let mut state = file.state.lock();
         if let Some(at) = state.members.iter().position(|m| m.id == id) {
             let member = state.members.swap_remove(at);
-            self.release_grant(&mut state, &member.stream, &member.asker);
+            self.release_grant(&mut state, &member.stream, &member.requester);
         }
         _swept = state.sweep();
         let wakes = std::mem::take(&mut state.waiting);
@@ -214,19 +216,19 @@ impl Share {
         self.wake_all(wakes);
     }
 
-    /// A name goes with the last open, which may be one that nobody comes back for.
+    /// A name that is to be removed with the last open. That may be one whose client does not come back.
     pub(crate) fn let_go(&self, open: &Open, cause: Cause) {
         let is_shared = open.file.state.lock().members.len() > 1;
         if is_shared {
-            self.end_lapsed_at(&[open.file.id], open.asker().client, cause);
+            self.end_expired_at(&[open.file.id], open.requester().client, cause);
         }
     }
 }
 
-/// What goes now that this open is out.
+/// The objects to remove now that this open is out.
 // MS-FSA 2.1.5.5
-fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>) -> Going {
-    let mut out = Going::default();
+fn going(state: &mut FileState, open: &Arc<Open>, delete_on_close: Option<Deletion>) -> PendingRemoval {
+    let mut out = PendingRemoval::default();
     if open.stream.is_named {
         let is_last = !state.members.iter().any(|m| Arc::ptr_eq(&m.stream, &open.stream));
         let stream = state.stream(&open.stream);
@@ -249,7 +251,7 @@ fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>)
         && (entry.delete.is_none() || how != Deletion::WithLast)
     {
         out.marks = entry.delete.is_none();
-        (entry.delete, entry.deleter) = (Some(how), open.asker());
+        (entry.delete, entry.deleter) = (Some(how), open.requester());
         entry.deletes_as = Some(open.identity());
     }
     let goes = match entry.delete {
@@ -261,7 +263,7 @@ fn going(state: &mut State, open: &Arc<Open>, delete_on_close: Option<Deletion>)
         out.link = Some(Arc::clone(link));
         (out.deleter, out.marks) = (Some(entry.deleter), false);
         out.deletes_as = entry.deletes_as.clone();
-        // Whatever was in the streams goes with the file.
+        // The contents of the streams are deleted with the file.
         out.stream = None;
     }
     out

@@ -1,11 +1,12 @@
-//! Who may open files while descriptors of the host are scarce: nobody who has more than an equal share of them
-//! ([`Fairness`](crate::engine::values::descriptors::Fairness) counts).
+//! Fairness while descriptors of the host are scarce. No client that has more than an equal share of them may
+//! open more files ([`Fairness`](crate::engine::values::descriptors::Fairness) counts).
 
 use crate::engine::Share;
 use crate::{Caller, Refusal};
 
 impl Share {
-    /// Lets a client open one file more, unless descriptors are scarce and it has more than an equal share of them.
+    /// Lets a client open one more file, unless descriptors are scarce and it has more than an equal share of
+    /// them.
     ///
     /// # Errors
     /// [`Refusal::Exhausted`]
@@ -14,7 +15,7 @@ impl Share {
             return Ok(());
         }
         let fairness = self.descriptors().fairness();
-        // First goes what is kept for clients that are gone.
+        // State of clients that are gone is given up first.
         if self.relieve(caller.now) {
             fairness.count_anew();
             if !self.volume().is_short() || self.is_fair(caller) {

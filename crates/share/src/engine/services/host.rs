@@ -1,4 +1,4 @@
-//! What others do on the host: it makes us forget, take rights back, and tell watches.
+//! Changes by others on the host: they invalidate caches, break rights, and are reported to watches.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use volume::{HostChange, HostEvent, Kind, Name, NodeId};
 
-use crate::caching::grants::{Asker, Need};
+use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::{File, LinkState};
 use crate::engine::parts::names::directory::Directory;
@@ -14,14 +14,15 @@ use crate::engine::values::effects::Effects;
 use crate::{Cause, ChangeFilter, ChangeKind};
 
 impl Share {
-    /// Takes note of the time, and of what happened on the host before: whatever answers names begins with this.
+    /// Records the time, and takes in the earlier events of the host. Every request that looks up names
+    /// begins with this.
     pub(crate) fn begin(&self, cause: Cause) {
         self.directories().set_time(cause.now);
         self.take_host_changes(cause);
     }
 
-    /// Makes sure that what happened on the host before `now` was taken in; to be called before names are answered, so
-    /// that no answer comes from a cache that the host has overtaken. A batch of requests has one `now`, and the host is
+    /// Makes sure that the events of the host before `now` were taken in. Call it before names are looked up,
+    /// so that no answer comes from an outdated cache. A batch of requests has one `now`, and the host is
     /// asked once for it.
     pub fn take_host_changes(&self, cause: impl Into<Cause>) {
         let cause = cause.into();
@@ -30,8 +31,8 @@ impl Share {
         }
     }
 
-    /// Two steps: first all that happened is believed, by one thread at a time, so that nobody goes on before what was
-    /// taken from the volume counts; then whoever is concerned is told.
+    /// Works in two steps. First all events are applied to the caches, by one thread at a time, so that no
+    /// request goes on before they count. Then watches and holders are notified.
     pub(crate) fn take_in(&self, cause: Cause) {
         self.directories().set_time(cause.now);
         self.cache().set_time(cause.now);
@@ -42,20 +43,20 @@ impl Share {
             let mut events = Vec::new();
             self.volume().take_events(&mut |event| events.push(event));
             let believed = events.into_iter().map(|event| {
-                let node = self.believe(&event);
+                let node = self.apply_event(&event);
                 (event, node)
             });
             believed.collect()
         });
         self.take_back_from_names(&heard, cause);
         for (event, node) in heard {
-            self.pass_on(event, node, cause);
+            self.notify_of_event(event, node, cause);
         }
     }
 
-    /// Forgets what an event makes untrue; says whose data, attributes or name were changed.
-    fn believe(&self, event: &HostEvent) -> Option<NodeId> {
-        let node = self.believe_names(event);
+    /// Applies an event to the caches. Returns the node whose data, attributes or name were changed.
+    fn apply_event(&self, event: &HostEvent) -> Option<NodeId> {
+        let node = self.apply_to_names(event);
         // Only now: a name that was looked up before the move is known to be old by now.
         match event {
             HostEvent::Changed { change: HostChange::RenamedFrom, is_directory: true, .. }
@@ -67,20 +68,20 @@ impl Share {
         node
     }
 
-    fn believe_names(&self, event: &HostEvent) -> Option<NodeId> {
+    fn apply_to_names(&self, event: &HostEvent) -> Option<NodeId> {
         use HostChange::{Removed, RenamedFrom, RenamedTo};
         match event {
             HostEvent::Changed { directory, name: Some(name), change, is_directory } => {
                 let directory = self.directories().get(*directory)?;
                 match change {
-                    HostChange::Created | RenamedTo => self.believe_came(&directory, name),
+                    HostChange::Created | RenamedTo => self.apply_added(&directory, name),
                     Removed | RenamedFrom => {
-                        self.believe_went(&directory, name, *is_directory);
+                        self.apply_removed(&directory, name, *is_directory);
                         None
                     }
                     HostChange::Modified | HostChange::Attributes => {
                         if *change == HostChange::Attributes {
-                            directory.forget_made(name);
+                            directory.forget_new_file(name);
                         }
                         let changed = directory.node.stat_name(name).ok()?.id;
                         self.forget(changed);
@@ -89,17 +90,17 @@ impl Share {
                 }
             }
             HostEvent::Changed { directory: id, name: None, .. } => {
-                // Whether the host lets this process reach its names may be among what changed.
+                // The change may decide whether the host lets this process reach its names.
                 self.directories().get(*id)?.forget_names();
                 self.forget(*id);
                 Some(*id)
             }
             HostEvent::Renamed { from: (from, name), to: (to, to_name), is_directory } => {
                 if let Some(from) = self.directories().get(*from) {
-                    self.believe_went(&from, name, *is_directory);
+                    self.apply_removed(&from, name, *is_directory);
                 }
                 let to = self.directories().get(*to)?;
-                self.believe_came(&to, to_name)
+                self.apply_added(&to, to_name)
             }
             HostEvent::Overflow | HostEvent::Mounts => {
                 let share = self.name();
@@ -115,10 +116,10 @@ impl Share {
         }
     }
 
-    /// A name was made, or moved here.
-    fn believe_came(&self, directory: &Directory, name: &Name) -> Option<NodeId> {
+    /// A name was created, or moved here.
+    fn apply_added(&self, directory: &Directory, name: &Name) -> Option<NodeId> {
         directory.added(name);
-        // What was told of it under its old name leads nowhere now; what is known by a further name has changed.
+        // Its entries under the old name are invalid now. If it is known by a further name, it has changed.
         let stat = directory.node.stat_name(name).ok()?;
         self.forget(stat.id);
         if stat.kind != Kind::Directory
@@ -130,10 +131,10 @@ impl Share {
     }
 
     /// A name was removed, or moved away.
-    fn believe_went(&self, directory: &Directory, name: &Name, is_directory: bool) {
+    fn apply_removed(&self, directory: &Directory, name: &Name, is_directory: bool) {
         let child = directory.child(name, true).filter(|_| is_directory);
-        directory.seen_gone(name);
-        // Moved ones are kept: they are found by where they went.
+        directory.note_missing(name);
+        // Moved directories are kept: they are found by their new location.
         if let Some((_, gone)) = child
             && gone.node.stat().is_ok_and(|stat| stat.links == 0)
         {
@@ -141,33 +142,34 @@ impl Share {
         }
     }
 
-    /// Events were lost, or directories lead elsewhere: rights are taken back that what happened may leave to nobody, and watches are told.
-    fn pass_on_loss(&self, cause: Cause) {
+    /// Events were lost, or directories lead elsewhere. Breaks the rights that an unknown change may
+    /// invalidate, and notifies the watches.
+    fn notify_of_loss(&self, cause: Cause) {
         for file in self.open_files().all() {
             let need = if file.is_directory { Need::Entries } else { Need::Change };
             self.take_back(&file, need, cause);
         }
-        self.wake_all(self.watching().overflow());
+        self.wake_all(self.watches().overflow());
     }
 
-    /// Tells whoever is concerned of an event that was believed.
-    fn pass_on(&self, event: HostEvent, node: Option<NodeId>, cause: Cause) {
+    /// Notifies watches and holders of an event that was applied.
+    fn notify_of_event(&self, event: HostEvent, node: Option<NodeId>, cause: Cause) {
         match event {
             HostEvent::Changed { directory, name: Some(name), is_directory, change } => {
                 if let Some(directory) = self.directories().get(directory) {
-                    self.pass_on_change(&directory, &name, change, is_directory, node, cause);
+                    self.notify_of_change(&directory, &name, change, is_directory, node, cause);
                 }
             }
-            // What is above a directory shows nothing of its own attributes.
+            // The directory above shows no attributes of a directory itself.
             HostEvent::Changed { name: None, .. } => {}
             HostEvent::Renamed { from, to, is_directory } => {
-                self.pass_on_rename(from, to, is_directory, node, cause);
+                self.notify_of_rename(from, to, is_directory, node, cause);
             }
-            HostEvent::Overflow | HostEvent::Mounts => self.pass_on_loss(cause),
+            HostEvent::Overflow | HostEvent::Mounts => self.notify_of_loss(cause),
         }
     }
 
-    fn pass_on_change(
+    fn notify_of_change(
         &self,
         directory: &Arc<Directory>,
         name: &Name,
@@ -177,12 +179,12 @@ impl Share {
         cause: Cause,
     ) {
         if is_directory && matches!(change, HostChange::Created | HostChange::RenamedTo) {
-            self.wake_all(self.watching().hold_new(self.directories(), directory, name));
+            self.wake_all(self.watches().hold_new(self.directories(), directory, name));
         }
         let need = match change {
             HostChange::Modified => Need::Change,
             HostChange::RenamedTo => Need::Rename,
-            // As a new descriptor does.
+            // As for a new descriptor.
             _ => Need::CloseKept,
         };
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
@@ -202,11 +204,11 @@ impl Share {
                 (ChangeKind::Modified, what)
             }
         };
-        self.entries_changed(directory, &Asker::NOBODY, cause);
-        self.tell_at(directory, name, None, kind, what);
+        self.entries_changed(directory, &Requester::NOBODY, cause);
+        self.report_at(directory, name, None, kind, what);
     }
 
-    fn pass_on_rename(
+    fn notify_of_rename(
         &self,
         (from, name): (NodeId, Name),
         (to, to_name): (NodeId, Name),
@@ -215,27 +217,41 @@ impl Share {
         cause: Cause,
     ) {
         let known = (self.directories().get(from), self.directories().get(to));
-        // Nobody asks for one that is not known any more.
+        // No request asks for one that is not known any more.
         let (from, to) = match known {
             (Some(from), Some(to)) => (from, to),
             (None, Some(to)) => {
-                return self.pass_on_change(&to, &to_name, HostChange::RenamedTo, is_directory, node, cause);
+                return self.notify_of_change(
+                    &to,
+                    &to_name,
+                    HostChange::RenamedTo,
+                    is_directory,
+                    node,
+                    cause,
+                );
             }
             (Some(from), None) => {
-                return self.pass_on_change(&from, &name, HostChange::RenamedFrom, is_directory, None, cause);
+                return self.notify_of_change(
+                    &from,
+                    &name,
+                    HostChange::RenamedFrom,
+                    is_directory,
+                    None,
+                    cause,
+                );
             }
             (None, None) => return,
         };
         if is_directory {
-            self.wake_all(self.watching().hold_new(self.directories(), &to, &to_name));
+            self.wake_all(self.watches().hold_new(self.directories(), &to, &to_name));
         }
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
             self.take_back(&file, Need::Rename, cause);
         }
-        self.tell_renamed(from.entry(&name), to.entry(&to_name), is_directory, &Asker::NOBODY, cause);
+        self.report_rename(from.entry(&name), to.entry(&to_name), is_directory, &Requester::NOBODY, cause);
     }
 
-    /// Forgets what is remembered of what is open or kept under this id.
+    /// Drops the cached properties of the file or directory with this id.
     fn forget(&self, id: NodeId) {
         if let Some(directory) = self.directories().get(id) {
             directory.own_changed();
@@ -246,9 +262,10 @@ impl Share {
         self.open_files().note_changed();
     }
 
-    /// Takes the rights to keep files open back whose names a program of the host has taken away: as long as a client has
-    /// such a right it believes the name, and asks nobody. A moved file that stays in sight is found by where it went. A client
-    /// of NFS believes all names of a file of which it has a delegation, also those that it has never opened it by.
+    /// Breaks the rights to keep files open whose names a program of the host has removed. A client with such
+    /// a right caches the name and sends no request for it. A moved file that stays visible is found by its
+    /// new location. An NFS client caches all names of a file for which it has a delegation, even those by
+    /// which it never opened the file.
     fn take_back_from_names(&self, heard: &[(HostEvent, Option<NodeId>)], cause: Cause) {
         let gone: HashSet<(NodeId, &Name)> = heard.iter().flat_map(|(event, _)| names_taken(event)).collect();
         if gone.is_empty() {
@@ -256,12 +273,12 @@ impl Share {
         }
         for file in self.open_files().all() {
             let state = file.state.lock();
-            let is_held = state.streams.iter().any(|stream| !stream.grants.is_empty());
+            let is_conflict = state.streams.iter().any(|stream| !stream.grants.is_empty());
             let is_lost = |of: &LinkState| {
                 let (directory, name) = of.link.place();
                 gone.contains(&(directory.id, &name))
             };
-            let has_lost = is_held && (state.has_unknown_names() || state.links.iter().any(is_lost));
+            let has_lost = is_conflict && (state.has_unknown_names() || state.links.iter().any(is_lost));
             drop(state);
             if has_lost {
                 self.take_back(&file, Need::Rename, cause);
@@ -269,20 +286,20 @@ impl Share {
         }
     }
 
-    /// Takes rights on a file back that what happened leaves to nobody.
+    /// Breaks the rights on a file that an event invalidates.
     pub(crate) fn take_back(&self, file: &Arc<File>, need: Need, cause: Cause) {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
-            // A right to write back can be taken from its holder only after the fact.
-            self.require(file, stream, &Asker::NOBODY, need, cause, &mut effects);
+            // A right to hold writes back can only be broken after the fact.
+            self.require(file, stream, &Requester::NOBODY, need, cause, &mut effects);
         }
         drop(state);
         self.settle(effects);
     }
 }
 
-/// The names that do not lead any more to where they led.
+/// The names that no longer lead to their old targets.
 fn names_taken(event: &HostEvent) -> impl Iterator<Item = (NodeId, &Name)> {
     use HostChange::{Removed, RenamedFrom, RenamedTo};
     let taken = match event {
@@ -297,11 +314,11 @@ fn names_taken(event: &HostEvent) -> impl Iterator<Item = (NodeId, &Name)> {
     taken.into_iter().flatten()
 }
 
-/// Forgets what is remembered of a file. An open that is being decided asks for it again.
+/// Drops the cached properties of a file. An open that is being decided reads them again.
 fn forget_file(file: &Arc<File>) {
     file.own_changes.fetch_add(1, Ordering::SeqCst);
     let mut state = file.state.lock();
     (state.record, state.security, state.extended_size) = (None, None, None);
     // Its permission bits may be others.
-    file.lends_rights.store(true, Ordering::Relaxed);
+    file.may_set_id.store(true, Ordering::Relaxed);
 }

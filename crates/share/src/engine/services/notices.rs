@@ -1,15 +1,15 @@
-//! Sending what was found out under a lock: notices to holders, and wakes to requests that wait.
+//! Sends the effects that were collected under a lock: notices to holders, and wakes to requests that wait.
 
 use crate::Ticket;
 use crate::engine::Share;
-use crate::engine::services::absent::Absent;
+use crate::engine::services::detached::AbsentHolder;
 use crate::engine::values::effects::Effects;
 
 impl Share {
-    /// Sends what was found out under a lock. To be called with none held.
+    /// Sends the effects that were collected under a lock. The caller holds none.
     pub(crate) fn settle(&self, effects: Effects) {
         let Effects { notices, mut wakes, cause } = effects;
-        // What others go on with must not be older than what comes back after a crash.
+        // The state with which others go on must not be older than the state that a crash would restore.
         if notices.is_empty() && wakes.is_empty() {
             self.write_urgent()
         } else {
@@ -18,16 +18,16 @@ impl Share {
         for mut notice in notices {
             notice.origin = cause.origin;
             match self.absent(&notice) {
-                Absent::No => {}
-                Absent::GivesWay(opens) => {
+                AbsentHolder::No => {}
+                AbsentHolder::GivesWay(opens) => {
                     self.give_way(opens, cause);
                     continue;
                 }
-                Absent::Stays => continue,
+                AbsentHolder::Stays => continue,
             }
             let holder = self.waits().clients().holder(notice.client);
-            let is_told = holder.is_some_and(|holder| holder.on_break(&notice));
-            if !is_told {
+            let reports_changes = holder.is_some_and(|holder| holder.on_break(&notice));
+            if !reports_changes {
                 wakes.extend(self.revoke(&notice));
             }
         }
@@ -38,7 +38,7 @@ impl Share {
         }
     }
 
-    /// Wakes who waits under these tickets. To be called with no lock held.
+    /// Wakes the requests that wait under these tickets. The caller holds no lock.
     pub(crate) fn wake_all(&self, wakes: Vec<Ticket>) {
         if !wakes.is_empty() {
             self.settle(Effects { wakes, ..Effects::default() });

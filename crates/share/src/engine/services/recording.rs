@@ -1,9 +1,9 @@
-//! Recording opens that outlive the process.
+//! The records of opens that outlive the process.
 //!
-//! A change is noted under the lock that orders it ([`Share::note_change`], which takes a leaf lock and
-//! does no I/O), and written when that lock is no longer held ([`Share::write_changes`]). Who promises
-//! something to a client calls [`Share::make_last`] first, which returns when all that was noted before is on
-//! stable storage.
+//! A change is noted under the lock that orders it ([`Share::note_change`], which takes a leaf lock and does
+//! no I/O). It is written after that lock is released ([`Share::write_changes`]). Before the server promises
+//! persistence to a client it calls [`Share::commit_records`]. That returns when all that was noted before is
+//! on stable storage.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,24 +13,24 @@ use volume::{NodeId, Time};
 
 use crate::caching::grants::{Grant, Holder};
 use crate::engine::Share;
-use crate::engine::parts::file::{Deletion, File, Link, State};
-use crate::engine::parts::lasting::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
-use crate::lasting::record::{Goes, Made, Record};
+use crate::engine::parts::file::{Deletion, File, FileState, HardLinkedName};
+use crate::engine::parts::persistence::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
+use crate::persistence::record::{JournalRecord, OpenRecord, RemovalMark};
 use crate::{LockOwner, LockRule, Open, RangeRequest, Refusal};
 
-/// Bytes of the record of an address without the address.
+/// Bytes of an address's record without the address.
 const MAX_AROUND_ADDRESS: usize = 13;
 
-/// How the file of an open is found again.
+/// The means to find the file of an open again.
 enum FoundBy<'a> {
     Path { path: Vec<volume::Name>, born: Option<volume::Time> },
     Address(&'a [u8]),
 }
 
 impl Share {
-    /// Where opens are recorded; none when they end with the process.
+    /// The recorder of opens; none if they end with the process.
     fn recorder(&self) -> Option<&Recorder> {
-        self.lasting().recorder()
+        self.persistence().recorder()
     }
 
     /// Whether opens can be made to outlive the process.
@@ -38,12 +38,12 @@ impl Share {
         self.recorder().is_some()
     }
 
-    /// Records an open from now on, so that after a restart it is there again for `keep_ns` nanoseconds, and
-    /// with it `note`. It is not yet sure to survive: see [`Share::make_last`].
+    /// Records an open from now on. After a restart it is there again for `keep_ns` nanoseconds, with its
+    /// `note`. It is not yet sure to survive: see [`Share::commit_records`].
     ///
     /// # Errors
-    /// [`Refusal::NotSupported`] when the share records nothing; [`Refusal::Invalid`] for a directory, or
-    /// when there is too much to record; [`Refusal::Gone`] when it is closed; as the host says. It is not
+    /// [`Refusal::NotSupported`] if the share records nothing; [`Refusal::Invalid`] for a directory, or if
+    /// there is too much to record; [`Refusal::Gone`] if it is closed; as the host says. The open is not
     /// recorded then.
     pub fn record(&self, open: &Arc<Open>, keep_ns: u64, note: Vec<u8>) -> Result<(), Refusal> {
         let recorder = self.recorder().ok_or(Refusal::NotSupported)?;
@@ -51,7 +51,7 @@ impl Share {
             return Err(Refusal::Invalid);
         }
         let found = FoundBy::Path { path: open.path(), born: open.node.stat()?.born };
-        self.note_made(open, found, keep_ns, note)?;
+        self.note_new_file(open, found, keep_ns, note)?;
         if let Err(why) = recorder.write() {
             self.unrecord(open);
             return Err(why.into());
@@ -59,10 +59,10 @@ impl Share {
         Ok(())
     }
 
-    /// The same for a client that says itself after a restart what it had. Its file is found by the `address` that the
-    /// volume gave it, whatever it is called then. Written by
-    /// [`Share::write_changes`], which is to be called before anybody is told of it; that it was closed, or a range of it
-    /// released, is written some time later ([`Share::write_noted`]).
+    /// Records an open of a client that claims its state itself after a restart. Its file is found by the
+    /// `address` that the volume gave it, whatever its name is then. [`Share::write_changes`] writes the
+    /// record and must be called before the client gets its reply. A close of the open, or the release of a
+    /// range, is written some time later ([`Share::write_noted`]).
     ///
     /// # Errors
     /// As [`Share::record`], but for the host's.
@@ -70,11 +70,11 @@ impl Share {
         if open.is_directory() {
             return Err(Refusal::Invalid);
         }
-        self.note_made(open, FoundBy::Address(address), 0, note)
+        self.note_new_file(open, FoundBy::Address(address), 0, note)
     }
 
-    /// Notes all of an open.
-    fn note_made(
+    /// Notes the full state of an open.
+    fn note_new_file(
         &self,
         open: &Arc<Open>,
         found: FoundBy<'_>,
@@ -84,7 +84,7 @@ impl Share {
         let recorder = self.recorder().ok_or(Refusal::NotSupported)?;
         let (paths, born, address) = match found {
             FoundBy::Path { path, born } => (vec![path], born, Vec::new()),
-            // The path says by which name it counts, if that still leads to it.
+            // The path says under which name it counts, if that still leads to it.
             FoundBy::Address(address) => (vec![open.path()], None, address.to_vec()),
         };
         let party = open.party.read().clone();
@@ -93,12 +93,12 @@ impl Share {
             return Err(Refusal::Gone);
         }
         let stream = state.stream(&open.stream);
-        let asker = party.asker;
-        let holder = asker.client.zip(asker.key).map(|(client, (key, keyed))| (client, key, keyed));
+        let requester = party.requester;
+        let holder = requester.client.zip(requester.key).map(|(client, (key, keyed))| (client, key, keyed));
         let grant = holder.and_then(|(client, key, keyed)| stream.grants.of(client, key, keyed));
         let held: Vec<_> = stream.ranges.held().filter(|held| held.open == open.id).copied().collect();
         let goes = going(&mut state, open);
-        let made = Made {
+        let made = OpenRecord {
             id: open.id,
             client: party.client,
             user: party.identity.sid,
@@ -110,62 +110,63 @@ impl Share {
             deny: open.deny.bits(),
             options: open.options.bits(),
             opened_at: open.opened_at,
-            key: asker.key,
-            parent: asker.parent,
+            key: requester.key,
+            parent: requester.parent,
             right: grant.map(right_of),
             goes,
             keep_ns,
             note,
             address: Vec::new(),
         };
-        let record = Record::Made(Box::new(made));
+        let record = JournalRecord::Made(Box::new(made));
         if record.encode().len() + address.len() + MAX_AROUND_ADDRESS > MAX_RECORD {
             return Err(Refusal::Invalid);
         }
         open.claimed.store(!address.is_empty(), Ordering::Relaxed);
-        open.lasting.store(true, Ordering::Release);
-        // Who enlists an open says itself when its client is told.
+        open.persistent.store(true, Ordering::Release);
+        // A caller that enlists an open writes the record itself before its client gets the reply.
         let then = if address.is_empty() { AT_ONCE } else { BEFORE_TOLD };
-        let address = (!address.is_empty()).then_some(Record::Address { id: open.id, address });
+        let address = (!address.is_empty()).then_some(JournalRecord::Address { id: open.id, address });
         let held = held.into_iter().map(|held| taken(open, held.owner, held.rule, vec![held.range]));
         recorder.note_all(then, std::iter::once(record).chain(address).chain(held));
         Ok(())
     }
 
-    /// Records all of an open again, whose stream has another name.
+    /// Records the full state of an open again after its stream was renamed.
     pub(crate) fn record_again(&self, open: &Arc<Open>) -> Result<(), Refusal> {
-        let Some(recorder) = self.recorder().filter(|_| open.is_lasting()) else { return Ok(()) };
+        let Some(recorder) = self.recorder().filter(|_| open.is_persistent()) else { return Ok(()) };
         match recorder.kept_with(open.id) {
             Some((keep_ns, note)) => self.record(open, keep_ns, note),
             None => Ok(()),
         }
     }
 
-    /// Changes what is recorded beside an open. Sure to survive after [`Share::make_last`].
+    /// Changes the note of a recorded open. The change is sure to survive after [`Share::commit_records`].
     pub fn annotate(&self, open: &Open, note: Vec<u8>) {
-        if open.is_lasting() {
-            self.note_change(Record::Note { id: open.id, note });
+        if open.is_persistent() {
+            self.note_change(JournalRecord::Note { id: open.id, note });
         }
     }
 
-    /// No longer records an open, which goes on.
+    /// Stops recording an open, which goes on.
     pub fn unrecord(&self, open: &Open) {
-        if !open.is_lasting() {
+        if !open.is_persistent() {
             return;
         }
         let _state = open.file.state.lock();
-        if open.lasting.swap(false, Ordering::AcqRel)
+        if open.persistent.swap(false, Ordering::AcqRel)
             && let Some(recorder) = self.recorder()
         {
-            recorder.note_given_back(open.claimed.load(Ordering::Relaxed), Record::Closed { id: open.id });
+            recorder
+                .note_given_back(open.claimed.load(Ordering::Relaxed), JournalRecord::Closed { id: open.id });
         }
     }
 
-    /// Returns when all that was recorded before is on stable storage. May block.
+    /// Returns when all records made before are on stable storage. May block.
     ///
     /// # Errors
-    /// As the host says; what was recorded is not sure to survive then.
-    pub fn make_last(&self) -> Result<(), Refusal> {
+    /// As the host says; the records are not sure to survive then.
+    pub fn commit_records(&self) -> Result<(), Refusal> {
         let Some(recorder) = self.recorder() else { return Ok(()) };
         recorder.commit()?;
         if let Err(why) = recorder.compact() {
@@ -174,19 +175,20 @@ impl Share {
         Ok(())
     }
 
-    /// Notes a change of an open that is recorded; under the lock that orders it.
-    pub(crate) fn note_change(&self, record: Record) {
+    /// Notes a change of a recorded open. The caller holds the lock that orders it.
+    pub(crate) fn note_change(&self, record: JournalRecord) {
         if let Some(recorder) = self.recorder() {
             recorder.note(record);
         }
     }
 
-    /// Writes what was noted and cannot wait, so that it survives the process. With no lock held.
+    /// Writes the noted changes that cannot wait, so that they survive the process. The caller holds no lock.
     pub fn write_changes(&self) {
         self.write_from(BEFORE_TOLD);
     }
 
-    /// The same, but what only its own client waits for is left to whoever tells that client, who may enlist more before.
+    /// Does the same without the changes that only their own client waits for. The caller that replies to
+    /// that client writes them, and may enlist more before.
     pub(crate) fn write_urgent(&self) {
         self.write_from(AT_ONCE);
     }
@@ -197,22 +199,30 @@ impl Share {
             return;
         }
         if let Err(why) = recorder.write() {
-            tracing::warn!(share = %self.name(), %why, "a change of an open that is kept could not be recorded");
+            tracing::warn!(
+                share = %self.name(),
+                %why,
+                "a change of an open that is kept could not be recorded"
+            );
         }
     }
 
-    /// Writes everything that was noted, also what can wait. To be called now and then.
+    /// Writes all noted changes, also those that can wait. Call it periodically.
     pub fn write_noted(&self) {
         let Some(recorder) = self.recorder() else { return };
         if !recorder.lags() {
             return;
         }
         if let Err(why) = recorder.write() {
-            tracing::warn!(share = %self.name(), %why, "a change of an open that is kept could not be recorded");
+            tracing::warn!(
+                share = %self.name(),
+                %why,
+                "a change of an open that is kept could not be recorded"
+            );
         }
     }
 
-    /// Makes the record smaller when it is large and most of it is of the past. To be called now and then. May block.
+    /// Compacts the journal if it is large and mostly outdated. Call it periodically. May block.
     pub fn compact_record(&self) {
         let Some(recorder) = self.recorder().filter(|recorder| recorder.is_large()) else {
             return;
@@ -222,64 +232,65 @@ impl Share {
         }
     }
 
-    /// The version of a file whose time of change is `changed` and that has counted `changes` since it was opened.
-    pub(crate) fn tell_version(&self, id: NodeId, changed: Time, changes: u64) -> u64 {
-        let (version, is_first_ahead) = self.open_files().versions().tell(id, changed, changes);
+    /// The version of a file with the time of change `changed` and with `changes` counted since it was
+    /// opened.
+    pub(crate) fn issue_version(&self, id: NodeId, changed: Time, changes: u64) -> u64 {
+        let (version, is_first_ahead) = self.open_files().versions().issue(id, changed, changes);
         if is_first_ahead {
             self.note_ahead();
         }
         version
     }
 
-    /// Notes that versions run ahead of the host's clock, before the first that does is told.
+    /// Records that versions run ahead of the host's clock, before the first of them is given out.
     pub(crate) fn note_ahead(&self) {
         let Some(recorder) = self.recorder() else { return };
         recorder.note_ahead(self.open_files().versions().began());
         self.write_changes();
     }
 
-    /// Notes the right of a holder, if an open of it is recorded. Under the file's lock.
+    /// Notes the right of a holder, if an open of it is recorded. The caller holds the file's lock.
     pub(crate) fn note_right(&self, holder: Holder, grant: Option<Grant>) {
         if let Some(recorder) = self.recorder() {
             recorder.note_right(holder, grant);
         }
     }
 
-    /// Notes in one step that byte ranges were taken or released through an open, and what is beside it from now on.
-    /// Under the file's lock.
-    pub(crate) fn note_ranges(&self, open: &Open, changes: Vec<Record>, note: Option<Vec<u8>>) {
+    /// Notes in one step that byte ranges were locked or released through an open, and the note of the open
+    /// from now on. The caller holds the file's lock.
+    pub(crate) fn note_ranges(&self, open: &Open, changes: Vec<JournalRecord>, note: Option<Vec<u8>>) {
         if let Some(recorder) = self.recorder() {
-            let note = note.map(|note| Record::Note { id: open.id, note });
+            let note = note.map(|note| JournalRecord::Note { id: open.id, note });
             recorder.note_ranges(open.claimed.load(Ordering::Relaxed), changes, note);
         }
     }
 
-    /// Notes what of a file is marked to go, or no longer. Under its lock.
-    pub(crate) fn note_marks(&self, state: &mut State) {
+    /// Notes the marks for deletion of a file. The caller holds its lock.
+    pub(crate) fn note_marks(&self, state: &mut FileState) {
         if !self.keeps_opens() {
             return;
         }
         let opens: Vec<_> = state.members.iter().filter_map(|member| member.open.upgrade()).collect();
-        for open in opens.iter().filter(|open| open.is_lasting()) {
+        for open in opens.iter().filter(|open| open.is_persistent()) {
             let goes = going(state, open);
-            self.note_change(Record::Goes { id: open.id, goes });
+            self.note_change(JournalRecord::Goes { id: open.id, goes });
         }
     }
 
-    /// The opens through a name that are recorded.
-    pub(crate) fn lasting_through(&self, file: &File, link: &Arc<Link>) -> Vec<Arc<Open>> {
+    /// The recorded opens through a name.
+    pub(crate) fn persistent_through(&self, file: &File, link: &Arc<HardLinkedName>) -> Vec<Arc<Open>> {
         if !self.keeps_opens() {
             return Vec::new();
         }
         let state = file.state.lock();
         let through = state.members.iter().filter(|m| m.link.as_ref().is_some_and(|l| Arc::ptr_eq(l, link)));
-        through.filter_map(|m| m.open.upgrade()).filter(|open| open.is_lasting()).collect()
+        through.filter_map(|m| m.open.upgrade()).filter(|open| open.is_persistent()).collect()
     }
 
-    /// Notes where the file of some opens is found, at one place or at either of two, and writes that.
+    /// Notes the path of the file of some opens, or two alternative paths, and writes that.
     pub(crate) fn note_places(&self, opens: &[Arc<Open>], paths: &[Vec<volume::Name>]) {
         for open in opens {
-            let record = Record::Paths { id: open.id, paths: paths.to_vec() };
+            let record = JournalRecord::Paths { id: open.id, paths: paths.to_vec() };
             if record.encode().len() <= MAX_RECORD {
                 self.note_change(record);
             }
@@ -288,15 +299,15 @@ impl Share {
     }
 }
 
-fn taken(open: &Open, owner: LockOwner, rule: LockRule, ranges: Vec<RangeRequest>) -> Record {
-    Record::Taken { id: open.id, owner, rule, ranges }
+fn taken(open: &Open, owner: LockOwner, rule: LockRule, ranges: Vec<RangeRequest>) -> JournalRecord {
+    JournalRecord::Taken { id: open.id, owner, rule, ranges }
 }
 
-/// Whether what an open is of is marked to go.
-fn going(state: &mut State, open: &Open) -> Option<Goes> {
+/// Whether the object of an open is marked for deletion.
+fn going(state: &mut FileState, open: &Open) -> Option<RemovalMark> {
     if open.stream.is_named {
-        return state.stream(&open.stream).delete.then_some(Goes::WithLast);
+        return state.stream(&open.stream).delete.then_some(RemovalMark::WithLast);
     }
     let how = state.link(open.link.as_ref()?)?.delete?;
-    Some(if how == Deletion::WithOpen(open.id) { Goes::WithOpen } else { Goes::WithLast })
+    Some(if how == Deletion::WithOpen(open.id) { RemovalMark::WithOpen } else { RemovalMark::WithLast })
 }

@@ -1,4 +1,4 @@
-//! The attribute record of a file: read, as far as it is not known, and stored.
+//! The attribute record of a file: read if it is not known, and stored.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,43 +11,44 @@ use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::record::Record;
 use crate::{Open, Refusal};
 
-/// How many whole seconds ago a file must have been changed before that it has no record is remembered.
+/// The age of a file's last change in whole seconds from which the absence of a record is cached.
 const SETTLED_AFTER_S: i64 = 2;
 
 /// A directory, and a name in it.
-pub(crate) type Place = (Arc<Directory>, Name);
+pub(crate) type ParentAndName = (Arc<Directory>, Name);
 
 impl Share {
-    /// Whether the volume tells of every change of what is kept of an open file: not of those through another name, which
-    /// may stand where nobody looks.
-    pub(crate) fn is_told_of(&self, file: &File, stat: &Stat) -> bool {
+    /// Whether the volume reports every change of an open file's cached properties. It does not for changes
+    /// through another name, which may be in a directory that is not watched.
+    pub(crate) fn reports_changes_of(&self, file: &File, stat: &Stat) -> bool {
         self.volume().facts().tells_changes && (file.is_directory || stat.links <= 1)
     }
 
-    /// The attribute record of an open file, if it was read and the volume tells of its changes.
-    pub(crate) fn record_if_told(&self, file: &File, stat: &Stat) -> Option<Record> {
-        if self.is_told_of(file, stat) { file.record() } else { None }
+    /// The attribute record of an open file, if it was read and the volume reports its changes.
+    pub(crate) fn record_if_reported(&self, file: &File, stat: &Stat) -> Option<Record> {
+        if self.reports_changes_of(file, stat) { file.record() } else { None }
     }
 
-    /// Whether a record of a file may be known that is not remembered with its figures; they tell whether it still counts.
+    /// Whether a record of a file may be known beside the cache. The stat then tells whether it is still
+    /// valid.
     pub(crate) fn may_know_record(&self, id: NodeId) -> bool {
         self.open_files().versions().has_plain(id) || self.open_files().get(id).is_some()
     }
 
-    /// The attribute record of a file with these figures, whether somebody has it open or not.
+    /// The attribute record of a file with this stat, whether it is open or not.
     ///
     /// # Errors
     /// As the volume says.
     pub(crate) fn record_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Record, Refusal> {
-        self.told_record(stat).map_or_else(|| self.load_record(node, stat), Ok)
+        self.reported_record(stat).map_or_else(|| self.load_record(node, stat), Ok)
     }
 
-    fn told_record(&self, stat: &Stat) -> Option<Record> {
-        self.open_files().get(stat.id).and_then(|file| self.record_if_told(&file, stat))
+    fn reported_record(&self, stat: &Stat) -> Option<Record> {
+        self.open_files().get(stat.id).and_then(|file| self.record_if_reported(&file, stat))
     }
 
-    /// The attribute record of a file with these figures, where nothing has to be read for it.
-    pub(crate) fn remembered_record(&self, stat: &Stat) -> Option<Record> {
+    /// The attribute record of a file with this stat, if nothing has to be read for it.
+    pub(crate) fn cached_record(&self, stat: &Stat) -> Option<Record> {
         if let Some(known) = self.cache().known(stat) {
             return Some(known.record);
         }
@@ -59,7 +60,7 @@ impl Share {
         is_plain.then(Record::default)
     }
 
-    /// Reads the attribute record of a file with these figures. That it has none is remembered for as long as the host
+    /// Reads the attribute record of a file with this stat. The absence of a record is cached while the host
     /// shows the same time of change: setting the attribute that holds a record moves it.
     ///
     /// # Errors
@@ -68,14 +69,15 @@ impl Share {
         self.load_record_at(node, None, stat)
     }
 
-    /// The same for a file that was found in a place, which is not asked when it was made there a moment ago.
+    /// Does the same for a file that was found at a location. It is not read if the file was created there a
+    /// moment ago.
     pub(crate) fn load_record_at(
         &self,
         node: &dyn Node,
-        place: Option<&Place>,
+        place: Option<&ParentAndName>,
         stat: &Stat,
     ) -> Result<Record, Refusal> {
-        if let Some(record) = self.remembered_record(stat) {
+        if let Some(record) = self.cached_record(stat) {
             return Ok(record);
         }
         let (written, stored) =
@@ -101,7 +103,7 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(crate) fn put_record(&self, node: &dyn Node, record: &Record) -> Result<(), Refusal> {
-        // One that does not fit into the file's own attributes lies beside it and moves none of its times.
+        // A record that does not fit into the file's own attributes is a sidecar and moves none of its times.
         self.open_files().versions().forget_plain(node.id());
         self.cache().wrote(node.id());
         let stored = record.store(node);
@@ -110,7 +112,7 @@ impl Share {
         stored
     }
 
-    /// Writes or (with `None`) removes the descriptor that is stored with a file.
+    /// Writes the stored descriptor of a file, or removes it (with `None`).
     ///
     /// # Errors
     /// As the volume says.
@@ -129,7 +131,7 @@ impl Share {
         self.record_at(&open.file, open.node.as_ref())
     }
 
-    /// The same for a file that is about to be handed out.
+    /// Does the same for a file that is about to be opened.
     ///
     /// # Errors
     /// As the volume says.
@@ -148,7 +150,8 @@ impl Share {
         Ok(record)
     }
 
-    /// Stores a file's record and remembers it. What it was made of was read under `File::beside`, which the caller holds.
+    /// Stores a file's record, and caches it. The caller holds `File::beside` since it read the values that
+    /// the record was made of.
     ///
     /// # Errors
     /// As the volume says.
@@ -156,7 +159,7 @@ impl Share {
         self.store_record_at(&open.file, open.node.as_ref(), record)
     }
 
-    /// The same for a file that is about to be handed out.
+    /// Does the same for a file that is about to be opened.
     ///
     /// # Errors
     /// As the volume says.
@@ -172,7 +175,7 @@ impl Share {
         Ok(())
     }
 
-    /// Something of a file was changed that it does not count itself.
+    /// A property of a file was changed that it does not count itself.
     pub(crate) fn own_changed(&self, file: &File) {
         file.own_changes.fetch_add(1, Ordering::SeqCst);
         self.open_files().versions().touch(file.id);
@@ -183,12 +186,12 @@ impl Share {
         }
     }
 
-    /// Whether a node is a reparse point by what is stored with it.
+    /// Whether a node is a reparse point by its stored data.
     pub(crate) fn has_reparse(&self, node: &dyn Node) -> Result<bool, Refusal> {
         Ok(self.load_record(node, &node.stat()?)?.has_reparse)
     }
 
-    /// Refuses for a reparse point, which its owner has to be asked for; `left` components follow behind it.
+    /// Refuses a reparse point, whose owner has to be asked for it; `left` components follow behind it.
     // MS-FSA 2.1.5.1
     pub(crate) fn stop_at_reparse(&self, node: &dyn Node, left: usize) -> Result<(), Refusal> {
         if !self.has_reparse(node)? {

@@ -1,4 +1,4 @@
-//! How much lies on the share, and how much may, where the volume is counted ([`volume::metered`]).
+//! The size of the share's contents, and its quota, if the volume is counted ([`volume::metered`]).
 
 use std::sync::Arc;
 
@@ -7,28 +7,27 @@ use volume::{Meter, QuotaRefusal, Usage};
 use crate::engine::Share;
 
 impl Share {
-    /// What counts the share's contents; none: nothing does, and its size has no bound but the host's.
+    /// The meter of the share's contents. None: nothing is counted, and only the host limits the size.
     pub fn meter(&self) -> Option<&Arc<Meter>> {
         self.volume().meter().filter(|meter| meter.is_awake())
     }
 
-    /// Has everything counted that changes from now on, and gives what counts it; none where the volume cannot.
+    /// Counts all changes from now on, and returns the meter; none if the volume has none.
     pub fn begin_counting(&self) -> Option<&Arc<Meter>> {
         let meter = self.volume().meter()?;
         meter.wake();
         Some(meter)
     }
 
-    /// What lies there, where it is counted.
+    /// The size of the contents, if it is counted.
     pub fn usage(&self) -> Option<Usage> {
         self.meter().map(|meter| meter.usage())
     }
 
-    /// Sets or lifts the bound on what lies there, in bytes. What is open, and who writes just now, meets it with the
-    /// next growth.
+    /// Sets or lifts the quota in bytes. It applies to open files and concurrent writes at their next growth.
     ///
     /// # Errors
-    /// [`QuotaRefusal::BelowUsage`]; [`QuotaRefusal::NotCounted`] where nothing can be counted.
+    /// [`QuotaRefusal::BelowUsage`]; [`QuotaRefusal::NotCounted`] if nothing can be counted.
     pub fn set_quota(&self, quota: Option<u64>) -> Result<(), QuotaRefusal> {
         let meter = if quota.is_some() { self.begin_counting() } else { self.meter() };
         match (meter, quota) {
@@ -38,22 +37,22 @@ impl Share {
         }
     }
 
-    /// Sets or lifts how large a single file may become, in bytes, where the volume can keep it.
+    /// Sets or lifts the largest size of a single file in bytes, if the volume can enforce it.
     pub fn set_largest_file(&self, bytes: Option<u64>) {
         if let Some(meter) = self.volume().meter() {
             meter.set_largest(bytes);
         }
     }
 
-    /// How large a single file may become, where that is bound by more than the host.
+    /// The largest size of a single file, if more than the host limits it.
     pub fn largest_file(&self) -> Option<u64> {
         self.volume().meter()?.largest()
     }
 
-    /// Whether [`Share::set_quota`] would do it now, as far as is known.
+    /// Whether [`Share::set_quota`] would succeed now, as far as is known.
     ///
     /// # Errors
-    /// [`QuotaRefusal::BelowUsage`]; [`QuotaRefusal::NotCounted`] where nothing is counted yet.
+    /// [`QuotaRefusal::BelowUsage`]; [`QuotaRefusal::NotCounted`] if nothing is counted yet.
     pub fn check_quota(&self, quota: Option<u64>) -> Result<(), QuotaRefusal> {
         match (self.meter(), quota) {
             (Some(meter), _) => meter.check_quota(quota),

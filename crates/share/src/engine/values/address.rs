@@ -1,18 +1,18 @@
-//! The address of a node, asked of the volume once: it stays the same as long as the node is.
+//! The address of a node. The volume is asked for it once: it stays the same as long as the node exists.
 
 use std::sync::OnceLock;
 
 use crate::Refusal;
 
-/// An address, when it has been asked for.
+/// An address, once it has been asked for.
 #[derive(Default)]
-pub(crate) struct Address(OnceLock<Vec<u8>>);
+pub(crate) struct CachedAddress(OnceLock<Vec<u8>>);
 
-impl Address {
-    /// It, from `ask` when nobody has wanted it yet.
+impl CachedAddress {
+    /// The address. The first call gets it from `ask`.
     ///
     /// # Errors
-    /// As `ask` says, which is asked again then.
+    /// The error of `ask`; a later call asks again.
     pub fn get(&self, ask: impl FnOnce() -> Result<Vec<u8>, Refusal>) -> Result<Vec<u8>, Refusal> {
         if let Some(known) = self.0.get() {
             return Ok(known.clone());

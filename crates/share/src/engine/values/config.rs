@@ -1,4 +1,4 @@
-//! The settings of a share, and how users of the host and security identifiers belong together.
+//! The settings of a share, and the mapping between users of the host and security identifiers.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use volume::security::Sid;
 use wire::SendFile;
 
 use crate::ClientMemory;
+use crate::engine::values::deferred_close::DeferredClose;
 use crate::engine::values::descriptors::Descriptors;
-use crate::engine::values::giving_back::GiveBack;
 
-/// Bytes for what is remembered of names and files unless a share says otherwise: room for about 16,000 names.
+/// The default size of the cache of names and files in bytes: room for about 16,000 names.
 pub const METADATA_CACHE_BYTES: usize = 48 << 20;
 
-/// Which identifier belongs to which user or group of the host.
-pub trait Accounts: Send + Sync {
+/// The mapping between security identifiers and the host's users and groups.
+pub trait AccountMapping: Send + Sync {
     /// The identifier of a host user.
     fn user_sid(&self, uid: u32) -> Sid {
         Sid::unix_user(uid)
@@ -22,15 +22,15 @@ pub trait Accounts: Send + Sync {
     fn group_sid(&self, gid: u32) -> Sid {
         Sid::unix_group(gid)
     }
-    /// The host user behind an identifier.
+    /// The host user of an identifier.
     fn uid(&self, sid: &Sid) -> Option<u32> {
         sid.as_unix_user()
     }
-    /// The host group behind an identifier.
+    /// The host group of an identifier.
     fn gid(&self, sid: &Sid) -> Option<u32> {
         sid.as_unix_group()
     }
-    /// The host user of this name in a domain, when the server stands for that domain.
+    /// The host user of this name in a domain, if the server acts for that domain.
     fn uid_named(&self, _name: &str, _domain: &str) -> Option<u32> {
         None
     }
@@ -40,21 +40,21 @@ pub trait Accounts: Send + Sync {
     }
 }
 
-/// Nobody but the host's own numbers.
+/// The mapping that knows only the host's own numbers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoAccounts;
 
-impl Accounts for NoAccounts {}
+impl AccountMapping for NoAccounts {}
 
-/// Which symbolic links clients may make.
+/// The symbolic links that clients may create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Symlinks {
-    /// With any text.
+    /// Links with any text.
     #[default]
     All,
-    /// Only those that do not leave the share, whoever follows them.
+    /// Only links that do not leave the share, whoever follows them.
     Inside,
-    /// None.
+    /// No links.
     None,
 }
 
@@ -63,7 +63,7 @@ pub enum Symlinks {
 pub struct Config {
     /// Its name.
     pub name: String,
-    /// Nothing can be changed through it.
+    /// Clients cannot change anything.
     pub read_only: bool,
     /// Names match exactly.
     pub case_sensitive: bool,
@@ -71,45 +71,47 @@ pub struct Config {
     pub hide_unreadable: bool,
     /// Named streams exist.
     pub streams: bool,
-    /// Changes are told to watches.
+    /// Changes are reported to watches.
     pub watches: bool,
-    /// Whether large reads are handed out as pieces of files ([`crate::Share::read_range`]).
+    /// Whether large reads are returned as pieces of files ([`crate::Share::read_range`]).
     pub send_file: SendFile,
     /// Names that are shown as hidden; `*` and `?` stand for anything.
     pub hidden: Vec<String>,
     /// Whether names that begin with a dot are shown as hidden.
     pub dot_files_hidden: bool,
-    /// Names, attributes and descriptors are remembered, where the volume tells of changes by others.
+    /// Names, attributes and descriptors are cached, if the volume reports changes by others.
     pub metadata_caching: bool,
-    /// Most bytes that what is remembered counts for; it is set when the share is opened.
+    /// The limit of the cache in bytes. It is set when the share is opened.
     pub metadata_cache_bytes: usize,
-    /// Where the descriptors come from that are kept for names; it is set when the share is opened.
+    /// The source of descriptors for cached names. It is set when the share is opened.
     pub descriptors: Arc<Descriptors>,
-    /// Memory for what clients hold, of all shares together.
+    /// Memory for the state of clients, of all shares together.
     pub memory: Arc<ClientMemory>,
-    /// Who gives files back while metadata caching is on; none: the close itself. It is set when the share is opened.
-    pub give_back: Option<Arc<dyn GiveBack>>,
-    /// Whether descriptors decide who may do what.
+    /// Closes files while metadata caching is on; none: the close itself does. It is set when the share is
+    /// opened.
+    pub give_back: Option<Arc<dyn DeferredClose>>,
+    /// Whether descriptors decide about access.
     pub enforce: bool,
     /// Most opens at one time.
     pub max_opens: usize,
     /// Most opens that are kept while their clients are gone.
     pub max_detached: usize,
-    /// How long the holder of a caching right may take to answer, in nanoseconds.
+    /// How long the holder of a caching right may take to acknowledge a break, in nanoseconds.
     pub break_timeout_ns: u64,
-    /// The same for one whose rights are only ever given back as a whole ([`crate::CachingRequest::whole`]).
+    /// The same time for holders whose rights are only ever released as a whole
+    /// ([`crate::CachingRequest::whole`]).
     pub whole_break_timeout_ns: u64,
-    /// Absolute path of the share's root on the host; symbolic links with an absolute text are followed
-    /// only below it. Empty: never.
+    /// Absolute path of the share's root on the host. Symbolic links with an absolute text are followed only
+    /// below it. Empty: never.
     pub host_path: Vec<u8>,
-    /// Which symbolic links may be made.
+    /// The symbolic links that may be created.
     pub symlinks: Symlinks,
-    /// Symbolic links are followed for those who do not say that they follow them themselves.
+    /// Symbolic links are followed for clients that do not follow them themselves.
     pub follow_links: bool,
-    /// What stands behind a symbolic link can be removed through it.
+    /// An object behind a symbolic link can be removed through the link.
     pub delete_through_links: bool,
-    /// Who is who.
-    pub accounts: Arc<dyn Accounts>,
+    /// The mapping of users and groups.
+    pub accounts: Arc<dyn AccountMapping>,
 }
 
 impl Default for Config {
@@ -157,7 +159,7 @@ impl Config {
                 && self.hidden.iter().any(|pattern| matches(pattern.as_bytes(), name)))
     }
 
-    /// What of an absolute path lies below the share's root.
+    /// The part of an absolute path below the share's root.
     pub(crate) fn inside<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
         let root = self.host_path.strip_suffix(b"/").unwrap_or(&self.host_path);
         if root.is_empty() {
@@ -170,7 +172,7 @@ impl Config {
 
 /// Whether `name` fits `pattern`, without regard to the case of ASCII letters.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    // Where to go back to when the rest does not fit: behind the last star, one byte further on.
+    // The position to return to if the rest does not fit: behind the last star, one byte further on.
     let (mut p, mut n, mut back) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {

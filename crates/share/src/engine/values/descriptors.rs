@@ -1,8 +1,9 @@
-//! Descriptors of the host that shares keep for names, out of a number that they have together.
+//! Descriptors of the host that shares keep for names, with a common limit.
 //!
-//! Each share may always have its part, which is the same for all. What the others do not use is anybody's: a share that is
-//! used alone has all of them. When one that has less than its part finds none left, those that have more give back what is
-//! too much, bit by bit ([`Drawn::may_stay`]). Nothing here is locked, and nothing is asked to find a name that is kept.
+//! Each share is entitled to an equal part. Any share may use the rest, so a share that is used alone has all
+//! of them. If a share with less than its part finds none left, those with more return their excess, bit by
+//! bit ([`ShareDescriptors::may_stay`]). Nothing here takes a lock, and a lookup of a cached name does not
+//! come here.
 
 mod fairness;
 
@@ -13,41 +14,41 @@ use std::sync::{Arc, Weak};
 use wire::Now;
 
 use crate::ranked::{Mutex, Rank};
-use crate::{ClientKey, Lapsing};
+use crate::{ClientExpiry, ClientKey};
 pub(crate) use fairness::Fairness;
 
-/// For how many seconds it counts that a share found none left.
+/// The seconds for which a shortage that a share found counts.
 const WANTED_S: u64 = 4;
 
-/// A share among those that have descriptors together.
-pub(crate) trait Sharing: Send + Sync {
-    /// Gives back what is kept for speed alone; false when nothing was.
+/// A share among those with a common limit.
+pub(crate) trait DescriptorSharer: Send + Sync {
+    /// Closes files that are kept open only for speed. Returns false if there was none.
     fn give_back(&self) -> bool;
 
-    /// Closes opens that are kept for absent clients and give way to others; false when there was none.
+    /// Closes opens that are kept for absent clients and yield to others. Returns false if there was none.
     fn end_yielding(&self, now: Now) -> bool;
 
-    /// Names the client of each open that holds a descriptor.
+    /// Passes the client of each open that holds a descriptor.
     fn name_holders(&self, name: &mut dyn FnMut(ClientKey));
 
-    /// Those who keep the time of its clients.
-    fn keepers(&self) -> Vec<Arc<dyn Lapsing>>;
+    /// The callbacks that keep the time of its clients.
+    fn keepers(&self) -> Vec<Arc<dyn ClientExpiry>>;
 }
 
-/// How many descriptors some shares may keep together.
+/// The common limit of descriptors of some shares.
 pub struct Descriptors {
     limit: usize,
     used: AtomicUsize,
     /// Directories that are held for watches.
     watched: AtomicUsize,
     shares: AtomicUsize,
-    /// Up to when a share lacks some of its part, in monotonic seconds.
+    /// The end of the time in which a share lacks some of its part, in monotonic seconds.
     wanted_s: AtomicU64,
-    /// Those that have them together.
-    sharing: Mutex<Vec<Weak<dyn Sharing>>>,
-    /// Who gets what is left when the host has few.
+    /// The shares with this limit.
+    sharing: Mutex<Vec<Weak<dyn DescriptorSharer>>>,
+    /// The division of descriptors when the host has few.
     fairness: Fairness,
-    /// Somebody found no descriptor, and what could be given up for it is still there.
+    /// Code found no descriptor, and state that could be given up for it is still there.
     is_short: AtomicBool,
 }
 
@@ -61,7 +62,7 @@ impl fmt::Debug for Descriptors {
 }
 
 impl Descriptors {
-    /// So many.
+    /// A limit of `limit` descriptors.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Descriptors> {
         Arc::new(Descriptors {
@@ -76,13 +77,14 @@ impl Descriptors {
         })
     }
 
-    /// How many are in use.
+    /// The number in use.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// How many opens were refused to clients that had more than an equal share, while the host had few descriptors.
+    /// The number of opens that were refused to clients with more than an equal share, while the host had few
+    /// descriptors.
     #[must_use]
     pub fn refused_opens(&self) -> u64 {
         self.fairness.refused()
@@ -92,31 +94,31 @@ impl Descriptors {
         &self.fairness
     }
 
-    /// Whether a directory more may be held for watches. Each takes two: its own, and the one that its mark is taken away by. Together
-    /// they take as many as names do.
+    /// Whether one more directory may be held for watches. Each takes two descriptors: its own, and the one
+    /// that removes its mark. Together they take as many as names do.
     pub(crate) fn hold_for_watch(&self) -> bool {
         let more = |watched: usize| (watched < self.limit / 2).then_some(watched + 1);
         self.watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// So many are not held for watches any more.
+    /// Returns the room of `count` directories that were held for watches.
     pub(crate) fn release_for_watch(&self, count: usize) {
         self.watched.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// One more has them together with the others.
-    pub(crate) fn join(&self, share: Weak<dyn Sharing>) {
+    /// Adds a share to those with this limit.
+    pub(crate) fn join(&self, share: Weak<dyn DescriptorSharer>) {
         let mut sharing = self.sharing.lock();
         sharing.retain(|known| known.strong_count() > 0);
         sharing.push(share);
     }
 
-    /// Those that have them together.
-    pub(crate) fn sharing(&self) -> Vec<Arc<dyn Sharing>> {
+    /// The shares with this limit.
+    pub(crate) fn sharing(&self) -> Vec<Arc<dyn DescriptorSharer>> {
         self.sharing.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Has all of them give back what is kept for speed alone; false when nothing was.
+    /// Makes all shares close files that are kept open only for speed. Returns false if there was none.
     pub(crate) fn give_back(&self) -> bool {
         let mut any = false;
         for share in self.sharing() {
@@ -125,7 +127,7 @@ impl Descriptors {
         any
     }
 
-    /// Notes that something is short, or is not any more.
+    /// Records that something is short, or is no longer.
     pub(crate) fn set_short(&self, is_short: bool) {
         self.is_short.store(is_short, Ordering::Relaxed);
     }
@@ -135,25 +137,26 @@ impl Descriptors {
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// How many each share may always have.
+    /// The number of descriptors that each share is entitled to.
     fn part(&self) -> usize {
         self.limit / self.shares.load(Ordering::Relaxed).max(1)
     }
 }
 
-/// Those of one share.
-pub(crate) struct Drawn {
+/// The descriptors of one share.
+pub(crate) struct ShareDescriptors {
     from: Arc<Descriptors>,
     own: AtomicUsize,
 }
 
-impl Drawn {
-    pub fn new(from: &Arc<Descriptors>) -> Drawn {
+impl ShareDescriptors {
+    pub fn new(from: &Arc<Descriptors>) -> ShareDescriptors {
         from.shares.fetch_add(1, Ordering::Relaxed);
-        Drawn { from: Arc::clone(from), own: AtomicUsize::new(0) }
+        ShareDescriptors { from: Arc::clone(from), own: AtomicUsize::new(0) }
     }
 
-    /// Whether there is one left. The others hear of it when there is none and the share has less than its part.
+    /// Whether there is one left. If there is none and the share has less than its part, the others are asked
+    /// to return some.
     pub fn is_there(&self, now_s: u64) -> bool {
         if self.from.used() < self.from.limit {
             return true;
@@ -164,7 +167,7 @@ impl Drawn {
         false
     }
 
-    /// Takes some; false when there are not so many left.
+    /// Takes `count` descriptors. Returns false if there are not so many left.
     pub fn take(&self, count: usize) -> bool {
         if count == 0 {
             return true;
@@ -185,7 +188,8 @@ impl Drawn {
         self.from.used.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// How many the share may go on keeping, when it has more than its part and another lacks some; none: all.
+    /// The number that the share may go on keeping, if it has more than its part and another lacks some;
+    /// none: all.
     pub fn may_stay(&self, now_s: u64) -> Option<usize> {
         let is_wanted = now_s < self.from.wanted_s.load(Ordering::Relaxed);
         let part = self.from.part();
@@ -193,7 +197,7 @@ impl Drawn {
     }
 }
 
-impl Drop for Drawn {
+impl Drop for ShareDescriptors {
     fn drop(&mut self) {
         let own = *self.own.get_mut();
         self.give_back(own);
@@ -208,10 +212,10 @@ mod tests {
     #[test]
     fn one_has_all_until_another_lacks_its_part() {
         let together = Descriptors::new(10);
-        let (one, two) = (Drawn::new(&together), Drawn::new(&together));
+        let (one, two) = (ShareDescriptors::new(&together), ShareDescriptors::new(&together));
         assert!((0..10).all(|_| one.take(1)) && !one.take(1) && !two.take(1));
         assert_eq!((one.may_stay(100), together.used()), (None, 10));
-        // Who has its part and more does not have others give back.
+        // A share that has its part and more does not make others return any.
         assert!(!one.is_there(100));
         assert_eq!(one.may_stay(100), None);
         assert!(!two.is_there(100));

@@ -1,13 +1,13 @@
-//! What is to be sent once no lock is held.
+//! The notices and wakes to send once no lock is held.
 
 use crate::{BreakNotice, Cause, Ticket};
 
-/// What a call has found out under a lock and must send when it is released.
+/// The notices and wakes that a call has collected under a lock. They must be sent after it is released.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct Effects {
     pub notices: Vec<BreakNotice>,
     pub wakes: Vec<Ticket>,
-    /// What they were found due by.
+    /// The cause of the notices and wakes.
     pub cause: Cause,
 }

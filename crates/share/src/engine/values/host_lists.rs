@@ -1,5 +1,5 @@
-//! The POSIX access lists that the host keeps of its own: read where no descriptor is stored, and made to say what a
-//! descriptor says that is set.
+//! The POSIX access lists of the host. They are read if no descriptor is stored. When a descriptor is set,
+//! they are changed to say the same.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use volume::security::{Descriptor, Sid};
 use volume::{Node, Note, Stat};
 
 use crate::Refusal;
-use crate::engine::values::config::Accounts;
-use crate::engine::values::record::{Record, Shown, named_hash};
+use crate::engine::values::config::AccountMapping;
+use crate::engine::values::record::{Record, ShownDescriptor, named_hash};
 
 /// Users and groups of the host as the share knows them.
-pub(crate) struct HostNumbers(pub Arc<dyn Accounts>);
+pub(crate) struct HostNumbers(pub Arc<dyn AccountMapping>);
 
 impl Numbers for HostNumbers {
     fn user(&self, uid: u32) -> Sid {
@@ -29,10 +29,10 @@ impl Numbers for HostNumbers {
     }
 }
 
-/// The host's lists of a file that has such.
+/// The host's lists of a file that has some.
 ///
 /// # Errors
-/// As the volume says; [`Refusal::Io`] for one that cannot be read, which is not taken for permission.
+/// As the volume says; [`Refusal::Io`] for a list that cannot be read, which gives no permission.
 pub(crate) fn lists_of(node: &dyn Node, stat: &Stat, record: &Record) -> Result<PosixAcl, Refusal> {
     let read = |is_there, note| -> Result<_, Refusal> {
         let bytes = if is_there { node.note(note)? } else { None };
@@ -45,8 +45,8 @@ pub(crate) fn lists_of(node: &dyn Node, stat: &Stat, record: &Record) -> Result<
     })
 }
 
-/// Makes the host's lists of a file that has such say what a descriptor says, whose permission bits on the host are to be
-/// `mode`; says which bits that comes to.
+/// Changes the host's lists of a file that has some to say the same as a descriptor. `mode` are the
+/// permission bits that the host is to have. Returns the resulting bits.
 ///
 /// # Errors
 /// As the volume says.
@@ -69,7 +69,7 @@ pub(crate) fn write_lists(
     Ok(host)
 }
 
-/// The same for the list that counts for the file itself.
+/// Does the same for the list of the file itself.
 ///
 /// # Errors
 /// As the volume says.
@@ -88,7 +88,7 @@ pub(crate) fn write_access_list(
     write_access(node, record, &acl, mode)
 }
 
-/// The same with what the descriptor comes to.
+/// Does the same with the lists that the descriptor results in.
 fn write_access(node: &dyn Node, record: &mut Record, acl: &PosixAcl, mode: u32) -> volume::Result<u32> {
     if !record.access_list {
         return Ok(mode);
@@ -97,19 +97,25 @@ fn write_access(node: &dyn Node, record: &mut Record, acl: &PosixAcl, mode: u32)
     Ok(acl.mode)
 }
 
-/// Writes a list, or removes one that says nothing; says whether there is one now.
+/// Writes a list, or removes one without entries. Returns whether there is one now.
 fn write(node: &dyn Node, note: Note, list: &[PosixEntry]) -> volume::Result<bool> {
     let bytes = posix::encode(list);
     node.set_note(note, (!list.is_empty()).then_some(&bytes[..]))?;
     Ok(!list.is_empty())
 }
 
-/// What the host shows, with these figures, of a descriptor that comes to these permission bits; to be stored with it.
+/// The values that the host shows, with this stat, for a descriptor that results in these permission bits.
+/// They are stored with it.
 ///
 /// # Errors
 /// As the volume says.
-pub(crate) fn shown_now(node: &dyn Node, stat: &Stat, record: &Record, mode: u32) -> Result<Shown, Refusal> {
+pub(crate) fn shown_now(
+    node: &dyn Node,
+    stat: &Stat,
+    record: &Record,
+    mode: u32,
+) -> Result<ShownDescriptor, Refusal> {
     let list = if record.access_list { node.note(Note::AccessList)? } else { None };
     let bits = |mode: u32| (mode & 0o777) as u16;
-    Ok(Shown { host: bits(stat.mode), mode: bits(mode), list: named_hash(list.as_deref()) })
+    Ok(ShownDescriptor { host: bits(stat.mode), mode: bits(mode), list: named_hash(list.as_deref()) })
 }

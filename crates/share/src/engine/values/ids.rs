@@ -1,7 +1,8 @@
-//! Tables by [`NodeId`], which every entry of a listing asks: their hash is one multiplication for each number.
+//! Tables by [`NodeId`], with a hash of one multiplication for each number: every entry of a listing is
+//! looked up in them.
 //!
-//! The hash of the standard library withstands keys that clients choose. The host numbers files, and where in a table two of them
-//! meet depends on a number that nobody outside the process knows.
+//! The hash of the standard library withstands keys that clients choose. Here the host numbers the files, and
+//! collisions in a table depend on a number that no one outside the process knows.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,7 +15,7 @@ pub(crate) type ById<V> = HashMap<NodeId, V, IdHash>;
 /// An odd number with as many ones as zeros, spread evenly.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Hashes identities; each of these in another way.
+/// Hashes identities, each table in another way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdHash(u64);
 
@@ -71,8 +72,8 @@ mod tests {
             let count = if step == 1 << 56 { 256 } else { 4096 };
             let distinct =
                 |part: fn(u64) -> u64| (0..count).map(|n| part(of(n))).collect::<HashSet<_>>().len();
-            // A table takes its place from the low bits and tells places apart by the high ones. Of as many balls as urns about 63 % of the
-            // urns are hit.
+            // A table takes the slot from the low bits and distinguishes entries by the high ones. With as
+            // many balls as urns, about 63 % of the urns are hit.
             let (low, high) = (distinct(|hash| hash & 4095), distinct(|hash| hash >> 57));
             assert!(low >= count as usize / 2 && high >= 64, "step {step}: {low} and {high} of {count}");
         }

@@ -1,19 +1,21 @@
-//! The attribute record: what a host cannot keep of a file's attributes, in a few bytes.
+//! The attribute record: the attributes of a file that the host cannot store, in a few bytes.
 //!
-//! Version 1, integers in little-endian order: version (1 byte), flags (1, in version 2 two), and for each flag that has
-//! one its field, in the order of the flags: attribute bits (4), creation time (12), change time that was
-//! set (24), size of the extended attributes in list form (4), access time (24) and modification time (24)
-//! that the host could not keep; in version 2 what the host was made to show of a descriptor (12). A time is seconds (8) and nanoseconds (4); the long ones are followed by
-//! the host's own time that tells whether they still hold. A file without a record is as the host shows
-//! it, so what is made in the ordinary way gets none, and the record is short, because hosts keep a few
-//! bytes beside a file without taking a block for them.
+//! Version 1, integers in little-endian order: version (1 byte), flags (1, in version 2 two). Each flag with
+//! a field is followed by that field, in the order of the flags: attribute bits (4), creation time (12),
+//! change time that was set (24), size of the extended attributes in list form (4), access time (24) and
+//! modification time (24) that the host could not store; in version 2 the values that the host shows for a
+//! descriptor (12). A time is seconds (8) and nanoseconds (4). In the long ones the host's own time follows,
+//! which tells whether they are still valid.
+//!
+//! A file without a record is as the host shows it, so a file that is created in the ordinary way gets none.
+//! The record is short, because hosts store a few bytes beside a file without using a block for them.
 
 use volume::security::posix::{self, PosixEntry, Tag};
 use volume::{Kind, Node, Note, Overview, Stat, Time};
 
 use crate::{Attributes, Refusal};
 
-/// Bits that are kept: those which somebody sets, and sparse.
+/// Bits that are stored: those that clients set, and sparse.
 pub(crate) const STORED: Attributes = Attributes::READ_ONLY
     .union(Attributes::HIDDEN)
     .union(Attributes::SYSTEM)
@@ -24,7 +26,7 @@ pub(crate) const STORED: Attributes = Attributes::READ_ONLY
     .union(Attributes::NOT_INDEXED);
 
 const VERSION: u8 = 1;
-/// With flags for which one byte has no room.
+/// The version with flags for which one byte has no room.
 const VERSION_2: u8 = 2;
 
 const HAS_ATTRIBUTES: u8 = 1;
@@ -38,31 +40,32 @@ const HAS_MODIFIED: u8 = 128;
 /// In the second byte of flags.
 const HAS_SHOWN: u8 = 1;
 
-/// How long after it was set a change time holds against the host's, which moves when it is stored: a
-/// change within this time is not told apart from that.
+/// How long a change time holds after it was set, against the host's own, which moves when it is stored. A
+/// change within this time is not distinguished from that.
 pub(crate) const CHANGE_TIME_HOLDS_NS: i64 = 250_000_000;
 
-/// A time that somebody set and the host does not keep.
+/// A time that a client set and the host does not store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kept {
-    /// What it was set to.
+pub(crate) struct StoredTime {
+    /// The value that was set.
     pub set: Time,
-    /// The host's own by which it is told whether this still holds.
+    /// The host's own time, which tells whether the value is still valid.
     pub host: Time,
 }
 
-/// What the host was made to show of a stored descriptor, by which it is seen when the host changes that.
+/// The values that the host shows for a stored descriptor. They tell whether the host has changed that since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownDescriptor {
     /// The nine permission bits that the host got.
     pub host: u16,
-    /// Those that the descriptor comes to.
+    /// The nine permission bits that the descriptor results in.
     pub mode: u16,
-    /// Whom the host's own access list named and what it gave them ([`named_hash`]); zero: there was none.
+    /// A hash of the names and rights in the host's own access list ([`named_hash`]); zero: there was none.
     pub list: u64,
 }
 
-/// A number for whom a list of the host names and what it gives them. What changes with the permission bits does not count.
+/// A hash of the named entries of a list and their rights. Entries that change with the permission bits do
+/// not count.
 pub(crate) fn named_hash(list: Option<&[u8]>) -> u64 {
     let Some(entries) = list.and_then(posix::parse) else { return 0 };
     let counts = |entry: &&PosixEntry| matches!(entry.tag, Tag::User | Tag::Group | Tag::OwnersGroup);
@@ -76,37 +79,38 @@ pub(crate) fn named_hash(list: Option<&[u8]>) -> u64 {
     })
 }
 
-/// What is kept of a file beside what the host keeps.
+/// The attributes of a file that are stored beside those of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Record {
-    /// Attribute bits, when they were set.
+    /// Attribute bits, if they were set.
     pub attributes: Option<Attributes>,
-    /// Creation time, when it was set.
+    /// Creation time, if it was set.
     pub created: Option<Time>,
     /// Whether a descriptor is stored.
     pub has_descriptor: bool,
     /// Whether a reparse point is stored.
     pub has_reparse: bool,
-    /// Size of the extended attributes in list form, as we last set them.
+    /// Size of the extended attributes in list form, as this server last set them.
     pub extended_size: u32,
-    /// Change time, when it was set; holds while the host's own is not later than it says.
-    pub changed: Option<Kept>,
-    /// Access time, when the host could not keep it; holds until the host's own is another.
-    pub accessed: Option<Kept>,
+    /// Change time, if it was set. It is valid while the host's own is not later than `host`.
+    pub changed: Option<StoredTime>,
+    /// Access time, if the host could not store it. It is valid until the host's own is another.
+    pub accessed: Option<StoredTime>,
     /// Modification time, likewise.
-    pub modified: Option<Kept>,
-    /// With a descriptor: what the host shows of it.
-    pub shown: Option<Shown>,
-    /// Whether the host has an access list of its own. This and the next are seen, and not stored.
+    pub modified: Option<StoredTime>,
+    /// With a descriptor: the values that the host shows for it.
+    pub shown: Option<ShownDescriptor>,
+    /// Whether the host has an access list of its own. This and the next field are seen, and not stored.
     pub access_list: bool,
-    /// Whether the host hands a list of its own down to what is made in this directory.
+    /// Whether new objects in this directory inherit a list of the host's own.
     pub default_list: bool,
-    /// Whether a descriptor is stored that counts no more, because the host's access list is another since. Seen, and not stored.
+    /// Whether a stored descriptor is no longer valid, because the host's access list has changed since. It
+    /// is seen, and not stored.
     pub has_lost_descriptor: bool,
 }
 
 impl Record {
-    /// Reads a file's record; one of an unknown version or length counts as none.
+    /// Reads a file's record. One of an unknown version or length counts as none.
     ///
     /// # Errors
     /// As the volume says.
@@ -117,7 +121,7 @@ impl Record {
         if let Some(shown) = record.shown.filter(|shown| access_list || shown.list != 0) {
             let list = if access_list { node.note(Note::AccessList)? } else { None };
             if named_hash(list.as_deref()) != shown.list {
-                // Somebody on the host has said anew who may do what: that counts from then on.
+                // A program of the host has set new access rules, which count from then on.
                 record.has_lost_descriptor = record.has_descriptor;
                 (record.has_descriptor, record.shown) = (false, None);
             }
@@ -125,7 +129,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Stores the record, or removes it when it says nothing.
+    /// Stores the record, or removes it if it says nothing.
     ///
     /// # Errors
     /// As the volume says.
@@ -145,15 +149,15 @@ impl Record {
         self.has_descriptor && self.shown.is_some_and(|shown| u32::from(shown.host) != stat.mode & 0o777)
     }
 
-    /// Whether the host has said anew who may do what since the descriptor was stored, and for good: the bits of a file with an
-    /// access list of the host are its mask, which may widen again.
+    /// Whether the host has set new access rules since the descriptor was stored, and for good. With an
+    /// access list of the host, the permission bits are its mask, which may widen again.
     // acl(5)
     pub fn is_overtaken(&self, stat: &Stat) -> bool {
         self.has_lost_descriptor || !self.access_list && self.has_other_mode(stat)
     }
 
-    /// The permission bits: those of the host, or those that the stored descriptor comes to. Where the host has got others
-    /// since, the descriptor comes to those.
+    /// The permission bits: those of the host, or those that the stored descriptor results in. If the host
+    /// has got others since, the descriptor results in those.
     // RFC 8881 6.3.2, 6.4.1.1
     pub fn mode(&self, stat: &Stat) -> u32 {
         let of_list =
@@ -211,14 +215,14 @@ impl Record {
         }
         out.extend(self.accessed.into_iter().flat_map(kept_bytes));
         out.extend(self.modified.into_iter().flat_map(kept_bytes));
-        if let Some(Shown { host, mode, list }) = self.shown {
+        if let Some(ShownDescriptor { host, mode, list }) = self.shown {
             out.extend(host.to_le_bytes().into_iter().chain(mode.to_le_bytes()).chain(list.to_le_bytes()));
         }
         out
     }
 
-    /// The bits that are kept, or those of a file without a record: as if it had never been backed up,
-    /// and not to be written when the host's mode (with a list: its mask) lets nobody write.
+    /// The stored bits, or those of a file without a record. Such a file counts as never backed up. It is
+    /// read-only if the host's mode (with a list: its mask) lets nobody write.
     pub fn bits(&self, stat: &Stat) -> Attributes {
         self.attributes.unwrap_or_else(|| match stat.kind {
             Kind::Directory => Attributes::empty(),
@@ -227,22 +231,22 @@ impl Record {
         })
     }
 
-    /// When anything about the file changed last.
+    /// The last change of anything about the file.
     pub fn changed(&self, stat: &Stat) -> Time {
         self.changed.filter(|kept| stat.changed <= kept.host).map_or(stat.changed, |kept| kept.set)
     }
 
-    /// When the file was read last.
+    /// The last read of the file.
     pub fn accessed(&self, stat: &Stat) -> Time {
         self.accessed.filter(|kept| stat.accessed == kept.host).map_or(stat.accessed, |kept| kept.set)
     }
 
-    /// When its data changed last.
+    /// The last change of its data.
     pub fn modified(&self, stat: &Stat) -> Time {
         self.modified.filter(|kept| stat.modified == kept.host).map_or(stat.modified, |kept| kept.set)
     }
 
-    /// When the file was made, as well as that is known.
+    /// The creation of the file, as well as it is known.
     pub fn created(&self, stat: &Stat) -> Time {
         self.created.or(stat.born).unwrap_or(stat.modified.min(stat.changed))
     }
@@ -255,7 +259,7 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Reads a field that is there when its flag is set; nothing at all when the bytes end in it.
+    /// Reads a field that exists if its flag is set. Returns nothing at all if the bytes end inside it.
     fn when<T>(&mut self, flag: u8, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if self.flags & flag == 0 { Some(None) } else { read(self).map(Some) }
     }
@@ -271,14 +275,14 @@ impl Fields<'_> {
         Some(Time { secs, nanos: u32::from_le_bytes(self.take()?).min(999_999_999) })
     }
 
-    fn shown(&mut self) -> Option<Shown> {
+    fn shown(&mut self) -> Option<ShownDescriptor> {
         let host = u16::from_le_bytes(self.take()?);
         let mode = u16::from_le_bytes(self.take()?);
-        Some(Shown { host, mode, list: u64::from_le_bytes(self.take()?) })
+        Some(ShownDescriptor { host, mode, list: u64::from_le_bytes(self.take()?) })
     }
 
-    fn kept(&mut self) -> Option<Kept> {
-        Some(Kept { set: self.time()?, host: self.time()? })
+    fn kept(&mut self) -> Option<StoredTime> {
+        Some(StoredTime { set: self.time()?, host: self.time()? })
     }
 }
 
@@ -286,7 +290,7 @@ fn time_bytes(time: Time) -> impl Iterator<Item = u8> {
     time.secs.to_le_bytes().into_iter().chain(time.nanos.to_le_bytes())
 }
 
-fn kept_bytes(kept: Kept) -> impl Iterator<Item = u8> {
+fn kept_bytes(kept: StoredTime) -> impl Iterator<Item = u8> {
     time_bytes(kept.set).chain(time_bytes(kept.host))
 }
 
@@ -326,13 +330,13 @@ mod tests {
             has_descriptor: true,
             has_reparse: false,
             extended_size: 77,
-            changed: Some(Kept { set: at(7), host: at(9) }),
-            accessed: Some(Kept { set: at(-11_644_473_600), host: at(-1) }),
+            changed: Some(StoredTime { set: at(7), host: at(9) }),
+            accessed: Some(StoredTime { set: at(-11_644_473_600), host: at(-1) }),
             modified: None,
             ..Record::default()
         };
         assert_eq!(Record::parse(&record.encode()), Some(record));
-        let shown = Some(Shown { host: 0o600, mode: 0o640, list: 7 });
+        let shown = Some(ShownDescriptor { host: 0o600, mode: 0o640, list: 7 });
         let with_shown = Record { shown, ..record };
         assert_eq!(Record::parse(&with_shown.encode()), Some(with_shown));
         let other = Record { modified: record.accessed, ..Record::default() };
@@ -356,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_time_the_host_could_not_keep_holds_until_the_host_has_another() {
-        let kept = |host| Some(Kept { set: at(-11_000_000_000), host });
+        let kept = |host| Some(StoredTime { set: at(-11_000_000_000), host });
         let record = Record {
             changed: kept(at(20)),
             accessed: kept(at(8)),

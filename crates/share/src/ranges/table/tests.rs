@@ -1,4 +1,4 @@
-//! What the table of ranges answers, case by case.
+//! The table of ranges, case by case.
 
 use super::*;
 use crate::ClientKey;
@@ -34,7 +34,7 @@ fn shared_stacks_over_ones_own_exclusive_but_not_the_other_way_round() {
     assert_eq!(exact(&mut table, 1, &[range(0, 10, Shared)]), Ok(()));
     assert_eq!(exact(&mut table, 1, &[range(5, 10, Exclusive)]), Err(Refusal::RangeNotGranted));
     assert_eq!(exact(&mut table, 2, &[range(9, 1, Shared)]), Err(Refusal::RangeNotGranted));
-    // The exclusive one of two equal ranges goes first.
+    // The exclusive one of two equal ranges is released first.
     assert_eq!(table.unlock(owner(1), LockRule::Exact, &[range(0, 10, Shared)]), Ok(()));
     assert_eq!(table.held().next().unwrap().range.kind, Shared);
     assert_eq!(exact(&mut table, 2, &[range(9, 1, Shared)]), Ok(()));
@@ -120,7 +120,7 @@ fn those_who_wait_are_ready_in_their_order() {
     }
     table.wait(Ticket(4), owner(5), 5, LockRule::Exact, range(20, 1, Exclusive));
     assert!(table.release_open(1));
-    // The first takes the range, so the next two go on waiting; the fourth asked for something else.
+    // The first takes the range, so the next two go on waiting. The fourth asked for another one.
     assert_eq!(table.ready(), [Ticket(1), Ticket(4)]);
     assert!(table.forget(Ticket(2)) && !table.forget(Ticket(2)));
     assert_eq!(table.ready(), [Ticket(3)]);
@@ -137,7 +137,7 @@ fn what_waits_for_an_open_goes_with_it() {
     assert_eq!(table.ready(), [Ticket(2)]);
 }
 
-/// With a walk over all ranges for each who waits this would be eight thousand million steps.
+/// With a walk over all ranges for each waiting request this would be eight thousand million steps.
 #[test]
 fn unlocking_beside_many_ranges_and_many_who_wait_looks_at_few() {
     let mut table = Ranges::default();

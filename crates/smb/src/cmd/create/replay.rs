@@ -194,7 +194,7 @@ pub(super) fn answer(create: Create<'_>, request: &mut Request<'_>, open: &Arc<O
     };
     request.related.file_id = Some(open.id);
     let status = response.write(open, create.contexts, request.body)?;
-    if !file.is_lasting() {
+    if !file.is_persistent() {
         return Ok(status);
     }
     let open = Arc::clone(open);

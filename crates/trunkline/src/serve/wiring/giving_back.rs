@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use share::GiveBack;
+use share::DeferredClose;
 use volume::Node;
 
 /// What giving a file back may take before it is done behind the answers.
@@ -27,7 +27,7 @@ pub struct GivingBack {
     thread: Mutex<Option<SyncSender<Arc<dyn Node>>>>,
 }
 
-impl GiveBack for GivingBack {
+impl DeferredClose for GivingBack {
     fn give_back(&self, node: Arc<dyn Node>) {
         let is_slow = self.long.load(Ordering::Relaxed) >= LONG_IN_A_ROW;
         let here = if is_slow { self.hand_over(node) } else { Some(node) };

@@ -205,7 +205,7 @@ pub fn report<'e>(engines: impl Iterator<Item = &'e Arc<share::Share>>) -> BTree
 #[cfg(test)]
 mod tests {
     use super::*;
-    use share::limits::{Formula, Wanted as Bought};
+    use share::limits::{Formula, ProvisionRequest as Bought};
     use volume::memory::MemoryVolume;
 
     fn engine() -> Arc<share::Share> {

@@ -596,7 +596,7 @@ fn server_config(plan: &Plan, session_memory: Arc<share::ClientMemory>) -> smb::
 
 fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) -> share::Config {
     use std::os::unix::ffi::OsStrExt;
-    let accounts: Arc<dyn share::engine::Accounts> = Arc::<People>::clone(people);
+    let accounts: Arc<dyn share::engine::AccountMapping> = Arc::<People>::clone(people);
     share::Config {
         name: share.name.value.clone(),
         read_only: share.read_only.value,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use share::counts::Kind;
+use share::counts::TransactionKind;
 
 use super::locks::held;
 
@@ -41,8 +41,8 @@ impl Peaks {
             let mut lately = known.remove(&engine.number()).unwrap_or_default();
             let (mut operations, mut bytes) = (0, 0);
             for counts in engine.all_counts() {
-                let habits = counts.habits();
-                operations += habits.operations(Kind::Read) + habits.operations(Kind::Write);
+                let habits = counts.pattern();
+                operations += habits.operations(TransactionKind::Read) + habits.operations(TransactionKind::Write);
                 bytes += habits.bytes.iter().sum::<u64>();
             }
             lately.note(Look { operations, bytes, at_ns: now_ns });

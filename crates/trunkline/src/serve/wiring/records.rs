@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use admin::status::Records as Shown;
 use serde_json::{Map, Value, json};
-use share::counts::{Kind, Record, Recorder};
+use share::counts::{TransactionKind, Record, Recorder};
 
 use super::locks::held;
 use crate::calendar::rfc3339;
@@ -144,10 +144,10 @@ fn line(record: &Record, now: wire::Now) -> String {
     let name = |names: &[&'static str], at: u8| names.get(usize::from(at)).copied().unwrap_or_default();
     let ms = |ns: &Option<u64>| ns.map(|ns| ns as f64 / 1e6);
     let kind = match noted.kind {
-        Kind::Read => "read",
-        Kind::Write => "write",
-        Kind::Metadata => "metadata",
-        Kind::Other => "other",
+        TransactionKind::Read => "read",
+        TransactionKind::Write => "write",
+        TransactionKind::Metadata => "metadata",
+        TransactionKind::Other => "other",
     };
     let mut all = Map::new();
     let mut put = |key: &str, value: Value| all.insert(key.to_owned(), value);

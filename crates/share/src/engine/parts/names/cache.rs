@@ -1,28 +1,32 @@
-//! What is remembered of names and files, so that the volume need not be asked again.
+//! The cache of names and files, which saves requests to the volume.
 //!
-//! Three tables with a limit in bytes, and nothing in them that could be old:
+//! It has three tables with a limit in bytes, and no entry in them can be outdated:
 //!
-//! - **Names** ([`Answer`]): what an exact name in a directory leads to, as a node that is kept open, or that nothing has
-//!   that name. Trusted only in directories in which the volume tells of changes by others. The engine's own changes take
-//!   a name out in the same step ([`super::directory::Directory::added`] and `removed`), and so do events; what was
-//!   looked up while names changed is not kept.
-//! - **Figures** ([`Known`]): the attribute record, the descriptor and the size of extended attributes of a file. They
-//!   count while the host shows the same time of change, which was old enough when they were read that no later change
-//!   can have the same ([`Cache::remember`]), and while the engine itself has stored none of them since
-//!   ([`Cache::wrote`]): what lies beside a file moves none of its times.
+//! - **Names** ([`CachedTarget`]): the target of an exact name in a directory, as a node that is kept open,
+//!   or the fact that the name does not exist. They are trusted only in directories in which the volume
+//!   reports changes by others. The engine's own changes take a name out in the same step
+//!   ([`super::directory::Directory::added`] and `removed`), and so do events. A result that was looked up
+//!   while names changed is not cached.
+//! - **Figures** ([`CachedProperties`]): the attribute record, the descriptor and the size of extended
+//!   attributes of a file. An entry counts while two conditions hold. The host shows the same time of change,
+//!   which was old enough when they were read that no later change can have the same ([`Cache::remember`]).
+//!   And the engine itself has stored none of them since ([`Cache::wrote`]), because sidecar data moves none
+//!   of the file's times.
 //!
-//! - **Made** ([`Made`]): that a file which was made through the share a moment ago has no attribute record, under its name
-//!   and with its address. It goes with the name's answer, and with the news of a change by that name.
+//! - **Made** ([`NewFile`]): the fact that a file which was created through the share a moment ago has no
+//!   attribute record, under its name and with its address. It is removed with the name's entry, and with the
+//!   event of a change by that name.
 //!
-//! What directories list is kept with them ([`super::pages`]).
+//! The listings of directories are stored with the directories ([`super::pages`]).
 //!
-//! Sizes, times, links and permission bits are asked of the volume each time: hosts do not tell of everything that
-//! changes them (mappings of memory, names of the same file elsewhere).
+//! The volume is asked for sizes, times, links and permission bits each time. Hosts do not report everything
+//! that changes them (mappings of memory, names of the same file elsewhere).
 //!
-//! Start with [`crate::engine::finding::look_up`], which asks the first table, and [`crate::engine::services::records`], which asks the second.
+//! Start with [`crate::engine::lookup::name`], which asks the first table, and
+//! [`crate::engine::services::records`], which asks the second.
 
 mod bounded;
-mod made;
+mod new_files;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -30,67 +34,67 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use volume::security::Acl;
 use volume::{Name, Node, NodeId, Stat, Time};
 
-use crate::engine::values::address::Address;
+use crate::engine::values::address::CachedAddress;
 use crate::engine::values::descriptors::Descriptors;
 use crate::engine::values::ids::IdHash;
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
-use bounded::{Bounded, PARTS, Weight};
-use made::MADE_BYTES;
-pub(crate) use made::Made;
+use bounded::{Bounded, SHARDS, Weight};
+use new_files::MADE_BYTES;
+pub(crate) use new_files::NewFile;
 
-/// For how many bytes a name counts that leads to something, beside its own length: what is kept here, and what the host
-/// keeps for an open descriptor.
+/// The bytes that an existing name counts for, beside its own length: the cached node here, and the host's
+/// memory for an open descriptor.
 const KEPT_BYTES: usize = 2048;
-/// For how many bytes a name counts that leads to nothing.
+/// The bytes that a name counts for that does not exist.
 const ABSENT_BYTES: usize = 160;
-/// For how many bytes the figures of a file count, without a descriptor.
+/// The bytes that the figures of a file count for, without a descriptor.
 const FIGURES_BYTES: usize = 320;
-/// How long a name is kept that nobody asks for, in seconds: as long the descriptor of a file may hold the storage of one
-/// that was removed out of sight, or keep a file system from being unmounted.
+/// The time for which an unused name is kept, in seconds. For that time its descriptor may hold the storage
+/// of a file that was removed out of sight, or keep a file system from being unmounted.
 const IDLE_S: u64 = 10;
-/// Parts of the count of records that were written.
+/// Number of counters of written records.
 const WRITTEN: usize = 1024;
 
-/// What an exact name in a directory leads to.
+/// The cached target of an exact name in a directory.
 #[derive(Clone)]
-pub(crate) enum Answer {
-    /// To this.
+pub(crate) enum CachedTarget {
+    /// The name leads to this node.
     There(Arc<KeptNode>),
-    /// To nothing.
+    /// The name does not exist.
     Absent,
 }
 
-impl Answer {
-    /// What it takes under a name.
+impl CachedTarget {
+    /// The weight of the entry under a name.
     fn weight(&self, name: &Name) -> Weight {
         match self {
-            Answer::There(_) => weight_of_node(name),
-            Answer::Absent => Weight::of_bytes(ABSENT_BYTES + name.as_bytes().len()),
+            CachedTarget::There(_) => weight_of_node(name),
+            CachedTarget::Absent => Weight::of_bytes(ABSENT_BYTES + name.as_bytes().len()),
         }
     }
 }
 
-/// What a node takes under a name.
+/// The weight of a node under a name.
 fn weight_of_node(name: &Name) -> Weight {
     Weight { bytes: KEPT_BYTES + name.as_bytes().len(), descriptors: 1 }
 }
 
-/// A node that is kept, never open for writing: the host would not run such a file.
+/// A cached node. It is never open for writing: the host would not run such a file.
 pub(crate) struct KeptNode {
     pub node: Arc<dyn Node>,
-    pub address: Address,
+    pub address: CachedAddress,
 }
 
 impl KeptNode {
     pub fn new(node: Arc<dyn Node>) -> Arc<KeptNode> {
-        Arc::new(KeptNode { node, address: Address::default() })
+        Arc::new(KeptNode { node, address: CachedAddress::default() })
     }
 }
 
-/// What was read of a file beside its figures, at one time of change.
+/// The cached properties of a file beside its stat, valid for one time of change.
 #[derive(Clone)]
-pub(crate) struct Known {
+pub(crate) struct CachedProperties {
     changed: Time,
     born: Option<Time>,
     written: u64,
@@ -98,11 +102,11 @@ pub(crate) struct Known {
     pub security: Option<Arc<Security>>,
     /// Size of the extended attributes in list form.
     pub extended: Option<u32>,
-    /// Its address ([`volume::Node::address`]).
+    /// The address ([`volume::Node::address`]).
     pub address: Option<Box<[u8]>>,
 }
 
-impl Known {
+impl CachedProperties {
     fn bytes(&self) -> usize {
         let address = self.address.as_deref().map_or(0, <[u8]>::len);
         FIGURES_BYTES + address + self.security.as_deref().map_or(0, security_bytes)
@@ -114,51 +118,51 @@ fn security_bytes(security: &Security) -> usize {
     256 + list(&security.descriptor.dacl) + list(&security.descriptor.sacl)
 }
 
-/// How much of a share is remembered, and what that was good for.
+/// The size and the hit counters of the cache of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MetadataCaching {
-    /// Whether anything is.
+    /// Whether the cache is on.
     pub on: bool,
     /// Names that were found without asking the volume, since the share was opened.
     pub hits: u64,
-    /// Names for which it was asked, while something was remembered.
+    /// Names for which the volume was asked while the cache was on.
     pub misses: u64,
-    /// Names that are remembered.
+    /// Cached names.
     pub names: usize,
-    /// Files whose attributes and descriptors are.
+    /// Files with cached attributes and descriptors.
     pub files: usize,
-    /// Bytes that all of it counts for.
+    /// Bytes that all entries count for.
     pub bytes: usize,
 }
 
-/// What is remembered.
+/// The cache of a share.
 pub(crate) struct Cache {
     is_on: AtomicBool,
-    names: Bounded<(u64, Name), Answer>,
-    figures: Bounded<NodeId, Arc<Known>, IdHash>,
-    made: Bounded<(u64, Name), Arc<Made>>,
+    names: Bounded<(u64, Name), CachedTarget>,
+    figures: Bounded<NodeId, Arc<CachedProperties>, IdHash>,
+    made: Bounded<(u64, Name), Arc<NewFile>>,
     written: Box<[AtomicU64]>,
-    /// How often the engine has stored something with any file.
+    /// How often the engine has stored sidecar data of any file.
     stores: AtomicU64,
-    /// Monotonic seconds, as the last request or tick said.
+    /// Monotonic seconds at the last request or tick.
     now_s: AtomicU64,
-    /// The part that is looked through for idle names next.
+    /// The part that is searched for idle names next.
     turn: AtomicUsize,
     hits: AtomicU64,
     misses: AtomicU64,
-    /// Tells directories apart for good.
+    /// The next serial number of a directory. Serials are never reused.
     serials: AtomicU64,
-    /// Whether anything may be kept that is on another file system than the root.
+    /// Whether an entry may be on another file system than the root.
     has_mounted: AtomicBool,
-    /// How often everything was forgotten.
+    /// How often the whole cache was cleared.
     epoch: AtomicU64,
-    /// How often a name of the share went, or may have: removed, moved, replaced.
+    /// How often a name of the share was removed, moved or replaced, or may have been.
     names_gone: AtomicU64,
 }
 
 impl Cache {
-    /// For at most so many bytes: two thirds for names, a quarter for figures, the rest for what was just made. Nodes are kept
-    /// with descriptors from there.
+    /// A cache for at most `bytes` bytes: two thirds for names, a quarter for figures, the rest for new
+    /// files. Nodes hold descriptors from `descriptors`.
     pub fn new(bytes: usize, descriptors: &Arc<Descriptors>, is_on: bool) -> Cache {
         let none = Descriptors::new(0);
         Cache {
@@ -179,12 +183,12 @@ impl Cache {
         }
     }
 
-    /// Whether anything is remembered.
+    /// Whether the cache is on.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// Remembers from now on, or forgets everything and remembers no more.
+    /// Turns the cache on, or clears it and turns it off.
     pub fn set(&self, on: bool) {
         self.is_on.store(on, Ordering::Release);
         if !on {
@@ -192,38 +196,39 @@ impl Cache {
         }
     }
 
-    /// A number that no directory had before.
+    /// A serial number that no directory had before.
     pub fn next_serial(&self) -> u64 {
         self.serials.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Takes note of the time.
+    /// Records the time.
     pub fn set_time(&self, now: wire::Now) {
         self.now_s.store(now.mono_ns / 1_000_000_000, Ordering::Relaxed);
     }
 
-    /// Monotonic seconds, as the last request or tick said.
+    /// Monotonic seconds at the last request or tick.
     pub fn now_s(&self) -> u64 {
         self.now_s.load(Ordering::Relaxed)
     }
 
-    /// To be taken before a name is looked up: who has entered what was found among the opens of its file and finds another number
-    /// then, must look whether the name still leads there. Never zero.
+    /// The counter of removed names; never zero. Take it before a name is looked up. Enter the target among
+    /// the opens of its file. If the counter has another value then, check whether the name still leads to
+    /// the target.
     pub fn names_gone(&self) -> u64 {
         self.names_gone.load(Ordering::Acquire)
     }
 
-    /// A name has gone, and nothing that is remembered leads to it any more.
+    /// A name was removed, and no entry leads to it any more.
     pub fn name_went(&self) {
         self.names_gone.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// To be taken before anything is read, settings too, that [`Cache::add`] is to add.
+    /// The epoch. Take it before reading anything, settings too, that [`Cache::add`] is to add.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Forgets everything.
+    /// Clears the cache.
     pub fn clear(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.names.clear();
@@ -231,7 +236,7 @@ impl Cache {
         self.made.clear();
     }
 
-    /// Gives every descriptor back; false when none was kept.
+    /// Releases every descriptor. Returns false if there was none.
     pub(crate) fn give_back(&self) -> bool {
         let keeps = self.names.usage().0 > 0;
         if keeps {
@@ -240,9 +245,9 @@ impl Cache {
         keeps
     }
 
-    /// Forgets names and figures that nobody has asked for lately; each call looks through a part of them.
+    /// Drops names and figures that were not used lately. Each call searches one part of them.
     pub fn drop_idle(&self) {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % PARTS;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let now_s = self.now_s();
         let since_s = now_s.saturating_sub(IDLE_S);
         self.names.drop_idle(turn, since_s, now_s);
@@ -250,19 +255,21 @@ impl Cache {
         self.made.drop_idle(turn, since_s, now_s);
     }
 
-    /// Something is kept from here on that is on another file system than the root.
+    /// An entry from here on is on another file system than the root.
     pub fn note_mounted(&self) {
         self.has_mounted.store(true, Ordering::Release);
     }
 
-    /// Forgets names of files on other file systems than `home` that nobody has asked for in so many seconds.
+    /// Drops names of files on other file systems than `home` that were not used for `idle_s` seconds.
     pub fn drop_mounted(&self, home: u64, idle_s: u64) {
         if !self.has_mounted.swap(false, Ordering::AcqRel) {
             return;
         }
         let now_s = self.now_s();
-        let is_mounted =
-            |answer: &Answer| matches!(answer, Answer::There(kept) if kept.node.id().device != home);
+        let is_mounted = |target: &CachedTarget| match target {
+            CachedTarget::There(kept) => kept.node.id().device != home,
+            CachedTarget::Absent => false,
+        };
         let is_any_left =
             self.names.drop_where(|answer| is_mounted(answer), |used_s| used_s + idle_s <= now_s);
         if is_any_left {
@@ -270,55 +277,67 @@ impl Cache {
         }
     }
 
-    /// A name was found without asking the volume.
+    /// Counts a name that was found without asking the volume.
     pub fn hit(&self) {
         self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The volume had to be asked for a name.
+    /// Counts a name for which the volume had to be asked.
     pub fn missed(&self) {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is known of a name in the directory with this serial.
-    pub fn answer(&self, directory: u64, name: &Name) -> Option<Answer> {
+    /// The cached target of a name in the directory with this serial.
+    pub fn answer(&self, directory: u64, name: &Name) -> Option<CachedTarget> {
         self.names.get(&(directory, name.clone()), self.now_s())
     }
 
-    /// Whether a node that a name is about to lead to would be worth its room. To be asked once before it is kept.
+    /// Whether a node is worth its room under a name. Call it once before the node is cached.
     pub fn lets_node_in(&self, directory: u64, name: &Name) -> bool {
         self.is_on() && self.names.lets_in(&(directory, name.clone()), weight_of_node(name), self.now_s())
     }
 
-    /// Keeps what a name leads to if that is worth its room, unless `is_right` no longer says so.
-    pub fn keep(&self, directory: u64, name: &Name, answer: Answer, is_right: impl FnOnce() -> bool) {
+    /// Caches the target of a name if it is worth its room and `is_right` still holds.
+    pub fn keep(&self, directory: u64, name: &Name, answer: CachedTarget, is_right: impl FnOnce() -> bool) {
         let key = (directory, name.clone());
         if self.is_on() && self.names.lets_in(&key, answer.weight(name), self.now_s()) {
             self.keep_let_in(directory, name, answer, is_right);
         }
     }
 
-    /// The same for a node of which [`Cache::lets_node_in`] has said so.
-    pub fn keep_let_in(&self, directory: u64, name: &Name, answer: Answer, is_right: impl FnOnce() -> bool) {
+    /// Does the same for a node that [`Cache::lets_node_in`] has accepted.
+    pub fn keep_let_in(
+        &self,
+        directory: u64,
+        name: &Name,
+        answer: CachedTarget,
+        is_right: impl FnOnce() -> bool,
+    ) {
         let (key, weight) = ((directory, name.clone()), answer.weight(name));
         self.names.put(key, answer, weight, self.now_s(), || self.is_on() && is_right());
     }
 
-    /// Forgets a name.
+    /// Drops a name.
     pub fn forget(&self, directory: u64, name: &Name) {
         let key = (directory, name.clone());
         drop(self.made.remove(&key));
-        // Closing a descriptor takes time, so it is dropped behind the lock.
+        // Closing a descriptor takes time, so it is dropped after the lock is released.
         drop(self.names.remove(&key));
     }
 
-    /// A file that was made under a name a moment ago.
-    pub fn made(&self, directory: u64, name: &Name) -> Option<Arc<Made>> {
+    /// The file that was created under a name a moment ago.
+    pub fn made(&self, directory: u64, name: &Name) -> Option<Arc<NewFile>> {
         if self.is_on() { self.made.get(&(directory, name.clone()), self.now_s()) } else { None }
     }
 
-    /// Keeps that a file was made under a name, unless `is_right` no longer says so.
-    pub fn note_made(&self, directory: u64, name: &Name, made: &Arc<Made>, is_right: impl FnOnce() -> bool) {
+    /// Caches that a file was created under a name, if `is_right` still holds.
+    pub fn note_new_file(
+        &self,
+        directory: u64,
+        name: &Name,
+        made: &Arc<NewFile>,
+        is_right: impl FnOnce() -> bool,
+    ) {
         let (key, now_s) = ((directory, name.clone()), self.now_s());
         let weight = Weight::of_bytes(MADE_BYTES + name.as_bytes().len());
         if self.is_on() && self.made.lets_in(&key, weight, now_s) {
@@ -326,8 +345,8 @@ impl Cache {
         }
     }
 
-    /// Forgets that a file was made under a name.
-    pub fn forget_made(&self, directory: u64, name: &Name) {
+    /// Drops the entry of a file that was created under a name.
+    pub fn forget_new_file(&self, directory: u64, name: &Name) {
         drop(self.made.remove(&(directory, name.clone())));
     }
 
@@ -336,63 +355,72 @@ impl Cache {
         &self.written[(mixed >> 48) as usize % WRITTEN]
     }
 
-    /// To be taken before something is read of a file that is to be remembered.
+    /// The counter of sidecar writes. Take it before reading properties of a file that are to be cached.
     pub fn written(&self, id: NodeId) -> u64 {
         self.counter(id).load(Ordering::Acquire)
     }
 
-    /// The engine stores something with a file; to be said before and after.
+    /// The engine stores sidecar data of a file. Call it before and after.
     pub fn wrote(&self, id: NodeId) {
         self.stores.fetch_add(1, Ordering::AcqRel);
         self.counter(id).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// To be taken before a file is made that is to be remembered ([`Cache::made_now`]).
+    /// The counter of all sidecar writes. Take it before creating a file that is to be cached
+    /// ([`Cache::new_file_now`]).
     pub fn stores(&self) -> u64 {
         self.stores.load(Ordering::Acquire)
     }
 
-    /// A file that showed these figures when it was made; none when something was stored with any file since `stores`, which
-    /// may have been this one.
-    pub fn made_now(&self, stat: &Stat, stores: u64) -> Option<Arc<Made>> {
-        let made = Made::new(stat, self.written(stat.id));
+    /// The entry of a file that had this stat at its creation. None if sidecar data of any file was stored
+    /// since `stores`, because it may have been this one.
+    pub fn new_file_now(&self, stat: &Stat, stores: u64) -> Option<Arc<NewFile>> {
+        let made = NewFile::new(stat, self.written(stat.id));
         (self.is_on() && self.stores() == stores).then(|| Arc::new(made))
     }
 
-    /// The cached knowledge of a file at some figures, which [`Cache::counts`] compares with those that it shows.
-    pub fn figures_of(&self, id: NodeId) -> Option<Arc<Known>> {
+    /// The cached properties of a file at some stat. [`Cache::counts`] compares it with the current one.
+    pub fn figures_of(&self, id: NodeId) -> Option<Arc<CachedProperties>> {
         if self.is_on() { self.figures.get(&id, self.now_s()) } else { None }
     }
 
-    /// Whether what is known of a file holds for these figures of it, now.
-    pub fn counts(&self, known: &Known, stat: &Stat) -> bool {
+    /// Whether cached properties of a file are valid for its current stat.
+    pub fn counts(&self, known: &CachedProperties, stat: &Stat) -> bool {
         (known.changed, known.born, known.written) == (stat.changed, stat.born, self.written(stat.id))
     }
 
-    /// What is known of a file that shows these figures.
-    pub fn known(&self, stat: &Stat) -> Option<Arc<Known>> {
+    /// The cached properties of a file with this stat.
+    pub fn known(&self, stat: &Stat) -> Option<Arc<CachedProperties>> {
         self.figures_of(stat.id).filter(|known| self.counts(known, stat))
     }
 
-    /// Remembers what was read of a file that showed these figures before, and shows a time of change that no later change
-    /// can have too; `written` was taken before it was read.
+    /// Caches the record of a file that had this stat before, with a time of change that no later change can
+    /// have too. `written` was taken before the record was read.
     pub fn remember(&self, stat: &Stat, written: u64, record: Record) {
         let (changed, born) = (stat.changed, stat.born);
-        let known = Known { changed, born, written, record, security: None, extended: None, address: None };
+        let known = CachedProperties {
+            changed,
+            born,
+            written,
+            record,
+            security: None,
+            extended: None,
+            address: None,
+        };
         self.put(stat.id, known, self.epoch());
     }
 
-    /// Remembers more of a file that is known. What was read meanwhile belongs to what is known: a change of either side
-    /// makes all of it void.
-    pub fn add(&self, stat: &Stat, epoch: u64, more: impl FnOnce(&mut Known)) {
+    /// Adds properties to the entry of a file. They were read meanwhile and belong to the entry: a change on
+    /// either side makes all of it invalid.
+    pub fn add(&self, stat: &Stat, epoch: u64, more: impl FnOnce(&mut CachedProperties)) {
         if let Some(known) = self.known(stat) {
-            let mut known = Known::clone(&known);
+            let mut known = CachedProperties::clone(&known);
             more(&mut known);
             self.put(stat.id, known, epoch);
         }
     }
 
-    fn put(&self, id: NodeId, known: Known, epoch: u64) {
+    fn put(&self, id: NodeId, known: CachedProperties, epoch: u64) {
         let (weight, written) = (Weight::of_bytes(known.bytes()), known.written);
         let is_right = || self.is_on() && self.epoch() == epoch && self.written(id) == written;
         if self.figures.lets_in(&id, weight, self.now_s()) {
@@ -400,7 +428,7 @@ impl Cache {
         }
     }
 
-    /// How much is remembered, and what that was good for.
+    /// The size and the hit counters of the cache.
     pub fn summary(&self) -> MetadataCaching {
         let ((names, name_bytes), (files, file_bytes)) = (self.names.usage(), self.figures.usage());
         let (made, made_bytes) = self.made.usage();
@@ -415,7 +443,7 @@ impl Cache {
     }
 }
 
-/// Where the volume itself folds case, one file has many exact names, and events tell of one.
+/// If the volume itself folds case, one file has many exact names, and events report one of them.
 pub(crate) fn can_remember(facts: &volume::Facts) -> bool {
     facts.tells_changes && !facts.folds_case
 }
@@ -471,14 +499,16 @@ mod tests {
     fn nothing_is_remembered_while_it_is_off() {
         let cache = Cache::new(1 << 20, &Descriptors::new(99), false);
         let name = Name::new(b"a").unwrap();
-        cache.keep(1, &name, Answer::Absent, || true);
+        cache.keep(1, &name, CachedTarget::Absent, || true);
         cache.remember(&stat(5), 0, Record::default());
         assert_eq!(cache.summary(), MetadataCaching::default());
         cache.set(true);
-        cache.keep(1, &name, Answer::Absent, || true);
-        cache.keep(2, &name, Answer::Absent, || false);
+        cache.keep(1, &name, CachedTarget::Absent, || true);
+        cache.keep(2, &name, CachedTarget::Absent, || false);
         cache.remember(&stat(5), 0, Record::default());
-        assert!(matches!(cache.answer(1, &name), Some(Answer::Absent)) && cache.answer(2, &name).is_none());
+        assert!(
+            matches!(cache.answer(1, &name), Some(CachedTarget::Absent)) && cache.answer(2, &name).is_none()
+        );
         let summary = cache.summary();
         assert_eq!((summary.on, summary.names, summary.files), (true, 1, 1));
         assert_eq!(summary.bytes, ABSENT_BYTES + 1 + FIGURES_BYTES);

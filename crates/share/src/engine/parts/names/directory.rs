@@ -1,12 +1,12 @@
-//! Directories on the way to files: kept open, with what is known of their names.
+//! Directories on the paths to files: kept open, with the known part of their names.
 //!
 //! A kept directory saves opening every component of a path again. It is trusted as long as the volume
-//! tells of changes by others ([`Directory::is_told`]); where it does not, each step compares
-//! identities, and an index of names counts only while the directory's times have not moved and were
-//! at least [`SETTLED`] old when it was made, so that a change within the clock's grain cannot hide.
+//! reports changes by others ([`Directory::reports_changes`]). Otherwise each step compares identities. An
+//! index of names then counts only under two conditions: the directory's times have not moved since, and they
+//! were at least [`SETTLED`] old when it was made. So no change can hide within one tick of the clock.
 
 mod idle;
-mod placed;
+mod location;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -15,69 +15,70 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use volume::{Failure, Name, Node, NodeId, Volume};
-use wire::Shrink;
 
-use super::cache::{Answer, Cache, KeptNode, Made};
+use super::cache::{Cache, CachedTarget, KeptNode, NewFile};
 use super::index::{Index, Stamp, has_case, same_folded};
 use super::pages::Pages;
 use crate::Refusal;
-use crate::engine::values::address::Address;
+use crate::engine::values::address::CachedAddress;
 use crate::engine::values::protection::Security;
 use crate::ranked::{Mutex, MutexGuard, Rank};
-pub(crate) use placed::{DirectoryEntry, Evidence};
-use placed::{Moves, Standing};
+pub(crate) use location::{DirectoryEntry, Evidence};
+use location::{Location, Moves};
 
-/// Most directories that are kept for their own sake; each holds a descriptor of the host.
+/// Most directories that are kept open for speed. Each holds a descriptor of the host.
 const MAX_KEPT: usize = 2048;
 
-/// Most names in all indexes and listings together, at about 100 bytes each; the index of one directory is kept whatever its size.
+/// Most names in all indexes and listings together, at about 100 bytes each. The index of one directory is
+/// kept whatever its size.
 const MAX_NAMES: usize = 1 << 20;
 
-/// Names asked for in vain from which on an index of a directory is made for exact names too, and how many names there may
-/// be for each of them.
+/// After this many failed lookups of exact names a directory gets an index for exact names too. The second
+/// number is how many names there may be for each failed lookup.
 const FIRST_SCAN: usize = 16;
 const NAMES_FOR_A_MISS: usize = 16;
 
-/// How long a change of names may hold up who looks whether a name is really gone.
+/// How long a change of names may delay a lookup that checks whether a name is really gone.
 const CHANGE_TAKES: Duration = Duration::from_millis(20);
 
-/// How often it is waited for that others have changed a name, before it is looked up past everything remembered.
+/// How often a lookup waits for other requests to change a name. After that it bypasses the cache.
 const MAX_CHANGES: usize = 8;
 
-/// Age in seconds from which a directory's times tell it from what it was before.
+/// The age in seconds from which a directory's times distinguish two states of it.
 const SETTLED: i64 = 2;
 
 /// A directory.
 pub(crate) struct Directory {
     pub id: NodeId,
     pub node: Arc<dyn Node>,
-    standing: Mutex<Standing>,
-    /// Held while names in it are made, removed or moved ([`Directory::change`]).
+    location: Mutex<Location>,
+    /// Held while names in it are created, removed or moved ([`Directory::change`]).
     changing: Mutex<()>,
-    /// How many names are being changed.
+    /// The number of names that are being changed.
     under_way: AtomicUsize,
     contents: Mutex<Contents>,
-    /// How often the volume was asked for an exact name that was not there, since the last index was dropped.
+    /// How often an exact name was asked for that did not exist, since the last index was dropped.
     misses: AtomicUsize,
-    /// Moves with each change of names: what was looked up before such a change is not remembered after it.
+    /// A counter of changes of names. A result that was looked up before a change is not cached after it.
     generation: AtomicU64,
-    /// By which what its names lead to is remembered; another one when none of that can be trusted.
+    /// The key under which its names are cached. It is replaced when none of the entries can be trusted.
     serial: AtomicU64,
     cache: Arc<Cache>,
-    own: Mutex<Own>,
+    own: Mutex<OwnProperties>,
     /// Its entries, as they were listed.
     pub(crate) pages: Pages,
-    address: Address,
-    /// The number that the directory above lists for it, once it was asked for. It stays as long as this is mounted.
+    address: CachedAddress,
+    /// The number that the parent directory lists for it, once it was asked for. It stays the same while this
+    /// is mounted.
     pub(crate) covered: OnceLock<u64>,
     used: AtomicU64,
-    /// When it was of use last, in monotonic seconds.
+    /// The time of its last use, in monotonic seconds.
     used_s: AtomicU64,
-    /// The volume that tells of changes by others in it.
-    told_by: Option<Arc<dyn Volume>>,
+    /// The volume, if it reports changes by others in this directory.
+    reporter: Option<Arc<dyn Volume>>,
 }
 
-/// Some names of a directory are being changed: one such change at a time, and who looks for one of them waits.
+/// A change of some names of a directory. There is one at a time, and lookups of these names wait.
 pub(crate) struct Changing<'a> {
     directory: &'a Directory,
     _lock: MutexGuard<'a, ()>,
@@ -90,15 +91,15 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// What was seen of a directory itself.
+/// The cached properties of a directory itself.
 #[derive(Default)]
-struct Own {
-    /// How often something of it was changed, so that what was seen before may be untrue.
+struct OwnProperties {
+    /// A counter of its changes. Properties that were read before a change may be outdated.
     changes: u64,
     security: Option<Arc<Security>>,
     /// Whether it is a reparse point.
     reparse: Option<bool>,
-    /// The generation of its names before its version was told last.
+    /// The generation of its names before its version was last given out.
     version_at: Option<u64>,
 }
 
@@ -107,7 +108,7 @@ struct Contents {
     /// Names that are being changed.
     in_change: Vec<Name>,
     children: HashMap<Name, Child>,
-    /// Whether some child is known under another name than its own.
+    /// Whether some child is known under another spelling than its own.
     has_variants: bool,
     index: Option<Index>,
 }
@@ -117,18 +118,18 @@ struct Child {
     directory: Weak<Directory>,
 }
 
-/// What is known of a name without asking the volume.
+/// The state of a name that is known without asking the volume.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// Nothing.
+pub(crate) enum KnownName {
+    /// It is not known.
     Nothing,
-    /// These are the real names, the best first; none: it does not exist.
+    /// The real names, the best first. If there are none, the name does not exist.
     Names(Vec<Name>),
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        if let Some(volume) = &self.told_by {
+        if let Some(volume) = &self.reporter {
             volume.unwatch(self.id);
         }
     }
@@ -149,7 +150,7 @@ impl Directory {
         Arc::new(Directory {
             id: node.id(),
             node,
-            standing: Mutex::new(Rank::Standing, Standing::new(place)),
+            location: Mutex::new(Rank::Location, Location::new(place)),
             changing: Mutex::of_default(Rank::NamesChange),
             under_way: AtomicUsize::new(0),
             contents: Mutex::of_default(Rank::Contents),
@@ -159,20 +160,20 @@ impl Directory {
             cache: Arc::clone(cache),
             own: Mutex::of_default(Rank::DirectoryOwn),
             pages: Pages::default(),
-            address: Address::default(),
+            address: CachedAddress::default(),
             covered: OnceLock::new(),
             used: AtomicU64::new(0),
             used_s: AtomicU64::new(cache.now_s()),
-            told_by: tells.then(|| Arc::clone(volume)),
+            reporter: tells.then(|| Arc::clone(volume)),
         })
     }
 
-    /// Whether changes by others are told.
-    pub fn is_told(&self) -> bool {
-        self.told_by.is_some()
+    /// Whether the volume reports changes by others.
+    pub fn reports_changes(&self) -> bool {
+        self.reporter.is_some()
     }
 
-    /// The node's address, which stays the same as long as the node is.
+    /// The node's address, which stays the same as long as the node exists.
     ///
     /// # Errors
     /// As the volume says.
@@ -180,7 +181,7 @@ impl Directory {
         self.address.get(|| Ok(self.node.address()?))
     }
 
-    /// Begins to change these names, when no other change is under way.
+    /// Begins a change of these names, when no other change is in progress.
     pub fn change(&self, names: &[&Name]) -> Changing<'_> {
         let lock = self.changing.lock();
         self.contents.lock().in_change.extend(names.iter().map(|name| (*name).clone()));
@@ -188,8 +189,8 @@ impl Directory {
         Changing { directory: self, _lock: lock }
     }
 
-    /// Waits until nobody is changing a name, in any spelling; false when it is changed again and again. Nothing of this
-    /// directory may be locked by the caller.
+    /// Waits until no request is changing a name, in any spelling. Returns false if it is changed again and
+    /// again. The caller must hold no lock of this directory.
     pub fn settle(&self, name: &Name) -> bool {
         for _ in 0..MAX_CHANGES {
             if self.under_way.load(Ordering::Acquire) == 0 {
@@ -204,20 +205,21 @@ impl Directory {
         false
     }
 
-    /// To be taken before the volume is asked for a name, and given to [`Directory::remember`] with what it said.
+    /// The generation. Take it before the volume is asked for a name. Pass it to [`Directory::remember`] with
+    /// the answer.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What is remembered of an exact name.
-    pub fn answer(&self, name: &Name) -> Option<Answer> {
+    /// The cached target of an exact name.
+    pub fn answer(&self, name: &Name) -> Option<CachedTarget> {
         self.cache.answer(self.serial.load(Ordering::Acquire), name)
     }
 
-    /// Whether a name is remembered to lead to this node, and nobody is changing it.
+    /// Whether the cache says that a name leads to this node, and no request is changing the name.
     pub fn leads_to(&self, name: &Name, id: NodeId) -> bool {
-        let is_it = |answer| matches!(answer, Some(Answer::There(kept)) if kept.node.id() == id);
-        self.is_told() && self.cache.is_on() && self.settle(name) && is_it(self.answer(name))
+        let is_it = |answer| matches!(answer, Some(CachedTarget::There(kept)) if kept.node.id() == id);
+        self.reports_changes() && self.cache.is_on() && self.settle(name) && is_it(self.answer(name))
     }
 
     /// Whether the volume says that a name leads to this node.
@@ -225,58 +227,58 @@ impl Directory {
         self.node.stat_name(name).is_ok_and(|stat| stat.id == id)
     }
 
-    /// Remembers what a name leads to if that is worth its room, unless names have changed since `generation`.
-    pub fn remember(&self, name: &Name, generation: u64, answer: Answer) {
-        if self.is_told() {
+    /// Caches the target of a name if it is worth its room and no name has changed since `generation`.
+    pub fn remember(&self, name: &Name, generation: u64, answer: CachedTarget) {
+        if self.reports_changes() {
             let serial = self.serial.load(Ordering::Acquire);
             self.note_mounted(&answer);
             self.cache.keep(serial, name, answer, || self.generation() == generation);
         }
     }
 
-    /// Whether a node that a name is about to lead to will be remembered; to be asked once before
-    /// [`Directory::remember_let_in`].
+    /// Whether a node will be cached under a name. Call it once before [`Directory::cache_let_in`].
     pub fn lets_in(&self, name: &Name) -> bool {
-        self.is_told() && self.cache.lets_node_in(self.serial.load(Ordering::Acquire), name)
+        self.reports_changes() && self.cache.lets_node_in(self.serial.load(Ordering::Acquire), name)
     }
 
-    /// Remembers a node of which [`Directory::lets_in`] has said so, unless names have changed since `generation`.
-    pub fn remember_let_in(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
-        let (serial, answer) = (self.serial.load(Ordering::Acquire), Answer::There(Arc::clone(kept)));
+    /// Caches a node that [`Directory::lets_in`] has accepted, if no name has changed since `generation`.
+    pub fn cache_let_in(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
+        let (serial, answer) = (self.serial.load(Ordering::Acquire), CachedTarget::There(Arc::clone(kept)));
         self.note_mounted(&answer);
         self.cache.keep_let_in(serial, name, answer, || self.generation() == generation);
     }
 
-    /// Notes that a name leads to another file system: a file can be mounted, too.
-    fn note_mounted(&self, answer: &Answer) {
-        if let Answer::There(kept) = answer
+    /// Records that a name leads to another file system. A single file can be mounted too.
+    fn note_mounted(&self, answer: &CachedTarget) {
+        if let CachedTarget::There(kept) = answer
             && kept.node.id().device != self.id.device
         {
             self.cache.note_mounted();
         }
     }
 
-    /// A file that was made under a name a moment ago.
-    pub fn made(&self, name: &Name) -> Option<Arc<Made>> {
+    /// The file that was created under a name a moment ago.
+    pub fn made(&self, name: &Name) -> Option<Arc<NewFile>> {
         self.cache.made(self.serial.load(Ordering::Acquire), name)
     }
 
-    /// Remembers that a file was made under a name, which the caller is changing ([`Directory::change`]) and has added,
-    /// unless there was news of anything else since `generation`, which was taken before.
-    pub fn note_made(&self, name: &Name, generation: u64, made: &Arc<Made>) {
-        if self.is_told() {
+    /// Caches that a file was created under a name. The caller is changing the name ([`Directory::change`])
+    /// and has added it. It does nothing if there was any other event since `generation`, which was taken
+    /// before.
+    pub fn note_new_file(&self, name: &Name, generation: u64, made: &Arc<NewFile>) {
+        if self.reports_changes() {
             let serial = self.serial.load(Ordering::Acquire);
-            self.cache.note_made(serial, name, made, || self.generation() == generation + 1);
+            self.cache.note_new_file(serial, name, made, || self.generation() == generation + 1);
         }
     }
 
-    /// Something was changed by a name by others, perhaps what lies beside its file.
-    pub fn forget_made(&self, name: &Name) {
+    /// Others have changed a file by this name, perhaps its sidecar data.
+    pub fn forget_new_file(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
-        self.cache.forget_made(self.serial.load(Ordering::Acquire), name);
+        self.cache.forget_new_file(self.serial.load(Ordering::Acquire), name);
     }
 
-    /// Forgets what a name leads to; that it stands there is still known.
+    /// Drops the cached target of a name. The name is still known to exist.
     pub fn forget_name(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.pages.names_changed();
@@ -285,9 +287,9 @@ impl Directory {
         self.cache.name_went();
     }
 
-    /// Somebody says or has seen that a name is gone. It may have been made again since, so the volume is asked before the
-    /// index leaves it out.
-    pub fn seen_gone(&self, name: &Name) {
+    /// A name was reported or seen to be gone. It may have been created again since, so the volume is asked
+    /// before the index drops it.
+    pub fn note_missing(&self, name: &Name) {
         self.forget_name(name);
         if self.contents.lock().index.is_none() {
             return;
@@ -339,8 +341,8 @@ impl Directory {
         Some((child.real.clone(), child.directory.upgrade()?))
     }
 
-    /// Remembers where a spelling leads to, unless names have changed since `generation`.
-    fn remember_child(&self, asked: &Name, real: &Name, directory: &Arc<Directory>, generation: u64) {
+    /// Caches the target of a spelling, if no name has changed since `generation`.
+    fn cache_child(&self, asked: &Name, real: &Name, directory: &Arc<Directory>, generation: u64) {
         let mut contents = self.contents.lock();
         if self.generation() != generation {
             return;
@@ -353,18 +355,18 @@ impl Directory {
         contents.children.insert(asked.clone(), child);
     }
 
-    /// What the index knows of a name. Without one, nothing.
-    pub(crate) fn known(&self, name: &Name) -> Result<Known, Refusal> {
+    /// The state of a name in the index. Without an index it is not known.
+    pub(crate) fn known(&self, name: &Name) -> Result<KnownName, Refusal> {
         let mut contents = self.contents.lock();
         let Some(index) = &contents.index else {
-            return Ok(Known::Nothing);
+            return Ok(KnownName::Nothing);
         };
         self.used_s.store(self.cache.now_s(), Ordering::Relaxed);
-        if !self.is_told() && index.stamp != Some(self.stamp()?) {
+        if !self.reports_changes() && index.stamp != Some(self.stamp()?) {
             contents.index = None;
-            return Ok(Known::Nothing);
+            return Ok(KnownName::Nothing);
         }
-        Ok(Known::Names(index.find(name)))
+        Ok(KnownName::Names(index.find(name)))
     }
 
     fn stamp(&self) -> Result<Stamp, Refusal> {
@@ -372,14 +374,14 @@ impl Directory {
         Ok(Stamp { modified: stat.modified, changed: stat.changed })
     }
 
-    /// A name was made.
+    /// A name was created.
     pub fn added(&self, name: &Name) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.pages.name_added();
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         let mut contents = self.contents.lock();
         match &mut contents.index {
-            Some(index) if self.told_by.is_some() && index.may_grow(MAX_NAMES) => index.insert(name),
+            Some(index) if self.reporter.is_some() && index.may_grow(MAX_NAMES) => index.insert(name),
             _ => self.drop_index(&mut contents),
         }
         contents.forget(name);
@@ -392,7 +394,7 @@ impl Directory {
         self.cache.forget(self.serial.load(Ordering::Acquire), name);
         let mut contents = self.contents.lock();
         match &mut contents.index {
-            Some(index) if self.told_by.is_some() => index.remove(name),
+            Some(index) if self.reporter.is_some() => index.remove(name),
             _ => self.drop_index(&mut contents),
         }
         contents.forget(name);
@@ -400,7 +402,7 @@ impl Directory {
         self.cache.name_went();
     }
 
-    /// Keeps nothing of its names for speed alone; what was told of them stays true.
+    /// Drops everything about its names that is kept only for speed. The versions given out stay valid.
     pub fn drop_names(&self) {
         self.pages.forget();
         let mut contents = self.contents.lock();
@@ -418,7 +420,7 @@ impl Directory {
         }
     }
 
-    /// Nothing that is remembered of its names can be trusted.
+    /// No cached target of its names can be trusted any more.
     pub fn forget_names(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.pages.names_changed();
@@ -434,26 +436,27 @@ impl Directory {
 
     /// The descriptor, as it was read last.
     pub fn known_security(&self) -> Option<Arc<Security>> {
-        if self.is_told() { self.own.lock().security.clone() } else { None }
+        if self.reports_changes() { self.own.lock().security.clone() } else { None }
     }
 
-    /// To be taken before anything is read of the directory itself that is to be noted.
+    /// The counter of changes. Take it before reading a property of the directory itself that is to be
+    /// cached.
     pub fn own_changes(&self) -> u64 {
         self.own.lock().changes
     }
 
-    /// Something of the directory itself may be another now, its descriptor too.
+    /// A property of the directory itself may have changed, its descriptor too.
     pub fn own_changed(&self) {
         let mut own = self.own.lock();
-        *own = Own { changes: own.changes + 1, ..Own::default() };
+        *own = OwnProperties { changes: own.changes + 1, ..OwnProperties::default() };
     }
 
     /// Whether it is a reparse point, if that is known.
     pub fn known_reparse(&self) -> Option<bool> {
-        if self.is_told() { self.own.lock().reparse } else { None }
+        if self.reports_changes() { self.own.lock().reparse } else { None }
     }
 
-    /// Takes note whether it is one, unless something was changed since `own_changes`.
+    /// Caches whether it is one, if nothing was changed since `own_changes`.
     pub fn note_reparse(&self, is_reparse: bool, own_changes: u64) {
         let mut own = self.own.lock();
         if own.changes == own_changes {
@@ -461,7 +464,7 @@ impl Directory {
         }
     }
 
-    /// Takes note of the descriptor that was read, unless something was changed since `own_changes`.
+    /// Caches the descriptor that was read, if nothing was changed since `own_changes`.
     pub fn note_security(&self, security: Arc<Security>, own_changes: u64) {
         let mut own = self.own.lock();
         if own.changes == own_changes {
@@ -469,13 +472,13 @@ impl Directory {
         }
     }
 
-    /// Whether neither a name nor anything of its own has changed since its version was told.
-    pub fn is_as_told(&self) -> bool {
-        self.is_told() && self.own.lock().version_at == Some(self.generation())
+    /// Whether neither a name nor a property of its own has changed since its version was given out.
+    pub fn is_version_current(&self) -> bool {
+        self.reports_changes() && self.own.lock().version_at == Some(self.generation())
     }
 
-    /// Takes note that its version was told; `generation` and `own_changes` were taken before.
-    pub fn note_told(&self, generation: u64, own_changes: u64) {
+    /// Records that its version was given out; `generation` and `own_changes` were taken before.
+    pub fn note_version_issued(&self, generation: u64, own_changes: u64) {
         let mut own = self.own.lock();
         if own.changes == own_changes {
             own.version_at = Some(generation);
@@ -484,7 +487,7 @@ impl Directory {
 }
 
 impl Contents {
-    /// Forgets where a real name leads to, under all its spellings.
+    /// Forgets the target of a real name, under all its spellings.
     fn forget(&mut self, real: &Name) {
         if self.children.is_empty() {
             return;
@@ -496,43 +499,43 @@ impl Contents {
     }
 }
 
-/// The directories that are known. There is never a second one of the same node, so that whatever changes one is seen by
-/// everybody: one that is no longer kept for its own sake is still found as long as somebody holds it.
+/// The known directories. There is never a second [`Directory`] of one node, so a change of one is visible to
+/// all. One that is no longer kept for speed is still found as long as there is a reference to it.
 pub(crate) struct Directories {
     volume: Arc<dyn Volume>,
     root: Arc<Directory>,
     cache: Arc<Cache>,
     known: Mutex<Table>,
     clock: AtomicU64,
-    /// How many names all indexes and listings have.
+    /// The number of names in all indexes and listings.
     names: Arc<AtomicUsize>,
-    /// Wall time in seconds, as the last request or tick said.
+    /// Wall time in seconds at the last request or tick.
     wall_secs: AtomicI64,
-    /// When it was looked last which of them nobody uses, in monotonic seconds.
+    /// The time of the last search for unused ones, in monotonic seconds.
     looked_s: AtomicU64,
-    /// There was one of which the host tells nothing.
-    has_untold: AtomicBool,
+    /// Whether there was one whose changes the host does not report.
+    has_unreported: AtomicBool,
     moves: Moves,
 }
 
 struct Table {
-    by_id: HashMap<NodeId, Entered>,
-    /// How many of them are kept for their own sake.
+    by_id: HashMap<NodeId, KnownDirectory>,
+    /// How many of them are kept for speed.
     kept: usize,
-    /// From how many on it is looked which of them nobody holds any more.
+    /// The size from which the table is searched for entries without references.
     tidy_at: usize,
 }
 
-struct Entered {
+struct KnownDirectory {
     directory: Weak<Directory>,
-    /// The same, while it is kept for its own sake.
+    /// The same directory, while it is kept for speed.
     kept: Option<Arc<Directory>>,
 }
 
 impl Directories {
     pub fn new(volume: &Arc<dyn Volume>, root: &Arc<Directory>, cache: &Arc<Cache>) -> Directories {
-        let has_untold = AtomicBool::new(!root.is_told());
-        let entered = Entered { directory: Arc::downgrade(root), kept: Some(Arc::clone(root)) };
+        let has_unreported = AtomicBool::new(!root.reports_changes());
+        let entered = KnownDirectory { directory: Arc::downgrade(root), kept: Some(Arc::clone(root)) };
         let table = Table { by_id: HashMap::from([(root.id, entered)]), kept: 1, tidy_at: 2 * MAX_KEPT };
         Directories {
             volume: Arc::clone(volume),
@@ -543,32 +546,32 @@ impl Directories {
             names: Arc::default(),
             wall_secs: AtomicI64::new(0),
             looked_s: AtomicU64::new(0),
-            has_untold,
+            has_unreported,
             moves: Moves::default(),
         }
     }
 
-    /// Whether there may be one of which the host tells nothing.
-    pub fn has_untold(&self) -> bool {
-        self.has_untold.load(Ordering::Relaxed)
+    /// Whether there may be a directory whose changes the host does not report.
+    pub fn has_unreported(&self) -> bool {
+        self.has_unreported.load(Ordering::Relaxed)
     }
 
-    /// Takes note that there may be one, or a file whose directory is not known.
-    pub fn note_untold(&self) {
-        self.has_untold.store(true, Ordering::Relaxed);
+    /// Records that there may be one, or a file whose directory is not known.
+    pub fn note_unreported(&self) {
+        self.has_unreported.store(true, Ordering::Relaxed);
     }
 
-    /// Takes note of the time.
+    /// Records the time.
     pub fn set_time(&self, now: wire::Now) {
         self.wall_secs.store(now.wall_ns.div_euclid(1_000_000_000), Ordering::Relaxed);
     }
 
-    /// Wall time in seconds; it may lag, and never runs ahead.
+    /// Wall time in seconds. It may lag, and never runs ahead.
     pub fn wall_secs(&self) -> i64 {
         self.wall_secs.load(Ordering::Relaxed)
     }
 
-    /// Says that a directory was of use.
+    /// Records that a directory was used.
     pub fn touch(&self, directory: &Directory) {
         directory.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
         directory.used_s.store(self.cache.now_s(), Ordering::Relaxed);
@@ -579,8 +582,8 @@ impl Directories {
         self.known.lock().by_id.get(&id)?.directory.upgrade()
     }
 
-    /// The directory behind a node that was found as `real` when `asked` was looked for. That this name leads there is
-    /// remembered with the generation that `parent` had before.
+    /// The directory of a node that was found as `real` when `asked` was looked up. The name is cached with
+    /// the earlier generation of `parent`.
     pub fn enter(
         &self,
         parent: &Arc<Directory>,
@@ -591,12 +594,12 @@ impl Directories {
         let found = generation.map_or(Evidence::Before, Evidence::LookedUp);
         let directory = self.enter_as(parent.entry(real), node, found);
         if let Some(generation) = generation {
-            parent.remember_child(asked, real, &directory, generation);
+            parent.cache_child(asked, real, &directory, generation);
         }
         directory
     }
 
-    /// The directory behind a node that was found as this name in this directory.
+    /// The directory of a node that was found under this name in this directory.
     pub(crate) fn enter_as(
         &self,
         entry: DirectoryEntry<'_>,
@@ -609,8 +612,8 @@ impl Directories {
         });
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);
-        if !directory.is_told() {
-            self.note_untold();
+        if !directory.reports_changes() {
+            self.note_unreported();
         }
         if directory.id.device != self.root.id.device {
             self.cache.note_mounted();
@@ -621,15 +624,15 @@ impl Directories {
         directory
     }
 
-    /// Keeps a directory for its own sake, or the one of the same node that is known already.
+    /// Keeps a directory for speed, or the known one of the same node.
     fn keep(&self, directory: Arc<Directory>) -> Arc<Directory> {
-        // What is dropped may close descriptors and end watches, so it outlives the lock.
+        // Dropping may close descriptors and end watches, so it happens after the lock is released.
         let mut dropped = Vec::new();
         let mut table = self.known.lock();
         let entered = table
             .by_id
             .entry(directory.id)
-            .or_insert_with(|| Entered { directory: Arc::downgrade(&directory), kept: None });
+            .or_insert_with(|| KnownDirectory { directory: Arc::downgrade(&directory), kept: None });
         let known = match entered.directory.upgrade() {
             Some(known) => known,
             None => {
@@ -652,7 +655,7 @@ impl Directories {
         self.known.lock().by_id.values().filter_map(|entered| entered.directory.upgrade()).collect()
     }
 
-    /// Nothing that is remembered of any name, file or descriptor can be trusted.
+    /// No cached name, file or descriptor can be trusted any more.
     pub fn forget_names(&self) {
         for directory in self.all() {
             directory.forget_names();
@@ -661,34 +664,34 @@ impl Directories {
         self.cache.clear();
     }
 
-    /// Forgets all listings.
+    /// Drops all listings.
     pub fn forget_listings(&self) {
         self.all().iter().for_each(|directory| directory.pages.forget());
     }
 
-    /// What is known of the spellings of a name before one is made: everything where changes by others are told, though the
-    /// index may have been dropped since the name was looked for.
+    /// The spellings of a name before one is created. If changes by others are reported, the answer is
+    /// complete, although the index may have been dropped since the lookup.
     ///
     /// # Errors
     /// As the volume says.
-    pub fn known(&self, directory: &Directory, name: &Name) -> Result<Known, Refusal> {
-        if directory.is_told() && has_case(name.as_bytes()) {
-            return Ok(Known::Names(self.spellings(directory, name)?));
+    pub fn known(&self, directory: &Directory, name: &Name) -> Result<KnownName, Refusal> {
+        if directory.reports_changes() && has_case(name.as_bytes()) {
+            return Ok(KnownName::Names(self.spellings(directory, name)?));
         }
         directory.known(name)
     }
 
-    /// The real names that are `name` but for case, from the directory's index, which is made by a scan
-    /// when there is none.
+    /// The real names that are `name` but for case, from the directory's index. If there is none, a scan
+    /// makes it.
     ///
     /// # Errors
     /// As the volume says.
     pub fn spellings(&self, directory: &Directory, name: &Name) -> Result<Vec<Name>, Refusal> {
-        if let Known::Names(names) = directory.known(name)? {
+        if let KnownName::Names(names) = directory.known(name)? {
             return Ok(names);
         }
         let mut contents = directory.contents.lock();
-        let stamp = if directory.is_told() { None } else { Some(directory.stamp()?) };
+        let stamp = if directory.reports_changes() { None } else { Some(directory.stamp()?) };
         let Some(index) = self.indexed(directory, stamp, usize::MAX)? else {
             return Ok(Vec::new());
         };
@@ -704,11 +707,12 @@ impl Directories {
         Ok(found)
     }
 
-    /// The volume was asked for an exact name that is not there. Where that happens often an index saves asking: one is made
-    /// when there were enough such names for the directory's size, so that the scans take a little of each of them.
+    /// The volume was asked for an exact name that does not exist. If that happens often, an index saves
+    /// requests. One is made after enough such names for the directory's size, so that each of them pays for
+    /// a small part of the scan.
     pub fn missed(&self, directory: &Directory) {
         let misses = directory.misses.fetch_add(1, Ordering::Relaxed) + 1;
-        if misses < FIRST_SCAN || !misses.is_power_of_two() || !directory.is_told() {
+        if misses < FIRST_SCAN || !misses.is_power_of_two() || !directory.reports_changes() {
             return;
         }
         let mut contents = directory.contents.lock();
@@ -719,32 +723,33 @@ impl Directories {
         }
     }
 
-    /// Keeps an index; others go when all of them have too many names.
+    /// Stores an index. Other indexes are dropped if all of them have too many names.
     fn keep_index(&self, directory: &Directory, contents: &mut Contents, index: Index) {
         self.make_room(directory);
         contents.index = Some(index);
     }
 
-    /// How many names all indexes and listings have.
+    /// The number of names in all indexes and listings.
     pub fn names(&self) -> &Arc<AtomicUsize> {
         &self.names
     }
 
-    /// Drops all indexes and listings but those of `spared`, whose contents the caller may hold, when they have too many names.
+    /// Drops all indexes and listings if they have too many names. Those of `spared`, whose contents the
+    /// caller may hold, stay.
     pub fn make_room(&self, spared: &Directory) {
         if self.names.load(Ordering::Relaxed) <= MAX_NAMES {
             return;
         }
         for directory in self.all().iter().filter(|d| d.id != spared.id) {
             directory.pages.forget();
-            // One that is being used stays.
+            // An index in use stays.
             if let Some(mut contents) = directory.contents.try_lock() {
                 directory.drop_index(&mut contents);
             }
         }
     }
 
-    /// An index of a directory's names, made by a scan; none when there are more names than this.
+    /// An index of a directory's names, made by a scan; none if there are more names than `at_most`.
     fn indexed(
         &self,
         directory: &Directory,
@@ -762,35 +767,6 @@ impl Directories {
             ControlFlow::Continue(())
         })?;
         Ok(is_whole.then_some(index))
-    }
-}
-
-impl Table {
-    /// Lets go of the eighth of those kept that was not used for the longest time.
-    fn evict(&mut self, root: NodeId) -> Vec<Arc<Directory>> {
-        let used = |directory: &Directory| directory.used.load(Ordering::Relaxed);
-        let kept = || self.by_id.values().filter_map(|entered| entered.kept.as_deref());
-        let mut ages: Vec<u64> = kept().map(used).collect();
-        let nth = ages.len() / 8;
-        let (_, limit, _) = ages.select_nth_unstable(nth);
-        let limit = *limit;
-        let old = kept().filter(|directory| used(directory) <= limit && directory.id != root);
-        let ids: Vec<NodeId> = old.map(|directory| directory.id).take(nth + 1).collect();
-        let dropped: Vec<_> = ids
-            .iter()
-            .filter_map(|id| self.by_id.get_mut(id).and_then(|entered| entered.kept.take()))
-            .collect();
-        self.kept -= dropped.len();
-        dropped
-    }
-
-    /// Forgets directories that nobody holds any more, before they are many.
-    fn tidy(&mut self) {
-        if self.by_id.len() > self.tidy_at {
-            self.by_id.retain(|_, entered| entered.directory.strong_count() > 0);
-            self.by_id.shrink();
-            self.tidy_at = 2 * self.by_id.len().max(MAX_KEPT);
-        }
     }
 }
 

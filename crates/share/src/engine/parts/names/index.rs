@@ -1,7 +1,8 @@
 //! Names without regard to case: folding, and the index of one directory.
 //!
-//! Folding is [`wire::fold`]'s, one character to one; names that are no UTF-8 compare as they are. An index leads from a folded name to the real ones. It is made by
-//! one scan when an exact name was not found, and kept right by every change from then on.
+//! Folding is [`wire::fold`]'s, one character to one. Names that are not UTF-8 compare as they are. An index
+//! leads from a folded name to the real ones. A scan makes it when an exact name was not found. Every change
+//! from then on updates it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -31,7 +32,7 @@ pub(crate) fn has_case(name: &[u8]) -> bool {
     }
 }
 
-/// When a directory was as an index says, where nobody tells of changes.
+/// The times of a directory at which an index was right, if changes by others are not reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub modified: Time,
@@ -40,7 +41,7 @@ pub(crate) struct Stamp {
 
 /// The real names behind one hash.
 #[derive(Debug)]
-enum Slot {
+enum FoldedNames {
     One(Name),
     Many(Vec<Name>),
 }
@@ -48,30 +49,30 @@ enum Slot {
 /// The names of one directory by their folded form.
 #[derive(Debug)]
 pub(crate) struct Index {
-    slots: HashMap<u64, Slot>,
+    slots: HashMap<u64, FoldedNames>,
     hasher: RandomState,
     len: usize,
-    /// How many names it has together with other indexes.
+    /// The number of names in this and all other indexes and listings.
     all: Arc<AtomicUsize>,
-    /// When it was right, if it must be compared.
+    /// The times at which it was right, if it must be compared.
     pub stamp: Option<Stamp>,
 }
 
 impl Index {
-    /// One without names, which are counted in `all`.
+    /// An empty index, whose names are counted in `all`.
     pub fn new(stamp: Option<Stamp>, all: &Arc<AtomicUsize>) -> Index {
         let all = Arc::clone(all);
         Index { slots: HashMap::new(), hasher: RandomState::new(), len: 0, all, stamp }
     }
 
-    /// Whether there may be a further name, where all indexes together are to have no more than so many: the one that has
+    /// Whether another name may be added, if all indexes together may have `most` names. The index that has
     /// most of them is not bounded.
     pub fn may_grow(&self, most: usize) -> bool {
         let all = self.all.load(Ordering::Relaxed);
         all < most || self.len > all / 2
     }
 
-    /// How many names.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -85,35 +86,35 @@ impl Index {
         hasher.finish()
     }
 
-    /// Adds a name; one that is there already is no error.
+    /// Adds a name. It is no error if the name is there already.
     pub fn insert(&mut self, name: &Name) {
         match self.slots.entry(self.hash(name.as_bytes())) {
             Entry::Vacant(vacant) => {
-                vacant.insert(Slot::One(name.clone()));
+                vacant.insert(FoldedNames::One(name.clone()));
             }
             Entry::Occupied(mut slot) => match slot.get_mut() {
-                Slot::One(one) if one == name => return,
-                Slot::One(one) => {
+                FoldedNames::One(one) if one == name => return,
+                FoldedNames::One(one) => {
                     let both = vec![one.clone(), name.clone()];
-                    slot.insert(Slot::Many(both));
+                    slot.insert(FoldedNames::Many(both));
                 }
-                Slot::Many(many) if many.contains(name) => return,
-                Slot::Many(many) => many.push(name.clone()),
+                FoldedNames::Many(many) if many.contains(name) => return,
+                FoldedNames::Many(many) => many.push(name.clone()),
             },
         }
         self.len += 1;
         self.all.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes a name; one that is not there is no error.
+    /// Removes a name. It is no error if the name is not there.
     pub fn remove(&mut self, name: &Name) {
         let Entry::Occupied(mut slot) = self.slots.entry(self.hash(name.as_bytes())) else {
             return;
         };
         let is_last = match slot.get_mut() {
-            Slot::One(one) if one == name => true,
-            Slot::One(_) => return,
-            Slot::Many(many) => {
+            FoldedNames::One(one) if one == name => true,
+            FoldedNames::One(_) => return,
+            FoldedNames::Many(many) => {
                 let before = many.len();
                 many.retain(|one| one != name);
                 if many.len() == before {
@@ -133,8 +134,8 @@ impl Index {
     pub fn find(&self, name: &Name) -> Vec<Name> {
         let candidates: &[Name] = match self.slots.get(&self.hash(name.as_bytes())) {
             None => &[],
-            Some(Slot::One(one)) => std::slice::from_ref(one),
-            Some(Slot::Many(many)) => many,
+            Some(FoldedNames::One(one)) => std::slice::from_ref(one),
+            Some(FoldedNames::Many(many)) => many,
         };
         let fits = |one: &&Name| same_folded(one.as_bytes(), name.as_bytes());
         let mut found: Vec<Name> = candidates.iter().filter(fits).cloned().collect();

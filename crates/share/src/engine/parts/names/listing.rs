@@ -1,4 +1,5 @@
-//! Listing a directory: from what is kept of its entries ([`super::pages`]), or from the volume, whose answer is kept then.
+//! The listing of a directory: from its stored entries ([`super::pages`]), or from the volume, whose answer
+//! is then stored.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -7,19 +8,19 @@ use volume::{DirEntry, Node};
 
 use super::Names;
 use super::directory::Directory;
-use super::pages::Listed;
+use super::pages::StoredListing;
 use crate::Refusal;
 
-/// Most entries that are kept of one directory.
+/// Most entries that are stored of one directory.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// Shows an entry; may break off.
+/// Passes an entry to the caller, who may break off.
 type Show<'a> = &'a mut dyn FnMut(&DirEntry) -> ControlFlow<()>;
 
-/// Entries on their way from the volume, as long as they are not too many.
-struct Passing(Option<Vec<DirEntry>>);
+/// Entries that are collected on their way from the volume, as long as they are not too many.
+struct EntryCollector(Option<Vec<DirEntry>>);
 
-impl Passing {
+impl EntryCollector {
     fn add(&mut self, entry: &DirEntry) -> bool {
         self.0 = self.0.take().filter(|entries| entries.len() < MAX_ENTRIES);
         if let Some(entries) = &mut self.0 {
@@ -30,7 +31,7 @@ impl Passing {
 }
 
 impl Names {
-    /// Shows the entries of a directory behind a cookie, without the volume where they are known.
+    /// Passes the entries of a directory behind a cookie to `show`, without the volume if they are known.
     ///
     /// # Errors
     /// As the volume says.
@@ -41,7 +42,7 @@ impl Names {
         cookie: u64,
         show: Show<'_>,
     ) -> Result<(), Refusal> {
-        if !here.is_told() {
+        if !here.reports_changes() {
             return Ok(node.entries(cookie, &mut |entry| show(&entry))?);
         }
         let generation = here.pages.generation();
@@ -59,7 +60,7 @@ impl Names {
             return Ok(node.entries(cookie, &mut |entry| show(&entry))?);
         }
         let was_too_many = here.pages.has_too_many();
-        let (mut passing, mut is_whole) = (Passing((!was_too_many).then(Vec::new)), true);
+        let (mut passing, mut is_whole) = (EntryCollector((!was_too_many).then(Vec::new)), true);
         node.entries(0, &mut |entry| {
             passing.add(&entry);
             let flow = show(&entry);
@@ -76,14 +77,14 @@ impl Names {
         Ok(())
     }
 
-    /// Scans a directory whole; none when there are too many entries, or names have changed meanwhile.
+    /// Scans a whole directory; none if there are too many entries, or if names have changed meanwhile.
     fn list_whole(
         &self,
         here: &Directory,
         node: &dyn Node,
         generation: u64,
-    ) -> Result<Option<Arc<Listed>>, Refusal> {
-        let mut passing = Passing(Some(Vec::new()));
+    ) -> Result<Option<Arc<StoredListing>>, Refusal> {
+        let mut passing = EntryCollector(Some(Vec::new()));
         node.entries(0, &mut |entry| {
             if passing.add(&entry) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
@@ -95,11 +96,16 @@ impl Names {
         Ok(passing.0.and_then(|entries| self.keep_listed(here, generation, entries)))
     }
 
-    fn keep_listed(&self, here: &Directory, generation: u64, entries: Vec<DirEntry>) -> Option<Arc<Listed>> {
+    fn keep_listed(
+        &self,
+        here: &Directory,
+        generation: u64,
+        entries: Vec<DirEntry>,
+    ) -> Option<Arc<StoredListing>> {
         if here.pages.generation() != generation || !self.cache().is_on() {
             return None;
         }
-        let listed = Arc::new(Listed::new(generation, entries, self.directories().names()));
+        let listed = Arc::new(StoredListing::new(generation, entries, self.directories().names()));
         self.directories().make_room(here);
         here.pages.keep(Arc::clone(&listed));
         Some(listed)

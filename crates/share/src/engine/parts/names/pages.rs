@@ -1,11 +1,12 @@
-//! The entries of directories as the volume gave them in one scan, so that a listing need not ask for them again: for its next
-//! page, with another pattern, by the next client.
+//! The entries of directories as the volume gave them in one scan. They serve the next page of a listing,
+//! another pattern and other clients without another scan.
 //!
-//! Kept are names, kinds, numbers of nodes and cookies, and no figures: these are asked for with each listing that wants them. All
-//! of it counts as long as no name of the directory has changed ([`Pages::names_changed`]), where the volume tells of changes by
-//! others. A listing that is shown whole is kept as it passes. One that breaks off, since its page is full, is not: only when the next
-//! page is asked for, and nothing has changed, the directory is scanned to its end. So who wants one page of a large directory
-//! waits for no more than that.
+//! Names, kinds, numbers of nodes and cookies are stored, but no stat: each listing asks for it if it needs
+//! it. The entries are valid as long as no name of the directory has changed ([`Pages::names_changed`]), if
+//! the volume reports changes by others. A listing that reaches its end is stored as it passes. A listing
+//! that breaks off with a full page is not. Only if the next page is asked for, and nothing has changed, the
+//! directory is scanned to its end. So a client that wants one page of a large directory waits for no more
+//! than that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,25 +16,26 @@ use volume::DirEntry;
 use crate::ranked::{Mutex, Rank};
 
 /// All entries of a directory, in the volume's order.
-pub(crate) struct Listed {
-    /// That of the names.
+pub(crate) struct StoredListing {
+    /// The generation of the names.
     generation: u64,
     entries: Vec<DirEntry>,
     /// Whether cookies only grow.
     is_sorted: bool,
-    /// How many names there are together with other listings, and indexes.
+    /// The number of names in this and all other listings and indexes.
     all: Arc<AtomicUsize>,
 }
 
-impl Listed {
-    pub fn new(generation: u64, entries: Vec<DirEntry>, all: &Arc<AtomicUsize>) -> Listed {
+impl StoredListing {
+    pub fn new(generation: u64, entries: Vec<DirEntry>, all: &Arc<AtomicUsize>) -> StoredListing {
         all.fetch_add(entries.len(), Ordering::Relaxed);
         let is_sorted = entries.is_sorted_by_key(|entry| entry.cookie);
-        Listed { generation, entries, is_sorted, all: Arc::clone(all) }
+        StoredListing { generation, entries, is_sorted, all: Arc::clone(all) }
     }
 
-    /// The entries behind a cookie (0 from the start); none when it is not one of these. Where several have it, as where a host
-    /// makes cookies of hashes, those behind the first: as there, one may be shown twice, and none is left out.
+    /// The entries behind a cookie (0 from the start); none if it is not one of these. If several entries
+    /// have it, as on hosts that make cookies of hashes, it returns those behind the first. As on the host,
+    /// an entry may then be shown twice, and none is left out.
     pub fn behind(&self, cookie: u64) -> Option<&[DirEntry]> {
         if cookie == 0 {
             return Some(&self.entries);
@@ -47,17 +49,17 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for StoredListing {
     fn drop(&mut self) {
         self.all.fetch_sub(self.entries.len(), Ordering::Relaxed);
     }
 }
 
-/// What is kept of one directory's listings.
+/// The stored listing of one directory.
 pub(crate) struct Pages {
-    /// Moves with each change of names, and with no change of a file behind one.
+    /// A counter of changes of names. A change of a file behind a name does not move it.
     generation: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ListingState>,
 }
 
 impl Default for Pages {
@@ -67,27 +69,27 @@ impl Default for Pages {
 }
 
 #[derive(Default)]
-struct State {
-    listed: Option<Arc<Listed>>,
+struct ListingState {
+    listed: Option<Arc<StoredListing>>,
     /// The generation at which a listing has broken off.
     broke_off_at: Option<u64>,
-    /// There were more entries than are kept, and no name has gone since.
+    /// There were more entries than are stored, and no name was removed since.
     too_many: bool,
 }
 
 impl Pages {
-    /// To be taken before the volume is asked for entries.
+    /// The generation. Take it before the volume is asked for entries.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// A name was made, which makes no directory smaller.
+    /// A name was created, which makes no directory smaller.
     pub fn name_added(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.forget();
     }
 
-    /// A name was removed, moved or given to something else, or may have been.
+    /// A name was removed, moved or given to another object, or may have been.
     pub fn names_changed(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.state.lock().too_many = false;
@@ -95,11 +97,11 @@ impl Pages {
     }
 
     /// All entries, if they are those of this generation.
-    pub fn get(&self, generation: u64) -> Option<Arc<Listed>> {
+    pub fn get(&self, generation: u64) -> Option<Arc<StoredListing>> {
         self.state.lock().listed.as_ref().filter(|listed| listed.generation == generation).map(Arc::clone)
     }
 
-    pub fn keep(&self, listed: Arc<Listed>) {
+    pub fn keep(&self, listed: Arc<StoredListing>) {
         let before = self.state.lock().listed.replace(listed);
         drop(before);
     }
@@ -108,7 +110,7 @@ impl Pages {
         self.state.lock().broke_off_at = Some(generation);
     }
 
-    /// Whether a listing that has broken off can be kept whole.
+    /// Whether a listing that has broken off can be stored as a whole.
     pub fn broke_off(&self, generation: u64) -> bool {
         let state = self.state.lock();
         state.broke_off_at == Some(generation) && !state.too_many
@@ -122,7 +124,7 @@ impl Pages {
         self.state.lock().too_many = true;
     }
 
-    /// Forgets the listings.
+    /// Drops the listing.
     pub fn forget(&self) {
         let mut state = self.state.lock();
         state.broke_off_at = None;
@@ -148,7 +150,7 @@ mod tests {
                 kind: None,
                 cookie,
             };
-            let listed = Listed::new(1, cookies.iter().map(entry).collect(), &all);
+            let listed = StoredListing::new(1, cookies.iter().map(entry).collect(), &all);
             let behind = |cookie| {
                 let behind = listed.behind(cookie)?;
                 Some(behind.iter().map(|entry| entry.cookie).collect::<Vec<_>>())

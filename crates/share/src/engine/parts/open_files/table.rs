@@ -1,7 +1,7 @@
 //! The table of open files.
 //!
-//! A file is in it as long as somebody has it open, or has a [`FileRef`](super::FileRef) of it. So there is never a second [`File`] of one node while
-//! anybody decides about the first.
+//! A file is in it as long as it is open or has a [`FileRef`](super::FileRef). So there is never a second
+//! [`File`] of one node while a request decides about the first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,33 +13,33 @@ use crate::engine::parts::file::File;
 use crate::engine::values::ids::ById;
 use crate::ranked::{Mutex, Rank};
 
-/// Shards of the table; opens of different files seldom meet in one.
+/// Shards of the table. Opens of different files seldom need the same one.
 const SHARDS: usize = 64;
 
 /// Every file that is open, by its identity.
-pub(super) struct Table {
-    /// How many were taken out that had been changed, and how often the host told of a change.
+pub(super) struct OpenFileTable {
+    /// A counter of changed files that were taken out, and of changes that the host reported.
     changed: AtomicU64,
     shards: [Mutex<ById<Arc<File>>>; SHARDS],
 }
 
-impl Default for Table {
-    fn default() -> Table {
-        Table {
+impl Default for OpenFileTable {
+    fn default() -> OpenFileTable {
+        OpenFileTable {
             changed: AtomicU64::new(0),
             shards: std::array::from_fn(|_| Mutex::of_default(Rank::FileShard)),
         }
     }
 }
 
-impl Table {
+impl OpenFileTable {
     fn shard(&self, id: NodeId) -> &Mutex<ById<Arc<File>>> {
         // Inode numbers that follow each other go to different shards.
         let mixed = (id.inode ^ id.device.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(mixed >> 58) as usize % SHARDS]
     }
 
-    /// The file, entered when it is not there, with one reference more.
+    /// The file, which is entered if it is not there, with one more reference.
     pub fn enter(&self, id: NodeId, kind: Kind) -> Arc<File> {
         let mut shard = self.shard(id).lock();
         let file = shard.entry(id).or_insert_with(|| Arc::new(File::new(id, kind)));
@@ -52,10 +52,10 @@ impl Table {
         self.shard(id).lock().get(&id).map(Arc::clone)
     }
 
-    /// Forgets what is kept of a file for its opens when there is none any more, and takes it out if nobody refers to it. True when it
-    /// was taken out.
+    /// Drops the state of a file without opens, and takes it out if there is no reference to it. Returns true
+    /// if it was taken out.
     pub fn leave(&self, file: &Arc<File>) -> bool {
-        // What is dropped may close a descriptor, so it outlives the locks.
+        // Dropping may close a descriptor, so it happens after the locks are released.
         let _dropped;
         let mut shard = self.shard(file.id).lock();
         let mut state = file.state.lock();
@@ -64,7 +64,7 @@ impl Table {
         }
         _dropped = (state.node.take(), state.sweep(), state.security.take(), state.made.take());
         (state.record, state.extended_size) = (None, None);
-        // References are taken under the shard's lock alone, so that none comes now.
+        // References are taken under the shard's lock alone, so none comes now.
         let is_referred_to = file.references.load(Ordering::Acquire) > 0;
         if is_referred_to || !shard.get(&file.id).is_some_and(|kept| Arc::ptr_eq(kept, file)) {
             return false;
@@ -82,7 +82,7 @@ impl Table {
         self.changed.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How many files were changed and have been closed by all, and how often the host told of a change.
+    /// A counter of files that were changed and then closed by all, and of changes that the host reported.
     pub fn changed(&self) -> u64 {
         self.changed.load(Ordering::SeqCst)
     }

@@ -1,13 +1,13 @@
-//! A number for each file that moves with every change and never goes back.
+//! A version number for each file that moves with every change and never goes back.
 //!
-//! The host's change time does not do: two changes within one tick of its clock leave it as it was. Who has
-//! been told a number is remembered with it, and the next one is higher if anything was changed through us
-//! since, or if the host's time has moved on. Files nobody asked about cost nothing.
+//! The host's change time is not enough: two changes within one tick of its clock leave it as it was. So a
+//! number that was given out is stored. The next one is higher if anything was changed through this server
+//! since, or if the host's time has moved on. Files whose version no client has asked for cost nothing.
 //!
-//! What was told is forgotten with the process. So that nothing goes back then, a run in which any number was ahead of
-//! the host's time says so in the share's journal, once; after a restart every file that the host changed last in such a
-//! run is told [`LEAD`] more than its time, which is more than it can have been told before. That holds as long as the
-//! host's clock is not set back.
+//! The stored numbers are lost with the process. They must not go back then. So a run in which any number was
+//! ahead of the host's time records that in the share's journal, once. After a restart, every file that the
+//! host changed last in such a run gets its time plus [`LEAD`]. That is more than any number given out
+//! before. This holds as long as the host's clock is not set back.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,8 +16,8 @@ use volume::{NodeId, Time};
 use wire::Now;
 
 use crate::engine::values::ids::ById;
-use crate::lasting::ledger::Ledger;
-use crate::lasting::record::Ahead;
+use crate::persistence::ledger::Ledger;
+use crate::persistence::record::AheadSpan;
 use crate::ranked::{Mutex, Rank};
 
 /// Parts of the table.
@@ -29,31 +29,33 @@ const LEAD: u64 = 1_000_000;
 /// By how much the host's time of a change may lag behind its clock, in nanoseconds.
 const CLOCK_LAG_NS: u64 = 100_000_000;
 
-/// What was told of a file.
-struct Told {
+/// The version of a file that was given out.
+struct IssuedVersion {
     /// The last number.
     version: u64,
-    /// Changes counted by the file as long as it was open when it was told.
+    /// The changes that the file had counted since it was opened.
     changes: u64,
-    /// Something else about it was changed since.
+    /// Another property of it was changed since.
     is_touched: bool,
-    /// Whether it is ahead of the host's time, so that it must not be forgotten lightly.
+    /// Whether it is ahead of the host's time, so that it must not be dropped lightly.
     ahead: bool,
     /// The host's time of change at which it was seen to have no attribute record.
     plain_at: Option<Time>,
 }
 
-/// What was told of which file.
+/// The versions of files that were given out.
 pub(crate) struct Versions {
-    shards: [Mutex<ById<Told>>; SHARDS],
+    shards: [Mutex<ById<IssuedVersion>>; SHARDS],
     len: AtomicUsize,
     /// When this run began (wall ns).
     began: AtomicU64,
-    /// This run has told a number that was ahead of the host's time.
+    /// This run has given out a number that was ahead of the host's time.
     is_ahead: AtomicBool,
-    /// Files that the host changed last between these times may have been told a number ahead of it, before this run.
+    /// Files that the host changed last between these times may have got a number ahead of it, before this
+    /// run.
     past: OnceLock<(u64, u64)>,
-    /// How often records were written, by shard: what was read before such a write is not remembered after it.
+    /// Counters of record writes, by shard. A record that was read before such a write is not cached after
+    /// it.
     written: [AtomicU64; SHARDS],
 }
 
@@ -71,83 +73,85 @@ impl Default for Versions {
 }
 
 impl Versions {
-    /// Takes in what earlier runs have told, as `ledger` says. What is to be recorded of it: when the last of these has ended.
-    pub fn begin(&self, ledger: &Ledger, now: Now) -> Option<Ahead> {
+    /// Takes in the state of earlier runs from `ledger`. Returns the record to write, which says when the
+    /// last of these runs ended.
+    pub fn begin(&self, ledger: &Ledger, now: Now) -> Option<AheadSpan> {
         let now = u64::try_from(now.wall_ns).unwrap_or(0);
         self.began.store(now.saturating_sub(CLOCK_LAG_NS), Ordering::Relaxed);
-        let Ahead { since, until } = ledger.ahead?;
+        let AheadSpan { since, until } = ledger.ahead?;
         let _ = self.past.set((since, until.unwrap_or(now)));
-        until.is_none().then_some(Ahead { since, until: Some(now) })
+        until.is_none().then_some(AheadSpan { since, until: Some(now) })
     }
 
-    /// When the first change of this run can have been (wall ns).
+    /// The earliest time of a change in this run (wall ns).
     pub fn began(&self) -> u64 {
         self.began.load(Ordering::Relaxed)
     }
 
-    /// The least that a file may be told that the host changed last at this time.
+    /// The least version of a file that the host changed last at this time.
     fn least(&self, changed: Time) -> u64 {
         let host = number(changed);
         let may_be_behind = self.past.get().is_some_and(|(since, until)| (*since..*until).contains(&host));
         if may_be_behind { host + LEAD } else { host }
     }
 
-    fn shard(&self, id: NodeId) -> &Mutex<ById<Told>> {
+    fn shard(&self, id: NodeId) -> &Mutex<ById<IssuedVersion>> {
         &self.shards[index(id)]
     }
 
-    /// The version of a file whose time of change is `changed` and that has counted `changes` since it was
-    /// opened. True when it is the first of this run that is ahead of the host's time.
-    pub fn tell(&self, id: NodeId, changed: Time, changes: u64) -> (u64, bool) {
+    /// The version of a file with the time of change `changed` and with `changes` counted since it was
+    /// opened. The flag is true for the first number of this run that is ahead of the host's time.
+    pub fn issue(&self, id: NodeId, changed: Time, changes: u64) -> (u64, bool) {
         let host = self.least(changed);
         let mut shard = self.shard(id).lock();
         if shard.len() >= MAX_IN_SHARD && !shard.contains_key(&id) {
             let before = shard.len();
-            shard.retain(|_, told| told.ahead);
+            shard.retain(|_, issued| issued.ahead);
             if shard.len() >= MAX_IN_SHARD {
                 shard.clear();
             }
             self.len.fetch_sub(before - shard.len(), Ordering::Relaxed);
         }
-        let told = shard.entry(id).or_insert_with(|| {
+        let issued = shard.entry(id).or_insert_with(|| {
             self.len.fetch_add(1, Ordering::Relaxed);
-            Told { version: host, changes, is_touched: false, ahead: false, plain_at: None }
+            IssuedVersion { version: host, changes, is_touched: false, ahead: false, plain_at: None }
         });
-        let least = told.version + u64::from(told.is_touched || told.changes != changes);
-        (told.version, told.changes, told.is_touched) = (host.max(least), changes, false);
-        told.ahead = least > host;
-        let is_first = told.ahead && !self.is_ahead.swap(true, Ordering::Relaxed);
-        (told.version, is_first)
+        let least = issued.version + u64::from(issued.is_touched || issued.changes != changes);
+        (issued.version, issued.changes, issued.is_touched) = (host.max(least), changes, false);
+        issued.ahead = least > host;
+        let is_first = issued.ahead && !self.is_ahead.swap(true, Ordering::Relaxed);
+        (issued.version, is_first)
     }
 
-    /// The number that was told of a file last, if that is known.
-    pub fn told(&self, id: NodeId) -> Option<u64> {
-        self.shard(id).lock().get(&id).map(|told| told.version)
+    /// The last number that was given out for a file, if it is known.
+    pub fn issued(&self, id: NodeId) -> Option<u64> {
+        self.shard(id).lock().get(&id).map(|issued| issued.version)
     }
 
-    /// To be taken before a record is read, and given to [`Versions::note_plain`] with what was seen.
+    /// The counter of record writes. Take it before a record is read. Pass it to [`Versions::note_plain`]
+    /// with the result.
     pub fn written(&self, id: NodeId) -> u64 {
         self.written[index(id)].load(Ordering::Acquire)
     }
 
     /// Whether a file is known to have no attribute record, at some time of change.
     pub fn has_plain(&self, id: NodeId) -> bool {
-        self.shard(id).lock().get(&id).is_some_and(|told| told.plain_at.is_some())
+        self.shard(id).lock().get(&id).is_some_and(|issued| issued.plain_at.is_some())
     }
 
-    /// Whether a file that shows this time of change is known to have no attribute record.
+    /// Whether a file with this time of change is known to have no attribute record.
     pub fn is_plain(&self, id: NodeId, changed: Time) -> bool {
-        self.shard(id).lock().get(&id).is_some_and(|told| told.plain_at == Some(changed))
+        self.shard(id).lock().get(&id).is_some_and(|issued| issued.plain_at == Some(changed))
     }
 
-    /// A file was seen to have no attribute record, at this time of change, unless a record was written since
-    /// `written`. Only what was asked about is remembered.
+    /// Records that a file has no attribute record at this time of change, if no record was written since
+    /// `written`. It is recorded only for files whose version was asked for.
     pub fn note_plain(&self, id: NodeId, changed: Time, written: u64) {
         let mut shard = self.shard(id).lock();
         if self.written(id) == written
-            && let Some(told) = shard.get_mut(&id)
+            && let Some(issued) = shard.get_mut(&id)
         {
-            told.plain_at = Some(changed);
+            issued.plain_at = Some(changed);
         }
     }
 
@@ -155,29 +159,29 @@ impl Versions {
     pub fn forget_plain(&self, id: NodeId) {
         let mut shard = self.shard(id).lock();
         self.written[index(id)].fetch_add(1, Ordering::AcqRel);
-        if let Some(told) = shard.get_mut(&id) {
-            told.plain_at = None;
+        if let Some(issued) = shard.get_mut(&id) {
+            issued.plain_at = None;
         }
     }
 
-    /// Something about a file was changed that it does not count itself.
+    /// A property of a file was changed that it does not count itself.
     pub fn touch(&self, id: NodeId) {
         if self.len.load(Ordering::Relaxed) == 0 {
             return;
         }
-        if let Some(told) = self.shard(id).lock().get_mut(&id) {
-            told.is_touched = true;
+        if let Some(issued) = self.shard(id).lock().get_mut(&id) {
+            issued.is_touched = true;
         }
     }
 
-    /// A file that has counted `changes` is closed by all; it will count from zero again.
+    /// A file that has counted `changes` is closed by all. It will count from zero again.
     pub fn closed(&self, id: NodeId, changes: u64) {
         if changes == 0 || self.len.load(Ordering::Relaxed) == 0 {
             return;
         }
-        if let Some(told) = self.shard(id).lock().get_mut(&id) {
-            told.is_touched |= told.changes != changes;
-            told.changes = 0;
+        if let Some(issued) = self.shard(id).lock().get_mut(&id) {
+            issued.is_touched |= issued.changes != changes;
+            issued.changes = 0;
         }
     }
 }
@@ -197,12 +201,12 @@ pub(crate) fn number(time: Time) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lasting::record::Record;
+    use crate::persistence::record::JournalRecord;
 
     const ID: NodeId = NodeId { device: 1, inode: 2 };
 
-    fn tell(versions: &Versions, id: NodeId, changed: Time, changes: u64) -> u64 {
-        versions.tell(id, changed, changes).0
+    fn issue(versions: &Versions, id: NodeId, changed: Time, changes: u64) -> u64 {
+        versions.issue(id, changed, changes).0
     }
 
     fn at(nanos: u32) -> Time {
@@ -212,33 +216,33 @@ mod tests {
     #[test]
     fn it_moves_with_each_change_within_one_tick_and_never_goes_back() {
         let versions = Versions::default();
-        let first = tell(&versions, ID, at(100), 0);
-        assert_eq!(tell(&versions, ID, at(100), 0), first);
-        let second = tell(&versions, ID, at(100), 1);
+        let first = issue(&versions, ID, at(100), 0);
+        assert_eq!(issue(&versions, ID, at(100), 0), first);
+        let second = issue(&versions, ID, at(100), 1);
         assert!(second > first);
         versions.closed(ID, 1);
-        assert_eq!(tell(&versions, ID, at(100), 0), second);
+        assert_eq!(issue(&versions, ID, at(100), 0), second);
         versions.touch(ID);
-        assert_eq!(versions.told(ID), Some(second), "nobody was told of it yet");
-        let third = tell(&versions, ID, at(100), 0);
+        assert_eq!(versions.issued(ID), Some(second), "nobody was told of it yet");
+        let third = issue(&versions, ID, at(100), 0);
         assert!(third > second);
         // The host's clock was set back.
-        assert_eq!(tell(&versions, ID, at(50), 0), third);
-        assert_eq!(tell(&versions, ID, at(900), 0), number(at(900)));
+        assert_eq!(issue(&versions, ID, at(50), 0), third);
+        assert_eq!(issue(&versions, ID, at(900), 0), number(at(900)));
     }
 
     #[test]
     fn changes_between_two_tellings_count_also_when_the_file_was_closed_in_between() {
         let versions = Versions::default();
-        let first = tell(&versions, ID, at(1), 3);
+        let first = issue(&versions, ID, at(1), 3);
         versions.closed(ID, 4);
-        assert!(tell(&versions, ID, at(1), 0) > first);
+        assert!(issue(&versions, ID, at(1), 0) > first);
     }
 
     #[test]
     fn what_was_read_before_a_record_was_written_is_not_remembered_after_it() {
         let versions = Versions::default();
-        tell(&versions, ID, at(1), 0);
+        issue(&versions, ID, at(1), 0);
         let before = versions.written(ID);
         versions.note_plain(ID, at(1), before);
         assert!(versions.is_plain(ID, at(1)) && !versions.is_plain(ID, at(2)));
@@ -252,7 +256,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let versions = Versions::default();
         for inode in 0..(SHARDS * MAX_IN_SHARD * 2) as u64 {
-            tell(&versions, NodeId { device: 1, inode }, at(1), 0);
+            issue(&versions, NodeId { device: 1, inode }, at(1), 0);
         }
         assert!(versions.len.load(Ordering::Relaxed) <= SHARDS * MAX_IN_SHARD);
     }
@@ -262,23 +266,23 @@ mod tests {
         let run = |ledger: &mut Ledger, secs: i64| {
             let versions = Versions::default();
             let ended = versions.begin(ledger, Now { mono_ns: 0, wall_ns: secs * 1_000_000_000 });
-            ended.into_iter().for_each(|ahead| ledger.apply(Record::Ahead(ahead)));
+            ended.into_iter().for_each(|ahead| ledger.apply(JournalRecord::Ahead(ahead)));
             versions
         };
         let mut ledger = Ledger::default();
         let first = run(&mut ledger, 4);
-        let before = tell(&first, ID, at(100), 0);
-        let (ahead, is_first) = first.tell(ID, at(100), 1);
-        assert!(ahead > before && is_first && !first.tell(ID, at(100), 2).1, "said once");
+        let before = issue(&first, ID, at(100), 0);
+        let (ahead, is_first) = first.issue(ID, at(100), 1);
+        assert!(ahead > before && is_first && !first.issue(ID, at(100), 2).1, "said once");
         let since = first.began();
-        ledger.apply(Record::Ahead(Ahead { since, until: None }));
+        ledger.apply(JournalRecord::Ahead(AheadSpan { since, until: None }));
         let second = run(&mut ledger, 6);
-        let after = tell(&second, ID, at(100), 0);
+        let after = issue(&second, ID, at(100), 0);
         assert!(after > ahead, "what was told last is not gone below");
-        assert!(tell(&second, ID, Time { secs: 6, nanos: 1 }, 0) > after, "and a change goes on from there");
-        // Another run in which nothing was ahead tells the same.
-        assert_eq!(tell(&run(&mut ledger, 9), ID, at(100), 0), after);
+        assert!(issue(&second, ID, Time { secs: 6, nanos: 1 }, 0) > after, "and a change goes on from there");
+        // Another run in which nothing was ahead gives the same number.
+        assert_eq!(issue(&run(&mut ledger, 9), ID, at(100), 0), after);
         let quiet = Time { secs: 7, nanos: 0 };
-        assert_eq!(tell(&run(&mut ledger, 9), ID, quiet, 0), number(quiet));
+        assert_eq!(issue(&run(&mut ledger, 9), ID, quiet, 0), number(quiet));
     }
 }

@@ -1,13 +1,14 @@
-//! Files whose rights have just been taken away, from an SMB client by one of NFS or from one of NFS by anybody, and are not
-//! given again at once.
+//! Files whose rights were just broken, and that get none again at once: rights of an SMB client broken for
+//! an NFS client, and rights of an NFS client broken for any client.
 //!
-//! A client may take the answer that grants a right for later than the notice that takes it away, when both come at the
-//! same moment: Linux's does, and goes on reading old data from memory. And a right on a file that both sides change in
-//! turn costs more than it spares. So a file has none for a while; each time that it happens again soon, for twice as
-//! long.
+//! A client may take the reply that grants a right for later than the notice that breaks it, if both come at
+//! the same moment. Linux's client does, and goes on reading old data from memory. And a right on a file that
+//! both sides change in turn costs more than it saves. So such a file gets none for a while. If it happens
+//! again soon, the time doubles.
 //!
-//! Delegations of a file that was recalled are held back alike, whoever wanted it: who was told to come again would otherwise
-//! find the next one there, if the holder is quicker, and the next. Linux's NFS server does the same.
+//! Delegations of a recalled file are held back in the same way, whichever client wanted it. A client that
+//! was told to try again would otherwise find the next delegation there if the holder is quicker, and then
+//! the next. Linux's NFS server does the same.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +16,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::ranked::{Mutex, Rank};
 use volume::NodeId;
 
-/// How long none is given at first, and at most.
+/// The first and the longest time without a right.
 const FIRST_NS: u64 = 1_000_000_000;
 const LONGEST_NS: u64 = 32 * FIRST_NS;
-/// Files that are remembered; what is beyond is contended for unnoticed.
+/// Most files that are remembered. Contention for further ones goes unnoticed.
 const MAX_FILES: usize = 4096;
 
 /// The files of a share that are contended for.
 #[derive(Debug)]
 pub(super) struct Contention {
-    files: Mutex<HashMap<NodeId, Quiet>>,
-    /// Says without the lock that there are none.
+    files: Mutex<HashMap<NodeId, HoldOff>>,
+    /// Whether there may be any. If false, there are none, and no lock is needed to know it.
     any: AtomicBool,
 }
 
@@ -35,22 +36,23 @@ impl Default for Contention {
     }
 }
 
-/// How long one of them is left alone.
+/// The time for which one of them gets no right.
 #[derive(Debug, Clone, Copy)]
-struct Quiet {
+struct HoldOff {
     until_ns: u64,
     length_ns: u64,
 }
 
-impl Quiet {
-    /// It is remembered for as long again as it lasted, to be told apart from a first time.
+impl HoldOff {
+    /// Whether it is forgotten. It is remembered for the same time again, so that the next contention does
+    /// not count as a first one.
     fn is_forgotten(&self, now_ns: u64) -> bool {
         now_ns >= self.until_ns.saturating_add(self.length_ns)
     }
 }
 
 impl Contention {
-    /// A right on the file was taken away.
+    /// A right on the file was broken.
     pub fn note(&self, file: NodeId, now_ns: u64) {
         let mut files = self.files.lock();
         if files.len() >= MAX_FILES {
@@ -61,18 +63,18 @@ impl Contention {
             return;
         }
         let length_ns = before.map_or(FIRST_NS, |quiet| (quiet.length_ns * 2).min(LONGEST_NS));
-        files.insert(file, Quiet { until_ns: now_ns.saturating_add(length_ns), length_ns });
+        files.insert(file, HoldOff { until_ns: now_ns.saturating_add(length_ns), length_ns });
         self.any.store(true, Ordering::Release);
     }
 
-    /// The right is given back only now: the file is left alone for as long from here on.
+    /// The right is released only now: the file gets none for the same time from here on.
     pub fn begin_again(&self, file: NodeId, now_ns: u64) {
         if let Some(quiet) = self.files.lock().get_mut(&file) {
             quiet.until_ns = now_ns.saturating_add(quiet.length_ns);
         }
     }
 
-    /// Whether no right on the file is to be given now.
+    /// Whether the file gets no right now.
     pub fn has(&self, file: NodeId, now_ns: u64) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;

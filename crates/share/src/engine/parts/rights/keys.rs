@@ -1,23 +1,23 @@
-//! Where the right under each key is.
+//! The stream of the right under each key.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use crate::ClientKey;
-use crate::caching::grants::{Asker, Holder};
+use crate::caching::grants::{Holder, Requester};
 use crate::engine::parts::file::{File, Stream};
 use crate::ranked::{Mutex, Rank};
 
-/// The stream a right is on.
-struct Place {
+/// The stream that a right is on.
+struct KeyedStream {
     file: Weak<File>,
     stream: Weak<Stream>,
-    /// Through an open under the key the name was marked to go.
+    /// Whether the name was marked for deletion through an open under the key.
     goes: bool,
 }
 
-/// Where the right under each key is; a key leads to one stream at a time.
-pub(crate) struct Keys(Mutex<HashMap<Holder, Place>>);
+/// The stream of the right under each key. A key leads to one stream at a time.
+pub(crate) struct Keys(Mutex<HashMap<Holder, KeyedStream>>);
 
 impl Default for Keys {
     fn default() -> Keys {
@@ -33,7 +33,7 @@ impl Keys {
         Some((place.file.upgrade()?, place.stream.upgrade()?))
     }
 
-    /// Whether the key is in use for something else than this stream, and whether that is to go.
+    /// Whether the key is in use for another stream. If it is, whether that one is marked for deletion.
     pub fn elsewhere(&self, holder: &Holder, stream: Option<&Arc<Stream>>) -> Option<bool> {
         let keys = self.0.lock();
         let place = keys.get(holder).filter(|place| place.file.strong_count() > 0)?;
@@ -47,7 +47,7 @@ impl Keys {
         let mut keys = self.0.lock();
         let goes =
             keys.get(&holder).is_some_and(|place| place.goes && place.stream.ptr_eq(&Arc::downgrade(stream)));
-        keys.insert(holder, Place { file: Arc::downgrade(file), stream: Arc::downgrade(stream), goes });
+        keys.insert(holder, KeyedStream { file: Arc::downgrade(file), stream: Arc::downgrade(stream), goes });
     }
 
     /// No right under this key is on the stream any more.
@@ -58,9 +58,9 @@ impl Keys {
         }
     }
 
-    /// What is under the key is to go, or not.
-    pub fn set_goes(&self, asker: &Asker, stream: &Arc<Stream>, goes: bool) {
-        let (Some(client), Some((key, keyed))) = (asker.client, asker.key) else { return };
+    /// Records whether the file under the key is marked for deletion.
+    pub fn set_goes(&self, requester: &Requester, stream: &Arc<Stream>, goes: bool) {
+        let (Some(client), Some((key, keyed))) = (requester.client, requester.key) else { return };
         let mut keys = self.0.lock();
         if let Some(place) = keys.get_mut(&(client, key, keyed))
             && place.stream.ptr_eq(&Arc::downgrade(stream))
@@ -69,7 +69,7 @@ impl Keys {
         }
     }
 
-    /// The right is another client's from now on.
+    /// The right belongs to another client from now on.
     pub fn rename(&self, holder: Holder, client: ClientKey) {
         let mut keys = self.0.lock();
         if let Some(place) = keys.remove(&holder) {

@@ -1,13 +1,13 @@
-//! Who hears of breaks.
+//! The clients that hear of breaks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::ranked::{Mutex, Rank};
-use crate::{ClientKey, Holder};
+use crate::{BreakListener, ClientKey};
 
 /// A client, and how often it was attached.
-type Attached = (Arc<dyn Holder>, usize);
+type Attached = (Arc<dyn BreakListener>, usize);
 
 /// The clients of a share.
 pub(crate) struct Clients(Mutex<HashMap<ClientKey, Attached>>);
@@ -20,7 +20,7 @@ impl Default for Clients {
 
 impl Clients {
     /// Enters a client once more.
-    pub fn attach(&self, client: ClientKey, holder: Arc<dyn Holder>) {
+    pub fn attach(&self, client: ClientKey, holder: Arc<dyn BreakListener>) {
         let mut clients = self.0.lock();
         let count = clients.get(&client).map_or(0, |(_, count)| *count);
         clients.insert(client, (holder, count + 1));
@@ -37,8 +37,8 @@ impl Clients {
         }
     }
 
-    /// By whom a client hears of a break.
-    pub fn holder(&self, client: ClientKey) -> Option<Arc<dyn Holder>> {
+    /// The callback of a client for breaks.
+    pub fn holder(&self, client: ClientKey) -> Option<Arc<dyn BreakListener>> {
         self.0.lock().get(&client).map(|(holder, _)| Arc::clone(holder))
     }
 }

@@ -1,4 +1,4 @@
-//! The tables of requests that wait, and of what time brings.
+//! The tables of waiting requests and of deadlines.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,13 @@ use crate::engine::parts::file::File;
 use crate::ranked::{Mutex, Rank};
 use crate::{Ticket, Waiter};
 
-/// Who waits, until when holders may take their time, and who is told.
+/// The waiting requests, the deadlines of holders, and the clients to notify.
 pub(crate) struct Waits {
     next: AtomicU64,
     waiting: Mutex<HashMap<Ticket, (Waiter, Weak<File>)>>,
     deadlines: Mutex<BTreeMap<(u64, NodeId), Weak<File>>>,
-    /// Requests that wait for a program of the host or for something else outside, by when they are tried again.
+    /// Requests that wait for a program of the host or for another outside event, by the time when they are
+    /// tried again.
     later: Mutex<BTreeSet<(u64, Ticket)>>,
     clients: Clients,
 }
@@ -34,14 +35,14 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// Lets a request wait for something about a file.
+    /// Lets a request wait for a change of a file.
     pub fn add(&self, waiter: &Waiter, file: &Arc<File>) -> Ticket {
         let ticket = Ticket(self.next.fetch_add(1, Ordering::Relaxed));
         self.waiting.lock().insert(ticket, (waiter.clone(), Arc::downgrade(file)));
         ticket
     }
 
-    /// Whether nobody waits under this ticket any more.
+    /// Whether no request waits under this ticket any more.
     pub fn is_over(&self, ticket: Ticket) -> bool {
         !self.waiting.lock().contains_key(&ticket)
     }
@@ -61,36 +62,36 @@ impl Waits {
         std::mem::replace(&mut *later, kept).into_iter().map(|(_, ticket)| ticket).collect()
     }
 
-    /// Takes a wait out; only one caller gets it.
+    /// Takes a wait out. Only one caller gets it.
     pub fn take(&self, ticket: Ticket) -> Option<(Waiter, Weak<File>)> {
         self.waiting.lock().remove(&ticket)
     }
 
-    /// The file that somebody waits for.
+    /// The file that a request waits for.
     pub fn file_of(&self, ticket: Ticket) -> Option<Arc<File>> {
         self.waiting.lock().get(&ticket).and_then(|(_, file)| file.upgrade())
     }
 
-    /// The holder of a right on a file may take its time until then.
+    /// Enters the deadline of a holder of a right on a file.
     pub fn add_deadline(&self, at: u64, file: &Arc<File>) {
         self.deadlines.lock().insert((at, file.id), Arc::downgrade(file));
     }
 
-    /// Takes out a deadline that is over, with its file if that is still there; none when none is over.
-    pub fn take_over(&self, now: u64) -> Option<Option<Arc<File>>> {
+    /// Takes out an expired deadline, with its file if that still exists. None if no deadline has expired.
+    pub fn update_fixed_times(&self, now: u64) -> Option<Option<Arc<File>>> {
         let mut deadlines = self.deadlines.lock();
         let (&deadline, _) = deadlines.first_key_value().filter(|((at, _), _)| *at <= now)?;
         Some(deadlines.remove(&deadline).and_then(|file| file.upgrade()))
     }
 
-    /// When the next of both has its time.
+    /// The next time of both tables.
     pub fn next_time(&self) -> Option<u64> {
         let expires = self.deadlines.lock().keys().next().map(|(at, _)| *at);
         let later = self.later.lock().first().map(|(at, _)| *at);
         expires.into_iter().chain(later).min()
     }
 
-    /// Who hears of breaks.
+    /// The clients that hear of breaks.
     pub fn clients(&self) -> &Clients {
         &self.clients
     }

@@ -1,8 +1,8 @@
-//! How many of the descriptors each client has, as long as anybody needs to know.
+//! The number of descriptors of each client, while it is needed.
 //!
-//! The volume says when they are scarce, which is when files that nobody uses are closed already. Until then nobody counts. From
-//! then on those who have files open are counted once a second, in all shares that have their descriptors together, and in
-//! between each file that is opened or closed.
+//! The volume reports when descriptors are scarce. By then files that are not used have been closed already.
+//! Until then nothing is counted. From then on the holders of open files are counted once a second, in all
+//! shares with a common limit. In between, each opening and closing is counted.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +12,12 @@ use wire::Now;
 use crate::ClientKey;
 use crate::ranked::{Mutex, Rank};
 
-/// For so long a count is good.
+/// How long a count is valid.
 const COUNTED_FOR_NS: u64 = 1_000_000_000;
-/// After so long the log says again that somebody is refused.
+/// After this time the log may report again that a client is refused.
 const SILENCE_NS: u64 = 10_000_000_000;
 
-/// What clients have of the descriptors, as far as it was counted.
+/// The number of descriptors of each client, as far as it was counted.
 pub(crate) struct Fairness {
     holders: Mutex<Holders>,
     /// Whether they are counted at present.
@@ -37,9 +37,9 @@ struct Holders {
     by_client: HashMap<ClientKey, usize>,
     total: usize,
     counted_ns: Option<u64>,
-    told_ns: Option<u64>,
-    /// Refused since the log said so.
-    untold: u64,
+    logged_ns: Option<u64>,
+    /// Refusals since the last line in the log.
+    unlogged: u64,
 }
 
 impl Holders {
@@ -47,7 +47,7 @@ impl Holders {
         self.counted_ns.is_some_and(|at| now_ns.saturating_sub(at) < COUNTED_FOR_NS)
     }
 
-    /// What a client has, if it is more than an equal share.
+    /// The number of a client, if it is more than an equal share.
     fn excess(&self, client: ClientKey) -> Option<usize> {
         let own = self.by_client.get(&client).copied().unwrap_or_default();
         (own * self.by_client.len() > self.total).then_some(own)
@@ -69,27 +69,27 @@ impl Holders {
 }
 
 impl Fairness {
-    /// How many opens were refused.
+    /// The number of opens that were refused.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// A client has opened a file.
+    /// Counts that a client has opened a file.
     pub fn opened(&self, client: ClientKey, now: Now) {
         self.change(now, |holders| holders.add(client));
     }
 
-    /// It has closed one.
+    /// Counts that a client has closed a file.
     pub fn closed(&self, client: ClientKey, now: Now) {
         self.change(now, |holders| holders.remove(client));
     }
 
-    /// Whether they are counted.
+    /// Whether descriptors are counted.
     pub fn counts(&self) -> bool {
         self.counts.load(Ordering::Relaxed)
     }
 
-    /// Changes the count, as long as it is good. When somebody needs one again, all is counted anew.
+    /// Changes the count while it is valid. When it is needed again, all are counted anew.
     fn change(&self, now: Now, change: impl FnOnce(&mut Holders)) {
         if !self.counts() {
             return;
@@ -101,12 +101,13 @@ impl Fairness {
         }
     }
 
-    /// The count is not good any more.
+    /// Invalidates the count.
     pub fn count_anew(&self) {
         self.holders.lock().counted_ns = None;
     }
 
-    /// Whether a client has no more than its share. When there is no good count, `all` names the client of each open.
+    /// Whether a client has no more than its share. If there is no valid count, `all` passes the client of
+    /// each open.
     pub fn is_fair(&self, client: ClientKey, now: Now, all: impl FnOnce(&mut dyn FnMut(ClientKey))) -> bool {
         let is_good = self.holders.lock().is_good(now.mono_ns);
         if !self.counts.swap(true, Ordering::Relaxed) || !is_good {
@@ -119,16 +120,16 @@ impl Fairness {
         self.holders.lock().excess(client).is_none()
     }
 
-    /// Counts and, now and then, logs the refusal of a client that has more than its share.
+    /// Counts the refusal of a client that has more than its share, and logs it at a limited rate.
     pub fn refuse(&self, client: ClientKey, now: Now, share: impl FnOnce() -> String, user: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut holders = self.holders.lock();
-        holders.untold += 1;
-        if holders.told_ns.is_some_and(|at| now.mono_ns.saturating_sub(at) < SILENCE_NS) {
+        holders.unlogged += 1;
+        if holders.logged_ns.is_some_and(|at| now.mono_ns.saturating_sub(at) < SILENCE_NS) {
             return;
         }
-        holders.told_ns = Some(now.mono_ns);
-        let refused = std::mem::take(&mut holders.untold);
+        holders.logged_ns = Some(now.mono_ns);
+        let refused = std::mem::take(&mut holders.unlogged);
         let own = holders.by_client.get(&client).copied().unwrap_or_default();
         let (all, clients) = (holders.total, holders.by_client.len());
         drop(holders);
@@ -140,7 +141,8 @@ impl Fairness {
             all,
             clients,
             refused,
-            "descriptors run short: a client that has more than an equal share of the open files gets no new one"
+            "descriptors run short: a client that has more than an equal share of the open files gets no new \
+             one"
         );
     }
 }

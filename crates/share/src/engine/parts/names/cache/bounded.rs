@@ -1,9 +1,9 @@
-//! A table with a limit in bytes and descriptors, in parts that are locked one by one.
+//! A table with a limit in bytes and descriptors, in parts with a lock each.
 //!
-//! When something does not fit, that goes which came first and was not asked for since it was last passed over. Of what is new
-//! to a full part only some is let in: where more is in use than fits, everything would else be replaced before it is asked for
-//! again, at more cost than asking the host. What goes is dropped when nothing is locked, since that may close a descriptor of
-//! the host.
+//! If a new entry does not fit, the oldest entry is removed that was not used since it was last passed over.
+//! A full part lets in only some of the new entries. If more is in use than fits, every entry would otherwise
+//! be replaced before its next use, which costs more than asking the host. Removed entries are dropped
+//! outside of all locks, because that may close a descriptor of the host.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use wire::Shrink;
 
-use crate::engine::values::descriptors::{Descriptors, Drawn};
+use crate::engine::values::descriptors::{Descriptors, ShareDescriptors};
 use crate::ranked::{Mutex, MutexGuard, Rank};
 
-/// Parts of a table; two threads seldom meet in one.
-pub(super) const PARTS: usize = 16;
+/// Parts of a table. Two threads seldom need the same one.
+pub(super) const SHARDS: usize = 16;
 
-/// Of so many that are new to a full part one is let in.
+/// A full part lets in one of this many new entries.
 const LET_IN: u32 = 8;
 
-/// What a value takes.
+/// The room that a value takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Weight {
     /// Bytes that it counts for.
@@ -30,59 +30,60 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    /// Of what holds no descriptor.
+    /// The weight of a value without a descriptor.
     pub fn of_bytes(bytes: usize) -> Weight {
         Weight { bytes, descriptors: 0 }
     }
 }
 
-/// What is kept under keys.
+/// Values under keys, within limits.
 pub(super) struct Bounded<K, V, S = RandomState> {
-    parts: [Mutex<Part<K, V, S>>; PARTS],
+    parts: [Mutex<CacheShard<K, V, S>>; SHARDS],
     hasher: S,
     /// Most bytes in one part.
     limit: usize,
-    /// Where descriptors come from.
-    drawn: Drawn,
+    /// The source of descriptors.
+    drawn: ShareDescriptors,
 }
 
-struct Part<K, V, S> {
-    slots: HashMap<K, Slot<V>, S>,
-    /// Every key, in the order in which they came; some keys that are gone too, and some twice.
+struct CacheShard<K, V, S> {
+    slots: HashMap<K, CacheEntry<V>, S>,
+    /// Every key, in the order of arrival. Some keys are gone already, and some are there twice.
     order: VecDeque<K>,
-    /// What all of it takes.
+    /// The weight of all entries.
     weight: Weight,
-    /// How many came that did not fit.
+    /// How many new entries did not fit.
     crowd: u32,
 }
 
-struct Slot<V> {
+struct CacheEntry<V> {
     value: V,
     weight: Weight,
-    /// It was asked for since it came or was passed over.
+    /// It was used since it came or was passed over.
     is_wanted: bool,
-    /// When it was asked for last, in seconds.
+    /// The time of the last use, in seconds.
     used_s: u64,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> {
-    /// A table for at most `limit` bytes, whose descriptors come from there.
+    /// A table for at most `limit` bytes, with descriptors from `descriptors`.
     pub fn new(limit: usize, descriptors: &Arc<Descriptors>) -> Bounded<K, V, S> {
         let nothing = Weight::of_bytes(0);
-        let empty = || Part { slots: HashMap::default(), order: VecDeque::new(), weight: nothing, crowd: 0 };
+        let empty =
+            || CacheShard { slots: HashMap::default(), order: VecDeque::new(), weight: nothing, crowd: 0 };
         Bounded {
             parts: std::array::from_fn(|_| Mutex::new(Rank::CachePart, empty())),
             hasher: S::default(),
-            limit: limit / PARTS,
-            drawn: Drawn::new(descriptors),
+            limit: limit / SHARDS,
+            drawn: ShareDescriptors::new(descriptors),
         }
     }
 
-    fn part(&self, key: &K) -> MutexGuard<'_, Part<K, V, S>> {
-        self.parts[self.hasher.hash_one(key) as usize % PARTS].lock()
+    fn part(&self, key: &K) -> MutexGuard<'_, CacheShard<K, V, S>> {
+        self.parts[self.hasher.hash_one(key) as usize % SHARDS].lock()
     }
 
-    /// What is kept under a key, which is asked for at this second.
+    /// The value under a key, which counts as used at this second.
     pub fn get(&self, key: &K, now_s: u64) -> Option<V> {
         let mut part = self.part(key);
         let slot = part.slots.get_mut(key)?;
@@ -90,8 +91,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         Some(slot.value.clone())
     }
 
-    /// Whether something new is worth what would have to go for it. To be asked once before each [`Bounded::put`], which takes
-    /// what it is given.
+    /// Whether a new entry is worth the entries that would be removed for it. Call it once before each
+    /// [`Bounded::put`], which takes whatever it is given.
     pub fn lets_in(&self, key: &K, weight: Weight, now_s: u64) -> bool {
         if weight.bytes > self.limit {
             return false;
@@ -101,15 +102,15 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         if part.slots.contains_key(key) {
             return true;
         }
-        // Only what is in the same part goes for it.
+        // Only entries of the same part can be removed for it.
         let is_hopeless = lacks_descriptors && part.weight.descriptors == 0;
         let is_full = lacks_descriptors || part.weight.bytes + weight.bytes > self.limit;
         !is_hopeless && (!is_full || part.lets_one_of_many_in())
     }
 
-    /// Keeps a value, unless `is_right` says, while nobody can take the key out, that it is no longer to be.
+    /// Stores a value if `is_right` holds. That is checked while no thread can take the key out.
     pub fn put(&self, key: K, value: V, weight: Weight, now_s: u64, is_right: impl FnOnce() -> bool) {
-        // Dropped behind the lock.
+        // Dropped after the lock is released.
         let mut gone = Vec::new();
         let mut part = self.part(&key);
         if !is_right() {
@@ -122,31 +123,31 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         }
         while !self.drawn.take(weight.descriptors) {
             if part.weight.descriptors == 0 {
-                // Others were quicker, and there is nothing to give for it.
+                // Others were quicker, and there is nothing to remove for it.
                 drop(part);
                 return;
             }
             self.pass_over(&mut part, &mut gone);
         }
         part.order.push_back(key.clone());
-        part.add(key, Slot { value, weight, is_wanted: false, used_s: now_s });
+        part.add(key, CacheEntry { value, weight, is_wanted: false, used_s: now_s });
         part.tidy();
         drop(part);
         drop(gone);
     }
 
-    fn pass_over(&self, part: &mut Part<K, V, S>, gone: &mut Vec<Slot<V>>) {
+    fn pass_over(&self, part: &mut CacheShard<K, V, S>, gone: &mut Vec<CacheEntry<V>>) {
         if let Some(slot) = part.pass_over() {
             self.drawn.give_back(slot.weight.descriptors);
             gone.push(slot);
         }
     }
 
-    fn give_back(&self, gone: &[Slot<V>]) {
+    fn give_back(&self, gone: &[CacheEntry<V>]) {
         self.drawn.give_back(gone.iter().map(|slot| slot.weight.descriptors).sum());
     }
 
-    /// Takes out what is kept under a key.
+    /// Takes the value out that is under a key.
     pub fn remove(&self, key: &K) -> Option<V> {
         let slot = self.part(key).take(key)?;
         self.drawn.give_back(slot.weight.descriptors);
@@ -166,15 +167,16 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         }
     }
 
-    /// Takes out of one part what was not asked for since `since_s`, and as many descriptors as others are to have.
+    /// Takes out of one part the entries that were not used since `since_s`, and as many descriptors as
+    /// others are to have.
     pub fn drop_idle(&self, part: usize, since_s: u64, now_s: u64) {
-        let mut part = self.parts[part % PARTS].lock();
+        let mut part = self.parts[part % SHARDS].lock();
         let idle: Vec<K> =
             part.slots.iter().filter(|(_, slot)| slot.used_s < since_s).map(|(key, _)| key.clone()).collect();
-        let mut gone: Vec<Slot<V>> = idle.iter().filter_map(|key| part.take(key)).collect();
+        let mut gone: Vec<CacheEntry<V>> = idle.iter().filter_map(|key| part.take(key)).collect();
         self.give_back(&gone);
         if let Some(stay) = self.drawn.may_stay(now_s) {
-            while part.weight.descriptors > stay / PARTS {
+            while part.weight.descriptors > stay / SHARDS {
                 self.pass_over(&mut part, &mut gone);
             }
         }
@@ -183,8 +185,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         drop(gone);
     }
 
-    /// Takes out those values of which `is_meant` says so that were asked for last when `is_idle` says. True when some
-    /// of these values are left.
+    /// Takes out the values that `is_meant` selects, if `is_idle` holds for the time of their last use.
+    /// Returns true if some selected values are left.
     pub fn drop_where(&self, is_meant: impl Fn(&V) -> bool, is_idle: impl Fn(u64) -> bool) -> bool {
         let mut is_any_left = false;
         for part in &self.parts {
@@ -197,7 +199,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
                     is_any_left = true;
                 }
             }
-            let gone: Vec<Slot<V>> = idle.iter().filter_map(|key| part.take(key)).collect();
+            let gone: Vec<CacheEntry<V>> = idle.iter().filter_map(|key| part.take(key)).collect();
             self.give_back(&gone);
             part.tidy();
             drop(part);
@@ -206,7 +208,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
         is_any_left
     }
 
-    /// How much is kept, and for how many bytes it counts.
+    /// The number of entries, and the bytes that they count for.
     pub fn usage(&self) -> (usize, usize) {
         let each = self.parts.iter().map(|part| {
             let part = part.lock();
@@ -216,29 +218,29 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
     }
 }
 
-impl<K: Hash + Eq + Clone, V, S: BuildHasher> Part<K, V, S> {
-    fn add(&mut self, key: K, slot: Slot<V>) {
+impl<K: Hash + Eq + Clone, V, S: BuildHasher> CacheShard<K, V, S> {
+    fn add(&mut self, key: K, slot: CacheEntry<V>) {
         self.weight.bytes += slot.weight.bytes;
         self.weight.descriptors += slot.weight.descriptors;
         self.slots.insert(key, slot);
     }
 
-    fn take(&mut self, key: &K) -> Option<Slot<V>> {
+    fn take(&mut self, key: &K) -> Option<CacheEntry<V>> {
         let slot = self.slots.remove(key)?;
         self.weight.bytes -= slot.weight.bytes;
         self.weight.descriptors -= slot.weight.descriptors;
         Some(slot)
     }
 
-    /// Whether what comes to a full part is one of the few that are let in.
+    /// Whether a full part lets this new entry in: it lets in one of many.
     fn lets_one_of_many_in(&mut self) -> bool {
         self.crowd = self.crowd.wrapping_add(1);
         self.crowd.is_multiple_of(LET_IN)
     }
 
-    /// Passes over what came first; takes it out when nobody has asked for it. Every key is in the order, so that something
-    /// is taken out at last as long as anything is there.
-    fn pass_over(&mut self) -> Option<Slot<V>> {
+    /// Passes over the oldest entry and takes it out if it was not used. Every key is in the order, so in the
+    /// end an entry is taken out as long as there is one.
+    fn pass_over(&mut self) -> Option<CacheEntry<V>> {
         let first = self.order.pop_front()?;
         let slot = self.slots.get_mut(&first)?;
         if std::mem::take(&mut slot.is_wanted) {
@@ -248,7 +250,7 @@ impl<K: Hash + Eq + Clone, V, S: BuildHasher> Part<K, V, S> {
         self.take(&first)
     }
 
-    /// Takes keys out of the order that are gone, before they are many, and gives back room that many had.
+    /// Takes keys out of the order that are gone, before they are many. Returns memory that many had used.
     fn tidy(&mut self) {
         if self.order.len() > 2 * self.slots.len() + 64 {
             self.order = self.slots.keys().cloned().collect();
@@ -277,27 +279,27 @@ mod tests {
 
     #[test]
     fn the_limit_holds_and_what_is_asked_for_stays() {
-        let table = table(PARTS * 1000);
+        let table = table(SHARDS * 1000);
         for key in 0..100_000 {
             put(&table, key, 10);
             if key >= 7 {
                 assert_eq!(table.get(&7, 2), Some(70), "{key}");
             }
-            assert!(key % 1000 != 0 || table.usage().1 <= PARTS * 1000);
+            assert!(key % 1000 != 0 || table.usage().1 <= SHARDS * 1000);
         }
         let (len, bytes) = table.usage();
-        assert!(len * 10 == bytes && bytes <= PARTS * 1000 && bytes > PARTS * 900, "{len} {bytes}");
+        assert!(len * 10 == bytes && bytes <= SHARDS * 1000 && bytes > SHARDS * 900, "{len} {bytes}");
         put(&table, 1, 1001);
         assert_eq!(table.get(&1, 2), None, "what is larger than a part is not kept");
     }
 
     #[test]
     fn where_more_is_in_use_than_fits_some_of_it_stays() {
-        let table = table(PARTS * 1000);
+        let table = table(SHARDS * 1000);
         let (mut found, mut asked) = (0, 0);
         // Four times as much as fits, again and again in the same order.
         for round in 0..20 {
-            for key in 0..400 * PARTS as u64 {
+            for key in 0..400 * SHARDS as u64 {
                 let is_there = table.get(&key, 1).is_some();
                 if round > 0 {
                     asked += 1;
@@ -309,7 +311,7 @@ mod tests {
             }
         }
         assert!(found * 10 > asked, "{found} of {asked}");
-        // What comes into use takes its place after a while.
+        // A key that comes into use gets its place after a while.
         let found = (0..100).filter(|_| {
             let is_there = table.get(&1_000_000, 1).is_some();
             put(&table, 1_000_000, 10);
@@ -327,19 +329,19 @@ mod tests {
             table.put(7, 70, Weight::of_bytes(1), 9, || false);
         }
         assert_eq!(table.usage(), (2, 101));
-        (0..PARTS).for_each(|part| table.drop_idle(part, 9, 9));
+        (0..SHARDS).for_each(|part| table.drop_idle(part, 9, 9));
         assert_eq!((table.get(&5, 9), table.get(&6, 9), table.usage()), (None, Some(60), (1, 1)));
         assert_eq!((table.remove(&6), table.remove(&6), table.usage()), (Some(60), None, (0, 0)));
         put(&table, 8, 3);
         table.clear();
         assert_eq!((table.get(&8, 1), table.usage()), (None, (0, 0)));
         let orders: usize = table.parts.iter().map(|part| part.lock().order.len()).sum();
-        assert!(orders <= 64 * PARTS, "{orders}");
+        assert!(orders <= 64 * SHARDS, "{orders}");
     }
 
     #[test]
     fn tables_share_descriptors_and_each_comes_to_its_part() {
-        const ALL: usize = 8 * PARTS;
+        const ALL: usize = 8 * SHARDS;
         let together = Descriptors::new(ALL);
         let (one, two) = (Bounded::new(1 << 20, &together), Bounded::new(1 << 20, &together));
         let kept = |table: &Bounded<u64, u64>| table.usage().0;
@@ -349,19 +351,19 @@ mod tests {
         };
         fill(&one);
         assert_eq!((kept(&one), together.used()), (ALL, ALL), "who is alone has all");
-        // What holds none needs none.
+        // An entry without a descriptor needs none.
         (1000..1100).for_each(|key| put(&two, 1_000_000 + key, 10));
         assert_eq!((kept(&two), together.used()), (100, ALL));
         two.clear();
         fill(&two);
         assert_eq!(kept(&two), 0, "nothing of its own could go for it");
-        (0..PARTS).for_each(|part| one.drop_idle(part, 0, 2));
+        (0..SHARDS).for_each(|part| one.drop_idle(part, 0, 2));
         assert!(kept(&one) <= ALL / 2 && kept(&one) > ALL / 4, "{}", kept(&one));
         fill(&two);
         fill(&one);
         assert_eq!((kept(&one) + kept(&two), together.used()), (ALL, ALL));
         assert!(kept(&two) >= ALL / 2);
-        (0..PARTS).for_each(|part| two.drop_idle(part, 9, 9));
+        (0..SHARDS).for_each(|part| two.drop_idle(part, 9, 9));
         assert_eq!((kept(&two), together.used()), (0, kept(&one)), "who is idle gives all back");
         one.clear();
         assert_eq!(together.used(), 0);

@@ -1,9 +1,9 @@
-//! What is kept of directories is bounded, and never older than a change.
+//! The state that is kept of directories is bounded, and never older than a change.
 
 use volume::faulty::{Call, FaultyVolume};
 use volume::memory::MemoryVolume;
 
-use super::placed::Counted;
+use super::location::MoveCounts;
 use super::*;
 use crate::engine::values::descriptors::Descriptors;
 
@@ -26,18 +26,18 @@ fn two() -> (Directories, [Arc<Directory>; 2]) {
     (directories, two)
 }
 
-/// The host has said that a directory stands there, when these moves were counted.
+/// Records that the host has given this location of a directory, when these moves were counted.
 fn stands(
     directories: &Directories,
     it: &Directory,
     (parent, text): (&Arc<Directory>, &str),
-    moves: Counted,
+    moves: MoveCounts,
 ) {
     let node = Arc::clone(&it.node);
     directories.enter_as(parent.entry(&name(text)), node, Evidence::Told(moves));
 }
 
-/// The place where it is said to stand, and whether that is sure.
+/// The recorded location, and whether it is known to be right.
 fn place(directories: &Directories, it: &Directory) -> (NodeId, Name, bool) {
     let (parent, name) = it.place().unwrap();
     (parent.id, name, directories.is_placed(it))
@@ -52,7 +52,7 @@ fn a_place_that_is_noted_late_does_not_take_the_one_of_a_move_since() {
         let generation = root.generation();
         let node = root.node.create_directory(&old, 0o755, None).unwrap();
         let c = directories.enter(&root, (&old, &old), Arc::clone(&node), Some(generation));
-        // One thread asks where it stands, another looks it up, and then it is moved.
+        // One thread asks for the location, another looks the directory up, and then it is moved.
         let (early, generation) = (directories.moves(), root.generation());
         root.node.rename(&old, a.node.as_ref(), &old, false, None).unwrap();
         root.removed(&old);
@@ -73,7 +73,8 @@ fn a_place_that_is_noted_late_does_not_take_the_one_of_a_move_since() {
             directories.enter(&root, (&old, &old), Arc::clone(&node), generation);
             assert_eq!(place(&directories, &c), new, "{by_client}: as it was found at {generation:?}");
         }
-        // Nothing was told of the next one yet, and nobody knows whether the one above stands where it did.
+        // The next move was not reported yet, and the location of the directory above is not known to be
+        // right.
         a.node.rename(&old, b.node.as_ref(), &old, false, None).unwrap();
         directories.note_moved();
         directories.enter(&b, (&old, &old), Arc::clone(&node), Some(b.generation()));
@@ -96,7 +97,7 @@ fn a_directory_that_nobody_knew_when_a_client_moved_it_is_asked_for_its_place_ag
     for (it, text) in [(&c, "c"), (&d, "d")] {
         stands(&directories, it, (&root, text), early);
         assert!(!directories.is_placed(&directories.get(it.id).unwrap()), "{text}");
-        // So are those below it.
+        // The same holds for those below it.
         let below = it.node.create_directory(&name("below"), 0o755, None).unwrap();
         let known = directories.get(it.id).unwrap();
         let below = directories.enter_as(known.entry(&name("below")), below, Evidence::Told(early));
@@ -120,7 +121,7 @@ fn a_move_into_a_directory_that_others_may_have_moved_has_all_asked_again() {
     assert_eq!(are_placed(), [true, true]);
     directories.note_renamed(b.id, root.entry(&name("new")), directories.moves());
     assert_eq!(are_placed(), [true, true]);
-    // What is below it goes with the one above, wherever that is.
+    // A directory below it goes with the one above, wherever that is.
     directories.note_renamed(b.id, a.entry(&name("new")), directories.moves());
     assert_eq!(are_placed(), [false, false]);
     stands(&directories, &b, (&a, "new"), directories.moves());
@@ -148,7 +149,7 @@ fn what_the_host_has_said_is_not_asked_again() {
     assert_eq!((directories.is_placed(&a), asked() - before), (true, 0));
     let b = directories.enter(&root, (&name("b"), &name("b")), b, None);
     assert_eq!((directories.is_placed(&b), asked() - before), (true, 1));
-    // Nobody knows where the one above stands.
+    // The location of the directory above is not known to be right.
     directories.note_moved();
     let c = directories.enter(&a, (&name("c"), &name("c")), c, None);
     assert_eq!((directories.is_placed(&c), asked() - before), (false, 1));
@@ -168,7 +169,7 @@ fn a_directory_that_is_found_after_others_were_moved_is_known_to_stand_where_it_
     };
     let is_moved = || {
         directories.note_moved();
-        root.seen_gone(&name("other"));
+        root.note_missing(&name("other"));
     };
     assert!(find(&root, "c", true, &|| ()));
     assert!(directories.is_placed(&a));
@@ -180,7 +181,7 @@ fn a_directory_that_is_found_after_others_were_moved_is_known_to_stand_where_it_
     }
     stands(&directories, &a, (&root, "a"), directories.moves());
     assert!(find(&a, "f", true, &|| ()));
-    // What happened since it was looked up may have moved it.
+    // A move since the lookup may have moved it.
     assert!(!find(&root, "g", true, &is_moved));
     assert!(!find(&root, "h", false, &|| {
         directories.note_moved();
@@ -215,10 +216,10 @@ fn what_was_seen_of_a_directory_before_it_was_changed_is_not_noted_after_it() {
     let (_, [a, _]) = two();
     let (generation, own_changes) = (a.generation(), a.own_changes());
     a.own_changed();
-    a.note_told(generation, own_changes);
-    assert!(!a.is_as_told());
-    a.note_told(a.generation(), a.own_changes());
-    assert!(a.is_as_told());
+    a.note_version_issued(generation, own_changes);
+    assert!(!a.is_version_current());
+    a.note_version_issued(a.generation(), a.own_changes());
+    assert!(a.is_version_current());
     a.added(&name("more"));
-    assert!(!a.is_as_told());
+    assert!(!a.is_version_current());
 }

@@ -1,0 +1,42 @@
+//! Opens that outlive a client or the process: recorded opens, and opens whose clients are gone.
+
+mod detached;
+mod expiry;
+mod recorder;
+
+use std::sync::OnceLock;
+
+pub(crate) use detached::{Detachment, ReclaimOwner, UNCLAIMED_NS, owner};
+pub(crate) use expiry::ExpiryKeepers;
+pub(crate) use recorder::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
+
+/// The opens of a share that outlive a client or the process.
+#[derive(Default)]
+pub(crate) struct Persistence {
+    /// None if opens end with the process.
+    recorder: OnceLock<Recorder>,
+    detached: Detachment,
+    keepers: ExpiryKeepers,
+}
+
+impl Persistence {
+    /// The recorder of opens; none if they end with the process.
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.get()
+    }
+
+    /// Records opens from now on.
+    pub fn record_in(&self, recorder: Recorder) {
+        let _is_first = self.recorder.set(recorder);
+    }
+
+    /// The opens whose clients are gone.
+    pub fn detached(&self) -> &Detachment {
+        &self.detached
+    }
+
+    /// The callbacks that end clients whose time is over.
+    pub fn keepers(&self) -> &ExpiryKeepers {
+        &self.keepers
+    }
+}

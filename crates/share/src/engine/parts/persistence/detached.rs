@@ -1,0 +1,168 @@
+//! The table of opens whose clients are gone.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use volume::security::Sid;
+
+use crate::ranked::{Mutex, Rank};
+use crate::{ClientKey, Detached, Open};
+
+/// The time after which a persistent open counts as unclaimed. It starts when its client is back, and again
+/// with each open that the client reclaims.
+pub(crate) const UNCLAIMED_NS: u64 = 10_000_000_000;
+
+/// The client and user that may reclaim a persistent open.
+pub(crate) type ReclaimOwner = (ClientKey, Sid);
+
+/// The opens of a share that are detached.
+pub(crate) struct Detachment(Mutex<DetachedOpens>);
+
+impl Default for Detachment {
+    fn default() -> Detachment {
+        Detachment(Mutex::of_default(Rank::Detached))
+    }
+}
+
+#[derive(Default)]
+struct DetachedOpens {
+    opens: HashMap<u64, DetachedEntry>,
+    /// The end of each, with its id.
+    ends: BTreeSet<(u64, u64)>,
+    /// The persistent opens of each owner.
+    owners: HashMap<ReclaimOwner, Absence>,
+}
+
+struct DetachedEntry {
+    open: Arc<Open>,
+    how: Detached,
+    /// None for an open that does not outlive the process, or that is claimed anew.
+    owner: Option<ReclaimOwner>,
+}
+
+/// The state of an owner that is away or just back.
+#[derive(Default)]
+struct Absence {
+    opens: usize,
+    /// When the client came back, or reclaimed its last open until now.
+    sign_ns: Option<u64>,
+}
+
+impl DetachedOpens {
+    fn take(&mut self, id: u64) -> Option<(Arc<Open>, Detached)> {
+        let DetachedEntry { open, how, owner } = self.opens.remove(&id)?;
+        self.ends.remove(&(how.until_ns, id));
+        if let Some(owner) = owner
+            && let Some(absence) = self.owners.get_mut(&owner)
+        {
+            absence.opens -= 1;
+            if absence.opens == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+        Some((open, how))
+    }
+
+    /// The next time at which opens become unclaimed.
+    fn next_unclaimed(&self, after_ns: u64) -> Option<u64> {
+        let signs = self.owners.values().filter_map(|absence| absence.sign_ns);
+        signs.min().map(|at| at.saturating_add(after_ns))
+    }
+}
+
+impl Detachment {
+    /// Enters an open. Returns false if there are `most` already.
+    pub fn enter(&self, open: &Arc<Open>, how: Detached, most: usize) -> bool {
+        let mut kept = self.0.lock();
+        if kept.opens.len() >= most {
+            return false;
+        }
+        kept.ends.insert((how.until_ns, open.id));
+        let owner = owner(open);
+        if let Some(owner) = owner {
+            let absence = kept.owners.entry(owner).or_default();
+            absence.opens += 1;
+            // It has lost its connection, and is to come back once more.
+            absence.sign_ns = None;
+        }
+        kept.opens.insert(open.id, DetachedEntry { open: Arc::clone(open), how, owner });
+        true
+    }
+
+    /// Takes an open out. Only one caller gets it.
+    pub fn take(&self, id: u64) -> Option<(Arc<Open>, Detached)> {
+        self.0.lock().take(id)
+    }
+
+    /// Records a sign that an owner is there.
+    pub fn sign(&self, owner: ReclaimOwner, now_ns: u64) {
+        if let Some(absence) = self.0.lock().owners.get_mut(&owner) {
+            absence.sign_ns = Some(now_ns);
+        }
+    }
+
+    /// The opens that a returned owner has not reclaimed yet, and the time of its last sign.
+    pub fn not_taken_up(&self, owner: ReclaimOwner) -> Option<(u64, Vec<Arc<Open>>)> {
+        let kept = self.0.lock();
+        let sign_ns = kept.owners.get(&owner)?.sign_ns?;
+        let theirs = kept.opens.values().filter(|one| one.owner == Some(owner));
+        Some((sign_ns, theirs.map(|one| Arc::clone(&one.open)).collect()))
+    }
+
+    /// Takes out the opens that `is_meant` selects and whose owner has been back without a sign for this
+    /// time.
+    pub fn take_unclaimed(
+        &self,
+        now_ns: u64,
+        after_ns: u64,
+        is_meant: impl Fn(&Open) -> bool,
+    ) -> Vec<(Arc<Open>, Detached)> {
+        let mut kept = self.0.lock();
+        if kept.next_unclaimed(after_ns).is_none_or(|at| at > now_ns) {
+            return Vec::new();
+        }
+        let is_due = |owner: &ReclaimOwner| {
+            let sign = kept.owners.get(owner).and_then(|absence| absence.sign_ns);
+            sign.is_some_and(|at| at.saturating_add(after_ns) <= now_ns)
+        };
+        let unclaimed = kept.opens.iter().filter(|(_, one)| one.owner.as_ref().is_some_and(is_due));
+        let ids: Vec<u64> = unclaimed.filter(|(_, one)| is_meant(&one.open)).map(|(id, _)| *id).collect();
+        ids.into_iter().filter_map(|id| kept.take(id)).collect()
+    }
+
+    /// Takes out an open whose time is over.
+    pub fn take_ended(&self, now_ns: u64) -> Option<(Arc<Open>, Detached)> {
+        let mut kept = self.0.lock();
+        let &(_, id) = kept.ends.first().filter(|(at, _)| *at <= now_ns)?;
+        kept.take(id)
+    }
+
+    /// When the next open ends.
+    pub fn next_end(&self) -> Option<u64> {
+        let kept = self.0.lock();
+        let end = kept.ends.first().map(|(at, _)| *at);
+        end.into_iter().chain(kept.next_unclaimed(UNCLAIMED_NS)).min()
+    }
+
+    /// The opens that end with the process.
+    pub fn ending(&self) -> Vec<u64> {
+        let kept = self.0.lock();
+        kept.opens.iter().filter(|(_, one)| !one.open.is_persistent()).map(|(id, _)| *id).collect()
+    }
+
+    /// The opens that yield to other requests.
+    pub fn yielding(&self) -> Vec<u64> {
+        let kept = self.0.lock();
+        kept.opens.iter().filter(|(_, one)| one.how.yields).map(|(id, _)| *id).collect()
+    }
+
+    pub fn of(&self, id: u64) -> Option<Detached> {
+        self.0.lock().opens.get(&id).map(|one| one.how.clone())
+    }
+}
+
+/// The owner of a persistent open that is kept for its owner's identity.
+pub(crate) fn owner(open: &Open) -> Option<ReclaimOwner> {
+    let client = open.requester().client.filter(|_| open.is_kept_for_owner())?;
+    Some((client, open.identity().sid))
+}

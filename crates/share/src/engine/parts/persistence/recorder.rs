@@ -1,0 +1,245 @@
+//! The recorder of opens, which writes their records to a journal.
+//!
+//! A failed write loses nothing: the table in memory is right, and the next attempt writes the whole table in
+//! the place of all records of the journal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use volume::journal::{Journal, MAX_RECORD, Place};
+
+use crate::Caching;
+use crate::caching::grants::{Grant, Holder};
+use crate::persistence::ledger::Ledger;
+use crate::persistence::record::{AheadSpan, JournalRecord, Right, VERSION};
+use crate::ranked::{Mutex, Rank};
+
+/// A journal is not compacted before it has this many bytes.
+const SMALLEST_COMPACTED: u64 = 256 * 1024;
+/// Below this size, only a thread that waits for the disk in any case compacts it.
+const LARGE: u64 = 16 * 1024 * 1024;
+/// A journal is not compacted before it is this many times as large as its live records.
+const WASTE: u64 = 4;
+
+/// The recorder of a share's opens.
+pub(crate) struct Recorder {
+    journal: Arc<dyn Journal>,
+    noted: Mutex<NotedRecords>,
+    /// The most urgent deadline of the unwritten records, readable without the lock.
+    unwritten: AtomicU8,
+    /// Held while records are written, so that they are in the order in which they were noted.
+    writer: Mutex<Writer>,
+}
+
+/// Nothing is to be written, or nothing that a client waits for.
+const NOTHING: u8 = 0;
+/// Records to be written before the reply to the client, or before others go on because of them.
+pub(crate) const BEFORE_TOLD: u8 = 1;
+/// Records to be written at once.
+pub(crate) const AT_ONCE: u8 = 2;
+
+struct NotedRecords {
+    ledger: Ledger,
+    /// Encoded records that are not written yet.
+    unwritten: Vec<Vec<u8>>,
+}
+
+struct Writer {
+    /// The journal lacks a record that was noted.
+    lacks: bool,
+    /// Bytes of the records when it was last compacted.
+    live: u64,
+    /// The position up to which all is written.
+    at: Place,
+}
+
+impl Recorder {
+    /// Continues a `journal` from which `ledger` was read. `changes` came after that.
+    ///
+    /// A server starts with all its shares at once, and there may be hundreds. So this waits for the disk
+    /// only if the journal has to be rewritten: if it is of an earlier version, or mostly outdated. An empty
+    /// journal is written with the first change.
+    pub fn new(
+        journal: Arc<dyn Journal>,
+        ledger: Ledger,
+        changes: Vec<JournalRecord>,
+    ) -> Result<Recorder, volume::Failure> {
+        let version = ledger.version;
+        let live = ledger.snapshot().iter().map(|record| record.len() as u64).sum();
+        let writer = Writer { lacks: version.is_none(), live, at: Place::default() };
+        let noted = Mutex::new(Rank::Noted, NotedRecords { ledger, unwritten: Vec::new() });
+        let unwritten = AtomicU8::new(NOTHING);
+        let recorder = Recorder { journal, noted, unwritten, writer: Mutex::new(Rank::RecordWriter, writer) };
+        for change in changes {
+            recorder.note(change);
+        }
+        match version {
+            None => {}
+            Some(VERSION) => {
+                recorder.write()?;
+                recorder.compact()?;
+            }
+            Some(_) => recorder.write_anew(&mut recorder.writer.lock())?,
+        }
+        Ok(recorder)
+    }
+
+    /// Notes a change. Takes a leaf lock only.
+    pub fn note(&self, record: JournalRecord) {
+        self.note_in(&mut self.noted.lock(), record);
+    }
+
+    fn note_in(&self, noted: &mut NotedRecords, record: JournalRecord) {
+        self.note_until(AT_ONCE, noted, record);
+    }
+
+    /// Notes a change that has to be written by `then`.
+    fn note_until(&self, then: u8, noted: &mut NotedRecords, record: JournalRecord) {
+        self.note_for_later(noted, record);
+        self.unwritten.fetch_max(then, Ordering::AcqRel);
+    }
+
+    /// Notes a change that no one waits for.
+    fn note_for_later(&self, noted: &mut NotedRecords, record: JournalRecord) {
+        noted.unwritten.push(record.encode());
+        noted.ledger.apply(record);
+    }
+
+    /// Writes the noted records. They survive the process then.
+    pub fn write(&self) -> Result<Place, volume::Failure> {
+        let mut writer = self.writer.lock();
+        if writer.lacks {
+            self.write_anew(&mut writer)?;
+        }
+        let unwritten = std::mem::take(&mut self.noted.lock().unwritten);
+        // Together, so that records that belong together are all there or none.
+        let appended = joined(unwritten).iter().try_for_each(|records| {
+            writer.at = self.journal.append(records)?;
+            Ok(())
+        });
+        writer.lacks |= appended.is_err();
+        // Only now, so that a thread that noted one of these does not go on before it is written.
+        let noted = self.noted.lock();
+        if noted.unwritten.is_empty() {
+            self.unwritten.store(NOTHING, Ordering::Release);
+        }
+        drop(noted);
+        appended.map(|()| writer.at)
+    }
+
+    /// Replaces the whole journal by the live records.
+    fn write_anew(&self, writer: &mut Writer) -> Result<(), volume::Failure> {
+        let mut noted = self.noted.lock();
+        let records = noted.ledger.snapshot();
+        noted.unwritten.clear();
+        drop(noted);
+        // Until it is done, the noted records are nowhere else.
+        writer.lacks = true;
+        self.journal.replace(&mut records.into_iter())?;
+        (writer.lacks, writer.live) = (false, self.journal.size());
+        Ok(())
+    }
+
+    /// Compacts the journal if most of it is outdated. May block.
+    pub fn compact(&self) -> Result<(), volume::Failure> {
+        let mut writer = self.writer.lock();
+        if self.journal.size() <= SMALLEST_COMPACTED.max(writer.live.saturating_mul(WASTE)) {
+            return Ok(());
+        }
+        self.write_anew(&mut writer)
+    }
+
+    /// Notes several records together that have to be written by `then`.
+    pub fn note_all(&self, then: u8, records: impl Iterator<Item = JournalRecord>) {
+        let mut noted = self.noted.lock();
+        records.for_each(|record| self.note_until(then, &mut noted, record));
+    }
+
+    /// Notes a release. It need not be recorded at once if its client will claim its state itself.
+    pub fn note_given_back(&self, is_claimed: bool, record: JournalRecord) {
+        let mut noted = self.noted.lock();
+        self.note_given_back_in(is_claimed, &mut noted, record);
+    }
+
+    fn note_given_back_in(&self, is_claimed: bool, noted: &mut NotedRecords, record: JournalRecord) {
+        if is_claimed { self.note_for_later(noted, record) } else { self.note_in(noted, record) }
+    }
+
+    /// Notes that versions run ahead of the host's clock since `began` (wall ns).
+    pub fn note_ahead(&self, began: u64) {
+        let mut noted = self.noted.lock();
+        let since = noted.ledger.ahead.map_or(u64::MAX, |ahead| ahead.since).min(began);
+        self.note_in(&mut noted, JournalRecord::Ahead(AheadSpan { since, until: None }));
+    }
+
+    /// Notes the right of a holder, if an open of it is recorded.
+    pub fn note_right(&self, holder: Holder, grant: Option<Grant>) {
+        let mut noted = self.noted.lock();
+        let Some(known) = noted.ledger.rights.get(&holder).copied() else { return };
+        let right = grant.map_or(Right { state: Caching::empty(), ..known }, right_of);
+        if right != known {
+            self.note_in(&mut noted, JournalRecord::Right { holder, right });
+        }
+    }
+
+    /// Notes in one step that byte ranges were locked or released, and the note of the open from now on.
+    pub fn note_ranges(&self, is_claimed: bool, changes: Vec<JournalRecord>, note: Option<JournalRecord>) {
+        let mut noted = self.noted.lock();
+        for change in changes {
+            let is_given_back = matches!(change, JournalRecord::Released { .. });
+            self.note_given_back_in(is_claimed && is_given_back, &mut noted, change);
+        }
+        if let Some(note) = note {
+            self.note_in(&mut noted, note);
+        }
+    }
+
+    /// The time for which a recorded open is kept, and its note.
+    pub fn kept_with(&self, id: u64) -> Option<(u64, Vec<u8>)> {
+        let noted = self.noted.lock();
+        noted.ledger.live.get(&id).map(|entry| (entry.made.keep_ns, entry.made.note.clone()))
+    }
+
+    /// Whether records have to be written by then.
+    pub fn must_write(&self, then: u8) -> bool {
+        self.unwritten.load(Ordering::Acquire) >= then
+    }
+
+    /// Whether a noted record is not written yet.
+    pub fn lags(&self) -> bool {
+        !self.noted.lock().unwritten.is_empty()
+    }
+
+    /// Returns when all records noted before are on stable storage. May block.
+    pub fn commit(&self) -> Result<(), volume::Failure> {
+        let place = self.write()?;
+        self.journal.commit(place)
+    }
+
+    /// Whether the journal is large enough to check how much of it is outdated.
+    pub fn is_large(&self) -> bool {
+        self.journal.size() > LARGE
+    }
+}
+
+/// A right as it is restored after a restart. Other requests wait for the release of a right to write, and of
+/// any right that is released as a whole. For other breaks they may have gone on already, and the notice may
+/// be lost with the process.
+pub(crate) fn right_of(grant: Grant) -> Right {
+    let Grant { state: held, epoch, parent, breaking, whole } = grant;
+    let is_waited_for = whole || held.contains(Caching::WRITE);
+    let state = breaking.filter(|_| !is_waited_for).unwrap_or(held);
+    Right { state, epoch: epoch.unwrap_or(0), counts: epoch.is_some(), parent }
+}
+
+/// Records joined into as few journal records as possible.
+fn joined(records: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut joined: Vec<Vec<u8>> = Vec::new();
+    for record in records {
+        match joined.last_mut() {
+            Some(last) if last.len() + record.len() <= MAX_RECORD => last.extend_from_slice(&record),
+            _ => joined.push(record),
+        }
+    }
+    joined
+}

@@ -1,0 +1,50 @@
+//! Opens that outlive the process: their records, and their restoration after a restart.
+//!
+//! Start with [`ledger`], the table of the records; [`record`] has the records and their bytes. The engine
+//! writes them at each change and reads them when it starts: see `engine::parts::persistence` and
+//! `engine::operations::restore`.
+
+pub(crate) mod ledger;
+pub(crate) mod record;
+
+use std::sync::Arc;
+
+use volume::security::Sid;
+
+use crate::{Identity, Open};
+
+/// Why the records cannot be taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// They were written by another version.
+    #[error("its records are of version {0}, this program knows {VERSION}", VERSION = record::VERSION)]
+    Version(u32),
+    /// A record of a kind that this version does not know.
+    #[error("record {0} is of kind {1}, which this program does not know")]
+    Kind(usize, u8),
+    /// A record without a meaning.
+    #[error("record {0} cannot be read")]
+    Broken(usize),
+    /// The host refused to write.
+    #[error("it cannot be written: {0}")]
+    Host(#[from] volume::Failure),
+}
+
+/// The lookup of the identity of a recorded user; none if there is no such user any more.
+pub type UserLookup<'a> = &'a dyn Fn(&Sid) -> Option<Arc<Identity>>;
+
+/// An open that was restored after a restart. It has no client: it is to be detached for its client, or
+/// closed.
+#[derive(Debug)]
+pub struct Restored {
+    /// The open, with all it held.
+    pub open: Arc<Open>,
+    /// How long it is to be kept, in nanoseconds.
+    pub keep_ns: u64,
+    /// The note that its creator had recorded with it.
+    pub note: Vec<u8>,
+    /// The address by which its file was found again, if it was found so.
+    pub address: Vec<u8>,
+    /// Some of the journal was damaged, and the damaged part may have recorded its close.
+    pub is_doubtful: bool,
+}
