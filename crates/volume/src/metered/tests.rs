@@ -1,4 +1,4 @@
-//! What counts, what does not, and where growing ends.
+//! The bytes that count, those that do not, and the refusal of growth.
 
 use super::*;
 use crate::faulty::{Call, Fault, FaultyVolume, Plan};
@@ -174,13 +174,13 @@ fn what_was_known_is_mended_by_counting_and_a_count_that_fails_changes_nothing()
     let faulty = FaultyVolume::new(Arc::new(memory));
     let plan = Arc::clone(faulty.plan());
     let volume = MeteredVolume::new(Arc::new(faulty), Some(100), Some(Usage { bytes: 99, files: 4 }));
-    assert_eq!((usage(&volume), volume.meter.counting()), ((99, 4), Counting::default()));
+    assert_eq!((usage(&volume), volume.meter.counting()), ((99, 4), RecountProgress::default()));
     plan.add(Call::Entries, 2, Fault::Fail(Failure::Io));
     let mut scan = volume.meter.recount().unwrap();
     assert_eq!(volume.meter.recount().err(), Some(Failure::Busy));
     assert_eq!(scan.step(100), Err(Failure::Io));
     drop(scan);
-    assert_eq!((usage(&volume), volume.meter.counting()), ((99, 4), Counting::default()));
+    assert_eq!((usage(&volume), volume.meter.counting()), ((99, 4), RecountProgress::default()));
     assert_eq!(counted(&volume), (30, 1));
     assert_eq!(volume.meter.counting().finished, 1);
     plan.always(Call::Entries, Some(Failure::Denied));
@@ -207,7 +207,7 @@ fn a_file_that_a_count_finds_while_it_is_made_counts_once() {
     let (volume, _, root) = metered(None);
     file(&root, "old");
     let mut scan = volume.meter.recount().unwrap();
-    // As a client makes it: it is there, and not noted yet.
+    // A client creates it this way: the file exists, and is not counted yet.
     let made = volume.meter.inner.root().unwrap().create_file(&name("new"), 0o600, None).unwrap();
     while volume.meter.counting().under_way < Some(2) {
         assert!(!scan.step(1).unwrap());
@@ -234,7 +234,7 @@ fn before_everything_was_counted_once_what_was_found_counts() {
     assert_eq!(volume.meter.to_keep(), Some(Usage { bytes: 100, files: 2 }));
 }
 
-/// A volume on which nothing is counted yet, with one file open and one that is open and has no name any more.
+/// A volume on which nothing is counted yet, with one open file and one open file without a name.
 fn asleep() -> (MeteredVolume, Arc<Plan>, [Arc<dyn Node>; 2]) {
     let faulty = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
     let plan = Arc::clone(faulty.plan());
@@ -316,7 +316,7 @@ fn no_file_grows_beyond_the_largest_whether_or_not_anything_is_counted() {
             Ok(10),
             "there is no more to copy"
         );
-        // What is larger already is changed where it is, and made smaller.
+        // A file that is larger already can be changed within its size, and made smaller.
         other.write(LARGEST + 50, b"within").unwrap();
         assert_eq!(other.write(LARGEST + 99, b"on"), Err(Failure::TooLarge));
         other.set_size(LARGEST + 1).unwrap();
