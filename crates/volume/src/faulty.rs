@@ -1,9 +1,9 @@
 //! Wraps any volume and makes calls fail, or wait, by a plan.
 //!
-//! Start with [`FaultyVolume::new`] and [`Plan::add`]. Calls of each kind are counted from 1; at the
-//! n-th one the plan's fault happens instead of (a failure) or before (a wait) the call. Nothing
-//! here sleeps: a call that is held goes on when the test says so. With [`Plan::slow_down`] calls about names and
-//! attributes take time, as those of a store far away do.
+//! Start with [`FaultyVolume::new`] and [`FaultPlan::add`]. Calls of each kind are counted from 1. At the
+//! n-th call the planned fault happens: a failure replaces the call, a wait precedes it. Nothing here
+//! sleeps: a held call continues when the test releases it. With [`FaultPlan::slow_down`] calls about
+//! names and attributes take time, like those of a distant store.
 
 mod node;
 
@@ -19,7 +19,7 @@ use crate::{Facts, Failure, HostEvent, Node, NodeId, Result, Space, Volume};
 
 pub use node::FaultyNode;
 
-/// The kinds of calls that can be told apart.
+/// The kinds of calls that a plan can tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Call {
     /// [`Volume::root`].
@@ -69,12 +69,12 @@ pub enum Call {
     Rename,
     /// [`Node::entries`].
     Entries,
-    /// A node that was opened for its data is given back. This cannot fail.
+    /// The release of a node that was opened for its data. This cannot fail.
     GiveBack,
 }
 
 impl Call {
-    /// Whether it works on names and attributes, and not on data.
+    /// Whether the call works on names and attributes rather than on data.
     fn is_about_metadata(self) -> bool {
         !matches!(
             self,
@@ -89,20 +89,21 @@ impl Call {
     }
 }
 
-/// What happens at a call.
+/// The planned effect on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails without being done.
+    /// The call fails and does nothing.
     Fail(Failure),
-    /// It fails half done, where it is a write; any other call fails without being done.
+    /// A write fails half done. Any other call fails and does nothing.
     Half(Failure),
-    /// It waits for [`Plan::release`] and is then done.
+    /// The call waits for [`FaultPlan::release`] and then runs.
     Hold,
-    /// It is done, and is said to have taken so long: nothing waits, whoever keeps the time reads it with [`Plan::met`].
+    /// The call runs and is recorded as having taken this long. Nothing waits; a test that keeps the time
+    /// reads it with [`FaultPlan::met`].
     Slow(Duration),
 }
 
-/// Which calls fail or wait.
+/// The calls that fail or wait.
 #[derive(Debug, Default)]
 pub struct Plan {
     state: Mutex<PlanState>,
@@ -111,7 +112,7 @@ pub struct Plan {
     is_short: AtomicBool,
 }
 
-/// Waits before each call about names or attributes.
+/// A wait before each call about names or attributes.
 #[derive(Default)]
 struct Slowness(OnceLock<Box<dyn Fn() + Send + Sync>>);
 
@@ -132,7 +133,7 @@ struct PlanState {
 }
 
 impl Plan {
-    /// Has [`Volume::is_short`] say so, or not.
+    /// Sets the result of [`Volume::is_short`].
     pub fn set_short(&self, is_short: bool) {
         self.is_short.store(is_short, Ordering::Relaxed);
     }
@@ -144,7 +145,7 @@ impl Plan {
         state.once.insert((call, at), fault);
     }
 
-    /// Every call of this kind fails from now on, or with `None` no more.
+    /// Every call of this kind fails from now on. `None` ends this.
     pub fn always(&self, call: Call, failure: Option<Failure>) {
         let mut state = self.state.lock();
         match failure {
@@ -153,43 +154,45 @@ impl Plan {
         };
     }
 
-    /// The faults that calls have met since this was asked last, in their order.
+    /// The faults that calls have met since the last call of this function, in their order.
     #[must_use]
     pub fn met(&self) -> Vec<(Call, Fault)> {
         std::mem::take(&mut self.state.lock().met)
     }
 
-    /// Forgets what [`Plan::add`] has planned and no call has met. What fails always still does.
+    /// Removes the faults of [`FaultPlan::add`] that no call has met. The faults of [`FaultPlan::always`]
+    /// stay.
     pub fn forget(&self) {
         self.state.lock().once.clear();
     }
 
-    /// Has every call about names and attributes wait before it is done, for good. The first of several counts.
+    /// Makes every call about names and attributes wait before it runs. This stays so, and only the first
+    /// wait that is set counts.
     pub fn slow_down(&self, wait: impl Fn() + Send + Sync + 'static) {
         let _ = self.slowness.0.set(Box::new(wait));
     }
 
-    /// How many calls about names and attributes there were.
+    /// The number of calls about names and attributes so far.
     #[must_use]
     pub fn metadata_calls(&self) -> u64 {
         let state = self.state.lock();
         state.counts.iter().filter(|(call, _)| call.is_about_metadata()).map(|(_, count)| count).sum()
     }
 
-    /// How many calls of this kind there were.
+    /// The number of calls of this kind so far.
     #[must_use]
     pub fn count(&self, call: Call) -> u64 {
         self.state.lock().counts.get(&call).copied().unwrap_or(0)
     }
 
-    /// Waits until `count` calls are held, at most this long; true when they are.
+    /// Waits until `count` calls are held, for at most this long. True when they are.
     pub fn wait_held(&self, count: usize, at_most: Duration) -> bool {
         let mut state = self.state.lock();
         self.moved.wait_while_for(&mut state, |s| s.held < count, at_most);
         state.held >= count
     }
 
-    /// Lets all calls go on that are held now.
+    /// Continues all calls that are held now.
     pub fn release(&self) {
         let mut state = self.state.lock();
         state.released += 1;
@@ -197,12 +200,12 @@ impl Plan {
         self.moved.notify_all();
     }
 
-    /// Counts a call and does to it what is planned.
+    /// Counts a call and applies the planned fault to it.
     fn meet(&self, call: Call) -> Result<()> {
         self.meet_halfway(call)?.map_or(Ok(()), Err)
     }
 
-    /// The same; the failure that is to come when half of it is done.
+    /// Like `apply`, but returns the failure that is due after half of a write.
     fn meet_halfway(&self, call: Call) -> Result<Option<Failure>> {
         if let Some(wait) = self.slowness.0.get().filter(|_| call.is_about_metadata()) {
             wait();
@@ -232,14 +235,14 @@ impl Plan {
     }
 }
 
-/// A volume whose calls meet a plan first.
+/// A volume whose calls go through a plan first.
 pub struct FaultyVolume {
     inner: Arc<dyn Volume>,
     plan: Arc<Plan>,
 }
 
 impl FaultyVolume {
-    /// Wraps a volume. Without anything in the plan it behaves like the volume itself.
+    /// Wraps a volume. With an empty plan it behaves like the volume itself.
     #[must_use]
     pub fn new(inner: Arc<dyn Volume>) -> FaultyVolume {
         FaultyVolume { inner, plan: Arc::default() }

@@ -1,8 +1,8 @@
-//! A volume without a disk: the reference that others are compared with, and a place for tests to work.
+//! A volume without a disk. It is the reference for other volumes, and the volume that most tests use.
 //!
-//! Start with [`MemoryVolume::new`]. It has no clock: each change is one nanosecond later than the last
-//! unless the test sets the time. Names are taken under one lock of the volume, each node's state under a
-//! lock of its own, and never two of those at once.
+//! Start with [`MemoryVolume::new`]. It has no clock: each change is one nanosecond later than the one
+//! before, unless the test sets the time. Changes of names hold one lock of the volume, and each node's
+//! state has its own lock. No thread holds two of the latter at once.
 
 mod node;
 mod sparse;
@@ -36,7 +36,7 @@ struct Inner {
     next_inode: AtomicU64,
     /// The time of the next change, in nanoseconds since 1970.
     clock: AtomicU64,
-    /// Every inode that still is, by its number.
+    /// Every inode that exists, by its number.
     inodes: Mutex<HashMap<u64, Weak<Inode>>>,
     /// Held while names are looked up and changed.
     names: Mutex<()>,
@@ -55,7 +55,7 @@ struct Events {
 struct Inode {
     number: u64,
     kind: Kind,
-    /// Number of a device node.
+    /// The number of a device node.
     rdev: u64,
     born: Time,
     state: Mutex<State>,
@@ -78,19 +78,19 @@ struct State {
     streams: BTreeMap<Name, Arc<Mutex<Sparse>>>,
 }
 
-/// The names of a directory. An entry keeps its cookie as long as it stands, and no cookie comes twice.
+/// The names of a directory. An entry keeps its cookie as long as it exists, and no cookie is used twice.
 #[derive(Debug, Default)]
 struct Directory {
     by_name: HashMap<Name, (u64, Arc<Inode>)>,
     by_cookie: BTreeMap<u64, Name>,
     last_cookie: u64,
-    /// The directory above, which keeps a directory from being moved below itself.
+    /// The parent directory. It prevents a directory from being moved below itself.
     parent: Weak<Inode>,
 }
 
 impl Directory {
     fn insert(&mut self, name: Name, inode: Arc<Inode>) {
-        // Those of `.` and `..` are 1 and 2.
+        // The cookies of `.` and `..` are 1 and 2.
         self.last_cookie = self.last_cookie.max(2) + 1;
         self.by_cookie.insert(self.last_cookie, name.clone());
         self.by_name.insert(name, (self.last_cookie, inode));
@@ -104,7 +104,8 @@ impl Directory {
 }
 
 impl MemoryVolume {
-    /// An empty volume whose root belongs to the host's user 0. `serial` tells it from others.
+    /// An empty volume whose root belongs to the host's user 0. The `serial` distinguishes it from other
+    /// volumes.
     #[must_use]
     pub fn new(serial: u64) -> MemoryVolume {
         let born = Time { secs: 1_000_000_000, nanos: 0 };
@@ -138,14 +139,15 @@ impl MemoryVolume {
         }
     }
 
-    /// From now on changes happen at `time` and, each by a nanosecond, after it.
+    /// Sets the clock. The next change happens at `time`, and each later one a nanosecond after the one
+    /// before.
     pub fn set_clock(&self, time: Time) {
         let ns = u64::try_from(time.secs).unwrap_or(0).saturating_mul(1_000_000_000) + u64::from(time.nanos);
         self.inner.clock.store(ns, Ordering::Relaxed);
     }
 
-    /// Tells an event as if somebody else on the host had changed something. Like a host, it tells
-    /// nothing about a directory that nobody watches.
+    /// Reports an event as if a program on the host had changed something. Like a host, it reports
+    /// nothing about a directory that is not watched.
     pub fn tell(&self, event: HostEvent) {
         let mut events = self.inner.events.lock();
         let is_watched = |directory: NodeId| events.watched.contains_key(&directory);
@@ -180,7 +182,7 @@ impl Inner {
         NodeId { device: self.device, inode: inode.number }
     }
 
-    /// Makes a new inode known by its number.
+    /// Registers a new inode under its number.
     fn enter(&self, inode: &Arc<Inode>) {
         let mut inodes = self.inodes.lock();
         if inodes.len().is_power_of_two() {

@@ -1,4 +1,4 @@
-//! Whatever clients do, whatever fails, and wherever a count is meanwhile: what is known is what lies there.
+//! The usage is exact, whatever clients do, whatever fails, and however far a scan is.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-/// What lies below a directory, found the simple way.
+/// Adds the usage below a directory, found by a plain walk.
 fn walk(directory: &Arc<dyn Node>, seen: &mut HashSet<NodeId>, sum: &mut Usage) {
     let mut names = Vec::new();
     let mut take = |entry: volume::DirEntry| {
@@ -46,7 +46,7 @@ fn there(memory: &MemoryVolume) -> Usage {
     sum
 }
 
-/// One thing that a client does. Directories and names are few, so that they meet.
+/// One operation of a client. There are few directories and names, so that the operations collide.
 #[derive(Debug, Clone)]
 enum Act {
     Create(u8, u8),
@@ -72,7 +72,8 @@ enum Act {
 }
 
 impl Act {
-    /// Whether it has to do with counting, or with names of streams, which are not followed while nothing is counted.
+    /// Whether the operation is about counting or about names of streams. These are not followed while
+    /// nothing is counted.
     fn is_counting(&self) -> bool {
         use Act::{BeginCount, Count, Quota, RemoveStream, RenameStream, Stream};
         matches!(self, BeginCount | Count(_) | Quota(_) | Stream(..) | RemoveStream(..) | RenameStream(..))
@@ -108,7 +109,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(one, 1..120)
 }
 
-/// A client with what it has open.
+/// A client and its open files.
 struct Client {
     memory: MemoryVolume,
     volume: MeteredVolume,
@@ -118,7 +119,7 @@ struct Client {
     scan: Option<Scan>,
 }
 
-/// Most nodes that are open at once.
+/// The largest number of open nodes.
 const OPEN: usize = 6;
 
 impl Client {
@@ -149,7 +150,7 @@ impl Client {
         self.open.push(node);
     }
 
-    /// Does it; whether it was done or refused is not what is looked at.
+    /// Runs an operation. The test does not look at whether it succeeded.
     fn act(&mut self, act: &Act) -> volume::Result<()> {
         let named = |at: u8| name(&format!("n{at}"));
         match *act {
@@ -194,7 +195,7 @@ impl Client {
         Ok(())
     }
 
-    /// What is done to a file that is open.
+    /// Runs an operation on an open file.
     fn change(&mut self, act: &Act) -> volume::Result<()> {
         let named = |at: u8| name(&format!("s{at}"));
         let open = |at: u8| self.file(at).ok_or(Failure::NotFound);
@@ -241,7 +242,7 @@ proptest! {
 
     #[test]
     fn what_is_known_is_what_lies_there(acts in acts(), quota in 1000_u64..20_000, asleep in 0..80_usize) {
-        // With some, nothing is counted at first, and they are given their size when there is something.
+        // In some runs nothing is counted at first, and the volume gets its quota when it has content.
         let asleep = asleep.saturating_sub(40).min(acts.len());
         let mut client = Client::new((asleep == 0).then_some(quota));
         let meter = Arc::clone(client.volume.meter().unwrap());
@@ -259,11 +260,11 @@ proptest! {
         }
         for act in acts {
             let _done_or_refused = client.act(act);
-            // What lost its name while nothing was counted is found when it is written to.
+            // A file that lost its name while nothing was counted is found when it is written to.
             let bytes = if asleep > 0 { meter.to_keep().unwrap() } else { meter.usage() }.bytes;
             let bound = meter.quota().unwrap();
             prop_assert!(bytes <= bound, "{bytes} of {bound} after {act:?}");
-            // Streams that were removed while they are open are in neither.
+            // A stream that was removed while it is open is in neither number.
             prop_assert_eq!(meter.to_keep().unwrap(), there(&client.memory), "after {:?}", act);
         }
         client.open.clear();
@@ -276,16 +277,16 @@ proptest! {
     }
 }
 
-/// Small steps of a generator, so that threads do different things and each run the same.
+/// A small generator, so that the threads do different things and each does the same in every run.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
-/// What the threads may have together.
+/// The quota of all threads together.
 const QUOTA: u64 = 60_000;
 
-/// A client among others: makes, grows, cuts, moves and removes.
+/// A client among others that creates, grows, truncates, moves and removes files.
 fn busy(volume: &MeteredVolume, seed: u64) {
     let mut state = seed + 1;
     let root = volume.root().unwrap();
@@ -295,7 +296,7 @@ fn busy(volume: &MeteredVolume, seed: u64) {
         let directory = |at: u64| root.lookup(&name(&format!("d{}", at % 4)), OpenHow::Read).ok();
         let (Some(from), Some(into)) = (directory(from), directory(to)) else { continue };
         let (one, other) = (name(&format!("f{}", size % 5)), name(&format!("f{}", to % 7)));
-        // Any of it may fail, since others do the same.
+        // Any call may fail, because the other threads do the same.
         let _done_or_refused = match what % 8 {
             0 | 1 => from
                 .create_file(&one, 0o600, None)
@@ -346,7 +347,7 @@ fn many_at_once_never_pass_the_bound_together_and_a_count_meanwhile_is_exact() {
     assert_eq!(meter.usage(), there(&memory));
 }
 
-/// Without a count meanwhile that would put it right.
+/// No scan runs meanwhile that could repair the count.
 #[test]
 fn what_a_name_leads_to_is_the_same_for_all_who_change_it() {
     let memory = MemoryVolume::new(1);
@@ -357,7 +358,7 @@ fn what_a_name_leads_to_is_the_same_for_all_who_change_it() {
         for _ in 0..20_000 {
             let [what, from, to] = [(); 3].map(|()| next(&mut state));
             let [from, to] = [from, to].map(|at| name(&format!("f{}", at % 3)));
-            // Any of it may fail, since others do the same.
+            // Any call may fail, because the other threads do the same.
             let _done_or_refused = match what % 4 {
                 0 => root.create_file(&from, 0o600, None).map(drop),
                 1 => root.remove(&from, false, None),

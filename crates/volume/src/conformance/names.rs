@@ -18,7 +18,7 @@ pub(super) fn a_name_is_made_once_and_found_exactly(volume: &dyn Volume) {
         assert_eq!(found(&root, other).err(), Some(Failure::NotFound), "{other}");
         assert_eq!(root.stat_name(&name(other)).err(), Some(Failure::NotFound), "{other}");
     }
-    // Bytes that are no text are a name too, and the longest one.
+    // Bytes that are not text are a valid name too. So is the longest name.
     let odd = crate::Name::new(b"\xff\xfe\n").unwrap();
     let long = crate::Name::new(&[b'x'; 255]).unwrap();
     for one in [&odd, &long] {
@@ -126,7 +126,7 @@ pub(super) fn a_directory_does_not_move_below_itself(volume: &dyn Volume) {
     let b = directory(&a, "b");
     assert_eq!(root.rename(&name("a"), &*b, &name("c"), false, None), Err(Failure::Invalid));
     assert_eq!(root.rename(&name("a"), &*a, &name("c"), true, None), Err(Failure::Invalid));
-    // Nor does anything replace a directory that it lies in.
+    // Nor can a rename replace a directory that contains the source.
     file(&b, "f");
     assert_eq!(b.rename(&name("f"), &*root, &name("a"), true, None), Err(Failure::NotEmpty));
     b.remove(&name("f"), false, None).unwrap();
@@ -285,7 +285,7 @@ pub(super) fn a_node_is_found_by_its_address(volume: &dyn Volume) {
         let again = volume.find(&address).unwrap();
         assert_eq!((again.id(), again.kind()), (node.id(), node.kind()));
     }
-    // It stays the same whatever the file is called, and is gone with its last name.
+    // The address stays the same when the file is renamed. It is gone with the last name.
     let address = f.address().unwrap();
     d.rename(&name("f"), &*root, &name("g"), false, None).unwrap();
     let again = volume.find(&address).unwrap();

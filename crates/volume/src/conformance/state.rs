@@ -1,4 +1,4 @@
-//! Cases about what belongs to a node besides its data: times, mode, notes, attributes, streams.
+//! Cases about the state of a node besides its data: times, mode, notes, attributes, streams.
 
 use super::{content, directory, file, found, name};
 use crate::{Failure, Kind, Note, OpenHow, Time, Times, Volume};
@@ -59,7 +59,7 @@ pub(super) fn notes_of_every_size_come_back(volume: &dyn Volume) {
         assert_eq!(f.note(note), Ok(None));
         f.set_note(note, None).unwrap();
     }
-    // Larger than any file system keeps with a file, and smaller again.
+    // Larger than any file system stores with a file, and smaller again.
     for size in [16, 0, 500, 5000, 70_000, 65_536, 3, 200_000, 40] {
         for (number, note) in NOTES.into_iter().enumerate() {
             let value: Vec<u8> = (0..size).map(|n| (n * 7 + number) as u8).collect();
@@ -107,7 +107,7 @@ pub(super) fn attributes_are_listed_set_and_removed(volume: &dyn Volume) {
     f.set_attribute(b"colour", None).unwrap();
     f.set_attribute(b"never there", None).unwrap();
     assert_eq!(sorted(), [pair(b"Colour", b"blue"), pair(b"empty", b"")]);
-    // Notes make room for what users have.
+    // Notes make room for the attributes of users.
     f.set_note(Note::Descriptor, Some(&[1; 2500])).unwrap();
     f.set_attribute(b"roomy", Some(&[2; 2500])).unwrap();
     assert_eq!(f.note(Note::Descriptor).unwrap(), Some(vec![1; 2500]));
@@ -160,7 +160,7 @@ pub(super) fn a_stream_has_data_of_its_own(volume: &dyn Volume) {
     assert_eq!(content(&s.open_again(OpenHow::Read).unwrap()), b"main");
     let read = s.open_again(OpenHow::Read).unwrap();
     assert_eq!(read.write(0, b"x"), Err(Failure::Denied));
-    // What is not data is the file's.
+    // The state that is not data belongs to the file.
     s.set_mode(0o600).unwrap();
     s.set_note(Note::Attributes, Some(b"note")).unwrap();
     assert_eq!(f.stat().unwrap().mode, 0o600);
@@ -182,7 +182,7 @@ pub(super) fn streams_move_and_go_with_their_file(volume: &dyn Volume) {
     assert_eq!(f.rename_stream(&name("a"), &name("x"), true), Err(Failure::NotFound));
     assert_eq!(f.streams().unwrap().len(), 1);
     assert_eq!(content(&f.open_stream(&name("b"), false, false).unwrap()), b"a");
-    // They follow the file, not its name, and stay while it has one.
+    // Streams follow the file, not its name. They exist until the file loses its last name.
     root.rename(&name("f"), &*root, &name("g"), false, None).unwrap();
     root.add_name(&name("h"), &*f, None).unwrap();
     root.remove(&name("g"), false, None).unwrap();

@@ -1,4 +1,4 @@
-//! A node whose calls meet a plan first.
+//! A node whose calls go through a plan first.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl FaultyNode {
         Arc::new(FaultyNode { inner, plan: Arc::clone(plan) })
     }
 
-    /// The node of the volume that is wrapped, which knows its own nodes only.
+    /// The wrapped volume's node. A volume knows only its own nodes.
     pub(super) fn unwrap(node: &dyn Node) -> &dyn Node {
         node.downcast::<FaultyNode>().map_or(node, |faulty| &*faulty.inner)
     }
@@ -34,13 +34,13 @@ impl FaultyNode {
 impl Drop for FaultyNode {
     fn drop(&mut self) {
         if self.inner.kind() == Kind::File && self.inner.how() > OpenHow::Attributes {
-            // What it would fail with has nobody to hear of it.
+            // No caller could receive the failure.
             let _unheard = self.plan.meet(Call::GiveBack);
         }
     }
 }
 
-/// Writes methods that meet the plan as the call before them, and then do what those of the wrapped node do.
+/// Writes methods that apply the plan and then call the method of the wrapped node.
 macro_rules! met {
     ($($call:ident: fn $name:ident(&self $(, $arg:ident: $type:ty)*) -> $out:ty;)+) => {$(
         fn $name(&self $(, $arg: $type)*) -> $out {

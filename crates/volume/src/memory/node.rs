@@ -19,9 +19,9 @@ pub struct MemoryNode {
     volume: Arc<Inner>,
     inode: Arc<Inode>,
     how: OpenHow,
-    /// The stream's data, when this is one.
+    /// The data of the stream, when the node is one.
     stream: Option<Arc<Mutex<Sparse>>>,
-    /// What was known of it when it was looked up or made.
+    /// The attributes at the time of the lookup or creation.
     first: Option<Stat>,
 }
 
@@ -44,7 +44,7 @@ impl MemoryNode {
         MemoryNode { volume, inode, how, stream: None, first: None }
     }
 
-    /// The node with what is known of it now.
+    /// The node, with its attributes of this moment as the first ones.
     fn seen(self) -> Arc<dyn Node> {
         let first = Some(self.inode.stat(self.volume.device));
         Arc::new(MemoryNode { first, ..self })
@@ -63,7 +63,7 @@ impl MemoryNode {
         }
     }
 
-    /// Works on the data that this node stands for.
+    /// Runs `work` on the data of this node.
     fn data<T>(&self, work: impl FnOnce(&mut Sparse) -> T) -> T {
         match &self.stream {
             Some(stream) => work(&mut stream.lock()),
@@ -71,7 +71,7 @@ impl MemoryNode {
         }
     }
 
-    /// Works on the data and notes the time when that changed it.
+    /// Runs `work` on the data, and sets the time of change when it succeeds.
     fn change_data<T>(&self, work: impl FnOnce(&mut Sparse) -> Result<T>) -> Result<T> {
         self.may(OpenHow::ReadWrite)?;
         let done = self.data(work)?;
@@ -84,7 +84,7 @@ impl MemoryNode {
         Ok(done)
     }
 
-    /// The state, changed now.
+    /// The state, with the time of change set to now.
     fn changed(&self) -> MutexGuard<'_, State> {
         let now = self.volume.tick();
         let mut state = self.inode.state.lock();
@@ -100,14 +100,14 @@ impl MemoryNode {
         }
     }
 
-    /// What a name leads to.
+    /// The inode that a name leads to.
     fn find(&self, name: &Name) -> Result<Arc<Inode>> {
         self.directory()?;
         let state = self.inode.state.lock();
         state.names.by_name.get(name).map(|(_, inode)| Arc::clone(inode)).ok_or(Failure::NotFound)
     }
 
-    /// Makes something new. The caller holds no lock.
+    /// Creates a new inode. The caller holds no lock.
     fn make(
         &self,
         name: &Name,
@@ -166,7 +166,7 @@ impl MemoryNode {
         Some(inode)
     }
 
-    /// One name less for what was just taken out of a directory.
+    /// Takes one name from an inode that was just removed from a directory.
     fn lose_name(&self, inode: &Inode) {
         let now = self.volume.tick();
         let mut state = inode.state.lock();
@@ -177,7 +177,7 @@ impl MemoryNode {
         }
     }
 
-    /// Whether `inode` may be taken away from under a name that something of `kind` is to have.
+    /// Refuses to replace `inode` by an inode of another kind, or a directory that is not empty.
     fn replaceable(inode: &Inode, is_directory: bool) -> Result<()> {
         match (inode.kind == Kind::Directory, is_directory) {
             (true, false) => Err(Failure::IsADirectory),
@@ -187,7 +187,7 @@ impl MemoryNode {
         }
     }
 
-    /// Whether this directory is `inode` or somewhere below it.
+    /// Whether this directory is `inode` or lies below it.
     fn is_within(&self, inode: &Inode) -> bool {
         let mut now = Some(Arc::clone(&self.inode));
         while let Some(directory) = now {
@@ -214,7 +214,7 @@ impl Node for MemoryNode {
     }
 
     fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
-        // As on a host, the least that can be asked for is no reason to give anything up.
+        // As on a host, a request for the lowest access does not reduce the access of the node.
         let how = if how == OpenHow::Attributes { self.how } else { how };
         let node = self.volume.open(&self.inode, how);
         match &self.stream {
@@ -293,7 +293,7 @@ impl Node for MemoryNode {
     }
 
     fn extents(&self, _from: u64, _max: usize) -> Result<(Vec<Extent>, bool)> {
-        // Memory has no places that anybody could go to.
+        // Data in memory has no position on a device.
         Err(Failure::NotSupported)
     }
 
@@ -304,7 +304,7 @@ impl Node for MemoryNode {
         if at.checked_add(len).is_none() || to_at.checked_add(len).is_none() {
             return Err(Failure::Invalid);
         }
-        // Taken out as a whole first: the ranges may overlap in one file.
+        // The data is copied out first, because the ranges may overlap in one file.
         let mut bytes = Vec::new();
         self.data(|data| data.read(at, usize::try_from(len).unwrap_or(usize::MAX), &mut bytes));
         if !bytes.is_empty() {
@@ -521,7 +521,7 @@ impl Node for MemoryNode {
         Ok(())
     }
 
-    /// A volume in memory asks for nobody's permission.
+    /// A volume in memory checks no permissions.
     fn check_removal(&self, _name: &Name, _actor: Option<&Actor>) -> Result<()> {
         Ok(())
     }
@@ -555,11 +555,11 @@ impl Node for MemoryNode {
             return Err(Failure::NotFound);
         }
         if let Ok(stands) = to.find(to_name) {
-            // What is moved lies somewhere below it, so it cannot be empty.
+            // The moved node lies below this directory, so it cannot be empty.
             if self.is_within(&stands) {
                 return Err(Failure::NotEmpty);
             }
-            // Of two names of one file the other one stays, and its place in listings.
+            // For two names of one file, the target keeps its place in listings.
             if stands.number == moved.number {
                 self.take_out(name);
                 self.lose_name(&moved);
@@ -590,7 +590,8 @@ impl Node for MemoryNode {
         self.directory()?;
         let mut cookie = cookie;
         loop {
-            // One at a time, without the lock while it is shown: the visitor may use the directory.
+            // One entry at a time, without the lock while the visitor sees it: the visitor may use the
+            // directory.
             let state = self.inode.state.lock();
             let next = state.names.by_cookie.range((Bound::Excluded(cookie), Bound::Unbounded)).next();
             let Some((&at, name)) = next else { return Ok(()) };
