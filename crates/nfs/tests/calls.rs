@@ -10,11 +10,11 @@ use nfs_wire::op::{Args, Res, getattr, open, readdir};
 use nfs_wire::types::{ChangeInfo, Identity, Owner, StateId};
 use testkit::nfs::*;
 use volume::Time;
-use volume::faulty::Plan;
+use volume::faulty::FaultPlan;
 
 /// A client that counts what its COMPOUNDs take.
 struct Counting {
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
     wire: Wire,
     client: Client,
     directory: Vec<u8>,
@@ -123,7 +123,7 @@ fn where_new_names_are_made_all_the_time_they_are_not_looked_for_any_more() {
     let counts: Vec<u64> = (0..40).map(|n| it.create(&format!("f{n}")).0).collect();
     assert_eq!((counts[5], counts[39]), (5, 4), "{counts:?}");
     // One scan is all it took.
-    assert_eq!(it.plan.count(volume::faulty::Call::Entries), 1);
+    assert_eq!(it.plan.count(volume::faulty::VolumeCall::Entries), 1);
 }
 
 /// Lists the directory with these attributes: the calls, the names, and what is told of the first.

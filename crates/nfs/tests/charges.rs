@@ -12,7 +12,7 @@ use nfs_wire::types::StateId;
 use share::FileNumber;
 use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, Work};
 use testkit::nfs::{Client, Wire, World, closing, put, reading, writing};
-use volume::faulty::{Call, FaultyVolume, Plan};
+use volume::faulty::{VolumeCall, FaultyVolume, FaultPlan};
 use volume::memory::MemoryVolume;
 use volume::{Failure, Name, OpenHow, Volume};
 use volume_posix::PosixVolume;
@@ -39,7 +39,7 @@ struct Scene {
     limits: Arc<Limits>,
     share: ShareLimits,
     number: FileNumber,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
     wire: Wire,
     client: Client,
     file: Vec<u8>,
@@ -58,12 +58,12 @@ impl Scene {
     /// On a volume that has nothing at hand: every READ must leave the connection's thread.
     fn cold() -> Scene {
         let scene = Scene::new();
-        scene.plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+        scene.plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
         scene
     }
 
     /// On a volume whose files another one shows, too.
-    fn on(volume: Arc<dyn Volume>, shown: &dyn Volume, plan: Arc<Plan>) -> Scene {
+    fn on(volume: Arc<dyn Volume>, shown: &dyn Volume, plan: Arc<FaultPlan>) -> Scene {
         let world = World::on(volume);
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 2);
@@ -218,22 +218,22 @@ fn what_is_not_copied_costs_what_it_transfers() {
 #[test]
 fn what_fails_costs_nothing() {
     Scene::new().costs(0, |scene| {
-        scene.plan.always(Call::ReadCached, Some(Failure::Io));
+        scene.plan.always(VolumeCall::ReadCached, Some(Failure::Io));
         let read = scene.read(0, LEN);
         scene.ends(&[read], NfsStat::Io);
     });
     Scene::cold().costs(0, |scene| {
-        scene.plan.always(Call::Read, Some(Failure::Io));
+        scene.plan.always(VolumeCall::Read, Some(Failure::Io));
         let read = scene.read(0, LEN);
         scene.ends(&[read], NfsStat::Io);
     });
     Scene::new().costs(0, |scene| {
-        scene.plan.always(Call::Read, Some(Failure::Io));
+        scene.plan.always(VolumeCall::Read, Some(Failure::Io));
         let read = scene.read_plus(0, LEN);
         scene.ends(&[read], NfsStat::Io);
     });
     Scene::new().costs(0, |scene| {
-        scene.plan.always(Call::Write, Some(Failure::Io));
+        scene.plan.always(VolumeCall::Write, Some(Failure::Io));
         let stateid = scene.stateid;
         scene.ends(&[writing(stateid, 0, &[8; 1000])], NfsStat::Io);
     });
@@ -344,13 +344,13 @@ fn what_was_held_costs_what_it_transfers() {
     });
     Scene::new().costs(0, |scene| {
         scene.hold_read(LEN);
-        scene.plan.always(Call::ReadCached, Some(Failure::Io));
+        scene.plan.always(VolumeCall::ReadCached, Some(Failure::Io));
         scene.pass();
         assert_eq!(scene.answers(), [NfsStat::Io]);
     });
     Scene::new().costs(0, |scene| {
         scene.hold_read(LEN);
-        scene.plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+        scene.plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
         scene.pass();
         scene.wire.collect();
         scene.wire.give_up(false);

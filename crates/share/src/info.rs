@@ -1,7 +1,7 @@
 //! What is known of an open file, as the engine gives it to protocols.
 
 use bitflags::bitflags;
-use volume::{Kind, NodeId, Time};
+use volume::{NodeKind, NodeId, Time};
 
 bitflags! {
     /// Attribute bits, numbered as NT numbers them (MS-FSCC 2.6), since they are stored so.
@@ -44,7 +44,7 @@ pub struct Info {
     /// The file system that it is on, as `Stat::file_system` says: 0 for the share's own.
     pub file_system: u64,
     /// What it is on the host.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Attribute bits; `NORMAL` alone when there is no other.
     pub attributes: Attributes,
     /// Creation.

@@ -9,13 +9,13 @@ use common::*;
 use share::{
     Attributes, Basic, Caching, Config, Deny, Disposition, Identity, Open, Refusal, TimeSet, WriteAt,
 };
-use volume::faulty::{Call, Fault, Plan};
+use volume::faulty::{VolumeCall, PlannedFault, FaultPlan};
 use volume::security::{Acl, Descriptor, Parts, Rights, Sid};
 use volume::{Failure, HostChange, HostEvent, NodeId, OpenHow, Time};
 
 /// Runs `first` until it is held by the plan, `second` as far as it comes then, and both to their end.
 fn in_the_middle<A: Send, B: Send>(
-    plan: &Plan,
+    plan: &FaultPlan,
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B + Send,
 ) -> (A, B) {
@@ -41,7 +41,7 @@ fn id_of(world: &World, text: &str) -> Option<NodeId> {
 }
 
 /// A share that remembers no names, with the files `new` and `old`.
-fn two_files() -> (World, Arc<Plan>, Client, Client) {
+fn two_files() -> (World, Arc<FaultPlan>, Client, Client) {
     let (world, plan) = World::planned(Config { metadata_caching: false, ..Config::default() });
     let (client, other) = (world.client(1), world.client(2));
     client.make_with("new", "new");
@@ -50,12 +50,12 @@ fn two_files() -> (World, Arc<Plan>, Client, Client) {
 }
 
 /// Opens `old` for itself alone while `new` is being renamed over it, and says what both have got.
-fn opened_while_it_is_replaced(call: Call) -> Result<(), Refusal> {
+fn opened_while_it_is_replaced(call: VolumeCall) -> Result<(), Refusal> {
     let (world, plan, client, other) = two_files();
     let moved = client.open("new").open();
     // Which spellings there are is looked for anew.
     world.share.configure(Config { metadata_caching: false, ..Config::default() });
-    plan.add(call, 1, Fault::Hold);
+    plan.add(call, 1, PlannedFault::Hold);
     let rename = || done(client.rename(&moved, "old", true));
     let open = || other.open("old").deny(Deny::all()).result();
     let (renamed, opened) = in_the_middle(&plan, rename, open);
@@ -69,8 +69,8 @@ fn opened_while_it_is_replaced(call: Call) -> Result<(), Refusal> {
 #[test]
 fn nobody_has_a_file_for_himself_that_is_just_being_replaced() {
     // What is replaced was looked at before, and is looked at once more.
-    assert_eq!(opened_while_it_is_replaced(Call::Entries), Err(Refusal::AccessDenied));
-    assert_eq!(opened_while_it_is_replaced(Call::Rename), Ok(()));
+    assert_eq!(opened_while_it_is_replaced(VolumeCall::Entries), Err(Refusal::AccessDenied));
+    assert_eq!(opened_while_it_is_replaced(VolumeCall::Rename), Ok(()));
 }
 
 /// Marks what is open to go, by the rules of POSIX or not, and closes it.
@@ -83,7 +83,7 @@ fn delete(client: &Client, open: &Arc<Open>, posix: bool) {
 fn a_name_that_is_renamed_while_its_removal_waits_goes_under_the_new_one() {
     let (world, plan, client, other) = two_files();
     let (moved, deleted) = (client.open("old").open(), other.open("old").open());
-    plan.add(Call::Rename, 1, Fault::Hold);
+    plan.add(VolumeCall::Rename, 1, PlannedFault::Hold);
     let rename = || done(client.rename(&moved, "third", false));
     let (renamed, ()) = in_the_middle(&plan, rename, || delete(&other, &deleted, true));
     assert_eq!(renamed, Ok(()));
@@ -95,7 +95,7 @@ fn a_name_that_is_renamed_while_its_removal_waits_goes_under_the_new_one() {
 fn what_took_the_place_of_a_file_outlives_the_close_that_removes_it() {
     let (world, plan, client, other) = two_files();
     let (moved, deleted) = (client.open("new").open(), other.open("old").open());
-    plan.add(Call::Rename, 1, Fault::Hold);
+    plan.add(VolumeCall::Rename, 1, PlannedFault::Hold);
     let rename = || {
         done(client.caller(true, now(), |c| world.share.rename(c, &moved, &path("old"), None, true, true)))
     };
@@ -106,11 +106,11 @@ fn what_took_the_place_of_a_file_outlives_the_close_that_removes_it() {
 
 #[test]
 fn a_further_name_that_the_host_refuses_leaves_what_stands_there() {
-    for (call, to) in [(Call::Create, "old"), (Call::Rename, "old"), (Call::Create, "OLD")] {
+    for (call, to) in [(VolumeCall::Create, "old"), (VolumeCall::Rename, "old"), (VolumeCall::Create, "OLD")] {
         let (world, plan, client, _) = two_files();
         let (before, open) = (id_of(&world, "old"), client.open("new").open());
         let link = || client.call(|c| world.share.link(c, &open, &path(to), true));
-        plan.add(call, 1, Fault::Fail(Failure::Denied));
+        plan.add(call, 1, PlannedFault::Fail(Failure::Denied));
         assert_eq!(link(), Err(Refusal::AccessDenied));
         assert_eq!((id_of(&world, "old"), client.names_in("")), (before, vec!["new".into(), "old".into()]));
         assert_eq!(link(), Ok(()));
@@ -123,7 +123,7 @@ fn a_further_name_that_the_host_refuses_leaves_what_stands_there() {
 fn a_rename_that_the_host_refuses_leaves_the_other_spelling_of_its_goal() {
     let (world, plan, client, _) = two_files();
     let (before, open) = (id_of(&world, "old"), client.open("new").open());
-    plan.add(Call::Rename, 1, Fault::Fail(Failure::CrossDevice));
+    plan.add(VolumeCall::Rename, 1, PlannedFault::Fail(Failure::CrossDevice));
     assert!(done(client.rename(&open, "OLD", true)).is_err());
     assert_eq!((id_of(&world, "old"), client.names_in("")), (before, vec!["new".into(), "old".into()]));
     assert_eq!(done(client.rename(&open, "OLD", true)), Ok(()));
@@ -143,7 +143,7 @@ fn of_two_who_make_a_file_for_themselves_alone_one_has_it() {
     };
     // Each call after the making, one in each round.
     for n in [2, 1, 2] {
-        plan.add(Call::Stat, n, Fault::Hold);
+        plan.add(VolumeCall::Stat, n, PlannedFault::Hold);
         let (one, other) = in_the_middle(&plan, || make(&clients[0]), || make(&clients[1]));
         assert!(one.is_ok() != other.is_ok(), "{n}: {one:?} {other:?}");
         let had = one.or(other).unwrap();
@@ -157,8 +157,8 @@ fn of_two_who_make_a_file_for_themselves_alone_one_has_it() {
 fn of_two_who_append_at_once_neither_takes_the_others_place() {
     let (world, plan, client, other) = two_files();
     let opens = [&client, &other].map(|client| client.open("new").access(Rights::APPEND_DATA).open());
-    plan.add(Call::Write, 1, Fault::Hold);
-    plan.add(Call::Write, 2, Fault::Hold);
+    plan.add(VolumeCall::Write, 1, PlannedFault::Hold);
+    plan.add(VolumeCall::Write, 2, PlannedFault::Hold);
     let append = |client: &Client, open: &Arc<Open>, text: &str| {
         let owner = client.owner(open);
         let (at, data) = (WriteAt::Offset(0), text.as_bytes());
@@ -174,7 +174,7 @@ fn of_two_who_append_at_once_neither_takes_the_others_place() {
 fn a_write_keeps_its_time_whenever_room_is_wished_for() {
     const LONG_AGO: Time = Time { secs: 946_684_800, nanos: 100 };
     // The wish comes in the middle of the write, and the write in the middle of the wish.
-    for first in [Call::Sync, Call::Resize] {
+    for first in [VolumeCall::Sync, VolumeCall::Resize] {
         let (world, plan, client, other) = two_files();
         let old = client.open("old").open();
         let modified = |time| Basic { modified: Some(time), ..Basic::default() };
@@ -182,7 +182,7 @@ fn a_write_keeps_its_time_whenever_room_is_wished_for() {
         client.close(&old);
         let opens = [&client, &other].map(|client| client.open("old").open());
         assert_eq!(world.share.info(&opens[0]).unwrap().modified, LONG_AGO);
-        plan.add(first, 1, Fault::Hold);
+        plan.add(first, 1, PlannedFault::Hold);
         let wish = || client.call(|c| world.share.set_allocation(c, &opens[0], 1 << 20)).is_ok();
         let write = || {
             let owner = other.owner(&opens[1]);
@@ -190,7 +190,7 @@ fn a_write_keeps_its_time_whenever_room_is_wished_for() {
             other.call(|c| world.share.write(c, &opens[1], owner, at, b"new", true)).is_ok()
         };
         let both = match first {
-            Call::Sync => in_the_middle(&plan, write, wish),
+            VolumeCall::Sync => in_the_middle(&plan, write, wish),
             _ => in_the_middle(&plan, wish, write),
         };
         assert_eq!(both, (true, true));
@@ -202,8 +202,8 @@ fn a_write_keeps_its_time_whenever_room_is_wished_for() {
 fn of_two_who_change_what_lies_beside_a_file_neither_undoes_what_the_other_did() {
     let (world, plan, client, other) = two_files();
     let (one, second) = (client.open("old").access(ALL).open(), other.open("old").access(ALL).open());
-    plan.add(Call::SetNote, 1, Fault::Hold);
-    plan.add(Call::SetNote, 3, Fault::Hold);
+    plan.add(VolumeCall::SetNote, 1, PlannedFault::Hold);
+    plan.add(VolumeCall::SetNote, 3, PlannedFault::Hold);
     let hide = || {
         let basic = Basic { attributes: Some(Attributes::HIDDEN), ..Basic::default() };
         client.call(|c| world.share.set_basic(c, &one, basic))
@@ -256,11 +256,11 @@ fn a_right_that_was_given_in_the_middle_of_a_change_goes_with_it() {
     let all = Caching::READ | Caching::HANDLE;
     // What of the file is changed, by a call of which kind, and whether the other gives its rights back as a whole.
     for (what, call, whole) in
-        [("data", Call::Write, false), ("size", Call::Resize, false), ("mode", Call::SetAttributes, true)]
+        [("data", VolumeCall::Write, false), ("size", VolumeCall::Resize, false), ("mode", VolumeCall::SetAttributes, true)]
     {
         let (world, plan, client, other) = two_files();
         let open = client.open("old").access(if whole { READ | Rights::WRITE_DAC } else { ALL }).open();
-        plan.add(call, 1, Fault::Hold);
+        plan.add(call, 1, PlannedFault::Hold);
         let change = || match what {
             "data" => client.write(&open, 0, "now"),
             "size" => client.call(|c| world.share.set_size(c, &open, 1)),
@@ -283,7 +283,7 @@ fn who_was_given_a_right_to_keep_a_file_open_is_asked_before_it_is_renamed() {
     let (world, plan, client, other) = two_files();
     let open = client.open("old").open();
     world.share.configure(Config { metadata_caching: false, ..Config::default() });
-    plan.add(Call::Entries, 1, Fault::Hold);
+    plan.add(VolumeCall::Entries, 1, PlannedFault::Hold);
     let rename = || client.rename(&open, "new", true);
     let keep = || other.open("old").access(READ).keyed(7, Caching::READ | Caching::HANDLE).open();
     let (step, kept) = in_the_middle(&plan, rename, keep);

@@ -13,7 +13,7 @@ use smb_wire::{Command, FileId, Header, NtStatus, cancel, logoff, read, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
-use volume::faulty::Call;
+use volume::faulty::VolumeCall;
 use volume::{Failure, Name, Node, OpenHow, Volume};
 use volume_posix::PosixVolume;
 
@@ -264,9 +264,9 @@ fn what_is_read_on_the_pool_costs_what_it_transfers() {
         });
     }
     let (world, plan) = World::faulty();
-    plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+    plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
     let scene = Scene::new(world);
-    plan.always(Call::Read, Some(Failure::Io));
+    plan.always(VolumeCall::Read, Some(Failure::Io));
     scene.costs(0, |scene| {
         let id = scene.ask_read(0, 65_536, 0);
         assert!(scene.client.answer(id).expect("an answer").status().is_error());

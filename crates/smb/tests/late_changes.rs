@@ -19,7 +19,7 @@ use smb_wire::{
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
-use volume::faulty::{Call, Fault, FaultyVolume, Plan};
+use volume::faulty::{VolumeCall, PlannedFault, FaultyVolume, FaultPlan};
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
 
@@ -35,18 +35,18 @@ const PERSISTENT: RequestContext<'static> = RequestContext::DurableHandleRequest
 
 /// A call that stands in the volume, on a thread of its own. Let go of, also by a test that fails, it goes on.
 struct Stuck<'s> {
-    plan: &'s Plan,
+    plan: &'s FaultPlan,
     thread: Option<ScopedJoinHandle<'s, ()>>,
 }
 
 impl<'s> Stuck<'s> {
     fn new<'e>(
         scope: &'s Scope<'s, 'e>,
-        plan: &'s Plan,
-        call: Call,
+        plan: &'s FaultPlan,
+        call: VolumeCall,
         delivery: impl FnOnce() + Send + 's,
     ) -> Stuck<'s> {
-        plan.add(call, 1, Fault::Hold);
+        plan.add(call, 1, PlannedFault::Hold);
         let stuck = Stuck { plan, thread: Some(scope.spawn(delivery)) };
         assert!(plan.wait_held(1, MINUTE), "the change has begun");
         stuck
@@ -112,8 +112,8 @@ fn goes_on(peer: &mut Peer, create: u64) {
 #[test]
 fn a_handle_is_taken_up_behind_what_its_ended_session_still_changes() {
     type Change = fn(&mut Peer, FileId) -> Vec<u8>;
-    let changes: [(Call, Change); 3] =
-        [(Call::Write, a_write), (Call::Resize, a_truncation), (Call::Resize, zeroes)];
+    let changes: [(VolumeCall, Change); 3] =
+        [(VolumeCall::Write, a_write), (VolumeCall::Resize, a_truncation), (VolumeCall::Resize, zeroes)];
     for (call, change) in changes {
         let (world, plan) = World::faulty();
         let mut old = world.client();
@@ -141,7 +141,7 @@ fn what_stands_behind_a_late_change_is_not_begun() {
     let [first, second] = [0, 1].map(|at| Header::parse(&both[at]).expect("a header").message_id());
     let both = old.compound(both, false);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(both));
+        let stuck = Stuck::new(scope, &plan, VolumeCall::Write, old.delivery(both));
         let mut new = log_on_again(&world, previous);
         let back = [RequestContext::DurableHandleReconnect(file)];
         let back = waits(&mut new, &create(&back));
@@ -160,7 +160,7 @@ fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
     let (previous, late) = (old.session_id, a_write(&mut old, file));
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = Stuck::new(scope, &plan, VolumeCall::Write, old.delivery(late));
         let mut new = log_on_again(&world, previous);
         let back = [RequestContext::DurableHandleReconnect(file)];
         let back = create(&back);
@@ -183,7 +183,7 @@ fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
 }
 
 /// A world whose handles can outlive the server, and a plan for its volume.
-fn lasting() -> (World, Arc<Plan>) {
+fn lasting() -> (World, Arc<FaultPlan>) {
     let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
     let plan = Arc::clone(volume.plan());
     let journal = Arc::new(MemoryJournal::default());
@@ -200,7 +200,7 @@ fn a_replayed_create_takes_its_handle_up_behind_a_late_change() {
     let (previous, late) = (old.session_id, a_write(&mut old, file));
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = Stuck::new(scope, &plan, VolumeCall::Write, old.delivery(late));
         let mut new = log_on_again(&world, previous);
         let mut header = new.header(Command::Create);
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
@@ -250,7 +250,7 @@ fn the_next_instance_of_an_application_waits_for_what_the_one_before_still_chang
     let late = a_write(&mut old, file);
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = Stuck::new(scope, &plan, VolumeCall::Write, old.delivery(late));
         let takes = waits(&mut new, &create(&asked));
         stuck.ends();
         goes_on(&mut new, takes);
@@ -269,7 +269,7 @@ fn a_file_is_opened_anew_behind_what_the_clients_ended_session_still_changes() {
     let late = a_write(&mut old, file);
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = Stuck::new(scope, &plan, VolumeCall::Write, old.delivery(late));
         assert_eq!(second.status(Command::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
         let mut new = world.client();
         let late = waits(&mut new, &OpenFile::named("FILE"));
@@ -347,7 +347,7 @@ fn a_look_that_a_client_has_repeated_keeps_a_name_until_it_is_over_and_no_longer
     let delete = OpenFile { access: Access::DELETE, options: CreateOptions::DELETE_ON_CLOSE, ..look };
     let late = a_look(&mut lost, &look);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Streams, lost.delivery(late));
+        let stuck = Stuck::new(scope, &plan, VolumeCall::Streams, lost.delivery(late));
         // The client has noticed the loss, and looks again over the channel that it kept.
         let again = kept.create(&look).file_id();
         assert_eq!(kept.close(again), NtStatus::SUCCESS);

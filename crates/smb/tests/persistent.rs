@@ -16,7 +16,7 @@ use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, Store, World};
 use volume::Failure;
-use volume::faulty::{Call, Fault};
+use volume::faulty::{VolumeCall, PlannedFault};
 
 const SECOND: Duration = Duration::from_secs(1);
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
@@ -310,7 +310,7 @@ fn a_create_whose_handle_cannot_be_recorded_gets_what_it_made_all_the_same() {
     let mut client = world.client();
     client.make("f", b"text");
     // What is recorded of the file begins with that.
-    plan.add(Call::Stat, 1, Fault::Fail(Failure::Io));
+    plan.add(VolumeCall::Stat, 1, PlannedFault::Fail(Failure::Io));
     let asked = [persistent(CREATE)];
     let first = create(&mut client, "f", OplockLevel::Batch, &asked);
     assert_eq!(granted(&first), Some((60_000, false)));

@@ -12,7 +12,7 @@ use smb_wire::{Command, FileId, Guid, List, NtStatus, change_notify, create};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 use volume::Failure;
-use volume::journal::{Journal, MemoryJournal, Place};
+use volume::journal::{Journal, MemoryJournal, JournalPosition};
 use volume::memory::MemoryVolume;
 
 const CONTEXT: RequestContext<'static> = RequestContext::DurableHandleRequestV2 {
@@ -29,11 +29,11 @@ struct Flaky {
 }
 
 impl Journal for Flaky {
-    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         self.journal.append(record)
     }
 
-    fn commit(&self, place: Place) -> volume::Result<()> {
+    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
         if self.fails.load(Ordering::Relaxed) { Err(Failure::NoSpace) } else { self.journal.commit(place) }
     }
 

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::io::Errno;
-use volume::{Facts, Result, Stat};
+use volume::{VolumeProperties, Result, Stat};
 
 use crate::errno::call;
 use crate::open::ALWAYS;
@@ -56,12 +56,12 @@ pub(crate) fn may_use_trusted(root: BorrowedFd<'_>) -> bool {
 }
 
 /// Everything that is constant about the volume whose root directory this is; `identity` is that of its file system.
-pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, identity: u64, tells_changes: bool) -> Result<Facts> {
+pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, identity: u64, tells_changes: bool) -> Result<VolumeProperties> {
     let file_system = file_system_name(root)?;
     let room = call(|| rustix::fs::fstatvfs(root))?;
     let read_only = room.f_flag.contains(StatVfsMountFlags::RDONLY);
     let attributes = rustix::fs::fgetxattr(root, c"user.trunkline.probe", &mut [0_u8; 1]);
-    Ok(Facts {
+    Ok(VolumeProperties {
         file_system: file_system.to_owned(),
         serial: serial(identity, stat.id.inode),
         born: stat.born.unwrap_or(stat.changed),
@@ -77,7 +77,7 @@ pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, identity: u64, tells_chang
 
 /// Whether what the host tells of a directory can be relied on: it may be on another file system than the root, and be another
 /// kind of directory.
-pub(crate) fn is_told_of(directory: BorrowedFd<'_>, facts: &Facts) -> Result<bool> {
+pub(crate) fn is_told_of(directory: BorrowedFd<'_>, facts: &VolumeProperties) -> Result<bool> {
     Ok(is_reliable(file_system_name(directory)?, flags_of(directory), facts.folds_case))
 }
 

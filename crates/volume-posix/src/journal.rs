@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Condvar, Mutex};
-use volume::journal::{Journal, Place};
+use volume::journal::{Journal, JournalPosition};
 use volume::{Failure, Result};
 
 pub use format::Damage;
@@ -64,7 +64,7 @@ struct State {
     length: u64,
     /// The number of the next record in the file.
     next: u32,
-    /// Counts appended records since the start; a [`Place`].
+    /// Counts appended records since the start; a [`JournalPosition`].
     appended: u64,
     /// Up to where the records are on stable storage; none where that is not known even of what was found in the file.
     committed: Option<u64>,
@@ -131,14 +131,14 @@ impl State {
 }
 
 impl Journal for PosixJournal {
-    fn append(&self, record: &[u8]) -> Result<Place> {
+    fn append(&self, record: &[u8]) -> Result<JournalPosition> {
         let mut state = self.state.lock();
         let state = &mut *state;
         state.check()?;
         let Some(file) = &state.file else {
             let new = written_beside(&self.path, &mut std::iter::once(record.to_vec()))?;
             state.appended += 1;
-            return state.take(new, &self.path).map(|()| Place(state.appended));
+            return state.take(new, &self.path).map(|()| JournalPosition(state.appended));
         };
         let (salt, number, length) = (state.salt, state.next, state.length);
         let mut bytes = format::framed(salt, number, record)?;
@@ -157,10 +157,10 @@ impl Journal for PosixJournal {
         state.length += framed;
         state.next = next;
         state.appended += 1;
-        Ok(Place(state.appended))
+        Ok(JournalPosition(state.appended))
     }
 
-    fn commit(&self, place: Place) -> Result<()> {
+    fn commit(&self, place: JournalPosition) -> Result<()> {
         let mut state = self.state.lock();
         loop {
             state.check()?;
@@ -286,7 +286,7 @@ mod tests {
     fn filled(path: &Path, records: &[Vec<u8>]) -> PosixJournal {
         let (journal, found) = PosixJournal::open(path).expect("an empty journal");
         assert_eq!(found, Found::default());
-        let mut place = Place::default();
+        let mut place = JournalPosition::default();
         for record in records {
             place = journal.append(record).expect("room on the disk");
         }
@@ -315,7 +315,7 @@ mod tests {
         let path = directory.path().join("journal");
         let (journal, found) = PosixJournal::open(&path).expect("an empty journal");
         assert_eq!((found, journal.size()), (Found::default(), 0));
-        journal.commit(Place::default()).expect("there is nothing to commit");
+        journal.commit(JournalPosition::default()).expect("there is nothing to commit");
         assert!(!path.exists());
         let place = journal.append(b"first").expect("room on the disk");
         journal.commit(place).expect("a disk that works");
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!((found.records, about().expect("the file")), (vec![b"first".to_vec()], before));
         // Whoever opened it knows only now that what was found lasts.
         assert_eq!(journal.state.lock().committed, None);
-        journal.commit(Place::default()).expect("a disk that works");
+        journal.commit(JournalPosition::default()).expect("a disk that works");
         assert_eq!(journal.state.lock().committed, Some(0));
         // The first record stands there twice, also in a file that was begun with it.
         let mut bytes = fs::read(&path).expect("the file");

@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::fs::OFlags;
 use rustix::io::{self, Errno};
-use volume::{Failure, Kind, NodeId, OpenHow, Result, Time};
+use volume::{Failure, NodeKind, NodeId, OpenHow, Result, Time};
 use wire::Source;
 
 use crate::bytes::is_cached;
@@ -155,13 +155,13 @@ impl Descriptor {
         root: &Arc<Root>,
         fd: OwnedFd,
         id: NodeId,
-        kind: Kind,
+        kind: NodeKind,
         born: Time,
         how: OpenHow,
         is_path: bool,
     ) -> Descriptor {
         let is_found_again = root.mount.is_some() && id.device == root.id.device && born != Time::default();
-        if !is_found_again || kind == Kind::Directory || !kept_back::is_high(fd.as_fd()) {
+        if !is_found_again || kind == NodeKind::Directory || !kept_back::is_high(fd.as_fd()) {
             return Descriptor::Kept(fd);
         }
         let flags = match how {

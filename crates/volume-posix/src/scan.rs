@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
-use volume::{DirEntry, Kind, Name, Result};
+use volume::{DirEntry, NodeKind, Name, Result};
 
 use crate::errno::{call, failure};
 use crate::open::open_below;
@@ -41,13 +41,13 @@ pub(crate) fn scan(
         // `.` and `..` are no names.
         let Ok(name) = Name::new(entry.file_name().to_bytes()) else { continue };
         let kind = match entry.file_type() {
-            FileType::RegularFile => Some(Kind::File),
-            FileType::Directory => Some(Kind::Directory),
-            FileType::Symlink => Some(Kind::Link),
-            FileType::Fifo => Some(Kind::Pipe),
-            FileType::Socket => Some(Kind::Socket),
-            FileType::CharacterDevice => Some(Kind::CharDevice),
-            FileType::BlockDevice => Some(Kind::BlockDevice),
+            FileType::RegularFile => Some(NodeKind::File),
+            FileType::Directory => Some(NodeKind::Directory),
+            FileType::Symlink => Some(NodeKind::Link),
+            FileType::Fifo => Some(NodeKind::Pipe),
+            FileType::Socket => Some(NodeKind::Socket),
+            FileType::CharacterDevice => Some(NodeKind::CharDevice),
+            FileType::BlockDevice => Some(NodeKind::BlockDevice),
             FileType::Unknown => None,
         };
         let shown = DirEntry { name, inode: entry.ino(), kind, cookie: entry.next_entry_cookie() };

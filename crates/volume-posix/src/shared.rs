@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use volume::{Facts, Kind, Result, Stat};
+use volume::{VolumeProperties, NodeKind, Result, Stat};
 
 use crate::actor::Myself;
 use crate::beside::Beside;
@@ -15,7 +15,7 @@ use crate::table::Table;
 
 /// What all nodes of a volume share.
 pub(crate) struct Shared {
-    pub(crate) facts: Facts,
+    pub(crate) facts: VolumeProperties,
     pub(crate) beside: Beside,
     pub(crate) file_systems: FileSystems,
     pub(crate) myself: Myself,
@@ -54,7 +54,7 @@ impl Shared {
     pub(crate) fn lost_name(&self, node: Option<PosixNode>) {
         let Some(node) = node else { return };
         // A directory has one name only, and its count of links says something else on some file systems.
-        if node.kind == Kind::Directory || node.fd().and_then(stat_fd).is_ok_and(|stat| stat.links == 0) {
+        if node.kind == NodeKind::Directory || node.fd().and_then(stat_fd).is_ok_and(|stat| stat.links == 0) {
             self.beside.forget(&node);
             if let Some(table) = &self.table {
                 table.gone(node.key());

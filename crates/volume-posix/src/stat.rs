@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, FileType, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
-use volume::{Kind, NodeId, Result, Stat, Time};
+use volume::{NodeKind, NodeId, Result, Stat, Time};
 
 use crate::errno::call;
 
@@ -28,15 +28,15 @@ fn time(stamp: StatxTimestamp) -> Time {
 fn stat_of(seen: &Statx) -> Stat {
     let pair = |major: u32, minor: u32| u64::from(major) << 32 | u64::from(minor);
     let kind = match FileType::from_raw_mode(u32::from(seen.stx_mode)) {
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Link,
-        FileType::Fifo => Kind::Pipe,
-        FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice => Kind::CharDevice,
-        FileType::BlockDevice => Kind::BlockDevice,
-        FileType::RegularFile | FileType::Unknown => Kind::File,
+        FileType::Directory => NodeKind::Directory,
+        FileType::Symlink => NodeKind::Link,
+        FileType::Fifo => NodeKind::Pipe,
+        FileType::Socket => NodeKind::Socket,
+        FileType::CharacterDevice => NodeKind::CharDevice,
+        FileType::BlockDevice => NodeKind::BlockDevice,
+        FileType::RegularFile | FileType::Unknown => NodeKind::File,
     };
-    let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
+    let is_device = matches!(kind, NodeKind::CharDevice | NodeKind::BlockDevice);
     let has_birth = seen.stx_mask & StatxFlags::BTIME.bits() != 0;
     Stat {
         id: NodeId { device: pair(seen.stx_dev_major, seen.stx_dev_minor), inode: seen.stx_ino },

@@ -201,7 +201,7 @@ impl Table {
         if self.knows(key) {
             self.put(key, parent, name);
         }
-        if stat.kind == volume::Kind::Directory {
+        if stat.kind == volume::NodeKind::Directory {
             self.moved_directory();
         }
     }

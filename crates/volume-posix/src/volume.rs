@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use volume::{Facts, Failure, HostEvent, Kind, Node, NodeId, Result, Space, Volume};
+use volume::{VolumeProperties, Failure, HostEvent, NodeKind, Node, NodeId, Result, Space, Volume};
 
 use crate::actor::Myself;
 use crate::beside::Beside;
@@ -141,7 +141,7 @@ impl fmt::Debug for PosixVolume {
 }
 
 impl Volume for PosixVolume {
-    fn facts(&self) -> &Facts {
+    fn properties(&self) -> &VolumeProperties {
         &self.shared.facts
     }
 
@@ -169,7 +169,7 @@ impl Volume for PosixVolume {
         kept_back::are_scarce(self.shared.root.fd.as_fd())
     }
 
-    fn keep_room(&self) {
+    fn release_unused(&self) {
         if pool::is_in_use() {
             kept_back::is_short(self.shared.root.fd.as_fd());
         }
@@ -177,7 +177,7 @@ impl Volume for PosixVolume {
 
     fn watch(&self, directory: &dyn Node) -> Result<()> {
         let node = PosixNode::of(directory)?;
-        if node.kind != Kind::Directory {
+        if node.kind != NodeKind::Directory {
             return Err(Failure::NotADirectory);
         }
         self.events.as_ref().ok_or(Failure::NotSupported)?.watch(node)

@@ -28,7 +28,7 @@ mod here {
     use super::{find, leads_to};
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
-    use volume::{Failure, Kind, OpenHow, Volume};
+    use volume::{Failure, NodeKind, OpenHow, Volume};
 
     /// How often a directory is moved while somebody asks where it is.
     const TURNS: usize = 3000;
@@ -51,7 +51,7 @@ mod here {
         std::mem::forget(volume);
         let volume = open(&place);
         assert!(leads_to(&volume, &f, b"content"));
-        for (address, kind) in [(&root, Kind::Directory), (&d, Kind::Directory), (&e, Kind::Directory)] {
+        for (address, kind) in [(&root, NodeKind::Directory), (&d, NodeKind::Directory), (&e, NodeKind::Directory)] {
             let node = volume.find(address).unwrap();
             assert_eq!((node.kind(), node.address().as_ref()), (kind, Ok(address)));
         }
@@ -69,7 +69,7 @@ mod here {
         moved.rename(&name("f"), &*d, &name("g"), false, None).unwrap();
         for volume in [&volume, &open(&place)] {
             // At once, without any search.
-            assert_eq!(volume.find(&f).unwrap().kind(), Kind::File);
+            assert_eq!(volume.find(&f).unwrap().kind(), NodeKind::File);
             assert_eq!(volume.find(&e).unwrap().place().unwrap().unwrap().1, name("other"));
             assert!(leads_to(volume, &f, b"content"));
         }

@@ -18,13 +18,13 @@ mod here {
 
     /// Whether the host tells, and if not a line that says what was left out.
     fn tells(volume: &PosixVolume) -> bool {
-        if !volume.facts().tells_changes {
+        if !volume.properties().tells_changes {
             crate::common::skipped(&format!(
                 "this host tells nothing of changes in {}",
-                volume.facts().file_system
+                volume.properties().file_system
             ));
         }
-        volume.facts().tells_changes
+        volume.properties().tells_changes
     }
 
     fn changed(directory: NodeId, text: &str, is_directory: bool, change: HostChange) -> HostEvent {

@@ -3,7 +3,7 @@
 mod common;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use volume::{Failure, Kind, OpenHow, Volume};
+use volume::{Failure, NodeKind, OpenHow, Volume};
 
 const LIMIT: u64 = 400;
 
@@ -30,7 +30,7 @@ fn an_eighth_stays_for_others_and_nothing_is_made_that_cannot_be_opened() {
         root.create_file(&new, 0o644, None),
         root.create_directory(&new, 0o755, None),
         root.create_link(&new, b"f", None),
-        root.create_special(&new, Kind::Pipe, 0o644, 0, None),
+        root.create_special(&new, NodeKind::Pipe, 0o644, 0, None),
         root.open_stream(&new, true, false),
         root.open_again(OpenHow::Read),
         root.lookup(&common::name("f"), OpenHow::Read),

@@ -9,7 +9,7 @@ mod here {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::common::{file, files, found, fresh, name, open, others};
-    use volume::{Failure, Kind, Name, Note, OpenHow, Patience, Volume};
+    use volume::{Failure, NodeKind, Name, Note, OpenHow, Patience, Volume};
     use volume_posix::{OpenError, PosixVolume};
 
     #[test]
@@ -49,7 +49,7 @@ mod here {
                 let _ = d.create_file(&name("planted"), 0o600, None);
                 let _ = d.remove(&name("planted"), false, None);
                 let _ = d.remove(&name("secret"), false, None);
-                reached += usize::from(d.kind() == Kind::Directory);
+                reached += usize::from(d.kind() == NodeKind::Directory);
             }
             if let Ok(f) = root.lookup(&name("f"), OpenHow::ReadWrite) {
                 let mut out = Vec::new();
@@ -84,7 +84,7 @@ mod here {
         let (volume, place) = fresh();
         others(&files(&place), "mkfifo pipe");
         let _socket = std::os::unix::net::UnixListener::bind(files(&place).join("socket")).unwrap();
-        for (text, kind) in [("pipe", Kind::Pipe), ("socket", Kind::Socket)] {
+        for (text, kind) in [("pipe", NodeKind::Pipe), ("socket", NodeKind::Socket)] {
             for how in [OpenHow::Attributes, OpenHow::Read, OpenHow::ReadWrite] {
                 let node = volume.root().unwrap().lookup(&name(text), how).unwrap();
                 assert_eq!((node.kind(), node.how()), (kind, OpenHow::Attributes));
@@ -134,14 +134,14 @@ mod here {
         f.open_stream(&name("s"), true, true).unwrap().write(0, b"stream").unwrap();
         f.set_note(Note::Descriptor, Some(&[5; 100_000])).unwrap();
         f.set_note(Note::Attributes, Some(b"small")).unwrap();
-        let serial = volume.facts().serial;
+        let serial = volume.properties().serial;
         drop((f, volume));
         let volume = open(&place);
         let f = found(&volume, "f").unwrap();
         assert_eq!(f.streams().unwrap()[0].size, 6);
         assert_eq!(f.note(Note::Descriptor).unwrap(), Some(vec![5; 100_000]));
         assert_eq!(f.note(Note::Attributes).unwrap().as_deref(), Some(&b"small"[..]));
-        assert_eq!(volume.facts().serial, serial);
+        assert_eq!(volume.properties().serial, serial);
         volume.root().unwrap().remove(&name("f"), false, None).unwrap();
         assert_eq!(std::fs::read_dir(place.path().join("beside")).unwrap().count(), 0);
     }
@@ -223,7 +223,7 @@ mod here {
         rustix::fs::fadvise(&host, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let mut out = b"before".to_vec();
         let seen = f.read(0, 1 << 20, &mut out, Patience::Cached);
-        if volume.facts().file_system == "tmpfs" {
+        if volume.properties().file_system == "tmpfs" {
             assert_eq!(seen, Ok(1 << 20));
             return;
         }
@@ -256,7 +256,7 @@ mod here {
         let mut bytes = [0; 10];
         assert_eq!(rustix::io::pread(range.file.fd(), &mut bytes, range.at), Ok(10));
         assert_eq!(bytes, [7; 10]);
-        if volume.facts().file_system != "tmpfs" {
+        if volume.properties().file_system != "tmpfs" {
             let host = std::fs::File::open(files(&place).join("f")).unwrap();
             rustix::fs::fadvise(&host, 0, None, rustix::fs::Advice::DontNeed).unwrap();
             assert_eq!(seen(0, 1 << 20), None);

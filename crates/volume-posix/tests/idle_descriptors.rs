@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use volume::{Failure, Kind, Node, OpenHow, Patience, Volume};
+use volume::{Failure, NodeKind, Node, OpenHow, Patience, Volume};
 use volume_posix::{IdleFiles, PosixVolume};
 
 const LIMIT: u64 = 300;
@@ -121,7 +121,7 @@ fn links_and_special_files_are_closed_too() {
     let root = volume.root().unwrap();
     let link = |at| root.create_link(&name_of(at), format!("to{at}").as_bytes(), None).unwrap();
     let links: Vec<_> = (0..MANY).map(link).collect();
-    let pipe = |at| root.create_special(&name_of(MANY + at), Kind::Pipe, 0o600, 0, None).unwrap();
+    let pipe = |at| root.create_special(&name_of(MANY + at), NodeKind::Pipe, 0o600, 0, None).unwrap();
     let pipes: Vec<_> = (0..MANY).map(pipe).collect();
     for at in 0..MANY {
         assert_eq!(links[at].link_text().unwrap(), format!("to{at}").into_bytes());

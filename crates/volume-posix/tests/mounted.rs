@@ -395,7 +395,7 @@ fn a_share_on_fuse_stays_what_it_is() {
     std::fs::write(from.join("f"), "text").unwrap();
     let Some(mounted) = bindfs(&from, &files(&place)) else { return };
     let volume = open(&place);
-    let (device, serial) = (volume.root().unwrap().id().device, volume.facts().serial);
+    let (device, serial) = (volume.root().unwrap().id().device, volume.properties().serial);
     at(&volume, "f").unwrap().open_stream(&name("s"), true, true).unwrap();
     drop(volume);
     // It keeps its device number as long as somebody uses it, so the next one gets another.
@@ -405,7 +405,7 @@ fn a_share_on_fuse_stays_what_it_is() {
     let volume = open(&place);
     assert_ne!(volume.root().unwrap().id().device, device);
     let f = at(&volume, "f").unwrap();
-    assert_eq!((volume.facts().serial, f.streams().unwrap().len()), (serial, 1));
+    assert_eq!((volume.properties().serial, f.streams().unwrap().len()), (serial, 1));
     // The handle that was kept of it leads nowhere now, though it is there.
     assert_eq!((volume.collect_orphans(9), f.streams().unwrap().len()), (Ok(0), 1));
 }

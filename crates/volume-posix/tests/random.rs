@@ -185,8 +185,8 @@ impl Side {
 fn describe(node: &dyn Node) -> volume::Result<String> {
     let stat = node.stat()?;
     // How large a directory is and how many links it has is the file system's own affair.
-    let size = if stat.kind == volume::Kind::Directory { 0 } else { stat.size };
-    let links = if stat.kind == volume::Kind::Directory { 0 } else { stat.links };
+    let size = if stat.kind == volume::NodeKind::Directory { 0 } else { stat.size };
+    let links = if stat.kind == volume::NodeKind::Directory { 0 } else { stat.links };
     let mode = stat.mode & 0o777;
     if stat.links == 0 {
         // With the last name streams go, and notes may.
@@ -214,8 +214,8 @@ fn tree(directory: &dyn Node, path: &str, all: &mut BTreeMap<String, String>) {
         let node = directory.lookup(&name, OpenHow::Read).unwrap();
         let mut told = describe(&*node).unwrap();
         match node.kind() {
-            volume::Kind::Directory => tree(&*node, &path, all),
-            volume::Kind::Link => told += &format!("{:?}", node.link_text().unwrap()),
+            volume::NodeKind::Directory => tree(&*node, &path, all),
+            volume::NodeKind::Link => told += &format!("{:?}", node.link_text().unwrap()),
             _ => {
                 let mut out = Vec::new();
                 node.read(0, 1 << 20, &mut out, Patience::Block).unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{file, files, found, fresh, name, open, others};
-use volume::{Actor, Failure, Kind, Note, OpenHow, Volume};
+use volume::{Actor, Failure, NodeKind, Note, OpenHow, Volume};
 
 /// Says so and returns false where the tests do not run as root.
 fn as_root() -> bool {
@@ -172,7 +172,7 @@ fn a_device_is_seen_but_never_opened() {
         return;
     }
     let node = volume.root().unwrap().lookup(&name("zero"), OpenHow::ReadWrite).unwrap();
-    assert_eq!((node.kind(), node.how()), (Kind::CharDevice, OpenHow::Attributes));
+    assert_eq!((node.kind(), node.how()), (NodeKind::CharDevice, OpenHow::Attributes));
     assert_eq!(node.stat().unwrap().rdev, 1 << 32 | 5);
     assert_eq!(node.open_again(OpenHow::Read).unwrap().how(), OpenHow::Attributes);
 }
@@ -221,7 +221,7 @@ fn a_full_and_a_read_only_file_system() {
     std::fs::create_dir(files(&place)).unwrap();
     let Some(mounted) = Mounted::new("tmpfs", "size=256k", &files(&place)) else { return };
     let volume = open(&place);
-    assert_eq!(volume.facts().file_system, "tmpfs");
+    assert_eq!(volume.properties().file_system, "tmpfs");
     let f = file(&volume, "f");
     assert_eq!(f.write(0, &vec![1; 1 << 20]), Err(Failure::NoSpace));
     assert_eq!(f.allocate(0..1 << 20), Err(Failure::NoSpace));
@@ -234,7 +234,7 @@ fn a_full_and_a_read_only_file_system() {
     std::fs::create_dir(files(&second)).unwrap();
     let Some(_second) = mounted.again_read_only(&files(&second)) else { return };
     let volume = open(&second);
-    assert!(volume.facts().read_only);
+    assert!(volume.properties().read_only);
     let root = volume.root().unwrap();
     assert_eq!(root.create_file(&name("x"), 0o600, None).err(), Some(Failure::ReadOnly));
     assert_eq!(root.lookup(&name("f"), OpenHow::ReadWrite).err(), Some(Failure::ReadOnly));
@@ -251,7 +251,7 @@ fn a_file_system_without_attributes_and_birth_times() {
     std::fs::create_dir(files(&place)).unwrap();
     let Some(_mounted) = Mounted::new("ramfs", "mode=0755", &files(&place)) else { return };
     let volume = open(&place);
-    let facts = volume.facts();
+    let facts = volume.properties();
     assert_eq!((facts.file_system.as_str(), facts.extended_attributes), ("ramfs", false));
     let root = volume.root().unwrap();
     let f = file(&volume, "f");

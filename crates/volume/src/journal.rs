@@ -12,7 +12,7 @@ pub const MAX_RECORD: usize = 64 * 1024;
 
 /// A position in a journal: everything that was appended before one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Place(pub u64);
+pub struct JournalPosition(pub u64);
 
 /// Records that survive a crash.
 ///
@@ -25,7 +25,7 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// [`Failure::Invalid`] when the record is too long; errors of the host. The record is not in the
     /// journal then.
-    fn append(&self, record: &[u8]) -> Result<Place>;
+    fn append(&self, record: &[u8]) -> Result<JournalPosition>;
 
     /// Returns when everything up to `position` is on stable storage, with all that the journal had
     /// before. It may block. Calls of several threads share the host's work.
@@ -33,7 +33,7 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// Those of the host. It is unknown then which records are on stable storage, and the journal accepts
     /// no more.
-    fn commit(&self, place: Place) -> Result<()>;
+    fn commit(&self, position: JournalPosition) -> Result<()>;
 
     /// Replaces all records by `records` in one step: after a crash, either the old or the new records
     /// are there. It may block. Calls of [`Journal::append`] wait meanwhile.
@@ -74,7 +74,7 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn append(&self, record: &[u8]) -> Result<Place> {
+    fn append(&self, record: &[u8]) -> Result<JournalPosition> {
         if record.len() > MAX_RECORD {
             return Err(Failure::Invalid);
         }
@@ -82,10 +82,10 @@ impl Journal for MemoryJournal {
         state.records.push(record.to_vec());
         state.appended += 1;
         state.bytes += record.len() as u64;
-        Ok(Place(state.appended))
+        Ok(JournalPosition(state.appended))
     }
 
-    fn commit(&self, _place: Place) -> Result<()> {
+    fn commit(&self, _position: JournalPosition) -> Result<()> {
         Ok(())
     }
 

@@ -32,8 +32,8 @@ pub use error::{Failure, Result};
 pub use event::{HostChange, HostEvent};
 pub use metered::{Meter, MeteredVolume, QuotaRefusal, Usage};
 pub use name::{BadName, Name};
-pub use node::{Facts, Node, Volume};
+pub use node::{VolumeProperties, Node, Volume};
 pub use value::{
-    ADDRESS_MAX, Actor, DirEntry, Extent, Kind, NodeId, Note, OpenHow, Overview, Patience, Space, Stat,
+    ADDRESS_MAX, Actor, DirEntry, Extent, NodeKind, NodeId, Note, OpenHow, Overview, Patience, Space, Stat,
     StreamInfo, Time, Times,
 };

@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
-    Facts, Failure, HostChange, HostEvent, Kind, Name, Node, NodeId, Note, OpenHow, Result, Space, Stat,
+    VolumeProperties, Failure, HostChange, HostEvent, NodeKind, Name, Node, NodeId, Note, OpenHow, Result, Space, Stat,
     Time, Volume,
 };
 
@@ -25,12 +25,12 @@ use sparse::Sparse;
 /// A volume that lives in memory.
 #[derive(Debug, Clone)]
 pub struct MemoryVolume {
-    inner: Arc<Inner>,
+    inner: Arc<MemoryFileSystem>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    facts: Facts,
+struct MemoryFileSystem {
+    facts: VolumeProperties,
     device: u64,
     root: Arc<Inode>,
     next_inode: AtomicU64,
@@ -54,15 +54,15 @@ struct Events {
 #[derive(Debug)]
 struct Inode {
     number: u64,
-    kind: Kind,
+    kind: NodeKind,
     /// The number of a device node.
     rdev: u64,
     born: Time,
-    state: Mutex<State>,
+    state: Mutex<InodeState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct InodeState {
     links: u32,
     mode: u32,
     uid: u32,
@@ -109,7 +109,7 @@ impl MemoryVolume {
     #[must_use]
     pub fn new(serial: u64) -> MemoryVolume {
         let born = Time { secs: 1_000_000_000, nanos: 0 };
-        let facts = Facts {
+        let facts = VolumeProperties {
             file_system: "memory".to_owned(),
             serial,
             born,
@@ -121,11 +121,11 @@ impl MemoryVolume {
             read_only: false,
             tells_changes: true,
         };
-        let root = Arc::new(Inode::new(2, Kind::Directory, 0, 0o755, born));
+        let root = Arc::new(Inode::new(2, NodeKind::Directory, 0, 0o755, born));
         root.state.lock().links = 2;
         let clock = AtomicU64::new(1_000_000_000_000_000_000);
         MemoryVolume {
-            inner: Arc::new(Inner {
+            inner: Arc::new(MemoryFileSystem {
                 facts,
                 device: serial,
                 root,
@@ -171,7 +171,7 @@ impl MemoryVolume {
     }
 }
 
-impl Inner {
+impl MemoryFileSystem {
     /// The time of a change that happens now.
     fn tick(&self) -> Time {
         let ns = self.clock.fetch_add(1, Ordering::Relaxed);
@@ -197,8 +197,8 @@ impl Inner {
 }
 
 impl Inode {
-    fn new(number: u64, kind: Kind, rdev: u64, mode: u32, born: Time) -> Inode {
-        let state = State {
+    fn new(number: u64, kind: NodeKind, rdev: u64, mode: u32, born: Time) -> Inode {
+        let state = InodeState {
             links: 1,
             mode: mode & 0o7777,
             uid: 0,
@@ -219,7 +219,7 @@ impl Inode {
     fn stat(&self, device: u64) -> Stat {
         let state = self.state.lock();
         let size = match self.kind {
-            Kind::Link => state.link_text.len() as u64,
+            NodeKind::Link => state.link_text.len() as u64,
             _ => state.data.size(),
         };
         Stat {
@@ -243,8 +243,8 @@ impl Inode {
 }
 
 impl Volume for MemoryVolume {
-    fn facts(&self) -> &Facts {
-        &self.inner.facts
+    fn properties(&self) -> &VolumeProperties {
+        &self.inner.properties
     }
 
     fn root(&self) -> Result<Arc<dyn Node>> {
@@ -260,7 +260,7 @@ impl Volume for MemoryVolume {
             self.inner.inodes.lock().get(&number).and_then(Weak::upgrade)
         };
         let inode = found.filter(|inode| inode.state.lock().links > 0).ok_or(Failure::Stale)?;
-        let how = if inode.kind == Kind::Directory { OpenHow::Read } else { OpenHow::Attributes };
+        let how = if inode.kind == NodeKind::Directory { OpenHow::Read } else { OpenHow::Attributes };
         Ok(Arc::new(self.inner.open(&inode, how)))
     }
 
@@ -276,7 +276,7 @@ impl Volume for MemoryVolume {
     }
 
     fn watch(&self, directory: &dyn Node) -> Result<()> {
-        if directory.kind() != Kind::Directory {
+        if directory.kind() != NodeKind::Directory {
             return Err(Failure::NotADirectory);
         }
         *self.inner.events.lock().watched.entry(directory.id()).or_default() += 1;

@@ -40,7 +40,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::delegate::delegate;
-use crate::{Facts, Failure, HostEvent, Kind, Name, Node, NodeId, Result, Space, Volume};
+use crate::{VolumeProperties, Failure, HostEvent, NodeKind, Name, Node, NodeId, Result, Space, Volume};
 
 use file::FileMeter;
 pub use node::MeteredNode;
@@ -77,7 +77,7 @@ pub struct RecountProgress {
 pub enum QuotaRefusal {
     /// The usage exceeds the quota already.
     #[error(
-        "{used} bytes are in use, more than the {asked} of its size; remove {} bytes, or choose a larger size",
+        "{used} bytes are in use, more than its size of {asked}; remove {} bytes, or choose a larger size",
         .used - .asked
     )]
     BelowUsage {
@@ -381,7 +381,7 @@ impl Meter {
     /// Locks these names, each in a directory, until the result is dropped.
     fn lock_names<const N: usize>(&self, names: [(NodeId, &Name); N]) -> Vec<MutexGuard<'_, ()>> {
         // If the host folds case, several spellings mean one name: the whole directory is locked.
-        let folds = self.inner.facts().folds_case;
+        let folds = self.inner.properties().folds_case;
         let shard = |(directory, name): (NodeId, &Name)| {
             let mut hasher = DefaultHasher::new();
             (directory, if folds { &[] } else { name.as_bytes() }).hash(&mut hasher);
@@ -394,7 +394,7 @@ impl Meter {
     }
 
     /// The meter of a file. All who have the file open share it.
-    fn enter(self: &Arc<Meter>, id: NodeId, kind: Kind) -> Arc<FileMeter> {
+    fn enter(self: &Arc<Meter>, id: NodeId, kind: NodeKind) -> Arc<FileMeter> {
         let mut shard = self.shard(id).lock();
         if let Some(known) = shard.get(&id).and_then(Weak::upgrade) {
             return known;
@@ -478,9 +478,9 @@ impl MeteredVolume {
 impl Volume for MeteredVolume {
     delegate! {
         |it| it.meter.inner;
-        fn facts(&self) -> &Facts;
+        fn properties(&self) -> &VolumeProperties;
         fn is_short(&self) -> bool;
-        fn keep_room(&self);
+        fn release_unused(&self);
         fn unwatch(&self, directory: NodeId);
         fn take_events(&self, sink: &mut dyn FnMut(HostEvent));
         fn wait_events(&self, at_most: Duration) -> bool;

@@ -12,13 +12,13 @@ use wire::FileRange;
 
 use crate::metered::Meter;
 use crate::{
-    Actor, DirEntry, Extent, HostEvent, Kind, Name, NodeId, Note, OpenHow, Overview, Patience, Result, Space,
+    Actor, DirEntry, Extent, HostEvent, NodeKind, Name, NodeId, Note, OpenHow, Overview, Patience, Result, Space,
     Stat, StreamInfo, Time, Times,
 };
 
 /// The properties and abilities of a volume. They are constant while it is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct VolumeProperties {
     /// The file system's own name, such as `ext4`.
     pub file_system: String,
     /// Distinguishes this volume from others. It stays the same when the volume is opened again.
@@ -44,7 +44,7 @@ pub struct Facts {
 /// A tree of files on some storage.
 pub trait Volume: Send + Sync + 'static {
     /// The properties of the volume.
-    fn facts(&self) -> &Facts;
+    fn properties(&self) -> &VolumeProperties;
 
     /// The directory at the top of the volume.
     ///
@@ -85,7 +85,7 @@ pub trait Volume: Send + Sync + 'static {
 
     /// Releases unused resources of the host when few are left for other parts of the process. Call it
     /// now and then.
-    fn keep_room(&self) {}
+    fn release_unused(&self) {}
 
     /// Starts reports of changes by others in `directory`, and of the nodes that its names lead to.
     /// Watches are counted: each call is undone by one [`Volume::unwatch`].
@@ -117,7 +117,7 @@ pub trait Node: Any + Send + Sync {
     fn id(&self) -> NodeId;
 
     /// The kind of the node.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> NodeKind;
 
     /// The access that the node is open for.
     fn how(&self) -> OpenHow;
@@ -365,7 +365,7 @@ pub trait Node: Any + Send + Sync {
     fn create_special(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         rdev: u64,
         actor: Option<&Actor>,

@@ -28,7 +28,7 @@ pub const ADDRESS_MAX: usize = 64;
 
 /// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum NodeKind {
     /// A regular file.
     File,
     /// A directory.
@@ -73,8 +73,8 @@ pub struct Stat {
     /// volume's root.
     pub file_system: u64,
     /// The kind of the node.
-    pub kind: Kind,
-    /// Length in bytes.
+    pub kind: NodeKind,
+    /// The length in bytes.
     pub size: u64,
     /// Bytes of allocated storage.
     pub allocated: u64,
@@ -115,7 +115,7 @@ pub struct Times {
 pub enum Patience {
     /// Returns [`crate::Failure::WouldBlock`] if the data is not in memory.
     Cached,
-    /// Wait as long as it takes.
+    /// Waits as long as it takes.
     Block,
 }
 
@@ -181,7 +181,7 @@ pub struct DirEntry {
     /// The inode number, on the directory's device.
     pub inode: u64,
     /// The kind of the node, if the directory stores it.
-    pub kind: Option<Kind>,
+    pub kind: Option<NodeKind>,
     /// The position behind this entry, to resume from.
     pub cookie: u64,
 }
@@ -191,9 +191,9 @@ pub struct DirEntry {
 pub struct StreamInfo {
     /// The name, with its case kept.
     pub name: Name,
-    /// Length in bytes.
+    /// The length in bytes.
     pub size: u64,
-    /// Bytes that are backed by storage.
+    /// Bytes of allocated storage.
     pub allocated: u64,
 }
 

@@ -6,7 +6,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::create::{Args, CreateType, ResOk};
 use nfs_wire::types::SpecData;
 use share::{Disposition, Fresh, Options};
-use volume::Kind;
+use volume::NodeKind;
 use volume::security::Rights;
 
 use super::lookup::check_directory;
@@ -45,10 +45,10 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
     let fresh = match args.objtype {
         CreateType::Dir => None,
         CreateType::Lnk(text) => Some(Fresh::Link(link_text(text)?)),
-        CreateType::Sock => Some(Fresh::Special { kind: Kind::Socket, mode, rdev: 0 }),
-        CreateType::Fifo => Some(Fresh::Special { kind: Kind::Pipe, mode, rdev: 0 }),
-        CreateType::Blk(data) => Some(Fresh::Special { kind: Kind::BlockDevice, mode, rdev: device(data) }),
-        CreateType::Chr(data) => Some(Fresh::Special { kind: Kind::CharDevice, mode, rdev: device(data) }),
+        CreateType::Sock => Some(Fresh::Special { kind: NodeKind::Socket, mode, rdev: 0 }),
+        CreateType::Fifo => Some(Fresh::Special { kind: NodeKind::Pipe, mode, rdev: 0 }),
+        CreateType::Blk(data) => Some(Fresh::Special { kind: NodeKind::BlockDevice, mode, rdev: device(data) }),
+        CreateType::Chr(data) => Some(Fresh::Special { kind: NodeKind::CharDevice, mode, rdev: device(data) }),
         CreateType::Other(_) => return Err(NfsStat::BadType.into()),
     };
     let item = match fresh {

@@ -4,7 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::types::ChangeInfo;
 use share::{Attributes, Caching, Deny, Disposition, Item, OpenRequest, Options};
 use volume::security::Rights;
-use volume::{BadName, Kind, Name, NodeId};
+use volume::{BadName, NodeKind, Name, NodeId};
 
 use crate::compound::{Run, Stop};
 use crate::config::Export;
@@ -31,11 +31,11 @@ pub fn name(sent: &[u8]) -> Result<Name, NfsStat> {
 /// What is in the way of a removal or a rename, where the engine said that something is: an open that lets nobody delete, or
 /// the host, which uses a directory for a mounted file system. `kind` is that of what is to go.
 #[must_use]
-pub fn in_the_way(stop: Stop, kind: Kind) -> Stop {
+pub fn in_the_way(stop: Stop, kind: NodeKind) -> Stop {
     match (stop, kind) {
         (Stop::Fail(NfsStat::ShareDenied), _) => Stop::Fail(NfsStat::FileOpen),
         // RFC 8881 18.25.3, 18.26.3: FILE_OPEN is for what clients have open. Linux' server says ACCESS for a directory.
-        (Stop::Fail(NfsStat::FileOpen), Kind::Directory) => Stop::Fail(NfsStat::Access),
+        (Stop::Fail(NfsStat::FileOpen), NodeKind::Directory) => Stop::Fail(NfsStat::Access),
         (other, _) => other,
     }
 }

@@ -3,7 +3,7 @@
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::ReadlinkResOk;
-use volume::Kind;
+use volume::NodeKind;
 
 use crate::compound::{Done, Run};
 
@@ -13,7 +13,7 @@ use crate::compound::{Done, Run};
 /// NFS4ERR_WRONG_TYPE for anything else than a symbolic link.
 pub fn run(run: &mut Run) -> Done {
     let (_, item) = run.item(NfsStat::WrongType)?;
-    if item.kind() != Kind::Link {
+    if item.kind() != NodeKind::Link {
         return Err(NfsStat::WrongType.into());
     }
     let text = item.link_text()?;

@@ -7,7 +7,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{Changed, RemoveArgs};
 use share::{Item, Opened};
 use volume::security::Rights;
-use volume::{Kind, Name};
+use volume::{NodeKind, Name};
 
 use super::lookup::check_directory;
 use super::names::{changed, in_the_way, name, opening_own, version, with_name_again};
@@ -26,8 +26,8 @@ pub fn run(run: &mut Run, args: &RemoveArgs<'_>) -> Done {
     run.check_writable(&export)?;
     let before = version(&export, &above)?;
     let opened = with_name_again(run, |run| open_to_remove(run, &export, &above, &name))
-        .map_err(|stop| in_the_way(stop, Kind::File))?;
-    let kind = if opened.open.is_directory() { Kind::Directory } else { Kind::File };
+        .map_err(|stop| in_the_way(stop, NodeKind::File))?;
+    let kind = if opened.open.is_directory() { NodeKind::Directory } else { NodeKind::File };
     let held = |stop| in_the_way(stop, kind);
     let marked = run.ask(&export, |engine, caller| engine.set_delete_at_once(caller, &opened.open));
     let closed = export.engine.close(&opened.open, run.now);

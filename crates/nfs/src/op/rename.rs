@@ -7,7 +7,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{RenameArgs, RenameResOk};
 use share::Item;
 use volume::security::Rights;
-use volume::{Kind, Name};
+use volume::{NodeKind, Name};
 
 use super::lookup::check_directory;
 use super::names::{changed, in_the_way, name, opening_own, version};
@@ -66,7 +66,7 @@ fn is_one_file(run: &Run, export: &Arc<Export>, from: Entry<'_>, to: Entry<'_>) 
     if there.id() == moved.id() {
         return Ok(true);
     }
-    if (there.kind() == Kind::Directory) != (moved.kind() == Kind::Directory) {
+    if (there.kind() == NodeKind::Directory) != (moved.kind() == NodeKind::Directory) {
         return Err(NfsStat::Exist.into());
     }
     if let Ok(handle) = handle_of(&run.server, export, &there) {
@@ -86,7 +86,7 @@ fn move_it(run: &Run, export: &Arc<Export>, from: Entry<'_>, to: Entry<'_>) -> R
     let held = |stop| in_the_way(stop, kind);
     let opened = run
         .ask(export, |engine, caller| engine.create_from(caller, from.directory, &request))
-        .map_err(|stop| in_the_way(stop, Kind::File))?;
+        .map_err(|stop| in_the_way(stop, NodeKind::File))?;
     let moved =
         run.ask(export, |engine, caller| engine.rename_into(caller, &opened.open, to.directory, to.name));
     let closed = export.engine.close(&opened.open, run.now);

@@ -140,7 +140,7 @@ impl Share {
     /// Has names, attributes and descriptors remembered from now on, or forgotten; takes effect at once, for whatever is
     /// open. Where the volume does not tell of changes by others nothing is ever remembered.
     pub fn set_metadata_caching(&self, on: bool) {
-        self.cache().set(on && can_remember(self.volume.facts()));
+        self.cache().set(on && can_remember(self.volume.properties()));
         if !self.cache().is_on() {
             self.directories().forget_listings();
         }

@@ -8,7 +8,7 @@ use share::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Disposition, Holder,
     Identity, LockOwner, Open, OpenRequest, Opened, Options, Refusal, Share, Step, Ticket, Waiter, Wake,
 };
-use volume::faulty::{FaultyVolume, Plan};
+use volume::faulty::{FaultyVolume, FaultPlan};
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid};
 use volume::{Name, Volume};
@@ -64,7 +64,7 @@ impl World {
     }
 
     /// A world whose volume meets a plan first, and the plan: it counts calls, holds them up, and has them fail.
-    pub fn planned(config: Config) -> (World, Arc<Plan>) {
+    pub fn planned(config: Config) -> (World, Arc<FaultPlan>) {
         let mut plan = None;
         let world = World::over(config, |memory| {
             let faulty = FaultyVolume::new(Arc::new(memory));

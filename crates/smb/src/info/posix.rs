@@ -2,7 +2,7 @@
 
 use share::{Info, Share};
 use smb_wire::posix::{CreateResponse, FileInfo, FileType};
-use volume::Kind;
+use volume::NodeKind;
 use wire::Writer;
 
 use super::Shown;
@@ -67,13 +67,13 @@ impl Owners {
 
 /// The type that goes with the mode. A directory has its attribute instead: clients that know no types (Linux before 6.12) take these bits
 /// for the mode's own and add what the attributes tell them, which makes a named pipe of it.
-fn file_type(kind: Kind) -> FileType {
+fn file_type(kind: NodeKind) -> FileType {
     match kind {
-        Kind::File | Kind::Directory => FileType::File,
-        Kind::Link => FileType::SymbolicLink,
-        Kind::Pipe => FileType::Fifo,
-        Kind::Socket => FileType::Socket,
-        Kind::CharDevice => FileType::CharacterDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
+        NodeKind::File | NodeKind::Directory => FileType::File,
+        NodeKind::Link => FileType::SymbolicLink,
+        NodeKind::Pipe => FileType::Fifo,
+        NodeKind::Socket => FileType::Socket,
+        NodeKind::CharDevice => FileType::CharacterDevice,
+        NodeKind::BlockDevice => FileType::BlockDevice,
     }
 }

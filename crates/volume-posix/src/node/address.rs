@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use volume::{ADDRESS_MAX, Failure, Kind, Name, OpenHow, Result, Stat, Time};
+use volume::{ADDRESS_MAX, Failure, NodeKind, Name, OpenHow, Result, Stat, Time};
 
 use crate::errno::failure;
 use crate::file_systems::mount_mark;
@@ -200,7 +200,7 @@ impl PosixNode {
                 && stat.born.unwrap_or_default() == born
                 && shared.file_system_of(fd.as_fd(), stat.id.device)? == file_system
                 // A part of a file system may be mounted alone, and a directory then stands there or does not.
-                && (stat.kind != Kind::Directory || is_below(fd.as_fd(), top));
+                && (stat.kind != NodeKind::Directory || is_below(fd.as_fd(), top));
             is_it.then_some((fd, stat)).ok_or(Failure::Stale)
         })?;
         self.found_node(fd, &stat)
@@ -227,7 +227,7 @@ impl PosixNode {
 
     /// A node behind an `O_PATH` descriptor.
     fn found_node(&self, fd: OwnedFd, stat: &Stat) -> Result<PosixNode> {
-        if stat.kind != Kind::Directory {
+        if stat.kind != NodeKind::Directory {
             return Ok(PosixNode::new(Arc::clone(&self.shared), fd, stat, OpenHow::Attributes, true));
         }
         self.opened_directory(fd)

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
 use rustix::io::Errno;
-use volume::{Failure, Kind, Note, Overview, Result, Time, Times};
+use volume::{Failure, NodeKind, Note, Overview, Result, Time, Times};
 
 use crate::errno::{call, failure};
 use crate::node::PosixNode;
@@ -58,7 +58,7 @@ impl PosixNode {
 
     pub(crate) fn change_mode(&self, mode: u32) -> Result<()> {
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        if self.kind == Kind::Link {
+        if self.kind == NodeKind::Link {
             return Err(Failure::NotSupported);
         }
         let fd = self.fd()?;
@@ -168,7 +168,7 @@ impl PosixNode {
 
     /// Attributes of users exist on files and directories only.
     fn has_users_attributes(&self) -> bool {
-        matches!(self.kind, Kind::File | Kind::Directory)
+        matches!(self.kind, NodeKind::File | NodeKind::Directory)
     }
 
     pub(crate) fn list_attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
-use volume::{Extent, Failure, Kind, OpenHow, Patience, Result};
+use volume::{Extent, Failure, NodeKind, OpenHow, Patience, Result};
 use wire::{FileRange, Source};
 
 use crate::bytes::{MAX_OFFSET, is_cached, read_cached, write_all};
@@ -24,9 +24,9 @@ impl PosixNode {
     /// The descriptor, if it may be used for reading data.
     fn readable(&self) -> Result<Using<'_>> {
         match self.kind {
-            Kind::Directory => Err(Failure::IsADirectory),
-            Kind::File if self.how >= OpenHow::Read => self.fd(),
-            Kind::File => Err(Failure::Denied),
+            NodeKind::Directory => Err(Failure::IsADirectory),
+            NodeKind::File if self.how >= OpenHow::Read => self.fd(),
+            NodeKind::File => Err(Failure::Denied),
             _ => Err(Failure::Invalid),
         }
     }
@@ -102,12 +102,12 @@ impl PosixNode {
         }
         match self.kind {
             _ if !self.is_path => sync(own.as_fd()),
-            Kind::File => {
+            NodeKind::File => {
                 let path = ProcPath::of(&own);
                 let flags = OFlags::RDONLY | (ALWAYS - OFlags::NOFOLLOW);
                 sync(call(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))?.as_fd())
             }
-            Kind::Directory => {
+            NodeKind::Directory => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
                 sync(open_below(own.as_fd(), b".", flags, Mode::empty())?.as_fd())
             }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use volume::{
-    Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
+    Actor, DirEntry, Extent, Failure, NodeKind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
     Stat, StreamInfo, Time, Times,
 };
 
@@ -37,7 +37,7 @@ pub struct PosixNode {
     /// For [`OpenHow::Attributes`] mostly opened with `O_PATH`.
     pub(crate) descriptor: Descriptor,
     pub(crate) id: NodeId,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     pub(crate) how: OpenHow,
     /// Whether the descriptor was opened with `O_PATH`, so that some calls have to go through `/proc`.
     pub(crate) is_path: bool,
@@ -120,7 +120,7 @@ impl PosixNode {
     /// The descriptor of a directory, for names in it. None of a directory is ever closed.
     pub(crate) fn directory(&self) -> Result<BorrowedFd<'_>> {
         match &self.descriptor {
-            _ if self.kind != Kind::Directory || self.owner.is_some() => Err(Failure::NotADirectory),
+            _ if self.kind != NodeKind::Directory || self.owner.is_some() => Err(Failure::NotADirectory),
             Descriptor::OfRoot => Ok(self.shared.root.fd.as_fd()),
             Descriptor::Kept(fd) => Ok(fd.as_fd()),
             Descriptor::Pooled(_) => Err(Failure::Stale),
@@ -159,17 +159,17 @@ impl PosixNode {
     fn reopened(&self, how: OpenHow) -> Result<PosixNode> {
         let flags = match (self.kind, how) {
             // A device, pipe or socket is never opened for more than its attributes.
-            (Kind::Link | Kind::Pipe | Kind::Socket | Kind::CharDevice | Kind::BlockDevice, _)
+            (NodeKind::Link | NodeKind::Pipe | NodeKind::Socket | NodeKind::CharDevice | NodeKind::BlockDevice, _)
             | (_, OpenHow::Attributes) => return self.duplicate(),
-            (Kind::Directory, _) => {
+            (NodeKind::Directory, _) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
                 let descriptor =
                     Descriptor::Kept(open_below(self.fd()?.as_fd(), b".", flags, Mode::empty())?);
                 let how = OpenHow::Read;
                 return Ok(PosixNode { descriptor, how, is_path: false, ..self.duplicate()? });
             }
-            (Kind::File, OpenHow::Read) => OFlags::RDONLY,
-            (Kind::File, OpenHow::ReadWrite) => OFlags::RDWR,
+            (NodeKind::File, OpenHow::Read) => OFlags::RDONLY,
+            (NodeKind::File, OpenHow::ReadWrite) => OFlags::RDWR,
         };
         // The link in /proc leads to this very file whatever its name has become, so it must be followed.
         let flags = flags | (ALWAYS - OFlags::NOFOLLOW);
@@ -192,7 +192,7 @@ impl Node for PosixNode {
         self.id
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> NodeKind {
         self.kind
     }
 
@@ -350,7 +350,7 @@ impl Node for PosixNode {
     fn create_special(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         rdev: u64,
         actor: Option<&Actor>,
@@ -382,7 +382,7 @@ impl Node for PosixNode {
     }
 
     fn link_text(&self) -> Result<Vec<u8>> {
-        if self.kind != Kind::Link {
+        if self.kind != NodeKind::Link {
             return Err(Failure::Invalid);
         }
         let fd = self.fd()?;

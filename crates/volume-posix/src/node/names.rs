@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use volume::{Actor, Failure, Kind, Name, OpenHow, Result, Stat};
+use volume::{Actor, Failure, NodeKind, Name, OpenHow, Result, Stat};
 
 use crate::errno::{call, failure};
 use crate::node::PosixNode;
@@ -35,9 +35,9 @@ impl PosixNode {
             // What it is must be known before it is opened: opening a device can do something.
             let seen = stat_below(directory, name.as_bytes())?;
             let (flags, how) = match (seen.kind, how) {
-                (Kind::File, OpenHow::ReadWrite) => (OFlags::RDWR, how),
-                (Kind::File, _) => (OFlags::RDONLY, how),
-                (Kind::Directory, _) => (OFlags::RDONLY | OFlags::DIRECTORY, OpenHow::Read),
+                (NodeKind::File, OpenHow::ReadWrite) => (OFlags::RDWR, how),
+                (NodeKind::File, _) => (OFlags::RDONLY, how),
+                (NodeKind::Directory, _) => (OFlags::RDONLY | OFlags::DIRECTORY, OpenHow::Read),
                 _ => (OFlags::PATH, OpenHow::Attributes),
             };
             let fd = match open_below(directory, name.as_bytes(), flags, Mode::empty()) {
@@ -107,18 +107,18 @@ impl PosixNode {
     pub(crate) fn make_special(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         rdev: u64,
         actor: Option<&Actor>,
     ) -> Result<PosixNode> {
         let directory = self.directory()?;
         let (file_type, is_device) = match kind {
-            Kind::Pipe => (FileType::Fifo, false),
-            Kind::Socket => (FileType::Socket, false),
-            Kind::CharDevice => (FileType::CharacterDevice, true),
-            Kind::BlockDevice => (FileType::BlockDevice, true),
-            Kind::File | Kind::Directory | Kind::Link => return Err(Failure::Invalid),
+            NodeKind::Pipe => (FileType::Fifo, false),
+            NodeKind::Socket => (FileType::Socket, false),
+            NodeKind::CharDevice => (FileType::CharacterDevice, true),
+            NodeKind::BlockDevice => (FileType::BlockDevice, true),
+            NodeKind::File | NodeKind::Directory | NodeKind::Link => return Err(Failure::Invalid),
         };
         let half = |bits: u64| u32::try_from(bits).unwrap_or(u32::MAX);
         let device =
@@ -156,7 +156,7 @@ impl PosixNode {
     pub(crate) fn link_name(&self, name: &Name, node: &PosixNode, actor: Option<&Actor>) -> Result<()> {
         let directory = self.directory()?;
         self.same_volume(node)?;
-        if node.kind == Kind::Directory {
+        if node.kind == NodeKind::Directory {
             return Err(Failure::IsADirectory);
         }
         if node.owner.is_some() {

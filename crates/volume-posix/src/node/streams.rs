@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use std::os::fd::AsFd;
-use volume::{Failure, Kind, Name, OpenHow, Result, StreamInfo};
+use volume::{Failure, NodeKind, Name, OpenHow, Result, StreamInfo};
 
 use crate::errno::call;
 use crate::node::PosixNode;
@@ -33,7 +33,7 @@ impl PosixNode {
     }
 
     pub(crate) fn stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<PosixNode> {
-        if !matches!(self.kind, Kind::File | Kind::Directory) {
+        if !matches!(self.kind, NodeKind::File | NodeKind::Directory) {
             return Err(Failure::NotSupported);
         }
         let existing = match self.shared.beside.streams(self)? {
@@ -49,7 +49,7 @@ impl PosixNode {
             shared: Arc::clone(&self.shared),
             descriptor: Descriptor::Kept(fd),
             id: self.id,
-            kind: Kind::File,
+            kind: NodeKind::File,
             how: OpenHow::ReadWrite,
             is_path: false,
             born: self.born,

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
-use volume::{Failure, Kind, Name, Result, Time};
+use volume::{Failure, NodeKind, Name, Result, Time};
 
 use super::{Key, MAX_DEPTH, Table};
 use crate::open::open_below;
@@ -339,7 +339,7 @@ impl Level {
                 found.push(entry.name.clone());
             }
             // Where the host does not tell what it is, opening it as a directory does.
-            if matches!(entry.kind, Some(Kind::Directory) | None) {
+            if matches!(entry.kind, Some(NodeKind::Directory) | None) {
                 below.push(entry.name);
             }
             ControlFlow::Continue(())

@@ -143,7 +143,7 @@ pub(super) fn copies_also_within_one_file(volume: &dyn Volume) {
         assert!(content(&a) == expected, "{from} {to} {len}");
     }
     assert_eq!(a.copy_range(u64::MAX, &*b, 0, 2), Err(Failure::Invalid));
-    if volume.facts().clones {
+    if volume.properties().clones {
         let size = b.stat().unwrap().size;
         b.clone_range(0, &*a, 0, 65_536).unwrap();
         assert_eq!(content(&a)[..65_536], content(&b)[..65_536]);

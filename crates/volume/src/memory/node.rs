@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Inner, Inode, Sparse, State};
+use super::{MemoryFileSystem, Inode, Sparse, InodeState};
 use crate::security::posix;
 use crate::{
-    Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
+    Actor, DirEntry, Extent, Failure, NodeKind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
     Stat, StreamInfo, Times,
 };
 
 /// An open file, directory, link or stream in memory.
 pub struct MemoryNode {
-    volume: Arc<Inner>,
+    volume: Arc<MemoryFileSystem>,
     inode: Arc<Inode>,
     how: OpenHow,
     /// The data of the stream, when the node is one.
@@ -35,10 +35,10 @@ impl fmt::Debug for MemoryNode {
 }
 
 impl MemoryNode {
-    pub(super) fn open(volume: Arc<Inner>, inode: Arc<Inode>, how: OpenHow) -> MemoryNode {
+    pub(super) fn open(volume: Arc<MemoryFileSystem>, inode: Arc<Inode>, how: OpenHow) -> MemoryNode {
         let how = match (inode.kind, how) {
-            (Kind::File, how) | (_, how @ OpenHow::Attributes) => how,
-            (Kind::Directory, _) => OpenHow::Read,
+            (NodeKind::File, how) | (_, how @ OpenHow::Attributes) => how,
+            (NodeKind::Directory, _) => OpenHow::Read,
             _ => OpenHow::Attributes,
         };
         MemoryNode { volume, inode, how, stream: None, first: None }
@@ -56,9 +56,9 @@ impl MemoryNode {
 
     fn may(&self, how: OpenHow) -> Result<()> {
         match self.kind() {
-            Kind::Directory => Err(Failure::IsADirectory),
-            Kind::File if self.how >= how => Ok(()),
-            Kind::File => Err(Failure::Denied),
+            NodeKind::Directory => Err(Failure::IsADirectory),
+            NodeKind::File if self.how >= how => Ok(()),
+            NodeKind::File => Err(Failure::Denied),
             _ => Err(Failure::Invalid),
         }
     }
@@ -85,7 +85,7 @@ impl MemoryNode {
     }
 
     /// The state, with the time of change set to now.
-    fn changed(&self) -> MutexGuard<'_, State> {
+    fn changed(&self) -> MutexGuard<'_, InodeState> {
         let now = self.volume.tick();
         let mut state = self.inode.state.lock();
         state.changed = now;
@@ -93,7 +93,7 @@ impl MemoryNode {
     }
 
     fn directory(&self) -> Result<()> {
-        if self.inode.kind == Kind::Directory && self.stream.is_none() {
+        if self.inode.kind == NodeKind::Directory && self.stream.is_none() {
             Ok(())
         } else {
             Err(Failure::NotADirectory)
@@ -111,7 +111,7 @@ impl MemoryNode {
     fn make(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         actor: Option<&Actor>,
         text: &[u8],
@@ -135,20 +135,20 @@ impl MemoryNode {
                 (state.uid, state.gid) = (actor.uid, actor.gid);
             }
             state.link_text = text.to_vec();
-            if kind == Kind::Directory {
+            if kind == NodeKind::Directory {
                 state.links = 2;
                 state.names.parent = Arc::downgrade(&self.inode);
             }
         }
         self.insert(name, &inode);
-        let how = if kind == Kind::Link { OpenHow::Attributes } else { OpenHow::ReadWrite };
+        let how = if kind == NodeKind::Link { OpenHow::Attributes } else { OpenHow::ReadWrite };
         Ok(self.volume.open(&inode, how))
     }
 
     fn insert(&self, name: &Name, inode: &Arc<Inode>) {
         let now = self.volume.tick();
         let mut state = self.inode.state.lock();
-        if inode.kind == Kind::Directory {
+        if inode.kind == NodeKind::Directory {
             state.links += 1;
         }
         state.names.insert(name.clone(), Arc::clone(inode));
@@ -159,7 +159,7 @@ impl MemoryNode {
         let now = self.volume.tick();
         let mut state = self.inode.state.lock();
         let inode = state.names.remove(name)?;
-        if inode.kind == Kind::Directory {
+        if inode.kind == NodeKind::Directory {
             state.links -= 1;
         }
         (state.modified, state.changed) = (now, now);
@@ -170,7 +170,7 @@ impl MemoryNode {
     fn lose_name(&self, inode: &Inode) {
         let now = self.volume.tick();
         let mut state = inode.state.lock();
-        state.links = if inode.kind == Kind::Directory { 0 } else { state.links - 1 };
+        state.links = if inode.kind == NodeKind::Directory { 0 } else { state.links - 1 };
         state.changed = now;
         if state.links == 0 {
             state.streams.clear();
@@ -179,7 +179,7 @@ impl MemoryNode {
 
     /// Refuses to replace `inode` by an inode of another kind, or a directory that is not empty.
     fn replaceable(inode: &Inode, is_directory: bool) -> Result<()> {
-        match (inode.kind == Kind::Directory, is_directory) {
+        match (inode.kind == NodeKind::Directory, is_directory) {
             (true, false) => Err(Failure::IsADirectory),
             (false, true) => Err(Failure::NotADirectory),
             (true, true) if !inode.state.lock().names.by_name.is_empty() => Err(Failure::NotEmpty),
@@ -205,8 +205,8 @@ impl Node for MemoryNode {
         self.volume.id(&self.inode)
     }
 
-    fn kind(&self) -> Kind {
-        if self.stream.is_some() { Kind::File } else { self.inode.kind }
+    fn kind(&self) -> NodeKind {
+        if self.stream.is_some() { NodeKind::File } else { self.inode.kind }
     }
 
     fn how(&self) -> OpenHow {
@@ -330,7 +330,7 @@ impl Node for MemoryNode {
     }
 
     fn set_mode(&self, mode: u32) -> Result<()> {
-        if self.inode.kind == Kind::Link {
+        if self.inode.kind == NodeKind::Link {
             return Err(Failure::NotSupported);
         }
         let mut state = self.changed();
@@ -383,7 +383,7 @@ impl Node for MemoryNode {
     }
 
     fn set_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        if !matches!(self.inode.kind, Kind::File | Kind::Directory) {
+        if !matches!(self.inode.kind, NodeKind::File | NodeKind::Directory) {
             return Err(Failure::NotSupported);
         }
         if name.is_empty() || name.contains(&0) {
@@ -413,7 +413,7 @@ impl Node for MemoryNode {
     }
 
     fn open_stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<Arc<dyn Node>> {
-        if !matches!(self.inode.kind, Kind::File | Kind::Directory) {
+        if !matches!(self.inode.kind, NodeKind::File | NodeKind::Directory) {
             return Err(Failure::NotSupported);
         }
         let mut state = self.inode.state.lock();
@@ -457,11 +457,11 @@ impl Node for MemoryNode {
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(self.make(name, Kind::File, mode, actor, b"", 0)?.seen())
+        Ok(self.make(name, NodeKind::File, mode, actor, b"", 0)?.seen())
     }
 
     fn create_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(self.make(name, Kind::Directory, mode, actor, b"", 0)?.seen())
+        Ok(self.make(name, NodeKind::Directory, mode, actor, b"", 0)?.seen())
     }
 
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
@@ -469,21 +469,21 @@ impl Node for MemoryNode {
         if text.is_empty() || text.contains(&0) {
             return Err(Failure::Invalid);
         }
-        Ok(Arc::new(self.make(name, Kind::Link, 0o777, actor, text, 0)?))
+        Ok(Arc::new(self.make(name, NodeKind::Link, 0o777, actor, text, 0)?))
     }
 
     fn create_special(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         rdev: u64,
         actor: Option<&Actor>,
     ) -> Result<Arc<dyn Node>> {
         let rdev = match kind {
-            Kind::CharDevice | Kind::BlockDevice => rdev,
-            Kind::Pipe | Kind::Socket => 0,
-            Kind::File | Kind::Directory | Kind::Link => return Err(Failure::Invalid),
+            NodeKind::CharDevice | NodeKind::BlockDevice => rdev,
+            NodeKind::Pipe | NodeKind::Socket => 0,
+            NodeKind::File | NodeKind::Directory | NodeKind::Link => return Err(Failure::Invalid),
         };
         Ok(self.make(name, kind, mode, actor, b"", rdev)?.seen())
     }
@@ -494,7 +494,7 @@ impl Node for MemoryNode {
         if !Arc::ptr_eq(&self.volume, &node.volume) {
             return Err(Failure::CrossDevice);
         }
-        if node.kind() == Kind::Directory {
+        if node.kind() == NodeKind::Directory {
             return Err(Failure::IsADirectory);
         }
         if node.stream.is_some() {
@@ -548,7 +548,7 @@ impl Node for MemoryNode {
         if !replace && to.find(to_name).is_ok() {
             return Err(Failure::Exists);
         }
-        if moved.kind == Kind::Directory && to.is_within(&moved) {
+        if moved.kind == NodeKind::Directory && to.is_within(&moved) {
             return Err(Failure::Invalid);
         }
         if to.inode.state.lock().links == 0 {
@@ -565,7 +565,7 @@ impl Node for MemoryNode {
                 self.lose_name(&moved);
                 return Ok(());
             }
-            MemoryNode::replaceable(&stands, moved.kind == Kind::Directory)?;
+            MemoryNode::replaceable(&stands, moved.kind == NodeKind::Directory)?;
             to.take_out(to_name);
             self.lose_name(&stands);
         }
@@ -573,14 +573,14 @@ impl Node for MemoryNode {
         to.insert(to_name, &moved);
         let mut state = moved.state.lock();
         state.changed = self.volume.tick();
-        if moved.kind == Kind::Directory {
+        if moved.kind == NodeKind::Directory {
             state.names.parent = Arc::downgrade(&to.inode);
         }
         Ok(())
     }
 
     fn link_text(&self) -> Result<Vec<u8>> {
-        if self.kind() != Kind::Link {
+        if self.kind() != NodeKind::Link {
             return Err(Failure::Invalid);
         }
         Ok(self.inode.state.lock().link_text.clone())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::{UsageDelta, Meter};
-use crate::{Kind, Name, Node, NodeId, Result};
+use crate::{NodeKind, Name, Node, NodeId, Result};
 
 /// The number of the file's own data among its parts.
 pub(super) const DATA: u32 = 0;
@@ -14,7 +14,7 @@ pub(super) const DATA: u32 = 0;
 pub(super) struct FileMeter {
     meter: Arc<Meter>,
     id: NodeId,
-    kind: Kind,
+    kind: NodeKind,
     /// Held for reading while data is written within the known sizes, for writing while the sizes change.
     state: RwLock<FileMeterState>,
 }
@@ -69,12 +69,12 @@ pub(super) struct Sizing<'a> {
 }
 
 impl FileMeter {
-    pub(super) fn new(meter: &Arc<Meter>, id: NodeId, kind: Kind) -> Arc<FileMeter> {
+    pub(super) fn new(meter: &Arc<Meter>, id: NodeId, kind: NodeKind) -> Arc<FileMeter> {
         Arc::new(FileMeter { meter: Arc::clone(meter), id, kind, state: RwLock::default() })
     }
 
     fn files(&self) -> i64 {
-        i64::from(self.kind != Kind::Directory)
+        i64::from(self.kind != NodeKind::Directory)
     }
 
     fn whole(&self, parts: &Parts) -> UsageDelta {
@@ -84,8 +84,8 @@ impl FileMeter {
     /// The sizes that the host reports now, and whether the file has a name.
     fn on_host(&self, state: &mut FileMeterState, whole: &dyn Node) -> Result<(Parts, bool)> {
         let stat = whole.stat()?;
-        let data = if self.kind == Kind::File { stat.size } else { 0 };
-        let has_streams = matches!(self.kind, Kind::File | Kind::Directory);
+        let data = if self.kind == NodeKind::File { stat.size } else { 0 };
+        let has_streams = matches!(self.kind, NodeKind::File | NodeKind::Directory);
         let listed = if has_streams { whole.streams()? } else { Vec::new() };
         let streams = listed.into_iter().map(|info| {
             state.last_number += 1;
@@ -232,7 +232,7 @@ impl FileMeter {
         let links = whole.stat()?.links;
         let done = act()?;
         let left = whole.stat().map_or(links.saturating_sub(1), |stat| stat.links);
-        let is_gone = self.kind == Kind::Directory || left == 0;
+        let is_gone = self.kind == NodeKind::Directory || left == 0;
         if is_gone && !state.is_nameless {
             state.is_nameless = true;
             let gone = state.parts.as_ref().map(|parts| self.whole(parts));

@@ -10,7 +10,7 @@ use super::Meter;
 use super::file::{DATA, FileMeter, Sizing};
 use crate::delegate::delegate;
 use crate::{
-    Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
+    Actor, DirEntry, Extent, Failure, NodeKind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
     Stat, StreamInfo, Times,
 };
 
@@ -99,7 +99,7 @@ impl MeteredNode {
 
     /// The target of a change of the node's size. `None` if the node has no data.
     fn sizing(&self, file: &FileMeter) -> Result<Option<Sizing<'_>>> {
-        if self.inner.kind() != Kind::File {
+        if self.inner.kind() != NodeKind::File {
             return Ok(None);
         }
         let part = self.part(file)?;
@@ -144,7 +144,7 @@ impl Node for MeteredNode {
     delegate! {
         |it| it.inner;
         fn id(&self) -> NodeId;
-        fn kind(&self) -> Kind;
+        fn kind(&self) -> NodeKind;
         fn how(&self) -> OpenHow;
         fn is_closed(&self) -> bool;
         fn stat(&self) -> Result<Stat>;
@@ -263,7 +263,7 @@ impl Node for MeteredNode {
     fn create_special(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         rdev: u64,
         actor: Option<&Actor>,
@@ -315,7 +315,7 @@ impl Node for MeteredNode {
         let moved = self.inner.lookup(name, OpenHow::Attributes)?;
         if is_counting {
             meter.enter(moved.id(), moved.kind()).seen(&*moved)?;
-            if moved.kind() == Kind::Directory {
+            if moved.kind() == NodeKind::Directory {
                 meter.note_moved(&moved);
             }
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::node_id_set::NodeIdSet;
 use super::{Meter, Recount};
-use crate::{Failure, Kind, Name, Node, OpenHow, Result};
+use crate::{Failure, NodeKind, Name, Node, OpenHow, Result};
 
 /// Names that are read from a directory at once.
 const BATCH: usize = 256;
@@ -106,7 +106,7 @@ impl Scan {
         let found = level.node.lookup(name, OpenHow::Attributes);
         let Some(node) = self.skip_unavailable(found)? else { return Ok(()) };
         self.count(&node)?;
-        if node.kind() == Kind::Directory && self.visited.insert(node.id()) {
+        if node.kind() == NodeKind::Directory && self.visited.insert(node.id()) {
             self.enter(node)?;
         }
         Ok(())

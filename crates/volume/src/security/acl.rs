@@ -11,9 +11,9 @@ bitflags! {
     // MS-DTYP 2.4.4.1
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct AceFlags: u8 {
-        /// Files inherit it.
+        /// Files inherit the entry.
         const OBJECT_INHERIT = 0x01;
-        /// Directories inherit it.
+        /// Directories inherit the entry.
         const CONTAINER_INHERIT = 0x02;
         /// A child that inherits the entry does not pass it on.
         const NO_PROPAGATE = 0x04;

@@ -119,7 +119,7 @@ pub enum Malformed {
     /// A length is impossible, or the descriptor exceeds [`MAX_DESCRIPTOR`].
     #[error("impossible length")]
     Length,
-    /// Not in the self-relative form.
+    /// The descriptor is not in the self-relative form.
     #[error("not self-relative")]
     Absolute,
 }

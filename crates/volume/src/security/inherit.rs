@@ -20,7 +20,7 @@ pub fn inherit(
 ) -> Descriptor {
     let owner = explicit.and_then(|e| e.owner).unwrap_or(creator.owner);
     let group = explicit.and_then(|e| e.group).unwrap_or(creator.group);
-    let made = New { owner, group, is_directory };
+    let made = NewObject { owner, group, is_directory };
     let (dacl, dacl_control) = made.list(parent, explicit, &DACL);
     let (sacl, sacl_control) = made.list(parent, explicit, &SACL);
     let (dacl, dacl_control) = if dacl_control.contains(Control::DACL_PRESENT) {
@@ -91,7 +91,7 @@ pub fn give_to(stored: &mut Descriptor, owner: Option<Sid>, group: Option<Sid>) 
 }
 
 /// The differences between the two lists of a descriptor.
-struct Which {
+struct ListBits {
     of: fn(&Descriptor) -> Option<&Acl>,
     present: Control,
     protected: Control,
@@ -99,14 +99,14 @@ struct Which {
     inherited: Control,
 }
 
-const DACL: Which = Which {
+const DACL: ListBits = ListBits {
     of: |d| d.dacl.as_ref(),
     present: Control::DACL_PRESENT,
     protected: Control::DACL_PROTECTED,
     requested: Control::DACL_AUTO_INHERIT_REQ,
     inherited: Control::DACL_AUTO_INHERITED,
 };
-const SACL: Which = Which {
+const SACL: ListBits = ListBits {
     of: |d| d.sacl.as_ref(),
     present: Control::SACL_PRESENT,
     protected: Control::SACL_PROTECTED,
@@ -114,7 +114,7 @@ const SACL: Which = Which {
     inherited: Control::SACL_AUTO_INHERITED,
 };
 
-impl Which {
+impl ListBits {
     /// The control bits that are stored when a list is set. The mark of inheritance is stored only
     /// together with the request for it, and the request itself never.
     fn stored_control(&self, given: Control) -> Control {
@@ -125,13 +125,13 @@ impl Which {
 }
 
 /// The object that is created.
-struct New {
+struct NewObject {
     owner: Sid,
     group: Sid,
     is_directory: bool,
 }
 
-impl New {
+impl NewObject {
     /// One list of the new object, and the control bits that belong to it. Without the bit `present`
     /// there is no list.
     // MS-DTYP 2.5.3.4.2
@@ -139,7 +139,7 @@ impl New {
         &self,
         parent: Option<&Descriptor>,
         explicit: Option<&Descriptor>,
-        which: &Which,
+        which: &ListBits,
     ) -> (Option<Acl>, Control) {
         let marks = parent.is_some_and(|p| p.control.contains(which.inherited));
         let passed = || parent.and_then(which.of).map(|list| self.passed_on(list, marks)).unwrap_or_default();

@@ -39,13 +39,13 @@ pub struct PosixEntry {
 pub enum Tag {
     /// The owner.
     Owner = 0x01,
-    /// A user who is named.
+    /// A named user.
     User = 0x02,
     /// The file's group.
     OwnersGroup = 0x04,
-    /// A group that is named.
+    /// A named group.
     Group = 0x08,
-    /// The most that named users and all groups get.
+    /// The most rights that named users and all groups get.
     Mask = 0x10,
     /// Everybody else.
     Others = 0x20,

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use volume::{Kind, Name, Node, NodeId, OpenHow};
+use volume::{NodeKind, Name, Node, NodeId, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::parts::names::cache::KeptNode;
@@ -102,7 +102,7 @@ impl Item {
     }
 
     /// What it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> NodeKind {
         self.node.kind()
     }
 
@@ -179,7 +179,7 @@ impl Share {
     /// [`Refusal::Gone`] when nothing has it any more, or it stands outside of the share.
     pub fn item(&self, address: &[u8]) -> Result<Item, Refusal> {
         let node = self.with_room(|| Ok(self.volume().find(address)?))?;
-        if node.kind() != Kind::Directory {
+        if node.kind() != NodeKind::Directory {
             return Ok(Item::of_other(node, None));
         }
         Ok(Item::of_directory(self.enter_found(node)?))
@@ -226,7 +226,7 @@ impl Share {
 
     /// What was found under a name.
     pub(crate) fn item_at(&self, parent: &Arc<Directory>, name: &Name, node: Arc<dyn Node>) -> Item {
-        if node.kind() == Kind::Directory {
+        if node.kind() == NodeKind::Directory {
             return Item::of_directory(self.directories().enter(parent, (name, name), node, None));
         }
         Item::of_other(node, Some((Arc::clone(parent), name.clone())))

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use volume::{Failure, Kind, Name, Node, OpenHow, Stat};
+use volume::{Failure, NodeKind, Name, Node, OpenHow, Stat};
 
 use crate::Refusal;
 use crate::engine::Share;
@@ -253,8 +253,8 @@ impl Share {
 /// Whether a node can do what it is wanted for: what is neither file nor directory is never opened for more.
 fn serves(node: &dyn Node, how: OpenHow) -> bool {
     match node.kind() {
-        Kind::File => node.how() >= how,
-        Kind::Directory => node.how() >= how.min(OpenHow::Read),
+        NodeKind::File => node.how() >= how,
+        NodeKind::Directory => node.how() >= how.min(OpenHow::Read),
         _ => true,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use volume::{Kind, Name, Node, NodeId, OpenHow};
+use volume::{NodeKind, Name, Node, NodeId, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::finding::item::Item;
@@ -50,7 +50,7 @@ impl Share {
     pub(crate) fn is_exact(&self, options: Options) -> bool {
         options.contains(Options::EXACT_CASE)
             || self.settings().case_sensitive
-            || self.volume().facts().folds_case
+            || self.volume().properties().folds_case
     }
 
     /// Finds what `path` leads to from a directory, or from the root.
@@ -153,7 +153,7 @@ impl Share {
         let Named { name: real, node, .. } =
             self.look_up(here, name, search)?.ok_or(Refusal::PathNotFound)?;
         match node.kind() {
-            Kind::Directory => {
+            NodeKind::Directory => {
                 let names = (name, &real);
                 let child = self.directories().enter(here, names, node, Some(generation));
                 self.check_passes(&child, walk)?;
@@ -161,7 +161,7 @@ impl Share {
                 walk.stack.push(child);
                 Ok(None)
             }
-            Kind::Link => {
+            NodeKind::Link => {
                 walk.trail.is_behind |= walk.trail.last.is_none();
                 self.follow(walk, here, node.as_ref(), options).map(|()| None)
             }
@@ -208,7 +208,7 @@ impl Share {
         let Some(found) = self.look_up(here, name, search)? else {
             return Ok(Some(Found::Missing { parent, name: name.clone() }));
         };
-        if found.node.kind() == Kind::Link && !options.contains(Options::OPEN_LINK) {
+        if found.node.kind() == NodeKind::Link && !options.contains(Options::OPEN_LINK) {
             if walk.trail.last.is_none() {
                 let Named { name, node, .. } = &found;
                 walk.trail.last = Some(LastLink { parent, name: name.clone(), id: node.id() });
@@ -231,7 +231,7 @@ impl Share {
         }
         let (real, child) = here.child(name, exact)?;
         // Where the volume itself folds case, an event tells of one of many spellings.
-        if here.is_told() && !self.volume().facts().folds_case {
+        if here.is_told() && !self.volume().properties().folds_case {
             return Some(child);
         }
         let is_there = here.holds(&real, child.id);
@@ -312,7 +312,7 @@ impl Share {
             .0
         {
             Found::Root(root) => root,
-            Found::There { parent, found } if found.node.kind() == Kind::Directory => {
+            Found::There { parent, found } if found.node.kind() == NodeKind::Directory => {
                 let name = &found.name;
                 self.directories().enter(&parent, (name, name), found.node, None)
             }
@@ -360,9 +360,9 @@ impl Share {
 
 impl Found {
     /// Of which kind it is, if it exists.
-    pub(crate) fn kind(&self) -> Option<Kind> {
+    pub(crate) fn kind(&self) -> Option<NodeKind> {
         match self {
-            Found::Root(_) => Some(Kind::Directory),
+            Found::Root(_) => Some(NodeKind::Directory),
             Found::There { found, .. } => Some(found.node.kind()),
             Found::Missing { .. } => None,
         }

@@ -46,7 +46,7 @@ impl Share {
         len: u64,
         grows: bool,
     ) -> Step<()> {
-        if !self.volume().facts().clones {
+        if !self.volume().properties().clones {
             return Step::Refused(Refusal::NotSupported);
         }
         let (shared, copied) = match self.lengths_to_clone(from, to, len, grows) {

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{Kind, NodeId, OpenHow};
+use volume::{NodeKind, NodeId, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::finding::item::{Item, Seen};
@@ -130,7 +130,7 @@ impl Share {
         };
         let since = self.since_now();
         let (found, trail) = self.find_asked(caller, from.as_ref(), request, search)?;
-        let is_link = found.kind() == Some(Kind::Link);
+        let is_link = found.kind() == Some(NodeKind::Link);
         if trail.holders.is_empty() && !is_link {
             return self.attempt_on(caller, request, found, since, met);
         }
@@ -185,7 +185,7 @@ impl Share {
     ) -> Result<Attempt, Refusal> {
         let mut inner = request.clone();
         if let Found::There { parent, found } = &found
-            && found.node.kind() == Kind::Link
+            && found.node.kind() == NodeKind::Link
             && !request.options.contains(Options::STOP_AT_LINKS)
         {
             // Who asks for the link itself may call it either.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Failure, Kind, Name, Node, OpenHow, Stat};
+use volume::{Failure, NodeKind, Name, Node, OpenHow, Stat};
 use wire::Now;
 
 use crate::caching::grants::{Deadlines, Need};
@@ -232,7 +232,7 @@ impl Share {
         let asked = self.rights_on(caller, security, parent, request.access | needs, request.options)?;
         let wants_maximum = request.access.contains(Rights::MAXIMUM_ALLOWED);
         let granted = if wants_maximum { asked } else { request.access.mapped() };
-        let is_file = facts.stat.kind != Kind::Directory;
+        let is_file = facts.stat.kind != NodeKind::Directory;
         // Permission bits that decide by themselves were looked at with the rights.
         let is_only_shown =
             facts.record.attributes.is_none() && request.options.contains(Options::MODE_DECIDES);
@@ -589,7 +589,7 @@ fn record_is_needed(record: &Record) -> bool {
 /// Whether what was found is of the kind that was asked for.
 // MS-FSA 2.1.5.1
 fn check_kind(request: &OpenRequest<'_>, target: &Target) -> Result<(), Refusal> {
-    let is_directory = target.node.kind() == Kind::Directory;
+    let is_directory = target.node.kind() == NodeKind::Directory;
     let opens_directory = is_directory && request.stream.is_none();
     if request.options.contains(Options::DIRECTORY) && !is_directory {
         return Err(match request.disposition {

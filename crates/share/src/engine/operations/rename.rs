@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Failure, Kind, Name, NodeId, OpenHow};
+use volume::{Failure, NodeKind, Name, NodeId, OpenHow};
 
 use crate::caching::grants::{Asker, Need};
 use crate::engine::Share;
@@ -42,7 +42,7 @@ struct Destination {
     /// The new name, as it was asked for.
     name: Name,
     /// What stands there now: its real name and what it is.
-    there: Option<(Name, NodeId, Kind)>,
+    there: Option<(Name, NodeId, NodeKind)>,
     /// The generation of the directory's names before it was looked at.
     generation: u64,
     /// [`Stream::given`](crate::engine::parts::file::Stream::given) of what moves, before others were asked to give way.
@@ -170,7 +170,7 @@ impl Share {
         if !replace {
             return Err(Refusal::Exists);
         }
-        if kind == Kind::Directory && !(posix && open.is_directory()) {
+        if kind == NodeKind::Directory && !(posix && open.is_directory()) {
             return Err(Refusal::AccessDenied);
         }
         Ok(self.check_replaceable(caller, open, &destination.parent, &real, posix)?.map(|()| destination))
@@ -344,7 +344,7 @@ impl Share {
         // Another spelling of the new name would stay beside it. What holds data goes only when the move has succeeded.
         let other = stands.filter(|(real, ..)| *real != to.name);
         let clear = |is_directory: bool| match other {
-            Some((real, _, kind)) if (*kind == Kind::Directory) == is_directory => {
+            Some((real, _, kind)) if (*kind == NodeKind::Directory) == is_directory => {
                 to.parent.node.remove(real, is_directory, actor)?;
                 to.parent.removed(real);
                 Ok(())
@@ -390,7 +390,7 @@ impl Share {
         open: &Open,
         from: DirectoryEntry<'_>,
         to: &Destination,
-        stands: Option<&(Name, NodeId, Kind)>,
+        stands: Option<&(Name, NodeId, NodeKind)>,
     ) -> Result<bool, Refusal> {
         if self.is_exact(open.options) {
             return Ok(true);
@@ -410,7 +410,7 @@ impl Share {
         open: &Open,
         from: DirectoryEntry<'_>,
         to: &Destination,
-        stands: Option<&(Name, NodeId, Kind)>,
+        stands: Option<&(Name, NodeId, NodeKind)>,
         posix: bool,
     ) -> bool {
         let is_here = open

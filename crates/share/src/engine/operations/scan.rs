@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{DirEntry, Failure, Kind, Name, Node, NodeId, OpenHow, Stat, Time};
+use volume::{DirEntry, Failure, NodeKind, Name, Node, NodeId, OpenHow, Stat, Time};
 
 use crate::engine::Share;
 use crate::engine::finding::look_up::{Named, Search};
@@ -84,7 +84,7 @@ impl<'a> Entry<'a> {
     }
 
     /// What it is, where the directory says so.
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<NodeKind> {
         self.entry.kind
     }
 
@@ -247,7 +247,7 @@ impl<'a> Entry<'a> {
     /// The same, behind a link that whoever opens the name is led past.
     fn shown(&self) -> Result<&Found, Refusal> {
         let found = self.found()?;
-        if found.stat.kind != Kind::Link || self.open.options.contains(Options::STOP_AT_LINKS) {
+        if found.stat.kind != NodeKind::Link || self.open.options.contains(Options::STOP_AT_LINKS) {
             return Ok(found);
         }
         let led_to = self.led_to.get_or_init(|| {
@@ -275,7 +275,7 @@ impl<'a> Entry<'a> {
     pub fn info(&self) -> Result<Info, Refusal> {
         let hides = self.share.settings().hides(self.entry.name.as_bytes());
         let stops = self.open.options.contains(Options::STOP_AT_LINKS);
-        let may_be_followed = |kind: Option<Kind>| kind.is_none_or(|kind| kind == Kind::Link) && !stops;
+        let may_be_followed = |kind: Option<NodeKind>| kind.is_none_or(|kind| kind == NodeKind::Link) && !stops;
         if !may_be_followed(self.entry.kind) {
             let stat = self.stat()?;
             if let Some(record) = self.known_record(&stat)
@@ -302,14 +302,14 @@ impl<'a> Entry<'a> {
     pub fn listed_info(&self) -> Option<Info> {
         let is_hidden =
             || matches!(self.open.node.stat_name(&self.entry.name), Err(Failure::Stale | Failure::Denied));
-        if self.entry.kind != Some(Kind::Directory) || !is_hidden() {
+        if self.entry.kind != Some(NodeKind::Directory) || !is_hidden() {
             return None;
         }
         let unknown = Time::default();
         let stat = Stat {
             id: self.likely_id(),
             file_system: 0,
-            kind: Kind::Directory,
+            kind: NodeKind::Directory,
             size: 0,
             allocated: 0,
             links: 1,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use volume::security::Rights;
-use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
+use volume::{NodeKind, Name, Node, NodeId, OpenHow, Stat};
 
 use crate::caching::grants::{Asker, Grants, Surroundings};
 use crate::engine::parts::names::cache::Made;
@@ -37,7 +37,7 @@ pub(crate) const SET_GROUP: u32 = 0o2000;
 /// A file that is open.
 pub(crate) struct File {
     pub id: NodeId,
-    pub kind: Kind,
+    pub kind: NodeKind,
     pub is_directory: bool,
     /// How many decide about it and do not have it open yet ([`FileRef`](crate::engine::parts::open_files::FileRef)).
     pub references: AtomicUsize,
@@ -228,8 +228,8 @@ pub(crate) struct State {
 }
 
 impl File {
-    pub fn new(id: NodeId, kind: Kind) -> File {
-        let is_directory = kind == Kind::Directory;
+    pub fn new(id: NodeId, kind: NodeKind) -> File {
+        let is_directory = kind == NodeKind::Directory;
         File {
             id,
             kind,
@@ -258,7 +258,7 @@ impl File {
 
     /// Takes note of permission bits that were seen or set.
     pub fn note_mode(&self, mode: u32) {
-        if mode & LENDING != 0 && self.kind == Kind::File {
+        if mode & LENDING != 0 && self.kind == NodeKind::File {
             self.lends_rights.store(true, Ordering::Relaxed);
         }
     }
