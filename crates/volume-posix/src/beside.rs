@@ -1,21 +1,21 @@
-//! What lies beside the files: named streams, and notes that do not fit into a file's own attributes.
+//! The sidecar store: named streams, and notes that do not fit into a file's own attributes.
 //!
-//! The store is a directory that only this process reaches. A file that has something in it has a
-//! folder there, named after the file system, the file's number and its birth time, so that a later file
-//! with the same number does not find it:
+//! The store is a directory that only this process can enter. A file that has data in it has a folder
+//! there. The folder is named after the file system, the file's number and its birth time, so that a
+//! later file with the same number does not find it:
 //!
 //! ```text
-//! <file system>-<number>-<birth>/handle.2      by which an orphan is known
+//! <file system>-<number>-<birth>/handle.2      identifies an orphan
 //! <file system>-<number>-<birth>/note-<name>.2 a note
 //! <file system>-<number>-<birth>/streams/<name>
 //! ```
 //!
-//! A note and a handle end with a checksum: one that is damaged is not taken for what was written. Those without `.2` were written
-//! before there were checksums.
+//! A note and a handle end with a checksum, so that damage is detected. Those without `.2` were written
+//! before checksums existed.
 //!
-//! The names of all folders are in memory, so that a file without anything costs no system call. A
-//! folder goes with the file's last name when it is removed through the volume; what others removed is
-//! found by [`Beside::collect`].
+//! The names of all folders are in memory, so that a file without a folder costs no system call. When a
+//! file is removed through the volume, its folder goes with its last name. [`SidecarStore::collect`]
+//! finds the folders of files that others removed.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
@@ -39,9 +39,9 @@ use crate::sys::{self, Handle};
 
 /// The folder of streams below a file's folder.
 const STREAMS: &[u8] = b"streams";
-/// The file that holds the file's handle.
+/// The file that holds the handle of the file.
 const HANDLE: &[u8] = b"handle";
-/// What the name of a file with a checksum has behind it.
+/// The ending of the name of a file with a checksum.
 const WITH_CHECKSUM: &[u8] = b".2";
 /// Bytes of a checksum.
 const CHECKSUM: usize = 4;
@@ -50,7 +50,7 @@ const UNFINISHED: &[u8] = b"unfinished";
 /// Largest note that is read back.
 const LARGEST_NOTE: usize = 1 << 20;
 
-/// Which file a folder belongs to.
+/// The file that a folder belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     file_system: u64,
@@ -81,22 +81,23 @@ impl Key {
 #[derive(Debug)]
 pub(crate) struct Beside {
     store: OwnedFd,
-    /// All folders there are.
+    /// All existing folders.
     index: RwLock<BTreeSet<Key>>,
-    /// Held while folders are made and removed, so that neither happens within the other.
+    /// Held while folders are created and removed, so that neither happens during the other.
     folders: Mutex<()>,
-    /// Where the collection of orphans stands.
+    /// The position of the collection of orphans.
     collected: Mutex<Option<Key>>,
-    /// How much may lie here.
+    /// The quota of the store.
     room: Room,
-    /// Held while a stream becomes longer.
+    /// Held while a stream grows.
     pub(crate) growth: Mutex<()>,
 }
 
 impl Beside {
-    /// Opens the store, which is made when it is missing, and reads the names of its folders.
+    /// Opens the store and reads the names of its folders. A missing store is created.
     pub(crate) fn open(store: &Path) -> Result<Beside> {
-        // Whatever the process's mask is: nobody else may enter what is made on the way either.
+        // The mode does not depend on the process's mask: nobody else may enter the parents that are
+        // created either.
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(store).map_err(|e| {
             e.raw_os_error().map_or(Failure::Io, |code| failure(rustix::io::Errno::from_raw_os_error(code)))
         })?;
@@ -118,25 +119,25 @@ impl Beside {
         })
     }
 
-    /// At most so many bytes may lie here.
+    /// Sets the quota of the store in bytes.
     pub(crate) fn set_room(&self, bytes: u64) {
         self.room.set_bound(bytes);
     }
 
-    /// Takes room for a stream or a note that is `after` bytes long and was `before`, where it was there.
+    /// Reserves space for a stream or note of `after` bytes. `before` is its old size, if it exists.
     ///
     /// # Errors
-    /// [`Failure::NoSpace`], with nothing taken.
+    /// [`Failure::NoSpace`], and nothing is reserved.
     pub(crate) fn take_room(&self, before: Option<u64>, after: u64) -> Result<()> {
         self.room.change(before.map_or(0, cost), cost(after), || self.count())
     }
 
-    /// Gives the room of a stream or a note back that is gone, or was not made.
+    /// Releases the space of a stream or a note that is gone, or was not created.
     pub(crate) fn give_room(&self, size: u64) {
         self.room.release(cost(size));
     }
 
-    /// What lies here, as [`Room`] counts.
+    /// The space in use, by the rules of [`SidecarQuota`].
     fn count(&self) -> Result<u64> {
         let keys: Vec<Key> = self.index.read().iter().copied().collect();
         let mut used = 0_u64;
@@ -157,23 +158,23 @@ impl Beside {
         Ok(used)
     }
 
-    /// Whether anything lies here under this number of a file system.
+    /// Whether the store has data under this number of a file system.
     pub(crate) fn has_file_system(&self, file_system: u64) -> bool {
         let first = Key { file_system, inode: 0, born: Time { secs: i64::MIN, nanos: 0 } };
         self.index.read().range(first..).next().is_some_and(|key| key.file_system == file_system)
     }
 
-    /// A descriptor of the store, for what else is kept there.
+    /// A descriptor of the store, for the other files that are kept in it.
     pub(crate) fn store(&self) -> Result<OwnedFd> {
         call(|| rustix::io::fcntl_dupfd_cloexec(&self.store, 0))
     }
 
-    /// Whether no file has anything here.
+    /// Whether no file has data in the store.
     pub(crate) fn is_empty(&self) -> bool {
         self.index.read().is_empty()
     }
 
-    /// Whether this file has something here.
+    /// Whether this file has data in the store.
     pub(crate) fn has(&self, node: &PosixNode) -> bool {
         self.find(node).is_ok_and(|key| key.is_some())
     }
@@ -201,9 +202,9 @@ impl Beside {
         open_folder(self.store.as_fd(), key.folder().as_bytes())
     }
 
-    /// The file's folder, made when it is missing. The caller holds the lock on folders.
+    /// The file's folder. A missing one is created. The caller holds the lock on folders.
     fn made_folder(&self, node: &PosixNode) -> Result<OwnedFd> {
-        // Nothing would ever remove what is made for a file without a name.
+        // Nothing would ever remove a folder of a file without a name.
         if stat_fd(node.fd()?)?.links == 0 {
             return Err(Failure::Stale);
         }
@@ -218,11 +219,11 @@ impl Beside {
         if self.index.read().contains(&key) {
             return Ok(folder);
         }
-        // Only a privileged process can use it, and only where the file system has handles.
+        // Only a privileged process can use the handle, and only if the file system has handles.
         if let Ok(handle) = Handle::of(node.fd()?.as_fd()) {
             let text = [&handle.kind.to_le_bytes(), &*handle.bytes].concat();
             if let Err(why) = write_file(folder.as_fd(), &with_checksum(HANDLE), &sealed(&text)) {
-                // Without it nobody would ever know for an orphan what is laid here later.
+                // Without a handle nobody could ever tell that the folder is an orphan.
                 if is_new {
                     self.remove_whole(&key)?;
                 }
@@ -233,7 +234,7 @@ impl Beside {
         Ok(folder)
     }
 
-    /// A note that lies here.
+    /// A note that is in the store.
     pub(crate) fn note(&self, node: &PosixNode, note: Note) -> Result<Option<Vec<u8>>> {
         let Some(key) = self.find(node)? else { return Ok(None) };
         let folder = match self.folder(&key) {
@@ -243,7 +244,7 @@ impl Beside {
         read_sealed(&key, folder.as_fd(), note_file(note))
     }
 
-    /// Lays a note here, or takes it away.
+    /// Stores or removes a note.
     pub(crate) fn set_note(&self, node: &PosixNode, note: Note, value: Option<&[u8]>) -> Result<()> {
         let Some(value) = value else {
             let Some(key) = self.find(node)? else { return Ok(()) };
@@ -252,7 +253,7 @@ impl Beside {
                 Err(Failure::NotFound) => return Ok(()),
                 other => other?,
             };
-            // In that order, so that an older one never comes to light.
+            // The order matters: an older note must never become visible again.
             let was_there = [note_file(note).to_vec(), with_checksum(note_file(note))].map(|name| match self
                 .unlink(folder.as_fd(), &name)
             {
@@ -270,7 +271,7 @@ impl Beside {
         let value = sealed(value);
         let before = size_of(folder.as_fd(), &with_checksum(note_file(note)))?;
         self.take_room(before, value.len() as u64)?;
-        // Either the old note or the whole new one is there after a crash, also one of the host.
+        // After a crash, of the host too, either the old or the complete new note is there.
         let lay = || {
             let file = write_file(folder.as_fd(), UNFINISHED, &value)?;
             call(|| rustix::fs::fdatasync(&file))?;
@@ -283,12 +284,13 @@ impl Beside {
         }
     }
 
-    /// What was to become `after` bytes long is as it was.
+    /// Releases the reservation for a change that was not made.
     pub(crate) fn give_room_of_change(&self, before: Option<u64>, after: u64) {
         self.room.release(cost(after).saturating_sub(before.map_or(0, cost)));
     }
 
-    /// Returns once the names of what lies here are on stable storage, so that it may go from where it was before.
+    /// Returns when the names in the file's folder are on stable storage. The data may then be removed
+    /// from its old place.
     pub(crate) fn sync_names(&self, node: &PosixNode) -> Result<()> {
         let Some(key) = self.find(node)? else { return Ok(()) };
         let folder = self.folder(&key)?;
@@ -296,7 +298,7 @@ impl Beside {
         call(|| rustix::fs::fsync(&self.store))
     }
 
-    /// The folder of the file's streams, if it has any.
+    /// The folder of the file's streams, if it has streams.
     pub(crate) fn streams(&self, node: &PosixNode) -> Result<Option<OwnedFd>> {
         let Some(key) = self.find(node)? else { return Ok(None) };
         match self.folder(&key).and_then(|folder| open_folder(folder.as_fd(), STREAMS)) {
@@ -306,7 +308,7 @@ impl Beside {
         }
     }
 
-    /// Makes a stream and opens it for reading and writing.
+    /// Creates a stream and opens it for reading and writing.
     pub(crate) fn make_stream(&self, node: &PosixNode, name: &Name, exclusive: bool) -> Result<OwnedFd> {
         let _folders = self.folders.lock();
         let folder = self.made_folder(node)?;
@@ -337,29 +339,29 @@ impl Beside {
         self.tidy(&key)
     }
 
-    /// Removes everything of a file that was made just now and so can have nothing.
+    /// Removes all data of a file that was created just now. It cannot have any of its own.
     pub(crate) fn forget(&self, node: &PosixNode) {
         if let Ok(Some(key)) = self.find(node) {
             self.remove_folder(&key);
         }
     }
 
-    /// Looks at up to `at_most` folders, beginning behind those of the last call, and removes those whose
-    /// file on the file system of `root`, whose identity is `here`, is gone. Says how many were removed. Without the privilege to
-    /// open files by handle none is.
+    /// Checks up to `at_most` folders, and starts behind those of the last call. It removes the folders
+    /// whose file on the file system of `root` is gone; `here` is the identity of that file system.
+    /// Returns how many were removed. Without the privilege to open files by handle none is removed.
     pub(crate) fn collect(&self, root: BorrowedFd<'_>, here: u64, at_most: usize) -> Result<usize> {
         let mut place = self.collected.lock();
         let from = place.map_or(Bound::Unbounded, Bound::Excluded);
         let keys: Vec<Key> =
             self.index.read().range((from, Bound::Unbounded)).take(at_most).copied().collect();
-        // From the start again once the end was reached.
+        // Starts again when the end was reached.
         *place = if keys.len() < at_most { None } else { keys.last().copied() };
         drop(place);
         let mut removed = 0;
         for key in keys.iter().filter(|key| key.file_system == here) {
             let text = match self.folder(key).and_then(|folder| read_sealed(key, folder.as_fd(), HANDLE)) {
                 Ok(Some(text)) => text,
-                // Nobody knows whose it is: it stays.
+                // The folder's file is unknown, so the folder stays.
                 Ok(None) | Err(Failure::NotFound | Failure::Io) => continue,
                 Err(why) => return Err(why),
             };
@@ -377,7 +379,7 @@ impl Beside {
         Ok(removed)
     }
 
-    /// Removes a folder that holds nothing any more but the handle. The caller holds the lock on folders.
+    /// Removes a folder that holds only the handle. The caller holds the lock on folders.
     fn tidy(&self, key: &Key) -> Result<()> {
         let folder = self.folder(key)?;
         match call(|| rustix::fs::unlinkat(&folder, STREAMS, AtFlags::REMOVEDIR)) {
@@ -397,16 +399,16 @@ impl Beside {
         Ok(())
     }
 
-    /// Removes a folder with everything in it; a failure is told to the log, as the file it belongs to
-    /// is gone already and nobody can be told.
+    /// Removes a folder with everything in it. A failure only goes to the log: the file is gone already,
+    /// and no caller could receive it.
     fn remove_folder(&self, key: &Key) {
         let _folders = self.folders.lock();
         if let Err(why) = self.remove_whole(key) {
-            tracing::warn!(folder = key.folder(), %why, "what lay beside a removed file stays");
+            tracing::warn!(folder = key.folder(), %why, "cannot remove the sidecar data of a removed file");
         }
     }
 
-    /// Removes a file of the store, and gives its room back.
+    /// Removes a file of the store, and releases its space.
     fn unlink(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
         let size = size_of(folder, name)?;
         call(|| rustix::fs::unlinkat(folder, name, AtFlags::empty()))?;
@@ -451,23 +453,23 @@ fn note_file(note: Note) -> &'static [u8] {
         Note::Descriptor => b"note-descriptor",
         Note::ObjectId => b"note-object-id",
         Note::Reparse => b"note-reparse",
-        // They are nowhere but with the file.
+        // They are stored only with the file.
         Note::AccessList => b"note-access-list",
         Note::DefaultList => b"note-default-list",
     }
 }
 
-/// The name of a file with a checksum; without it it is one of an earlier version.
+/// The name of a file with a checksum. A file without one is from an earlier version.
 fn with_checksum(name: &[u8]) -> Vec<u8> {
     [name, WITH_CHECKSUM].concat()
 }
 
-/// Bytes with their checksum.
+/// Bytes followed by their checksum.
 fn sealed(value: &[u8]) -> Vec<u8> {
     [value, &crc32fast::hash(value).to_le_bytes()].concat()
 }
 
-/// What a file in the folder of `key` has, if it is there, with a checksum or without.
+/// The content of a file in the folder of `key`, with or without a checksum. `None` if it does not exist.
 fn read_sealed(key: &Key, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>> {
     let file = with_checksum(name);
     match read_file(folder, &file) {
@@ -475,7 +477,10 @@ fn read_sealed(key: &Key, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<
             let (value, sum) = bytes.split_last_chunk::<CHECKSUM>().unwrap_or((&bytes, &[0; CHECKSUM]));
             if crc32fast::hash(value).to_le_bytes() != *sum || bytes.len() < CHECKSUM {
                 let file = String::from_utf8_lossy(&file);
-                tracing::warn!(folder = key.folder(), %file, inode = key.inode, "what lies beside a file is damaged: restore it, or remove it to do without");
+                tracing::warn!(
+                    folder = key.folder(), %file, inode = key.inode,
+                    "the sidecar data of a file is damaged: restore it, or remove it and do without"
+                );
                 return Err(Failure::Io);
             }
             bytes.truncate(bytes.len() - CHECKSUM);
@@ -490,8 +495,8 @@ fn read_sealed(key: &Key, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<
     }
 }
 
-/// Whether a file's number is that of its node in the memory of a FUSE process, which gives it to another file after a remount. A
-/// birth time would tell the two apart.
+/// Whether a file's number is only the number of its node in the memory of a FUSE process. After a
+/// remount that process gives the number to another file. A birth time would distinguish the two.
 fn has_passing_number(node: &PosixNode) -> Result<bool> {
     if node.born != Time::default() {
         return Ok(false);
@@ -500,7 +505,8 @@ fn has_passing_number(node: &PosixNode) -> Result<bool> {
     if file_system_name(fd.as_fd())? != "fuse" {
         return Ok(false);
     }
-    // The kernel makes a handle of FUSE of the two halves of the number, the upper one first (`fuse_encode_fh`).
+    // The kernel makes a handle of FUSE from the two halves of the number, the upper one first
+    // (`fuse_encode_fh`).
     let Ok(handle) = Handle::of(fd.as_fd()) else { return Ok(true) };
     let half =
         |at: usize| handle.bytes.get(at..at + 4).and_then(|it| it.try_into().ok()).map(u32::from_ne_bytes);
@@ -512,7 +518,7 @@ fn open_folder(below: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd> {
     open_below(below, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
-/// The size of a file in a folder, where it is there.
+/// The size of a file in a folder, if it exists.
 fn size_of(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<u64>> {
     match stat_below(folder, name) {
         Ok(stat) => Ok(Some(stat.size)),
@@ -521,7 +527,8 @@ fn size_of(folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<u64>> {
     }
 }
 
-/// What the files in a folder count. The handle of a folder is the server's own and counts nothing, nor do folders.
+/// The space that the files of a folder use. The handle of a folder belongs to the server and does not
+/// count, nor do folders.
 fn counted(folder: BorrowedFd<'_>) -> Result<u64> {
     let mut used = 0_u64;
     let mut failed = Ok(());
@@ -539,7 +546,7 @@ fn counted(folder: BorrowedFd<'_>) -> Result<u64> {
     failed.map(|()| used)
 }
 
-/// Writes a file anew, and gives it back still open.
+/// Replaces a file's content, and returns the file still open.
 fn write_file(folder: BorrowedFd<'_>, name: &[u8], bytes: &[u8]) -> Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
     let fd = open_below(folder, name, flags, Mode::RUSR | Mode::WUSR)?;

@@ -1,10 +1,12 @@
 //! A journal in a file of the host.
 //!
-//! [`format`] has its bytes. Reading goes on behind what is damaged as soon as a whole record is found again, says what is left out, and keeps
-//! the damaged file aside. [`Journal::replace`] writes a second file and renames it over the first.
+//! [`format`] defines its bytes. A reader continues behind damage at the next complete record, reports
+//! the records that it leaves out, and sets the damaged file aside. [`Journal::replace`] writes a second
+//! file and renames it over the first.
 //!
-//! To open a journal changes nothing on the disk and does not wait for it, unless it is damaged or of an earlier form: there is no file
-//! before the first record, and what was found counts as committed with the first [`Journal::commit`] only.
+//! Opening a journal changes nothing on the disk and does not wait for it, unless the journal is damaged
+//! or in an earlier format. No file exists before the first record. The records that were found count as
+//! committed only after the first [`Journal::commit`].
 
 mod format;
 
@@ -19,30 +21,30 @@ use volume::{Failure, Result};
 
 pub use format::Damage;
 
-/// Why a journal cannot be used.
+/// The reason why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The host refused something.
+    /// The host refused an operation.
     #[error("{path}: {source}")]
     Host {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the host.
         source: io::Error,
     },
-    /// The file is something else, or of another version.
-    #[error("{0} is not a journal of this version; restore it, or move it away to begin without what it has")]
+    /// The file is not a journal, or is one of another version.
+    #[error("{0} is not a journal of this version; restore it, or move it away to start without its records")]
     Foreign(PathBuf),
 }
 
-/// What was found in a journal's file.
+/// The content of a journal's file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The whole records in their order.
+    /// The complete records in their order.
     pub records: Vec<Vec<u8>>,
-    /// What is no whole record, and is left out.
+    /// The parts that are no complete record, and are left out.
     pub damage: Vec<Damage>,
-    /// Where the damaged file is kept.
+    /// The path under which the damaged file is kept.
     pub aside: Option<PathBuf>,
 }
 
@@ -57,28 +59,29 @@ pub struct PosixJournal {
 
 #[derive(Debug, Default)]
 struct State {
-    /// None before the first record.
+    /// `None` before the first record.
     file: Option<File>,
     salt: u64,
-    /// Bytes of whole records in the file, with its beginning; the end stands there.
+    /// The bytes of the head and the complete records in the file. The end mark follows them.
     length: u64,
     /// The number of the next record in the file.
     next: u32,
-    /// Counts appended records since the start; a [`JournalPosition`].
+    /// The number of records that were appended since the start; a [`JournalPosition`].
     appended: u64,
-    /// Up to where the records are on stable storage; none where that is not known even of what was found in the file.
+    /// The position up to which the records are on stable storage. `None` if that is unknown even for the
+    /// records that were found.
     committed: Option<u64>,
-    /// One thread asks the host to make them so.
+    /// Whether a thread is waiting for the host to store the records.
     is_syncing: bool,
-    /// What is on stable storage is no longer known.
+    /// Whether it is unknown which records are on stable storage.
     has_failed: bool,
 }
 
 impl PosixJournal {
-    /// Opens the journal at `path`, which need not be there, and reads what it has.
+    /// Opens the journal at `path`, which need not exist, and reads its records.
     ///
     /// # Errors
-    /// [`JournalError`]; the file is as it was.
+    /// [`JournalError`]; the file stays as it was.
     pub fn open(path: &Path) -> std::result::Result<(PosixJournal, Found), JournalError> {
         let host = |source| JournalError::Host { path: path.to_owned(), source };
         let format::Content { records, damage, salt, next, length, is_earlier } = match fs::read(path) {
@@ -119,7 +122,7 @@ impl State {
         if self.has_failed { Err(Failure::Io) } else { Ok(()) }
     }
 
-    /// Takes what [`written_beside`] has written for the journal, and makes its name last.
+    /// Continues with the file that [`written_beside`] has written, and makes its name durable.
     fn take(&mut self, new: State, path: &Path) -> Result<()> {
         let appended = self.appended;
         *self = State { appended, committed: Some(appended), is_syncing: self.is_syncing, ..new };
@@ -146,7 +149,7 @@ impl Journal for PosixJournal {
         let next = number.checked_add(1).ok_or(Failure::TooLarge)?;
         bytes.extend_from_slice(&format::end(salt, next));
         if let Err(why) = file.write_all_at(&bytes, length) {
-            // Half a record must not stand in front of a whole one.
+            // An incomplete record must not precede a complete one.
             let ended = file.write_all_at(&format::end(salt, number), length);
             let whole = length + format::END as u64;
             if ended.and_then(|()| file.set_len(whole)).is_err() {
@@ -172,7 +175,7 @@ impl Journal for PosixJournal {
                 self.synced.wait(&mut state);
                 continue;
             }
-            // Of what an earlier run has left the name may not be on the disk either.
+            // The name of a file from an earlier run may not be on the disk either.
             let (file, is_name_sure) = (file.try_clone(), state.committed.is_some());
             let upto = state.appended;
             state.is_syncing = true;
@@ -193,7 +196,7 @@ impl Journal for PosixJournal {
         let mut state = self.state.lock();
         state.check()?;
         let new = written_beside(&self.path, records)?;
-        // From here on the new file is the journal, on the disk and here.
+        // From here on the new file is the journal, on the disk and in memory.
         state.take(new, &self.path)
     }
 
@@ -209,7 +212,7 @@ impl Journal for PosixJournal {
 
 /// Writes a second file and renames it over the first.
 fn written_beside(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<State> {
-    // Added to the whole name: what stands before its last dot may be another journal's too.
+    // The ending is added to the whole name: another journal may have the same name up to the last dot.
     let beside = with_ending(path, ".new");
     let written = (|| {
         let salt = salt()?;
@@ -217,7 +220,7 @@ fn written_beside(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Re
         let mut next = 0;
         for record in records {
             let framed = format::framed(salt, next, &record)?;
-            // Without the first one nobody knows what the others mean.
+            // The first record is written twice, because the others depend on it.
             (0..if next == 0 { 2 } else { 1 }).for_each(|_| bytes.extend_from_slice(&framed));
             next = next.checked_add(1).ok_or(Failure::TooLarge)?;
         }
@@ -232,7 +235,7 @@ fn written_beside(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Re
         Ok(State { file: Some(file), salt, length, next, ..State::default() })
     })();
     if written.is_err() {
-        // It may not have been made at all; the next attempt empties it in any case.
+        // It may not have been created. The next attempt empties it in any case.
         let _ = fs::remove_file(&beside);
     }
     written
@@ -244,7 +247,7 @@ fn salt() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Gives a damaged file a second name, under which it stays.
+/// Links a damaged file under a second name, under which it stays.
 fn keep_aside(path: &Path) -> io::Result<PathBuf> {
     let mut number = 1;
     loop {
@@ -255,7 +258,7 @@ fn keep_aside(path: &Path) -> io::Result<PathBuf> {
         match fs::hard_link(path, &aside) {
             Ok(()) => return Ok(aside),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            // Not every file system knows second names.
+            // Not every file system supports hard links.
             Err(_) => return fs::copy(path, &aside).map(|_| aside),
         }
     }
@@ -267,7 +270,7 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Makes the file's name last.
+/// Makes the file's name durable.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()
@@ -326,11 +329,11 @@ mod tests {
         assert_eq!(mode & 0o177, 0, "it is its owner's alone: {mode:o}");
         let (journal, found) = PosixJournal::open(&path).expect("a journal");
         assert_eq!((found.records, about().expect("the file")), (vec![b"first".to_vec()], before));
-        // Whoever opened it knows only now that what was found lasts.
+        // The next commit must first make the records that were found durable.
         assert_eq!(journal.state.lock().committed, None);
         journal.commit(JournalPosition::default()).expect("a disk that works");
         assert_eq!(journal.state.lock().committed, Some(0));
-        // The first record stands there twice, also in a file that was begun with it.
+        // The first record is there twice, in a file that began with it too.
         let mut bytes = fs::read(&path).expect("the file");
         bytes[format::HEAD + 13] ^= 1;
         fs::write(&path, &bytes).expect("the file");
@@ -362,7 +365,7 @@ mod tests {
         }
     }
 
-    /// All but the record at `missing`.
+    /// All records but the one at `missing`.
     fn without(missing: usize) -> Vec<Vec<u8>> {
         let mut rest = records(6);
         rest.remove(missing);
@@ -420,7 +423,7 @@ mod tests {
         let length = (after - begin) as u64;
         assert_eq!(found.damage, [Damage { offset: begin as u64, bytes: length, records: Some(2) }]);
         assert_eq!(found.damage[0].to_string(), format!("{length} bytes at byte {begin}: 2 records"));
-        // A second one does not take the place of the first that is kept.
+        // A second damaged file does not replace the first.
         fs::write(&path, &bytes).expect("the file");
         let names = [found.aside, read_back(&path).aside].map(|aside| aside.expect("a damaged file"));
         let names = names.map(|name| name.file_name().map(|name| name.to_string_lossy().into_owned()));
@@ -432,7 +435,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("journal");
         let journal = filled(&path, &records(2));
-        // As a client could know it from another server.
+        // A client could know such bytes from another server.
         let planted = format::framed(1, 2, b"planted").expect("it is short");
         let begin = journal.size() as usize - format::END;
         journal.append(&[planted.as_slice(), &planted].concat()).expect("room on the disk");
@@ -461,7 +464,7 @@ mod tests {
             changed[at] ^= 0x40;
             for bytes in [&changed[..], &whole[..at]] {
                 let found = format::read(bytes).expect("it is still a journal");
-                // It has no end: a cut between two records cannot be seen.
+                // This format has no end mark: a cut between two records cannot be detected.
                 let is_told = !found.damage.is_empty() || bytes.len() < whole.len();
                 assert!(is_told && found.records.len() < 7, "byte {at}: {found:?}");
             }

@@ -1,11 +1,12 @@
-//! Descriptors that are kept back from files, so that connections and the server's own state get one when files have used up
-//! all others.
+//! A reserve of descriptors. Connections and the server's own state get a descriptor from it when files
+//! have used all others.
 //!
-//! Before files are refused one, those that nobody uses are closed (`pool`). When the last eighth of those for files is in use
-//! all the same, descriptors are scarce, and whoever knows whose files they are may share them out.
+//! Before a file is refused a descriptor, unused files are closed (`pool`). If the last eighth of the
+//! descriptors for files is in use even so, descriptors are scarce. A caller that knows the clients of
+//! the files may then share them out.
 //!
-//! The host gives the lowest number that is free (POSIX, open(2)): who is given a high one learns without a further call that
-//! nearly all are in use.
+//! The host assigns the lowest free number (POSIX, open(2)). So a high number shows, without a further
+//! call, that nearly all descriptors are in use.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -17,41 +18,42 @@ use volume::Result;
 use crate::errno::failure;
 use crate::pool;
 
-/// Most descriptors that are kept back; of few the eighth part.
+/// The largest reserve. With a low limit it is an eighth of the limit.
 const MOST: u64 = 64;
-/// So many before the first that is kept back it is asked for one before a file is made, which could not be undone.
+/// Within this distance of the reserve, a descriptor is tried before a file is created, because a
+/// creation could not be undone.
 const NEAR_BY: i32 = 128;
-/// How often room is made for one file: others may take it.
+/// How often files are closed to open one. Others may take the free descriptor.
 const TRIES: usize = 8;
 
-/// The first that is kept back, as far as is known.
+/// The first descriptor of the reserve, as far as it is known.
 static FROM: AtomicI32 = AtomicI32::new(0);
-/// The first of the upper half.
+/// The first descriptor of the upper half.
 static HIGH: AtomicI32 = AtomicI32::new(0);
-/// Whether those that are kept back are near.
+/// Whether the reserve is near.
 static IS_NEAR: AtomicBool = AtomicBool::new(false);
-/// Whether an eighth of those for files is left, and no file could be closed.
+/// Whether only an eighth of the descriptors for files is left, and no file could be closed.
 static IS_SCARCE: AtomicBool = AtomicBool::new(false);
 
-/// The first that is kept back where there are `limit`.
+/// The first descriptor of the reserve with this limit.
 fn first_of(limit: Option<u64>) -> i32 {
     let first = limit.map(|limit| limit - MOST.min(limit / 8));
     first.and_then(|first| i32::try_from(first).ok()).unwrap_or(i32::MAX)
 }
 
-/// Where the last eighth begins of those for files.
+/// The start of the last eighth of the descriptors for files.
 fn last_eighth(from: i32) -> i32 {
     from - from / 8
 }
 
-/// How a new descriptor stands among all.
+/// The part of the descriptors that a new one belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// There are many left.
+    /// Many descriptors are left.
     Many,
-    /// It is in the last eighth of those for files.
+    /// It is in the last eighth of the descriptors for files.
     Few,
-    /// It is one of those that are kept back.
+    /// It belongs to the reserve.
     KeptBack,
 }
 
@@ -61,7 +63,7 @@ fn level(fd: BorrowedFd<'_>) -> Level {
     if !is_near(FROM.load(Ordering::Relaxed)) {
         return Level::Many;
     }
-    // The limit may be another one by now.
+    // The limit may have changed.
     let limit = getrlimit(Resource::Nofile).current;
     let from = first_of(limit);
     FROM.store(from, Ordering::Relaxed);
@@ -74,16 +76,16 @@ fn level(fd: BorrowedFd<'_>) -> Level {
     }
 }
 
-/// Whether it is in the upper half, so that half are in use.
+/// Whether the descriptor is in the upper half, so that half of them are in use.
 pub(crate) fn is_high(fd: BorrowedFd<'_>) -> bool {
     fd.as_raw_fd() >= HIGH.load(Ordering::Relaxed)
 }
 
-/// Opens a file. When that would take a descriptor that is kept back, or the host has none, files that nobody uses are closed
-/// for it; when few are left, for the next.
+/// Opens a file. If that would take a descriptor of the reserve, or the host has none, unused files are
+/// closed first. If few are left, unused files are closed for the next open.
 ///
 /// # Errors
-/// `EMFILE`; as the host says.
+/// `EMFILE`; errors of the host.
 pub(crate) fn with_room(open: impl Fn() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
     for _ in 0..TRIES {
         match open() {
@@ -116,7 +118,8 @@ fn set_scarce(is_scarce: bool) {
     }
 }
 
-/// Makes sure, before a name is made, that there is a descriptor for it; any open one will do to ask.
+/// Ensures that there is a descriptor for a file before it is created. The check duplicates `any`, which
+/// can be any open descriptor.
 ///
 /// # Errors
 /// [`volume::Failure::Exhausted`]
@@ -128,17 +131,18 @@ pub(crate) fn ask(any: BorrowedFd<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Takes note of a descriptor that stays although it may be one of those that are kept back.
+/// Records a descriptor that stays open even if it belongs to the reserve.
 pub(crate) fn note(fd: BorrowedFd<'_>) {
     set_scarce(level(fd) != Level::Many && !pool::make_room_for_later());
 }
 
-/// Whether descriptors are scarce, and no file could be closed for more. As long as they are not, that is one look at a flag.
+/// Whether descriptors are scarce and no file could be closed. Otherwise the check only reads a flag.
 pub(crate) fn are_scarce(any: BorrowedFd<'_>) -> bool {
     IS_SCARCE.load(Ordering::Relaxed) && is_short(any)
 }
 
-/// Keeps some free for who does not ask here, such as connections. Whether they are scarce all the same.
+/// Keeps some descriptors free for users that do not check here, such as connections. True if they are
+/// scarce nevertheless.
 pub(crate) fn is_short(any: BorrowedFd<'_>) -> bool {
     let asked = with_room(|| rustix::io::fcntl_dupfd_cloexec(any, 0));
     asked.is_err() || IS_SCARCE.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The numbers of file systems that have none of their own, in one small file of the store:
+//! The assigned numbers of file systems without a number of their own, in one small file of the store:
 //!
 //! ```text
 //! <number> <key>
@@ -6,7 +6,7 @@
 //! sum <CRC-32 of all before>
 //! ```
 //!
-//! It is written anew, and put in the place of the old one, when a number is given.
+//! When a number is assigned, a new file is written and replaces the old one.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,19 +24,19 @@ use crate::sys;
 const FILE: &str = "file-systems";
 const UNFINISHED: &str = "file-systems.new";
 const DAMAGED: &str = "file-systems.damaged";
-/// Largest file that is read.
+/// The largest file that is read.
 const LARGEST: u64 = 1 << 20;
 
-/// The numbers that were given.
+/// The assigned numbers.
 pub(super) struct Records {
     store: OwnedFd,
-    /// What could not be read is not written over.
+    /// Whether the file could be read. Otherwise it is not overwritten.
     is_readable: bool,
     numbers: BTreeMap<Vec<u8>, u64>,
 }
 
 impl Records {
-    /// Those in the store. What is damaged is put aside: numbers are given again then.
+    /// Reads the numbers in the store. A damaged file is set aside, and numbers are assigned again.
     pub(super) fn open(store: OwnedFd) -> Records {
         let (mut is_readable, found) = (true, read(&store));
         let numbers = match found {
@@ -44,13 +44,13 @@ impl Records {
             Ok(Some(bytes)) => parsed(&bytes).unwrap_or_else(|| {
                 tracing::warn!(
                     file = DAMAGED,
-                    "the numbers of file systems below a share are damaged: what lies beside their files may not be found"
+                    "the numbers of file systems below a share are damaged: the sidecar data of their files may be lost"
                 );
                 let _ = rustix::fs::renameat(&store, FILE, &store, DAMAGED);
                 BTreeMap::new()
             }),
             Err(why) => {
-                tracing::warn!(%why, "the numbers of file systems below a share cannot be read");
+                tracing::warn!(%why, "cannot read the numbers of file systems below a share");
                 is_readable = false;
                 BTreeMap::new()
             }
@@ -58,13 +58,14 @@ impl Records {
         Records { store, is_readable, numbers }
     }
 
-    /// The number that a key was given.
+    /// The number that was assigned to a key.
     pub(super) fn given(&self, key: &[u8]) -> Option<u64> {
         self.numbers.get(key).copied()
     }
 
-    /// The number of a file system with these keys, the best one first: the one that any of them was given, else the first of `rather`
-    /// that nobody has, else one that is made of the key. None of `taken` is given.
+    /// The number of a file system with these keys, the best one first. It is the number that any of them
+    /// has, or else the first of `rather` that is not assigned, or else one derived from the key. None of
+    /// `taken` is assigned.
     pub(super) fn number(&mut self, keys: &[Vec<u8>], rather: &[u64], taken: &[u64]) -> u64 {
         let Some(key) = keys.first() else { return 0 };
         if let Some(given) = self.given(key) {
@@ -85,7 +86,7 @@ impl Records {
     fn keep(&mut self, key: &[u8], number: u64) {
         self.numbers.insert(key.to_vec(), number);
         if let Err(why) = self.write() {
-            tracing::warn!(%why, "the number of a file system below a share cannot be kept");
+            tracing::warn!(%why, "cannot store the number of a file system below a share");
         }
     }
 
@@ -134,7 +135,7 @@ fn written(numbers: &BTreeMap<Vec<u8>, u64>) -> Vec<u8> {
     out
 }
 
-/// What was written; none where it is not whole.
+/// The stored numbers. `None` if the file is incomplete.
 fn parsed(bytes: &[u8]) -> Option<BTreeMap<Vec<u8>, u64>> {
     let mut numbers = BTreeMap::new();
     for line in bytes.strip_suffix(b"\n")?.split(|byte| *byte == b'\n') {
@@ -161,7 +162,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let mut records = Records::open(store(&place));
         assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]), 0x2f);
-        // The record wins, also in a later process.
+        // The stored number wins, in a later process too.
         assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x30], &[]), 0x2f);
         let mut later = Records::open(store(&place));
         assert_eq!(later.number(&[b"fuse a / x".to_vec()], &[0x31], &[]), 0x2f);
@@ -196,7 +197,7 @@ mod tests {
         let second = records.number(&[b"fuse b / y".to_vec()], &[0x2f], &[7]);
         let third = records.number(&[b"fuse c / z".to_vec()], &[7], &[7]);
         assert!(first != second && second != third && third != 7 && first == 0x2f);
-        // What is made of a key needs no record.
+        // A number that is derived from a key needs no record.
         let elsewhere = tempfile::tempdir().unwrap();
         assert_eq!(Records::open(store(&elsewhere)).number(&[b"fuse b / y".to_vec()], &[], &[]), second);
     }
