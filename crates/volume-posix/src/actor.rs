@@ -12,7 +12,7 @@ use crate::sys::credentials;
 
 /// The credentials of this process, and whether it may act as other users.
 #[derive(Debug)]
-pub(crate) struct Myself {
+pub(crate) struct ProcessIdentity {
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
@@ -20,16 +20,16 @@ pub(crate) struct Myself {
 }
 
 /// While it exists, the thread acts as another user for the file system.
-pub(crate) struct Acting<'a> {
-    myself: &'a Myself,
+pub(crate) struct ActingThread<'a> {
+    myself: &'a ProcessIdentity,
     /// The guard must be dropped on the thread that created it.
     _not_send: std::marker::PhantomData<*const ()>,
 }
 
-impl Myself {
-    pub(crate) fn find() -> rustix::io::Result<Myself> {
+impl ProcessIdentity {
+    pub(crate) fn find() -> rustix::io::Result<ProcessIdentity> {
         let uid = credentials::user();
-        Ok(Myself { uid, gid: credentials::group(), groups: credentials::groups()?, is_root: uid == 0 })
+        Ok(ProcessIdentity { uid, gid: credentials::group(), groups: credentials::groups()?, is_root: uid == 0 })
     }
 
     /// The user that the host sees in the thread while it acts as `actor`.
@@ -42,13 +42,13 @@ impl Myself {
     ///
     /// # Errors
     /// [`volume::Failure::Denied`] when the host does not let a root process become this user.
-    pub(crate) fn act(&self, actor: Option<&Actor>) -> Result<Option<Acting<'_>>> {
+    pub(crate) fn act(&self, actor: Option<&Actor>) -> Result<Option<ActingThread<'_>>> {
         let Some(actor) = actor else { return Ok(None) };
         if !self.is_root || (actor.uid == self.uid && actor.gid == self.gid) {
             return Ok(None);
         }
         // After this point a failure drops the guard, which restores everything that was changed.
-        let acting = Acting { myself: self, _not_send: std::marker::PhantomData };
+        let acting = ActingThread { myself: self, _not_send: std::marker::PhantomData };
         credentials::set_groups(&actor.groups).map_err(failure)?;
         // The group is set first: without the user's privilege it could not be set any more.
         if !credentials::set_group(actor.gid) || !credentials::set_user(actor.uid) {
@@ -58,7 +58,7 @@ impl Myself {
     }
 }
 
-impl Drop for Acting<'_> {
+impl Drop for ActingThread<'_> {
     fn drop(&mut self) {
         // The user is restored first, because the privilege to restore the rest comes with it.
         let is_back = credentials::set_user(self.myself.uid)

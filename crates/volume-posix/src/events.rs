@@ -5,7 +5,7 @@
 //! system would deliver every write on the host, and would not cover other file systems that are mounted
 //! below the volume. An event names its directory by a handle. A table leads from there to the node.
 
-mod halves;
+mod rename_halves;
 mod raw;
 
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ use rustix::io::Errno;
 use volume::{Failure, HostChange, HostEvent, NodeId, Result};
 use wire::Shrink;
 
-use self::halves::{Half, Halves};
-use self::raw::{Fid, LONGEST, Named, RawEvent};
+use self::rename_halves::{RenameHalf, PendingRename};
+use self::raw::{Fid, LONGEST, FidAndName, RawEvent};
 use crate::errno::{call, failure};
-use crate::facts;
+use crate::properties;
 use crate::node::PosixNode;
 use crate::open::open_below;
 use crate::sys::Handle;
@@ -40,7 +40,7 @@ pub(crate) struct Events {
     queue: OwnedFd,
     /// The process ID of this process, as it stands in events.
     myself: i32,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchTables>,
     /// The number of watched directories. If it is zero, the queue is not read.
     count: AtomicUsize,
     /// One thread at a time reads events, so that their order is kept.
@@ -53,10 +53,10 @@ pub(crate) struct Events {
 #[derive(Default)]
 struct Reading {
     buffer: Vec<u8>,
-    halves: Halves,
+    halves: PendingRename,
 }
 
-struct Watch {
+struct WatchedDirectory {
     /// How many times the directory is watched.
     count: usize,
     fid: Fid,
@@ -65,8 +65,8 @@ struct Watch {
 }
 
 #[derive(Default)]
-struct Watched {
-    by_node: HashMap<NodeId, Watch>,
+struct WatchTables {
+    by_node: HashMap<NodeId, WatchedDirectory>,
     by_fid: HashMap<Fid, NodeId>,
 }
 
@@ -100,7 +100,7 @@ impl Events {
         };
         let directory =
             open_below(node.directory()?, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        if !facts::is_told_of(directory.as_fd(), &node.shared.facts)? {
+        if !properties::is_told_of(directory.as_fd(), &node.shared.properties)? {
             return Err(Failure::NotSupported);
         }
         let file_system = call(|| rustix::fs::fstatvfs(&directory))?.f_fsid;
@@ -116,7 +116,7 @@ impl Events {
             Err(errno) => return Err(failure(errno)),
         }
         watched.by_fid.insert(fid.clone(), node.id);
-        slot.insert(Watch { count: 1, fid, directory });
+        slot.insert(WatchedDirectory { count: 1, fid, directory });
         self.count.store(watched.by_node.len(), Ordering::Release);
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Events {
     }
 
     /// Reports the events in a buffer that the host has filled.
-    fn tell(&self, mut events: &[u8], halves: &mut Halves, sink: &mut dyn FnMut(HostEvent)) {
+    fn tell(&self, mut events: &[u8], halves: &mut PendingRename, sink: &mut dyn FnMut(HostEvent)) {
         while let Some(event) = RawEvent::parse(events) {
             events = &events[event.len..];
             if event.mask & libc::FAN_Q_OVERFLOW != 0 {
@@ -188,13 +188,13 @@ impl Events {
         }
     }
 
-    fn tell_one(&self, event: RawEvent, halves: &mut Halves, sink: &mut dyn FnMut(HostEvent)) {
+    fn tell_one(&self, event: RawEvent, halves: &mut PendingRename, sink: &mut dyn FnMut(HostEvent)) {
         let RawEvent { mask, pid, .. } = event;
         let is_on_directory = mask & libc::FAN_ONDIR != 0;
         if mask & libc::FAN_RENAME != 0 {
-            let half = |named: Option<Named>| {
+            let half = |named: Option<FidAndName>| {
                 let (fid, name) = named?;
-                Some(Half { directory: self.watched(&fid)?, name: name?, is_directory: is_on_directory })
+                Some(RenameHalf { directory: self.watched(&fid)?, name: name?, is_directory: is_on_directory })
             };
             if let Some(old) = half(event.old) {
                 halves.went(pid, old, sink);
@@ -213,10 +213,10 @@ impl Events {
             }
             match (change, name.clone()) {
                 (HostChange::RenamedFrom, Some(name)) => {
-                    halves.went(pid, Half { directory, name, is_directory }, sink);
+                    halves.went(pid, RenameHalf { directory, name, is_directory }, sink);
                 }
                 (HostChange::RenamedTo, Some(name)) => {
-                    halves.came(pid, Half { directory, name, is_directory }, sink);
+                    halves.came(pid, RenameHalf { directory, name, is_directory }, sink);
                 }
                 (change, name) => {
                     halves.end(sink);

@@ -21,9 +21,9 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
 use volume::{Failure, Result};
 
-use self::records::Records;
+use self::records::AssignedNumbers;
 use crate::errno::call;
-use crate::facts::file_system_name;
+use crate::properties::file_system_name;
 use crate::mounts::{self, Mount};
 use crate::open::open_below;
 use crate::stat::stat_fd;
@@ -41,14 +41,14 @@ pub(crate) struct FileSystems {
     /// Whether handles of the root's file system lead to the same file after a remount.
     has_lasting_handles: bool,
     /// The other file systems that were looked at, by their device numbers.
-    seen: RwLock<HashMap<u64, Seen>>,
+    seen: RwLock<HashMap<u64, ObservedFileSystem>>,
     marks: RwLock<Marks>,
-    records: Mutex<Records>,
+    records: Mutex<AssignedNumbers>,
 }
 
 /// A file system that was looked at. Another one may get its device number after it was unmounted.
 #[derive(Clone, Copy)]
-struct Seen {
+struct ObservedFileSystem {
     id: u64,
     /// The count of mount changes at that time.
     changes: u64,
@@ -57,9 +57,9 @@ struct Seen {
     name: &'static str,
 }
 
-impl Seen {
+impl ObservedFileSystem {
     /// Whether the host still reports the same for this device number.
-    fn is_of(&self, found: &Found) -> bool {
+    fn is_of(&self, found: &ProbedFileSystem) -> bool {
         (self.number, self.name) == (found.number, found.name)
     }
 }
@@ -98,8 +98,8 @@ impl FileSystems {
     /// # Errors
     /// Those of the host.
     pub(crate) fn open(root: BorrowedFd<'_>, device: u64, store: OwnedFd) -> Result<FileSystems> {
-        let found = Found { number: f_fsid(root)?, device, name: file_system_name(root)? };
-        let mut records = Records::open(store);
+        let found = ProbedFileSystem { number: f_fsid(root)?, device, name: file_system_name(root)? };
+        let mut records = AssignedNumbers::open(store);
         let own = match (found.lasting(), mounts::mount_of(root)) {
             (Some(lasting), _) => lasting,
             (None, Some(mount)) => records.number(&keys(root, device, &mount, HERE)?, &[found.today()], &[]),
@@ -148,7 +148,7 @@ impl FileSystems {
             return Ok(known);
         }
         let changes = mounts::changes_now();
-        let found = Found { number: f_fsid(fd)?, device, name: file_system_name(fd)? };
+        let found = ProbedFileSystem { number: f_fsid(fd)?, device, name: file_system_name(fd)? };
         let id = match mounts::mount_of(fd) {
             Some(mount) => self.number_at(&found, mount, root, is_used)?,
             // The file system was unmounted while files are open on it (`umount -l`). Until they are
@@ -159,7 +159,7 @@ impl FileSystems {
                 None => found.lasting().unwrap_or(mixed(&found.today().to_le_bytes())),
             },
         };
-        let now = Seen { id, changes, number: found.number, name: found.name };
+        let now = ObservedFileSystem { id, changes, number: found.number, name: found.name };
         let mut seen = self.seen.write();
         let known = seen.entry(device).or_insert(now);
         if known.changes <= changes {
@@ -171,7 +171,7 @@ impl FileSystems {
     /// The identity of a file system that is reached through this mount.
     fn number_at(
         &self,
-        found: &Found,
+        found: &ProbedFileSystem,
         mount: Mount,
         root: BorrowedFd<'_>,
         is_used: impl Fn(u64) -> bool,
@@ -223,7 +223,7 @@ impl FileSystems {
         let mounted = || mounts::below(root, changes).into_iter().map(|mount| mount.device);
         let seen = self.seen.read();
         let is_same =
-            |(other, seen): (&u64, &Seen)| seen.id == number && *other != device && *other >> 32 != 0;
+            |(other, seen): (&u64, &ObservedFileSystem)| seen.id == number && *other != device && *other >> 32 != 0;
         let mut same = seen.iter().filter(|one| is_same(*one));
         number == self.own || same.any(|(other, _)| mounted().any(|device| device == *other))
     }
@@ -300,14 +300,14 @@ fn f_fsid(fd: BorrowedFd<'_>) -> Result<u64> {
 }
 
 /// The host's information about a file system.
-struct Found {
+struct ProbedFileSystem {
     /// The `f_fsid` of statvfs(3).
     number: u64,
     device: u64,
     name: &'static str,
 }
 
-impl Found {
+impl ProbedFileSystem {
     /// The file system's own number, unless it depends on the mount.
     fn lasting(&self) -> Option<u64> {
         // overlayfs reports the number of the file system below it.
@@ -381,7 +381,7 @@ mod tests {
             (77, 0x2f, "overlay", None, 77),
             (77, 0x2f, "btrfs", Some(77), 77),
         ] {
-            let found = Found { number, device, name };
+            let found = ProbedFileSystem { number, device, name };
             assert_eq!((found.lasting(), found.today()), (own, today), "{name}");
         }
     }

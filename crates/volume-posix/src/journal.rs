@@ -39,7 +39,7 @@ pub enum JournalError {
 
 /// The content of a journal's file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct RecoveredJournal {
     /// The complete records in their order.
     pub records: Vec<Vec<u8>>,
     /// The parts that are no complete record, and are left out.
@@ -52,13 +52,13 @@ pub struct Found {
 #[derive(Debug)]
 pub struct PosixJournal {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<JournalFileState>,
     synced: Condvar,
     lacks_some: bool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct JournalFileState {
     /// `None` before the first record.
     file: Option<File>,
     salt: u64,
@@ -82,32 +82,32 @@ impl PosixJournal {
     ///
     /// # Errors
     /// [`JournalError`]; the file stays as it was.
-    pub fn open(path: &Path) -> std::result::Result<(PosixJournal, Found), JournalError> {
+    pub fn open(path: &Path) -> std::result::Result<(PosixJournal, RecoveredJournal), JournalError> {
         let host = |source| JournalError::Host { path: path.to_owned(), source };
-        let format::Content { records, damage, salt, next, length, is_earlier } = match fs::read(path) {
+        let format::JournalContent { records, damage, salt, next, length, is_earlier } = match fs::read(path) {
             Ok(bytes) => format::read(&bytes).ok_or_else(|| JournalError::Foreign(path.to_owned()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok((PosixJournal::of(path, State::default()), Found::default()));
+                return Ok((PosixJournal::of(path, JournalFileState::default()), RecoveredJournal::default()));
             }
             Err(error) => return Err(host(error)),
         };
-        let aside = if damage.is_empty() { None } else { Some(keep_aside(path).map_err(host)?) };
+        let aside = if damage.is_empty() { None } else { Some(keep_damaged(path).map_err(host)?) };
         let state = if aside.is_some() || is_earlier {
             let failed = |why| host(io::Error::other(format!("{why}")));
-            let mut state = State::default();
-            let new = written_beside(path, &mut records.iter().cloned()).map_err(failed)?;
+            let mut state = JournalFileState::default();
+            let new = write_replacement(path, &mut records.iter().cloned()).map_err(failed)?;
             state.take(new, path).map_err(failed)?;
             state
         } else {
             let file = OpenOptions::new().write(true).open(path).map_err(host)?;
-            State { file: Some(file), salt, length: length as u64, next, ..State::default() }
+            JournalFileState { file: Some(file), salt, length: length as u64, next, ..JournalFileState::default() }
         };
         let lacks_some = !damage.is_empty();
         let journal = PosixJournal { lacks_some, ..PosixJournal::of(path, state) };
-        Ok((journal, Found { records, damage, aside }))
+        Ok((journal, RecoveredJournal { records, damage, aside }))
     }
 
-    fn of(path: &Path, state: State) -> PosixJournal {
+    fn of(path: &Path, state: JournalFileState) -> PosixJournal {
         PosixJournal {
             path: path.to_owned(),
             state: Mutex::new(state),
@@ -117,15 +117,15 @@ impl PosixJournal {
     }
 }
 
-impl State {
+impl JournalFileState {
     fn check(&self) -> Result<()> {
         if self.has_failed { Err(Failure::Io) } else { Ok(()) }
     }
 
-    /// Continues with the file that [`written_beside`] has written, and makes its name durable.
-    fn take(&mut self, new: State, path: &Path) -> Result<()> {
+    /// Continues with the file that [`write_replacement`] has written, and makes its name durable.
+    fn take(&mut self, new: JournalFileState, path: &Path) -> Result<()> {
         let appended = self.appended;
-        *self = State { appended, committed: Some(appended), is_syncing: self.is_syncing, ..new };
+        *self = JournalFileState { appended, committed: Some(appended), is_syncing: self.is_syncing, ..new };
         sync_directory(path).map_err(|why| {
             self.has_failed = true;
             crate::errno::failure_of(&why)
@@ -139,7 +139,7 @@ impl Journal for PosixJournal {
         let state = &mut *state;
         state.check()?;
         let Some(file) = &state.file else {
-            let new = written_beside(&self.path, &mut std::iter::once(record.to_vec()))?;
+            let new = write_replacement(&self.path, &mut std::iter::once(record.to_vec()))?;
             state.appended += 1;
             return state.take(new, &self.path).map(|()| JournalPosition(state.appended));
         };
@@ -195,7 +195,7 @@ impl Journal for PosixJournal {
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<()> {
         let mut state = self.state.lock();
         state.check()?;
-        let new = written_beside(&self.path, records)?;
+        let new = write_replacement(&self.path, records)?;
         // From here on the new file is the journal, on the disk and in memory.
         state.take(new, &self.path)
     }
@@ -211,9 +211,9 @@ impl Journal for PosixJournal {
 }
 
 /// Writes a second file and renames it over the first.
-fn written_beside(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<State> {
+fn write_replacement(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<JournalFileState> {
     // The ending is added to the whole name: another journal may have the same name up to the last dot.
-    let beside = with_ending(path, ".new");
+    let replacement = with_ending(path, ".new");
     let written = (|| {
         let salt = salt()?;
         let mut bytes = format::head(salt);
@@ -229,14 +229,14 @@ fn written_beside(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Re
         let host = |why: io::Error| crate::errno::failure_of(&why);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&beside).map_err(host)?;
+        let mut file = options.open(&replacement).map_err(host)?;
         file.write_all(&bytes).map_err(host)?;
-        file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(host)?;
-        Ok(State { file: Some(file), salt, length, next, ..State::default() })
+        file.sync_all().and_then(|()| fs::rename(&replacement, path)).map_err(host)?;
+        Ok(JournalFileState { file: Some(file), salt, length, next, ..JournalFileState::default() })
     })();
     if written.is_err() {
         // It may not have been created. The next attempt empties it in any case.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&replacement);
     }
     written
 }
@@ -248,7 +248,7 @@ fn salt() -> Result<u64> {
 }
 
 /// Links a damaged file under a second name, under which it stays.
-fn keep_aside(path: &Path) -> io::Result<PathBuf> {
+fn keep_damaged(path: &Path) -> io::Result<PathBuf> {
     let mut number = 1;
     loop {
         let aside = with_ending(
@@ -288,7 +288,7 @@ mod tests {
 
     fn filled(path: &Path, records: &[Vec<u8>]) -> PosixJournal {
         let (journal, found) = PosixJournal::open(path).expect("an empty journal");
-        assert_eq!(found, Found::default());
+        assert_eq!(found, RecoveredJournal::default());
         let mut place = JournalPosition::default();
         for record in records {
             place = journal.append(record).expect("room on the disk");
@@ -297,7 +297,7 @@ mod tests {
         journal
     }
 
-    fn read_back(path: &Path) -> Found {
+    fn read_back(path: &Path) -> RecoveredJournal {
         PosixJournal::open(path).expect("a journal").1
     }
 
@@ -308,7 +308,7 @@ mod tests {
         let journal = filled(&path, &records(20));
         assert_eq!(journal.size(), fs::metadata(&path).expect("the file").len());
         drop(journal);
-        assert_eq!(read_back(&path), Found { records: records(20), ..Found::default() });
+        assert_eq!(read_back(&path), RecoveredJournal { records: records(20), ..RecoveredJournal::default() });
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("journal");
         let (journal, found) = PosixJournal::open(&path).expect("an empty journal");
-        assert_eq!((found, journal.size()), (Found::default(), 0));
+        assert_eq!((found, journal.size()), (RecoveredJournal::default(), 0));
         journal.commit(JournalPosition::default()).expect("there is nothing to commit");
         assert!(!path.exists());
         let place = journal.append(b"first").expect("room on the disk");
@@ -454,7 +454,7 @@ mod tests {
         for count in [0, 6] {
             fs::write(&path, format::earlier(&records(count))).expect("the file");
             for _ in 0..2 {
-                assert_eq!(read_back(&path), Found { records: records(count), ..Found::default() });
+                assert_eq!(read_back(&path), RecoveredJournal { records: records(count), ..RecoveredJournal::default() });
             }
             assert!(fs::read(&path).expect("the file").starts_with(format::MAGIC));
         }

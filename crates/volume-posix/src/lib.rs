@@ -19,28 +19,28 @@
 //!   need `unsafe`.
 
 mod actor;
-mod beside;
+mod sidecar;
 mod bytes;
 mod errno;
 mod events;
-mod facts;
+mod properties;
 mod file_systems;
 mod journal;
-mod kept_back;
+mod reserve;
 mod mounts;
 mod node;
 mod open;
 mod pool;
-mod room;
+mod quota;
 mod root;
 mod scan;
-mod shared;
+mod context;
 mod stat;
 mod sys;
 mod table;
 mod volume;
 
-pub use journal::{Damage, Found, JournalError, PosixJournal};
+pub use journal::{Damage, RecoveredJournal, JournalError, PosixJournal};
 pub use node::PosixNode;
 pub use pool::IdleFiles;
 pub use volume::{OpenError, PosixVolume};

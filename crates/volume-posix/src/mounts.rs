@@ -81,8 +81,8 @@ impl MountsBelow {
         if over(&mounts) > over(&before) {
             tracing::warn!(
                 directory = %String::from_utf8_lossy(&path),
-                "a file system was mounted over a directory that is served; the directory below it is served until \
-                 the next start"
+                "a file system was mounted over a directory that is served; \
+                 the directory below it is served until the next start"
             );
         }
         before != *mounts

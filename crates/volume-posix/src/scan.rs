@@ -1,8 +1,8 @@
-//! Scanning a directory.
+//! Directory scans.
 //!
-//! Each scan has a descriptor of its own, since the place in a directory belongs to the descriptor and
-//! scans at the same time must not move each other. The cookie of an entry is the host's own, by which
-//! it resumes behind that entry whatever was added and removed since.
+//! Each scan has its own descriptor: the position in a directory belongs to the descriptor, and
+//! concurrent scans must not move each other. The cookie of an entry is the host's own. It resumes behind
+//! that entry, whatever was added or removed since.
 
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use volume::{DirEntry, NodeKind, Name, Result};
 use crate::errno::{call, failure};
 use crate::open::open_below;
 
-/// Bytes of entries taken from the host at once.
+/// Bytes of entries that are read at once.
 const CHUNK: usize = 32 * 1024;
 
 /// Shows the entries behind `cookie` of an open directory.
@@ -34,11 +34,11 @@ pub(crate) fn scan(
         let entry = match entry {
             Ok(entry) => entry,
             Err(Errno::INTR) => continue,
-            // The directory was removed while it is open: it has no entries.
+            // The directory was removed while it is open, so it has no entries.
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(failure(errno)),
         };
-        // `.` and `..` are no names.
+        // `.` and `..` are not valid names.
         let Ok(name) = Name::new(entry.file_name().to_bytes()) else { continue };
         let kind = match entry.file_type() {
             FileType::RegularFile => Some(NodeKind::File),

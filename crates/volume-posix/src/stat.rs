@@ -1,4 +1,4 @@
-//! What the host says of a file: the stat of a descriptor, and of a name below one.
+//! The host's attributes of a file: those of a descriptor, and those of a name below one.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -7,7 +7,7 @@ use volume::{NodeKind, NodeId, Result, Stat, Time};
 
 use crate::errno::call;
 
-/// What is asked of every stat.
+/// The fields that every statx call requests.
 const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 /// The stat of a descriptor's file.
@@ -15,7 +15,8 @@ pub(crate) fn stat_fd(fd: impl AsFd) -> Result<Stat> {
     call(|| rustix::fs::statx(fd.as_fd(), c"", AtFlags::EMPTY_PATH, WANTED)).map(|seen| stat_of(&seen))
 }
 
-/// The stat of what a name leads to; a symbolic link is not followed, and nothing is mounted for it.
+/// The attributes of the file that a name leads to. A symbolic link is not followed, and no automount is
+/// triggered.
 pub(crate) fn stat_below(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     call(|| rustix::fs::statx(directory, name, flags, WANTED)).map(|seen| stat_of(&seen))

@@ -1,5 +1,5 @@
-//! What only a directory of a host has: others who work in it at the same time, links out of it, files
-//! that are no files, a store beside it, and a cache that not everything is in.
+//! Properties of a directory of a host: concurrent changes by others, links out of it, special files, a
+//! sidecar store, and a page cache that has only a part of the data.
 
 mod common;
 
@@ -41,7 +41,7 @@ mod here {
         };
         let root = volume.root().unwrap();
         let mut reached = 0;
-        // Until both sides have had their turns, however the machine shares them out.
+        // Until both sides have run often enough, however the machine schedules them.
         while reached < 10 || swaps.load(Ordering::Relaxed) < 200 {
             if let Ok(d) = root.lookup(&name("d"), OpenHow::Read) {
                 assert!(d.lookup(&name("secret"), OpenHow::Read).is_err());
@@ -73,7 +73,7 @@ mod here {
         }
         let (volume, place) = fresh();
         std::fs::write(place.path().join("above"), "x").unwrap();
-        // What looks like a climb to others is a plain name here.
+        // These texts look like a path upwards elsewhere. Here they are plain names.
         for text in ["..\\above", "%2e%2e", "...", ".. "] {
             assert_eq!(found(&volume, text).err(), Some(Failure::NotFound), "{text}");
         }
@@ -151,7 +151,7 @@ mod here {
         let (volume, _place) = fresh();
         let f = file(&volume, "f");
         assert_eq!(f.set_attribute(b"huge", Some(&[0; 65_537])), Err(Failure::TooLarge));
-        // Some file systems have room for all of them.
+        // Some file systems have space for all of them.
         let set = |n: u32| f.set_attribute(format!("number {n}").as_bytes(), Some(&[7; 1000]));
         let first = (0..100).map(set).find(Result::is_err);
         assert!(matches!(first, None | Some(Err(Failure::NoSpace))), "{first:?}");
@@ -184,7 +184,7 @@ mod here {
         drop((stream, f, volume));
         // After a restart: four blocks for the stream, nineteen for the note, ten are left.
         let volume = open(&place);
-        volume.set_room_beside(33 * BLOCK);
+        volume.set_sidecar_quota(33 * BLOCK);
         let f = found(&volume, "f").unwrap();
         let stream = f.open_stream(&name("s"), false, false).unwrap();
         stream.write(12 * BLOCK, &[1; BLOCK as usize]).unwrap();
@@ -197,11 +197,11 @@ mod here {
         assert_eq!(other.set_note(Note::Descriptor, Some(&[1; 70_000])), full);
         other.write(0, &[7; 1000]).unwrap();
         assert_eq!(other.copy_range(0, stream.as_ref(), 13 * BLOCK, 1000), Err(Failure::NoSpace));
-        // What is there is written over, and room that is set aside counts for nobody.
+        // Overwriting needs no space, and an allocation alone does not count.
         stream.write(0, &vec![2; 13 * BLOCK as usize]).unwrap();
         stream.allocate(0..1 << 30).unwrap();
         assert!(stream.stat().unwrap().allocated <= 14 * BLOCK);
-        // Each way of giving room back makes room for as much.
+        // Each way of releasing space frees the same amount.
         stream.set_size(0).unwrap();
         stream.write(0, &vec![1; 13 * BLOCK as usize]).unwrap();
         f.set_note(Note::Reparse, None).unwrap();
@@ -242,7 +242,7 @@ mod here {
         f.write(0, &vec![7; 1 << 20]).unwrap();
         f.sync(false).unwrap();
         let seen = |at, len| Arc::clone(&f).range(at, len).unwrap().map(|range| (range.at, range.len));
-        // A host that does not tell what is in memory never hands anything out.
+        // A host that does not tell which data is in memory never hands out a range.
         if seen(0, 1 << 20).is_none() {
             return;
         }
@@ -290,12 +290,12 @@ mod here {
         let memory = volume::memory::MemoryVolume::new(1).root().unwrap();
         assert_eq!(here.rename(&name("f"), &*memory, &name("g"), false, None), Err(Failure::CrossDevice));
         assert_eq!(one.watch(&*memory), Err(Failure::CrossDevice));
-        // Data may be copied wherever it can be read.
+        // Data may be copied from wherever it can be read.
         f.write(0, b"data").unwrap();
         assert_eq!(f.copy_range(0, &*file(&two, "f"), 0, 10), Ok(4));
     }
 
-    /// Keeps the file that it is given for itself until its input ends, as programs do that cache it.
+    /// Holds a lease on the given file until its input ends, as programs that cache a file do.
     const KEEPER: &str = "
 import fcntl, signal, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)

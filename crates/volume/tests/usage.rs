@@ -90,7 +90,8 @@ fn actions() -> impl Strategy<Value = Vec<ClientAction>> {
         8 => (n.clone(), big.clone(), big.clone()).prop_map(|(f, at, len)| ClientAction::Write(f, at, len)),
         3 => (n.clone(), big.clone()).prop_map(|(f, size)| ClientAction::Size(f, size)),
         1 => (n.clone(), big.clone()).prop_map(|(f, end)| ClientAction::Allocate(f, end)),
-        2 => (n.clone(), n.clone(), big.clone(), big.clone()).prop_map(|(a, b, at, len)| ClientAction::Copy(a, b, at, len)),
+        2 => (n.clone(), n.clone(), big.clone(), big.clone())
+            .prop_map(|(a, b, at, len)| ClientAction::Copy(a, b, at, len)),
         1 => (n.clone(), n.clone(), big.clone()).prop_map(|(a, b, len)| ClientAction::Clone(a, b, len)),
         2 => (n.clone(), n.clone(), n.clone()).prop_map(|(f, d, t)| ClientAction::Link(f, d, t)),
         4 => (n.clone(), n.clone()).prop_map(|(d, f)| ClientAction::Remove(d, f)),

@@ -22,7 +22,7 @@ pub(super) struct Fid {
 }
 
 /// A directory and a name in it. `None` for the directory itself.
-pub(super) type Named = (Fid, Option<Name>);
+pub(super) type FidAndName = (Fid, Option<Name>);
 
 /// One event.
 pub(super) struct RawEvent {
@@ -30,11 +30,11 @@ pub(super) struct RawEvent {
     pub mask: u64,
     pub pid: i32,
     /// The directory and name of the event, unless it is a rename in one event.
-    pub place: Option<Named>,
+    pub place: Option<FidAndName>,
     /// The old name of a rename, if its directory is watched.
-    pub old: Option<Named>,
+    pub old: Option<FidAndName>,
     /// The new name of a rename, if its directory is watched.
-    pub new: Option<Named>,
+    pub new: Option<FidAndName>,
 }
 
 impl RawEvent {
@@ -70,7 +70,7 @@ fn next_record<'a>(records: &mut Cursor<'a>) -> Option<(u8, Cursor<'a>)> {
     Some((kind, records.sub(len.checked_sub(4)?).ok()?))
 }
 
-fn named(mut record: Cursor<'_>) -> Option<Named> {
+fn named(mut record: Cursor<'_>) -> Option<FidAndName> {
     let file_system = u64::from_ne_bytes(record.array().ok()?);
     let len = usize::try_from(u32::from_ne_bytes(record.array().ok()?)).ok()?;
     let kind = i32::from_ne_bytes(record.array().ok()?);

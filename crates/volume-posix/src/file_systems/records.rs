@@ -28,23 +28,24 @@ const DAMAGED: &str = "file-systems.damaged";
 const LARGEST: u64 = 1 << 20;
 
 /// The assigned numbers.
-pub(super) struct Records {
+pub(super) struct AssignedNumbers {
     store: OwnedFd,
     /// Whether the file could be read. Otherwise it is not overwritten.
     is_readable: bool,
     numbers: BTreeMap<Vec<u8>, u64>,
 }
 
-impl Records {
+impl AssignedNumbers {
     /// Reads the numbers in the store. A damaged file is set aside, and numbers are assigned again.
-    pub(super) fn open(store: OwnedFd) -> Records {
+    pub(super) fn open(store: OwnedFd) -> AssignedNumbers {
         let (mut is_readable, found) = (true, read(&store));
         let numbers = match found {
             Ok(None) => BTreeMap::new(),
             Ok(Some(bytes)) => parsed(&bytes).unwrap_or_else(|| {
                 tracing::warn!(
                     file = DAMAGED,
-                    "the numbers of file systems below a share are damaged: the sidecar data of their files may be lost"
+                    "the numbers of file systems below a share are damaged: \
+                     the sidecar data of their files may be lost"
                 );
                 let _ = rustix::fs::renameat(&store, FILE, &store, DAMAGED);
                 BTreeMap::new()
@@ -55,7 +56,7 @@ impl Records {
                 BTreeMap::new()
             }
         };
-        Records { store, is_readable, numbers }
+        AssignedNumbers { store, is_readable, numbers }
     }
 
     /// The number that was assigned to a key.
@@ -160,11 +161,11 @@ mod tests {
     #[test]
     fn a_number_that_was_given_stays_whatever_the_device_is_later() {
         let place = tempfile::tempdir().unwrap();
-        let mut records = Records::open(store(&place));
+        let mut records = AssignedNumbers::open(store(&place));
         assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]), 0x2f);
         // The stored number wins, in a later process too.
         assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x30], &[]), 0x2f);
-        let mut later = Records::open(store(&place));
+        let mut later = AssignedNumbers::open(store(&place));
         assert_eq!(later.number(&[b"fuse a / x".to_vec()], &[0x31], &[]), 0x2f);
     }
 
@@ -172,10 +173,10 @@ mod tests {
     fn a_uuid_takes_over_the_number_of_where_it_was_mounted() {
         let place = tempfile::tempdir().unwrap();
         let [by_place, by_uuid] = [b"xfs /dev/sda1 / .".to_vec(), b"uuid 07".to_vec()];
-        let mut records = Records::open(store(&place));
+        let mut records = AssignedNumbers::open(store(&place));
         assert_eq!(records.number(std::slice::from_ref(&by_place), &[0x801], &[]), 0x801);
         assert_eq!(records.number(&[by_uuid.clone(), by_place.clone()], &[0x801], &[]), 0x801);
-        let mut later = Records::open(store(&place));
+        let mut later = AssignedNumbers::open(store(&place));
         assert_eq!((later.given(&by_uuid), later.given(&by_place)), (Some(0x801), None));
         assert_ne!(later.number(&[by_place], &[0x801], &[]), 0x801);
     }
@@ -184,7 +185,7 @@ mod tests {
     fn what_cannot_be_read_is_not_written_over() {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join(FILE)).unwrap();
-        let mut records = Records::open(store(&place));
+        let mut records = AssignedNumbers::open(store(&place));
         records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
         assert!(place.path().join(FILE).is_dir() && !place.path().join(UNFINISHED).exists());
     }
@@ -192,20 +193,20 @@ mod tests {
     #[test]
     fn no_two_keys_have_one_number() {
         let place = tempfile::tempdir().unwrap();
-        let mut records = Records::open(store(&place));
+        let mut records = AssignedNumbers::open(store(&place));
         let first = records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[7]);
         let second = records.number(&[b"fuse b / y".to_vec()], &[0x2f], &[7]);
         let third = records.number(&[b"fuse c / z".to_vec()], &[7], &[7]);
         assert!(first != second && second != third && third != 7 && first == 0x2f);
         // A number that is derived from a key needs no record.
         let elsewhere = tempfile::tempdir().unwrap();
-        assert_eq!(Records::open(store(&elsewhere)).number(&[b"fuse b / y".to_vec()], &[], &[]), second);
+        assert_eq!(AssignedNumbers::open(store(&elsewhere)).number(&[b"fuse b / y".to_vec()], &[], &[]), second);
     }
 
     #[test]
     fn what_is_damaged_is_put_aside() {
         let place = tempfile::tempdir().unwrap();
-        Records::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
+        AssignedNumbers::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
         let file = place.path().join(FILE);
         let whole = std::fs::read(&file).unwrap();
         for at in 0..whole.len() {
@@ -213,12 +214,12 @@ mod tests {
             changed[at] ^= 1;
             for bytes in [&changed[..], &whole[..at]] {
                 std::fs::write(&file, bytes).unwrap();
-                assert!(Records::open(store(&place)).numbers.is_empty(), "{at}");
+                assert!(AssignedNumbers::open(store(&place)).numbers.is_empty(), "{at}");
                 assert_eq!(std::fs::read(place.path().join(DAMAGED)).unwrap(), bytes, "{at}");
                 assert!(!file.exists());
             }
         }
         std::fs::write(&file, &whole).unwrap();
-        assert_eq!(Records::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[1], &[]), 0x2f);
+        assert_eq!(AssignedNumbers::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[1], &[]), 0x2f);
     }
 }

@@ -59,7 +59,7 @@ impl fmt::Display for Damage {
 
 /// The content of a file.
 #[derive(Debug, Default)]
-pub(super) struct Content {
+pub(super) struct JournalContent {
     pub records: Vec<Vec<u8>>,
     pub damage: Vec<Damage>,
     pub salt: u64,
@@ -78,7 +78,7 @@ enum Piece<'a> {
 }
 
 /// Reads a file. `None` if it is not a journal.
-pub(super) fn read(bytes: &[u8]) -> Option<Content> {
+pub(super) fn read(bytes: &[u8]) -> Option<JournalContent> {
     if bytes.starts_with(EARLIER) {
         return Some(read_earlier(bytes));
     }
@@ -86,7 +86,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Content> {
         |magic: &[u8]| bytes.len() < HEAD && (bytes.starts_with(magic) || magic.starts_with(bytes));
     if is_begun(MAGIC) || is_begun(EARLIER) {
         let damage = vec![Damage { offset: bytes.len() as u64, bytes: 0, records: None }];
-        return Some(Content { damage, ..Content::default() });
+        return Some(JournalContent { damage, ..JournalContent::default() });
     }
     let salts = [8, 16].map(|at| number_at(bytes, at).map(u64::from_le_bytes));
     let [Some(first), Some(second)] = salts else { return None };
@@ -109,8 +109,8 @@ pub(super) fn read(bytes: &[u8]) -> Option<Content> {
 }
 
 /// Reads the records of a file with this salt.
-fn scan(bytes: &[u8], salt: u64) -> Content {
-    let mut content = Content { salt, ..Content::default() };
+fn scan(bytes: &[u8], salt: u64) -> JournalContent {
+    let mut content = JournalContent { salt, ..JournalContent::default() };
     let mut at = HEAD;
     loop {
         content.length = at;
@@ -143,7 +143,7 @@ fn scan(bytes: &[u8], salt: u64) -> Content {
 }
 
 /// The offset of the next complete record or end mark behind `at`, and its number.
-fn whole_behind(bytes: &[u8], at: usize, content: &Content) -> Option<(usize, u32)> {
+fn whole_behind(bytes: &[u8], at: usize, content: &JournalContent) -> Option<(usize, u32)> {
     (at + 1..bytes.len()).find_map(|place| {
         // The largest number of records that fit between the two. An impossible number needs no checksum.
         let most = (place - at) / PREFIX + 1;
@@ -216,8 +216,8 @@ fn number_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 /// Reads the earlier format, which had no numbers and no end mark.
-fn read_earlier(bytes: &[u8]) -> Content {
-    let mut content = Content { is_earlier: true, ..Content::default() };
+fn read_earlier(bytes: &[u8]) -> JournalContent {
+    let mut content = JournalContent { is_earlier: true, ..JournalContent::default() };
     if !bytes.starts_with(EARLIER) {
         content.damage.push(Damage { offset: 0, bytes: EARLIER.len() as u64, records: Some(0) });
     }

@@ -48,7 +48,7 @@ fn last_eighth(from: i32) -> i32 {
 
 /// The part of the descriptors that a new one belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum DescriptorLevel {
     /// Many descriptors are left.
     Many,
     /// It is in the last eighth of the descriptors for files.
@@ -57,11 +57,11 @@ enum Level {
     KeptBack,
 }
 
-fn level(fd: BorrowedFd<'_>) -> Level {
+fn level(fd: BorrowedFd<'_>) -> DescriptorLevel {
     let number = fd.as_raw_fd();
     let is_near = |from: i32| number >= from.saturating_sub(NEAR_BY).min(last_eighth(from));
     if !is_near(FROM.load(Ordering::Relaxed)) {
-        return Level::Many;
+        return DescriptorLevel::Many;
     }
     // The limit may have changed.
     let limit = getrlimit(Resource::Nofile).current;
@@ -70,9 +70,9 @@ fn level(fd: BorrowedFd<'_>) -> Level {
     HIGH.store(first_of(limit) / 2, Ordering::Relaxed);
     IS_NEAR.store(is_near(from), Ordering::Relaxed);
     match number {
-        _ if number >= from => Level::KeptBack,
-        _ if number >= last_eighth(from) => Level::Few,
-        _ => Level::Many,
+        _ if number >= from => DescriptorLevel::KeptBack,
+        _ if number >= last_eighth(from) => DescriptorLevel::Few,
+        _ => DescriptorLevel::Many,
     }
 }
 
@@ -86,19 +86,19 @@ pub(crate) fn is_high(fd: BorrowedFd<'_>) -> bool {
 ///
 /// # Errors
 /// `EMFILE`; errors of the host.
-pub(crate) fn with_room(open: impl Fn() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+pub(crate) fn open_with_reserve(open: impl Fn() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
     for _ in 0..TRIES {
         match open() {
             Ok(fd) => match level(fd.as_fd()) {
-                Level::Many => {
+                DescriptorLevel::Many => {
                     set_scarce(false);
                     return Ok(fd);
                 }
-                Level::Few => {
+                DescriptorLevel::Few => {
                     set_scarce(!pool::make_room_for_later());
                     return Ok(fd);
                 }
-                Level::KeptBack => drop(fd),
+                DescriptorLevel::KeptBack => drop(fd),
             },
             Err(Errno::INTR) => continue,
             Err(Errno::MFILE | Errno::NFILE) => {}
@@ -123,17 +123,17 @@ fn set_scarce(is_scarce: bool) {
 ///
 /// # Errors
 /// [`volume::Failure::Exhausted`]
-pub(crate) fn ask(any: BorrowedFd<'_>) -> Result<()> {
+pub(crate) fn ensure_descriptor(any: BorrowedFd<'_>) -> Result<()> {
     if IS_NEAR.load(Ordering::Relaxed) {
         IS_NEAR.store(false, Ordering::Relaxed);
-        with_room(|| rustix::io::fcntl_dupfd_cloexec(any, 0)).map_err(failure)?;
+        open_with_reserve(|| rustix::io::fcntl_dupfd_cloexec(any, 0)).map_err(failure)?;
     }
     Ok(())
 }
 
 /// Records a descriptor that stays open even if it belongs to the reserve.
-pub(crate) fn note(fd: BorrowedFd<'_>) {
-    set_scarce(level(fd) != Level::Many && !pool::make_room_for_later());
+pub(crate) fn note_opened(fd: BorrowedFd<'_>) {
+    set_scarce(level(fd) != DescriptorLevel::Many && !pool::make_room_for_later());
 }
 
 /// Whether descriptors are scarce and no file could be closed. Otherwise the check only reads a flag.
@@ -144,7 +144,7 @@ pub(crate) fn are_scarce(any: BorrowedFd<'_>) -> bool {
 /// Keeps some descriptors free for users that do not check here, such as connections. True if they are
 /// scarce nevertheless.
 pub(crate) fn is_short(any: BorrowedFd<'_>) -> bool {
-    let asked = with_room(|| rustix::io::fcntl_dupfd_cloexec(any, 0));
+    let asked = open_with_reserve(|| rustix::io::fcntl_dupfd_cloexec(any, 0));
     asked.is_err() || IS_SCARCE.load(Ordering::Relaxed)
 }
 

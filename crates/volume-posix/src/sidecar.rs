@@ -29,10 +29,10 @@ use volume::{Failure, Name, Note, Result, Time};
 
 use crate::bytes::write_all;
 use crate::errno::{call, failure};
-use crate::facts::file_system_name;
+use crate::properties::file_system_name;
 use crate::node::PosixNode;
 use crate::open::open_below;
-use crate::room::{Room, cost};
+use crate::quota::{SidecarQuota, cost};
 use crate::scan::scan;
 use crate::stat::{stat_below, stat_fd};
 use crate::sys::{self, Handle};
@@ -52,19 +52,19 @@ const LARGEST_NOTE: usize = 1 << 20;
 
 /// The file that a folder belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct FolderKey {
     file_system: u64,
     inode: u64,
     born: Time,
 }
 
-impl Key {
+impl FolderKey {
     fn folder(&self) -> String {
-        let Key { file_system, inode, born } = self;
+        let FolderKey { file_system, inode, born } = self;
         format!("{file_system:x}-{inode:x}-{:x}.{:x}", born.secs.cast_unsigned(), born.nanos)
     }
 
-    fn parse(name: &[u8]) -> Option<Key> {
+    fn parse(name: &[u8]) -> Option<FolderKey> {
         let text = std::str::from_utf8(name).ok()?;
         let mut parts = text.split('-');
         let mut hex = || u64::from_str_radix(parts.next()?, 16).ok();
@@ -72,30 +72,30 @@ impl Key {
         let (secs, nanos) = parts.next()?.split_once('.')?;
         let secs = u64::from_str_radix(secs, 16).ok()?.cast_signed();
         let key =
-            Key { file_system, inode, born: Time { secs, nanos: u32::from_str_radix(nanos, 16).ok()? } };
+            FolderKey { file_system, inode, born: Time { secs, nanos: u32::from_str_radix(nanos, 16).ok()? } };
         (key.folder().as_bytes() == name).then_some(key)
     }
 }
 
 /// The store.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct SidecarStore {
     store: OwnedFd,
     /// All existing folders.
-    index: RwLock<BTreeSet<Key>>,
+    index: RwLock<BTreeSet<FolderKey>>,
     /// Held while folders are created and removed, so that neither happens during the other.
     folders: Mutex<()>,
     /// The position of the collection of orphans.
-    collected: Mutex<Option<Key>>,
+    collected: Mutex<Option<FolderKey>>,
     /// The quota of the store.
-    room: Room,
+    room: SidecarQuota,
     /// Held while a stream grows.
     pub(crate) growth: Mutex<()>,
 }
 
-impl Beside {
+impl SidecarStore {
     /// Opens the store and reads the names of its folders. A missing store is created.
-    pub(crate) fn open(store: &Path) -> Result<Beside> {
+    pub(crate) fn open(store: &Path) -> Result<SidecarStore> {
         // The mode does not depend on the process's mask: nobody else may enter the parents that are
         // created either.
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(store).map_err(|e| {
@@ -106,21 +106,21 @@ impl Beside {
         call(|| rustix::fs::fchmod(&store, Mode::RWXU))?;
         let mut index = BTreeSet::new();
         scan(store.as_fd(), 0, &mut |entry| {
-            index.extend(Key::parse(entry.name.as_bytes()));
+            index.extend(FolderKey::parse(entry.name.as_bytes()));
             ControlFlow::Continue(())
         })?;
-        Ok(Beside {
+        Ok(SidecarStore {
             store,
             index: RwLock::new(index),
             folders: Mutex::default(),
             collected: Mutex::default(),
-            room: Room::default(),
+            room: SidecarQuota::default(),
             growth: Mutex::default(),
         })
     }
 
     /// Sets the quota of the store in bytes.
-    pub(crate) fn set_room(&self, bytes: u64) {
+    pub(crate) fn set_quota(&self, bytes: u64) {
         self.room.set_bound(bytes);
     }
 
@@ -128,18 +128,18 @@ impl Beside {
     ///
     /// # Errors
     /// [`Failure::NoSpace`], and nothing is reserved.
-    pub(crate) fn take_room(&self, before: Option<u64>, after: u64) -> Result<()> {
+    pub(crate) fn reserve_space(&self, before: Option<u64>, after: u64) -> Result<()> {
         self.room.change(before.map_or(0, cost), cost(after), || self.count())
     }
 
     /// Releases the space of a stream or a note that is gone, or was not created.
-    pub(crate) fn give_room(&self, size: u64) {
+    pub(crate) fn release_space(&self, size: u64) {
         self.room.release(cost(size));
     }
 
     /// The space in use, by the rules of [`SidecarQuota`].
     fn count(&self) -> Result<u64> {
-        let keys: Vec<Key> = self.index.read().iter().copied().collect();
+        let keys: Vec<FolderKey> = self.index.read().iter().copied().collect();
         let mut used = 0_u64;
         for key in keys {
             let folder = match self.folder(&key) {
@@ -160,7 +160,7 @@ impl Beside {
 
     /// Whether the store has data under this number of a file system.
     pub(crate) fn has_file_system(&self, file_system: u64) -> bool {
-        let first = Key { file_system, inode: 0, born: Time { secs: i64::MIN, nanos: 0 } };
+        let first = FolderKey { file_system, inode: 0, born: Time { secs: i64::MIN, nanos: 0 } };
         self.index.read().range(first..).next().is_some_and(|key| key.file_system == file_system)
     }
 
@@ -179,18 +179,18 @@ impl Beside {
         self.find(node).is_ok_and(|key| key.is_some())
     }
 
-    fn key(&self, node: &PosixNode) -> Result<Key> {
+    fn key(&self, node: &PosixNode) -> Result<FolderKey> {
         let shared = &node.shared;
         let file_system = match shared.file_systems.known(node.id.device) {
             Some(id) => id,
             None => shared.file_system_of(node.fd()?.as_fd(), node.id.device)?,
         };
         let file_system = if has_passing_number(node)? { node.id.device } else { file_system };
-        Ok(Key { file_system, inode: node.id.inode, born: node.born })
+        Ok(FolderKey { file_system, inode: node.id.inode, born: node.born })
     }
 
     /// The file's key, if it has a folder.
-    fn find(&self, node: &PosixNode) -> Result<Option<Key>> {
+    fn find(&self, node: &PosixNode) -> Result<Option<FolderKey>> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -198,12 +198,12 @@ impl Beside {
         Ok(self.index.read().contains(&key).then_some(key))
     }
 
-    fn folder(&self, key: &Key) -> Result<OwnedFd> {
+    fn folder(&self, key: &FolderKey) -> Result<OwnedFd> {
         open_folder(self.store.as_fd(), key.folder().as_bytes())
     }
 
     /// The file's folder. A missing one is created. The caller holds the lock on folders.
-    fn made_folder(&self, node: &PosixNode) -> Result<OwnedFd> {
+    fn ensure_folder(&self, node: &PosixNode) -> Result<OwnedFd> {
         // Nothing would ever remove a folder of a file without a name.
         if stat_fd(node.fd()?)?.links == 0 {
             return Err(Failure::Stale);
@@ -267,17 +267,17 @@ impl Beside {
             return Err(Failure::TooLarge);
         }
         let _folders = self.folders.lock();
-        let folder = self.made_folder(node)?;
+        let folder = self.ensure_folder(node)?;
         let value = sealed(value);
         let before = size_of(folder.as_fd(), &with_checksum(note_file(note)))?;
-        self.take_room(before, value.len() as u64)?;
+        self.reserve_space(before, value.len() as u64)?;
         // After a crash, of the host too, either the old or the complete new note is there.
         let lay = || {
             let file = write_file(folder.as_fd(), UNFINISHED, &value)?;
             call(|| rustix::fs::fdatasync(&file))?;
             call(|| rustix::fs::renameat(&folder, UNFINISHED, &folder, with_checksum(note_file(note))))
         };
-        lay().inspect_err(|_| self.give_room_of_change(before, value.len() as u64))?;
+        lay().inspect_err(|_| self.undo_reservation(before, value.len() as u64))?;
         match self.unlink(folder.as_fd(), note_file(note)) {
             Err(Failure::NotFound) => Ok(()),
             other => other,
@@ -285,7 +285,7 @@ impl Beside {
     }
 
     /// Releases the reservation for a change that was not made.
-    pub(crate) fn give_room_of_change(&self, before: Option<u64>, after: u64) {
+    pub(crate) fn undo_reservation(&self, before: Option<u64>, after: u64) {
         self.room.release(cost(after).saturating_sub(before.map_or(0, cost)));
     }
 
@@ -311,7 +311,7 @@ impl Beside {
     /// Creates a stream and opens it for reading and writing.
     pub(crate) fn make_stream(&self, node: &PosixNode, name: &Name, exclusive: bool) -> Result<OwnedFd> {
         let _folders = self.folders.lock();
-        let folder = self.made_folder(node)?;
+        let folder = self.ensure_folder(node)?;
         match call(|| rustix::fs::mkdirat(&folder, STREAMS, Mode::RWXU)) {
             Ok(()) | Err(Failure::Exists) => {}
             Err(why) => return Err(why),
@@ -319,13 +319,13 @@ impl Beside {
         let streams = open_folder(folder.as_fd(), STREAMS)?;
         let is_new = size_of(streams.as_fd(), name.as_bytes())?.is_none();
         if is_new {
-            self.take_room(None, 0)?;
+            self.reserve_space(None, 0)?;
         }
         let flags = OFlags::RDWR | OFlags::CREATE | if exclusive { OFlags::EXCL } else { OFlags::empty() };
         let made = open_below(streams.as_fd(), name.as_bytes(), flags, Mode::RUSR | Mode::WUSR);
         made.inspect_err(|_| {
             if is_new {
-                self.give_room(0);
+                self.release_space(0);
             }
         })
     }
@@ -352,7 +352,7 @@ impl Beside {
     pub(crate) fn collect(&self, root: BorrowedFd<'_>, here: u64, at_most: usize) -> Result<usize> {
         let mut place = self.collected.lock();
         let from = place.map_or(Bound::Unbounded, Bound::Excluded);
-        let keys: Vec<Key> =
+        let keys: Vec<FolderKey> =
             self.index.read().range((from, Bound::Unbounded)).take(at_most).copied().collect();
         // Starts again when the end was reached.
         *place = if keys.len() < at_most { None } else { keys.last().copied() };
@@ -380,7 +380,7 @@ impl Beside {
     }
 
     /// Removes a folder that holds only the handle. The caller holds the lock on folders.
-    fn tidy(&self, key: &Key) -> Result<()> {
+    fn tidy(&self, key: &FolderKey) -> Result<()> {
         let folder = self.folder(key)?;
         match call(|| rustix::fs::unlinkat(&folder, STREAMS, AtFlags::REMOVEDIR)) {
             Ok(()) | Err(Failure::NotFound) => {}
@@ -401,7 +401,7 @@ impl Beside {
 
     /// Removes a folder with everything in it. A failure only goes to the log: the file is gone already,
     /// and no caller could receive it.
-    fn remove_folder(&self, key: &Key) {
+    fn remove_folder(&self, key: &FolderKey) {
         let _folders = self.folders.lock();
         if let Err(why) = self.remove_whole(key) {
             tracing::warn!(folder = key.folder(), %why, "cannot remove the sidecar data of a removed file");
@@ -413,7 +413,7 @@ impl Beside {
         let size = size_of(folder, name)?;
         call(|| rustix::fs::unlinkat(folder, name, AtFlags::empty()))?;
         if let Some(size) = size.filter(|_| !name.starts_with(HANDLE)) {
-            self.give_room(size);
+            self.release_space(size);
         }
         Ok(())
     }
@@ -430,7 +430,7 @@ impl Beside {
         })
     }
 
-    fn remove_whole(&self, key: &Key) -> Result<()> {
+    fn remove_whole(&self, key: &FolderKey) -> Result<()> {
         let folder = self.folder(key)?;
         match open_folder(folder.as_fd(), STREAMS) {
             Ok(streams) => {
@@ -470,7 +470,7 @@ fn sealed(value: &[u8]) -> Vec<u8> {
 }
 
 /// The content of a file in the folder of `key`, with or without a checksum. `None` if it does not exist.
-fn read_sealed(key: &Key, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>> {
+fn read_sealed(key: &FolderKey, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Vec<u8>>> {
     let file = with_checksum(name);
     match read_file(folder, &file) {
         Ok(mut bytes) => {
@@ -576,7 +576,7 @@ mod tests {
     #[test]
     fn the_store_and_what_leads_to_it_are_open_to_their_owner_only() {
         let place = tempfile::tempdir().unwrap();
-        drop(Beside::open(&place.path().join("a/b/store")).unwrap());
+        drop(SidecarStore::open(&place.path().join("a/b/store")).unwrap());
         for made in ["a", "a/b", "a/b/store"] {
             let mode = std::fs::metadata(place.path().join(made)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "{made}");
@@ -589,27 +589,27 @@ mod tests {
         let (files, store) = (place.path().join("files"), place.path().join("store"));
         std::fs::create_dir(&files).unwrap();
         let volume = crate::PosixVolume::open(&files, &store).unwrap();
-        let (node, beside) = (&volume.root, &volume.shared.beside);
-        let folder = store.join(beside.key(node).unwrap().folder());
+        let (node, sidecar) = (&volume.root, &volume.shared.sidecar);
+        let folder = store.join(sidecar.key(node).unwrap().folder());
         let handle = folder.join("handle.2");
         std::fs::create_dir_all(&handle).unwrap();
         let has_handles = Handle::of(node.fd().unwrap().as_fd()).is_ok();
-        assert_eq!(beside.made_folder(node).err(), has_handles.then_some(Failure::IsADirectory));
-        assert_eq!(beside.has(node), !has_handles);
+        assert_eq!(sidecar.ensure_folder(node).err(), has_handles.then_some(Failure::IsADirectory));
+        assert_eq!(sidecar.has(node), !has_handles);
         std::fs::remove_dir(&handle).unwrap();
-        beside.made_folder(node).unwrap();
-        assert!(beside.has(node));
+        sidecar.ensure_folder(node).unwrap();
+        assert!(sidecar.has(node));
         assert_eq!(handle.is_file(), has_handles);
     }
 
     #[test]
     fn a_folders_name_leads_back_to_its_key() {
         for secs in [0, -1, 1_700_000_000, i64::MIN] {
-            let key = Key { file_system: u64::MAX, inode: 0x12, born: Time { secs, nanos: 999_999_999 } };
-            assert_eq!(Key::parse(key.folder().as_bytes()), Some(key));
+            let key = FolderKey { file_system: u64::MAX, inode: 0x12, born: Time { secs, nanos: 999_999_999 } };
+            assert_eq!(FolderKey::parse(key.folder().as_bytes()), Some(key));
         }
         for name in ["", "1", "1-2", "1-2-3", "01-2-3.4", "1-2-3.4-5", "x-2-3.4", "1-2-3.100000000"] {
-            assert_eq!(Key::parse(name.as_bytes()), None, "{name}");
+            assert_eq!(FolderKey::parse(name.as_bytes()), None, "{name}");
         }
     }
 
@@ -619,10 +619,10 @@ mod tests {
         let (files, store) = (place.path().join("files"), place.path().join("store"));
         std::fs::create_dir(&files).unwrap();
         let volume = crate::PosixVolume::open(&files, &store).unwrap();
-        let (node, beside) = (&volume.root, &volume.shared.beside);
+        let (node, sidecar) = (&volume.root, &volume.shared.sidecar);
         let value = [7; 40];
-        beside.set_note(node, Note::Descriptor, Some(&value)).unwrap();
-        let folder = store.join(beside.key(node).unwrap().folder());
+        sidecar.set_note(node, Note::Descriptor, Some(&value)).unwrap();
+        let folder = store.join(sidecar.key(node).unwrap().folder());
         for file in ["note-descriptor.2", "handle.2"].map(|name| folder.join(name)) {
             let Ok(whole) = std::fs::read(&file) else { continue };
             for at in 0..whole.len() {
@@ -630,7 +630,7 @@ mod tests {
                 changed[at] ^= 1 << (at % 8);
                 for bytes in [&changed[..], &whole[..at]] {
                     std::fs::write(&file, bytes).unwrap();
-                    let read = beside.note(node, Note::Descriptor);
+                    let read = sidecar.note(node, Note::Descriptor);
                     let is_note = file.ends_with("note-descriptor.2");
                     assert_eq!(
                         read,
@@ -643,7 +643,7 @@ mod tests {
             }
             std::fs::write(&file, &whole).unwrap();
         }
-        assert_eq!(beside.note(node, Note::Descriptor), Ok(Some(value.to_vec())));
+        assert_eq!(sidecar.note(node, Note::Descriptor), Ok(Some(value.to_vec())));
     }
 
     #[test]
@@ -652,18 +652,18 @@ mod tests {
         let (files, store) = (place.path().join("files"), place.path().join("store"));
         std::fs::create_dir(&files).unwrap();
         let volume = crate::PosixVolume::open(&files, &store).unwrap();
-        let (node, beside) = (&volume.root, &volume.shared.beside);
-        beside.set_note(node, Note::Descriptor, Some(b"new")).unwrap();
-        let folder = store.join(beside.key(node).unwrap().folder());
+        let (node, sidecar) = (&volume.root, &volume.shared.sidecar);
+        sidecar.set_note(node, Note::Descriptor, Some(b"new")).unwrap();
+        let folder = store.join(sidecar.key(node).unwrap().folder());
         let [earlier, now] = ["note-descriptor", "note-descriptor.2"].map(|name| folder.join(name));
-        let read = || beside.note(node, Note::Descriptor).unwrap();
+        let read = || sidecar.note(node, Note::Descriptor).unwrap();
         std::fs::remove_file(&now).unwrap();
         std::fs::write(&earlier, b"old").unwrap();
         assert_eq!(read().as_deref(), Some(&b"old"[..]));
-        beside.set_note(node, Note::Descriptor, Some(b"newer")).unwrap();
+        sidecar.set_note(node, Note::Descriptor, Some(b"newer")).unwrap();
         assert_eq!((read().as_deref(), earlier.exists()), (Some(&b"newer"[..]), false));
         std::fs::write(&earlier, b"old").unwrap();
-        beside.set_note(node, Note::Descriptor, None).unwrap();
+        sidecar.set_note(node, Note::Descriptor, None).unwrap();
         assert_eq!((read(), earlier.exists(), now.exists(), folder.exists()), (None, false, false, false));
     }
 }

@@ -8,28 +8,28 @@ use volume::{HostChange, HostEvent, Name, NodeId};
 
 /// The first half of a rename, while its second half may still come.
 #[derive(Debug, Default)]
-pub(super) struct Halves {
-    first: Option<(i32, Half)>,
+pub(super) struct PendingRename {
+    first: Option<(i32, RenameHalf)>,
 }
 
 /// One half of a rename: the old name or the new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Half {
+pub(super) struct RenameHalf {
     pub directory: NodeId,
     pub name: Name,
     pub is_directory: bool,
 }
 
-impl Halves {
+impl PendingRename {
     /// Handles the old name of a rename. It is reported when it is clear whether a new name follows.
-    pub fn went(&mut self, pid: i32, half: Half, sink: &mut dyn FnMut(HostEvent)) {
+    pub fn went(&mut self, pid: i32, half: RenameHalf, sink: &mut dyn FnMut(HostEvent)) {
         self.end(sink);
         self.first = Some((pid, half));
     }
 
     /// Handles the new name of a rename.
-    pub fn came(&mut self, pid: i32, half: Half, sink: &mut dyn FnMut(HostEvent)) {
-        let is_second = |(by, first): &mut (i32, Half)| *by == pid && first.is_directory == half.is_directory;
+    pub fn came(&mut self, pid: i32, half: RenameHalf, sink: &mut dyn FnMut(HostEvent)) {
+        let is_second = |(by, first): &mut (i32, RenameHalf)| *by == pid && first.is_directory == half.is_directory;
         match self.first.take_if(is_second) {
             Some((_, first)) => sink(HostEvent::Renamed {
                 from: (first.directory, first.name),
@@ -57,10 +57,10 @@ impl Halves {
     }
 }
 
-impl Half {
+impl RenameHalf {
     /// The event for this half alone.
     pub fn told(self, change: HostChange) -> HostEvent {
-        let Half { directory, name, is_directory } = self;
+        let RenameHalf { directory, name, is_directory } = self;
         HostEvent::Changed { directory, name: Some(name), is_directory, change }
     }
 }
@@ -69,15 +69,15 @@ impl Half {
 mod tests {
     use super::*;
 
-    fn half(name: &str) -> Half {
+    fn half(name: &str) -> RenameHalf {
         let directory = NodeId { device: 1, inode: 2 };
-        Half { directory, name: Name::new(name.as_bytes()).unwrap(), is_directory: false }
+        RenameHalf { directory, name: Name::new(name.as_bytes()).unwrap(), is_directory: false }
     }
 
     /// The events that are reported for halves in this order. Each half has the process, whether it is
     /// the old name, and the name.
     fn told(halves: &[(i32, bool, &str)]) -> Vec<HostEvent> {
-        let (mut out, mut seen) = (Halves::default(), Vec::new());
+        let (mut out, mut seen) = (PendingRename::default(), Vec::new());
         for (pid, goes, name) in halves {
             let mut sink = |event| seen.push(event);
             match goes {

@@ -79,8 +79,8 @@ pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, identity: u64, tells_chang
 
 /// Whether the host's events about a directory are complete. The directory may be on another file system
 /// than the root, and of another kind.
-pub(crate) fn is_told_of(directory: BorrowedFd<'_>, facts: &VolumeProperties) -> Result<bool> {
-    Ok(is_reliable(file_system_name(directory)?, flags_of(directory), facts.folds_case))
+pub(crate) fn is_told_of(directory: BorrowedFd<'_>, properties: &VolumeProperties) -> Result<bool> {
+    Ok(is_reliable(file_system_name(directory)?, flags_of(directory), properties.folds_case))
 }
 
 /// As [`is_told_of`], from the properties of the directory. If the root folds case, no caller relies on
