@@ -21,6 +21,8 @@
 //! length 2 | checksum 4 | 2 | inode 8                                             the node is gone
 //! 0xffff | checksum 4                  the end mark; a record overwrites it, and a new one follows
 //! ```
+//!
+//! A file without an end mark was truncated.
 
 mod search;
 

@@ -84,7 +84,9 @@ impl Node for FaultyNode {
         Remove: fn remove(&self, name: &Name, directory: bool, actor: Option<&Actor>) -> Result<()>;
         CheckRemoval: fn check_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()>;
         Lookup: fn link_text(&self) -> Result<Vec<u8>>;
-        Entries: fn entries(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()>;
+        Entries: fn entries(
+            &self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>
+        ) -> Result<()>;
     }
 
     fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
