@@ -1,4 +1,5 @@
-//! The agent: waits for who has the secret, does what they say with the load generator, and answers what it measured.
+//! The agent: waits for a conductor with the secret, runs the load that it requests, and returns the
+//! results.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,10 +20,10 @@ use crate::measure::Stop;
 use crate::run::{clear, measure};
 use crate::{Error, Plan, diskspd};
 
-/// Connections that may be proving themselves, or refused, at once.
+/// The most connections that may be unauthenticated, or be refused, at once.
 const MAX_CONNECTIONS: usize = 16;
 
-/// How long the others may take to become ready, and to have measured.
+/// The longest wait for the other agents to become ready or to finish.
 const OTHERS_TIME: Duration = Duration::from_secs(3600);
 
 /// Listens for a conductor.
@@ -35,14 +36,14 @@ pub struct Agent {
 #[derive(Debug)]
 struct Shared {
     secret: String,
-    /// Whose first line is the password of the servers that are loaded.
+    /// The first line of this file is the password of the servers that are loaded.
     password_file: Option<PathBuf>,
-    /// Does something, and will not do something else at the same time.
+    /// Set while a load runs. Another load is refused then.
     busy: AtomicBool,
     connections: AtomicUsize,
 }
 
-/// The words of a conductor.
+/// The command line from a conductor.
 #[derive(Debug, Parser)]
 #[command(name = "load", no_binary_name = true)]
 struct Line {
@@ -54,7 +55,7 @@ impl Agent {
     /// Listens at `--agent ADDRESS`; port 0 takes any that is free.
     ///
     /// # Errors
-    /// Where that cannot be had.
+    /// If the address cannot be used.
     pub fn listen(args: &Args, secret: String) -> Result<Agent, Error> {
         let address = args.agent.as_deref().unwrap_or_default();
         let is_any = address.ends_with(":0");
@@ -68,18 +69,18 @@ impl Agent {
         Ok(Agent { listener, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     ///
     /// # Errors
-    /// What the host says.
+    /// Those of the host.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves one conductor after the other, and ends only with the process.
+    /// Serves one conductor after the other. It returns only on an error.
     ///
     /// # Errors
-    /// When nobody can be accepted any more.
+    /// If no connection can be accepted any more.
     pub fn serve(&self) -> Result<(), Error> {
         for stream in self.listener.incoming() {
             let stream = stream.map_err(|why| Error::host("accepting a connection", why))?;
@@ -89,7 +90,7 @@ impl Agent {
                 continue;
             }
             thread::spawn(move || {
-                // Who cannot prove to have the secret, or goes away, is told nothing.
+                // A peer without the secret, or one that disconnects, gets no explanation.
                 let _ = shared.hear(stream);
                 shared.connections.fetch_sub(1, Ordering::AcqRel);
             });
@@ -126,7 +127,7 @@ impl Shared {
                 channel.send(&Message::Ready).map_err(lost)?;
                 match channel.receive(OTHERS_TIME).map_err(lost)? {
                     Message::Go => {
-                        // Nobody would get what is measured once the conductor is gone.
+                        // Without the conductor nobody would receive the results.
                         let stop = stop.clone();
                         watch = Some(channel.watch(move || stop.now()).map_err(lost)?);
                         Ok(())
@@ -137,7 +138,7 @@ impl Shared {
             drop(watch);
             let told = channel.send(&Message::Measured(Box::new(measured)));
             let asked = told.and_then(|()| channel.receive(OTHERS_TIME));
-            // Also where nobody is left to ask for it.
+            // The files are removed even if the conductor is gone and cannot ask for it.
             clear(&plan)?;
             if matches!(asked.map_err(lost)?, Message::Clear { is_last: true }) {
                 return Ok(());
@@ -146,7 +147,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What the words ask for. Each client works in a directory of its own.
+    /// The plans for a command line. Each client works in its own directory.
     fn plans(&self, words: Vec<String>, number: u32) -> Result<Vec<Plan>, Error> {
         let front = ["trunkline", "load"].map(str::to_owned);
         let words = diskspd::spell_out(front.into_iter().chain(words).map(OsString::from));
@@ -160,7 +161,7 @@ impl Shared {
     }
 }
 
-/// Says every while that the agent is there, until it is dropped.
+/// Sends `Alive` messages until it is dropped.
 pub(super) struct Heart(
     #[expect(dead_code, reason = "its end is what the other side hears")] mpsc::Sender<()>,
 );
@@ -170,7 +171,7 @@ impl Heart {
         let (sender, over) = mpsc::channel();
         thread::spawn(move || {
             while over.recv_timeout(beat) == Err(RecvTimeoutError::Timeout) {
-                // Who does not take it is noticed by who measures.
+                // The thread that measures notices a failure of the connection.
                 if mouth.send(&Message::Alive).is_err() {
                     return;
                 }
@@ -189,7 +190,7 @@ mod tests {
     const SECRET: &str = "a secret of enough length";
     const SOON: Duration = Duration::from_secs(20);
 
-    /// Asks for a load of many minutes; answers with what the agent says.
+    /// Requests a load of many minutes, and returns the agent's reply.
     fn ask(address: SocketAddr, here: &std::path::Path) -> (Channel, Message) {
         let stream = TcpStream::connect(address).unwrap();
         let mut channel = Channel::open(stream, Side::Conductor, SECRET).unwrap();

@@ -1,6 +1,7 @@
-//! A connection between two who share a secret. Each proves that it has it, over fresh numbers of both; every message
-//! then carries a code over its place in the order, so that nobody else can say, change, repeat or leave out anything.
-//! What is said can be read by others: it holds no secrets.
+//! A connection between two peers that share a secret. Each proves that it has the secret, over fresh
+//! nonces of both. Every later message carries an authentication code over its content and its sequence
+//! number. So nobody else can send, change, repeat or remove a message. Messages are not encrypted: they
+//! contain no secrets.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -17,16 +18,16 @@ use crate::Error;
 const NONCE: usize = 32;
 const CODE: usize = 32;
 
-/// What both sides begin with, so that neither takes something else for a peer.
+/// The first bytes from both sides. They detect a peer that is not a load agent or conductor.
 const GREETING: &[u8; 16] = b"trunkline-load 2";
 
-/// Bytes of a message at most; the histograms of many jobs are the longest.
+/// The largest message in bytes. The histograms of many jobs are the longest.
 const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 
-/// How long the other side may take to prove itself.
+/// The longest wait for the proof of the other side.
 const PROOF_TIME: Duration = Duration::from_secs(10);
 
-/// Which side we are.
+/// The role of one side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Conductor,
@@ -34,7 +35,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// What it proves to be.
+    /// The text that the side's proof covers.
     fn word(self) -> &'static str {
         match self {
             Side::Conductor => "I conduct",
@@ -43,14 +44,14 @@ impl Side {
     }
 }
 
-/// How often it is looked whether nobody watches the other side any more.
+/// The interval at which the watching thread checks whether it may end.
 const LOOK_TIME: Duration = Duration::from_millis(200);
 
 /// Watches the other side until it is dropped.
 #[must_use]
 pub(super) struct Watch(#[expect(dead_code, reason = "it only has to be there")] Arc<()>);
 
-/// What a look at the other side shows.
+/// The result of a look at the incoming data.
 #[derive(Debug, PartialEq, Eq)]
 enum Sight {
     Quiet,
@@ -59,7 +60,8 @@ enum Sight {
 }
 
 impl Sight {
-    /// Of what peeking came to, which ends early when this process was stopped and goes on.
+    /// Interprets the result of a peek. A peek also ends early when this process was stopped and
+    /// continued.
     fn of(peeked: &io::Result<usize>) -> Sight {
         match peeked.as_ref().map_err(io::Error::kind) {
             Ok(1..) => Sight::Speaks,
@@ -69,10 +71,10 @@ impl Sight {
     }
 }
 
-/// A host that was switched off acknowledges nothing: after this time it is given up.
+/// The time after which a host that acknowledges nothing is considered dead.
 const DEAD_TIME: Duration = Duration::from_secs(30);
 
-/// Has the host ask the other one whether it is there, also while nothing is said.
+/// Enables keep-alive probes, so that the death of the other host is noticed even without messages.
 fn notice_death(stream: &TcpStream) -> io::Result<()> {
     const PROBES: u32 = 3;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -83,26 +85,26 @@ fn notice_death(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// A proven connection.
+/// A connection whose two sides have authenticated.
 pub(super) struct Channel {
     stream: TcpStream,
     mouth: Mouth,
     inward: (Key, u64),
 }
 
-/// The side of a connection that speaks. Its clones take turns, message by message.
+/// The sending half of a connection. Its clones send one whole message at a time.
 #[derive(Clone)]
 pub(super) struct Mouth(Arc<Mutex<Speech>>);
 
 struct Speech {
     stream: TcpStream,
     key: Key,
-    /// Messages that were said before.
+    /// The number of messages that were sent.
     said: u64,
 }
 
 impl Mouth {
-    /// Says something.
+    /// Sends a message.
     pub(super) fn send(&self, message: &Message) -> io::Result<()> {
         let body = serde_json::to_vec(message).map_err(io::Error::other)?;
         let length = u32::try_from(body.len()).map_err(io::Error::other)?;
@@ -114,7 +116,7 @@ impl Mouth {
 }
 
 impl Channel {
-    /// Proves to each side that the other has the secret.
+    /// Connects, and authenticates both sides with the secret.
     pub(super) fn open(mut stream: TcpStream, side: Side, secret: &str) -> io::Result<Channel> {
         stream.set_nodelay(true)?;
         notice_death(&stream)?;
@@ -134,7 +136,7 @@ impl Channel {
         };
         let secret = Key::new(HMAC_SHA256, secret.as_bytes());
         let derive = |what: &str| sign(&secret, &[what.as_bytes(), &nonces].concat());
-        // The agent proves nothing to who has not: there would be something to try guesses on.
+        // The agent sends no proof to an unauthenticated peer: the peer could test guesses on it.
         if side == Side::Conductor {
             stream.write_all(derive(Side::Conductor.word()).as_ref())?;
         }
@@ -156,8 +158,8 @@ impl Channel {
         Ok(Channel { stream, mouth: Mouth(Arc::new(Mutex::new(speech))), inward: (inward, 0) })
     }
 
-    /// Calls `gone` when the other side goes away, from another thread, as long as what is answered is kept. Nothing may be
-    /// received meanwhile.
+    /// Calls `gone` from another thread when the other side disconnects, for as long as the result
+    /// exists. Nothing may be received meanwhile.
     pub(super) fn watch(&self, gone: impl FnOnce() + Send + 'static) -> io::Result<Watch> {
         let stream = self.stream.try_clone()?;
         stream.set_read_timeout(Some(LOOK_TIME))?;
@@ -167,7 +169,7 @@ impl Channel {
             while is_over.strong_count() > 0 {
                 match Sight::of(&stream.peek(&mut [0])) {
                     Sight::Quiet => {}
-                    // What it says is for who receives.
+                    // The message is for the receiver.
                     Sight::Speaks => return,
                     Sight::Gone => return gone(),
                 }
@@ -176,22 +178,22 @@ impl Channel {
         Ok(Watch(watched))
     }
 
-    /// Says something.
+    /// Sends a message.
     pub(super) fn send(&self, message: &Message) -> io::Result<()> {
         self.mouth.send(message)
     }
 
-    /// Who speaks for this side while it listens, or does something else.
+    /// The sending half, for another thread.
     pub(super) fn mouth(&self) -> Mouth {
         self.mouth.clone()
     }
 
-    /// What ends the connection, from another thread than that which listens.
+    /// A handle that closes the connection from another thread than the receiver's.
     pub(super) fn end(&self) -> io::Result<TcpStream> {
         self.stream.try_clone()
     }
 
-    /// What the other side says; no part of it may be longer than `time` in coming.
+    /// Receives a message. No part of it may take longer than `time`.
     pub(super) fn receive(&mut self, time: Duration) -> io::Result<Message> {
         self.stream.set_read_timeout(Some(time))?;
         let mut head = [0; 4 + CODE];
@@ -201,7 +203,7 @@ impl Channel {
         if length > MAX_MESSAGE {
             return Err(io::Error::other("a message is too long"));
         }
-        // Grows with what comes, not with what is said to come.
+        // The buffer grows with the received data, not with the announced length.
         let mut body = Vec::new();
         (&mut self.stream).take(length as u64).read_to_end(&mut body)?;
         if body.len() < length {
@@ -214,7 +216,7 @@ impl Channel {
     }
 }
 
-/// What went wrong with an agent that may be silent for `silence`, for people.
+/// The error for users when the connection to an agent fails. An agent may be silent for `silence`.
 pub(super) fn failed(name: &str, why: &io::Error, silence: Duration) -> Error {
     let why = match why.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => "it is gone".to_owned(),

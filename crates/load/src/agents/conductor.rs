@@ -1,4 +1,4 @@
-//! The conductor: tells agents what to do, lets them begin together, and merges what they measured.
+//! The conductor: sends loads to agents, starts them together, and merges their results.
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -11,31 +11,33 @@ use super::{Message, place};
 use crate::args::Args;
 use crate::{Error, Plan, Report};
 
-/// How long an agent may take to make what a load needs, to do a fixed amount of work, or to clear away what it has made.
+/// The longest time for an agent to create files, to do a fixed amount of work, or to remove its files.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How long a connection may take.
+/// The longest time to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// How many times an agent speaks in the time that it may be silent, so that one beat that is late costs nothing.
+/// The number of `Alive` messages in the time that an agent may be silent. One late message then does no
+/// harm.
 const BEATS: u32 = 4;
 
-/// How many times the silence an agent may take beyond the time of a load: for the last answers.
+/// The extra time for the last results, as a multiple of the time that an agent may be silent.
 const SLACK: u32 = 4;
 
-/// What came of a load from several machines.
+/// The results of a load from several machines.
 #[derive(Debug)]
 pub struct Conducted {
-    /// What was measured, load by load. Where an agent was lost, the last one is what the others have measured.
+    /// One report for each load. If an agent was lost, the last report has the results of the others.
     pub reports: Vec<Report>,
-    /// What went wrong, and at which agent. Nothing is measured after that.
+    /// The errors, with the names of the agents. No load starts after an error.
     pub lost: Vec<Error>,
 }
 
-/// Does on all agents (`--agents`) what `words`, those behind `trunkline load`, say.
+/// Runs the command line `words` (those behind `trunkline load`) on all agents (`--agents`).
 ///
 /// # Errors
-/// What went wrong first, and at which agent, before anything was measured. The others are left, and give up.
+/// The first error before the measurement, with the name of the agent. The other agents are disconnected,
+/// and stop.
 pub fn conduct(args: &Args, words: &[String], secret: &str) -> Result<Conducted, Error> {
     if args.server_pid.is_some() {
         return Err(Error::Usage(
@@ -55,7 +57,7 @@ pub fn conduct(args: &Args, words: &[String], secret: &str) -> Result<Conducted,
     Orchestra::of(&args.agents, channels, silence)?.play(plans)
 }
 
-/// The words that agents are to hear: all but those that are the conductor's own.
+/// The words for the agents: all but the conductor's own options.
 fn behind(words: &[String]) -> Vec<String> {
     const OWN: [&str; 5] = ["--agents", "--agent-timeout", "--secret-file", "--html", "--password-file"];
     let mut kept = Vec::new();
@@ -89,22 +91,22 @@ fn connect(name: &str, secret: &str, silence: Duration) -> Result<Channel, Error
     Err(Error::host(format!("agent {name}"), text))
 }
 
-/// What becomes of a wait for all agents when one is lost.
+/// The effect of a lost agent on a wait for all agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
-    /// The others are not waited for.
+    /// The wait ends.
     Ends,
-    /// They are.
+    /// The wait for the others continues.
     IsBorne,
 }
 
-/// All agents. A thread listens to each, so that the silence of one is noticed whatever the others do.
+/// All agents. One thread receives from each, so that a silent agent is noticed whatever the others do.
 struct Orchestra {
     agents: Vec<Agent>,
-    /// What they say, and who.
+    /// The received messages, each with the number of its agent.
     said: mpsc::Receiver<(usize, io::Result<Message>)>,
     silence: Duration,
-    /// What went wrong, first things first.
+    /// The errors, the first one first.
     lost: Vec<Error>,
 }
 
@@ -117,7 +119,8 @@ struct Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Who is gone already needs no end. The thread that listens to it ends with it.
+        // An agent that has disconnected already needs no shutdown. The receiving thread ends with the
+        // connection.
         let _ = self.end.shutdown(Shutdown::Both);
     }
 }
@@ -133,7 +136,7 @@ impl Orchestra {
             thread::spawn(move || {
                 loop {
                     let heard = channel.receive(silence);
-                    // After its last word it may go.
+                    // After its last message an agent may disconnect.
                     let is_end = matches!(heard, Err(_) | Ok(Message::Done | Message::Failed(_)));
                     let is_new = !matches!(heard, Ok(Message::Alive));
                     if is_new && sender.send((number, heard)).is_err() || is_end {
@@ -145,7 +148,7 @@ impl Orchestra {
         Ok(Orchestra { agents, said, silence, lost: Vec::new() })
     }
 
-    /// One load after the other, as long as nobody is lost.
+    /// Runs one load after the other, until an agent is lost.
     fn play(mut self, plans: Vec<Plan>) -> Result<Conducted, Error> {
         let (mut reports, mut left) = (Vec::new(), plans.len());
         self.hear_all(LONG, Loss::Ends, |message| matches!(message, Message::Ready).then_some(()));
@@ -162,8 +165,8 @@ impl Orchestra {
         }
     }
 
-    /// One load on all of them, which are ready; nothing where none of them measured anything. After it they are ready for
-    /// the next one, unless this was the last.
+    /// Runs one load on all agents, which are ready. `None` if no agent has results. Afterwards the
+    /// agents are ready for the next load, unless this was the last.
     fn together(&mut self, plan: &Plan, is_last: bool) -> Option<Report> {
         let slack = self.silence * SLACK;
         let time = plan.runtime.map_or(LONG, |runtime| plan.ramp + runtime + plan.cool_down + slack);
@@ -202,8 +205,8 @@ impl Orchestra {
         }
     }
 
-    /// What `take` finds in the next message of each agent, in their order. One that has said nothing of that kind when
-    /// `time` is over is lost.
+    /// The values that `take` extracts from the next message of each agent, in the order of the agents.
+    /// An agent without such a message within `time` is lost.
     fn hear_all<T>(
         &mut self,
         time: Duration,
@@ -227,7 +230,7 @@ impl Orchestra {
                 return heard;
             };
             match said {
-                // What is left of one that was given up.
+                // A late message of an agent that was given up.
                 _ if self.agents[number].is_lost => {}
                 Err(why) => self.lose(number, failed(&self.agents[number].name, &why, self.silence)),
                 Ok(Message::Failed(why)) => self.lose(number, Error::host(self.name(number), why)),
@@ -269,10 +272,10 @@ mod tests {
         args: Args,
     }
 
-    /// What an agent of a test does with its connection once it was told what to do.
+    /// The behaviour of an agent of a test after it has received the load.
     type Part = fn(Channel, Heart);
 
-    /// An agent that plays `part`; answers where it is.
+    /// Starts an agent that runs `part`, and returns its address.
     fn agent(part: Part) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -289,18 +292,18 @@ mod tests {
         channel.receive(CONNECT_TIME).unwrap()
     }
 
-    /// Says nothing more, but keeps its connection as long as the other side does.
+    /// Sends nothing more, but keeps the connection as long as the other side does.
     fn be_silent(mut channel: Channel, heart: Heart) {
         drop(heart);
         while channel.receive(LONG).is_ok() {}
     }
 
-    /// Is there as long as anybody listens, and never done.
+    /// Sends `Alive` messages and never finishes.
     fn be_busy(mut channel: Channel, _heart: Heart) {
         while channel.receive(LONG).is_ok() {}
     }
 
-    /// Is ready, and begins when it may.
+    /// Reports that it is ready, and waits for the start.
     fn begin(channel: &mut Channel) {
         channel.send(&Message::Ready).unwrap();
         assert!(matches!(hear(channel), Message::Go));
@@ -358,7 +361,7 @@ mod tests {
         let (agents, conducted) =
             conducted(&[measure, busy], "--runtime 100ms --ramp_time 100ms --agent-timeout 500ms");
         let Conducted { reports, lost } = conducted.unwrap();
-        // The load, and four times what it may be silent.
+        // The time of the load, and four times the time that it may be silent.
         let why = format!("agent {}: it is there, but was not done after 2.2 s", agents[1]);
         assert_eq!((reports.len(), lost[0].to_string()), (1, why));
     }

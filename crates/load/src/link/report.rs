@@ -1,21 +1,21 @@
-//! What the path was like, and what the forwarder itself added to it.
+//! The measured properties of the path, and the error that the forwarder itself added.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::forward::Carried;
 
-/// Printed when the command has ended.
+/// The report that is printed when the command has ended.
 #[derive(Debug)]
 pub(super) struct LinkReport {
     pub(super) rtt: Duration,
-    /// How long connections took, the shortest first.
+    /// The times that connections took, the shortest first.
     pub(super) connects: Vec<Duration>,
     /// From the command to this machine.
     pub(super) there: Carried,
-    /// The other way.
+    /// From this machine to the command.
     pub(super) back: Carried,
-    /// Packets that the host dropped since the forwarder did not keep up.
+    /// Packets that the host dropped because the forwarder was too slow.
     pub(super) missed: u64,
 }
 

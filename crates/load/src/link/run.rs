@@ -1,4 +1,4 @@
-//! Makes the path, runs the command behind it, and says what the path was like.
+//! Creates the path, runs the command behind it, and reports the path's properties.
 
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
@@ -17,10 +17,11 @@ use super::proxy::Proxy;
 use super::report::LinkReport;
 use crate::Error;
 
-/// Runs the command behind the path; how it ended. What the path was like goes to standard error.
+/// Runs the command behind the path and returns its exit status. The report goes to standard error.
 ///
 /// # Errors
-/// When this is not root and there is no proxy, when the path cannot be made, and when there is no such command.
+/// If the process is not root and there is no proxy, if the path cannot be created, or if there is no
+/// such command.
 pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
     if let Some(server) = &args.proxy {
         return behind_proxy(args, server);
@@ -39,7 +40,7 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
     let (outcome, there, back) = thread::scope(|scope| {
         let there = scope.spawn(|| forward(&ends.near, &ends.far, shape, seed, &until));
         let back = scope.spawn(|| forward(&ends.far, &ends.near, shape, !seed, &until));
-        // What is done behind the path has a thread of its own, for a namespace is a thread's.
+        // The work behind the path has a thread of its own, because a namespace belongs to a thread.
         let behind = scope.spawn(|| {
             ends.enter()?;
             let connects = target.connect(args.rtt)?;
@@ -55,7 +56,7 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
     Ok(status)
 }
 
-/// Runs the command with a proxy for its way to `server`.
+/// Runs the command with a proxy for its connections to `server`.
 fn behind_proxy(args: &LinkArgs, server: &str) -> Result<ExitStatus, Error> {
     if args.rate.is_none() && args.flow_rate.is_none() {
         return Err(Error::Usage(
@@ -69,7 +70,7 @@ fn behind_proxy(args: &LinkArgs, server: &str) -> Result<ExitStatus, Error> {
     Ok(status)
 }
 
-/// Where the command finds what is behind the path.
+/// The address at which the command finds the servers.
 struct Place {
     host: IpAddr,
     port: Option<u16>,
@@ -79,8 +80,8 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, 
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Runs the command to its end, whatever is sent to us meanwhile, so that what was made is cleared away. It is told to
-/// end when we are, and killed when we are told once more.
+/// Runs the command to its end, even if this process gets signals meanwhile, so that everything is
+/// cleaned up. The first signal that asks us to end is passed on to the command. A second one kills it.
 fn execute(command: &[OsString], place: &Place) -> Result<ExitStatus, Error> {
     let words: Vec<OsString> = command.iter().map(|word| place.put_into(word)).collect();
     let [program, arguments @ ..] = words.as_slice() else {
@@ -93,7 +94,7 @@ fn execute(command: &[OsString], place: &Place) -> Result<ExitStatus, Error> {
         .map_err(|why| Error::host("make a runtime", why))?;
     runtime.block_on(async {
         let failed = |why: std::io::Error| Error::host(doing(), why);
-        // From here on it does not end us. The terminal sends it to the command too.
+        // From here on the signal does not end this process. The terminal sends it to the command too.
         let _interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut child = tokio::process::Command::new(program)
@@ -119,7 +120,8 @@ fn execute(command: &[OsString], place: &Place) -> Result<ExitStatus, Error> {
 }
 
 impl Place {
-    /// A word of the command with the address in the place of `{host}`, and the port in that of `{port}` if there is one.
+    /// A word of the command with `{host}` replaced by the address, and `{port}` by the port if there is
+    /// one.
     fn put_into(&self, word: &OsStr) -> OsString {
         let word = replace(word, b"{host}", &self.host.to_string());
         self.port.iter().fold(word, |word, port| replace(&word, b"{port}", &port.to_string()))
@@ -151,7 +153,7 @@ mod tests {
         assert_eq!(put("${port}"), "${port}");
     }
 
-    /// What becomes of `line` behind a proxy.
+    /// The exit status of `line` behind a proxy.
     fn run_line(line: &[&str]) -> Result<ExitStatus, Error> {
         #[derive(clap::Parser)]
         struct Cli {
