@@ -18,12 +18,12 @@ use crate::measure::Course;
 
 const SECOND: u128 = 1_000_000_000;
 
-/// The plan of all jobs.
+/// The planned starts of all jobs.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Operations of a job in a second.
+    /// Operations a second of each job.
     rate: u32,
-    /// How many of each job's were given away.
+    /// The number of starts that were handed out, for each job.
     given: Vec<AtomicU64>,
 }
 
@@ -32,18 +32,18 @@ impl Pace {
         Pace { rate, given: (0..jobs).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// When the next operation of `job` is to begin, after the begin of everything.
+    /// The planned start of the next operation of `job`, as a time after the start of the load.
     pub(crate) fn next(&self, job: u32) -> Duration {
         let number = self.given[job as usize].fetch_add(1, Ordering::Relaxed);
         self.first(job) + nanoseconds(u128::from(number) * SECOND / u128::from(self.rate))
     }
 
-    /// Jobs do not begin all at once.
+    /// The start of a job's first operation. Jobs do not all start at once.
     fn first(&self, job: u32) -> Duration {
         nanoseconds(SECOND * u128::from(job) / (u128::from(self.rate) * self.given.len() as u128))
     }
 
-    /// How many operations of all jobs were to begin within the first `time`.
+    /// The number of operations of all jobs with a planned start within the first `time`.
     pub(crate) fn planned_within(&self, time: Duration) -> u64 {
         let of_job = |job: u32| {
             let time = time.saturating_sub(self.first(job)).as_nanos();
@@ -57,30 +57,30 @@ fn nanoseconds(count: u128) -> Duration {
     Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
-/// How often a wait looks whether there is still something to wait for.
+/// The interval at which a waiting operation checks whether the measurement has ended.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Waits for points in time, far more exactly than the millisecond of the runtime.
+/// Waits for points in time, much more exactly than the runtime with its resolution of a millisecond.
 #[derive(Debug)]
 pub(crate) enum Timer {
-    /// Where a thread does one thing at a time.
+    /// For a thread that does one thing at a time.
     Thread,
-    /// Where it does many.
+    /// For a thread that does many things.
     Descriptor(AsyncFd<OwnedFd>),
-    /// Where a millisecond does not matter.
+    /// For waits that need no more precision than a millisecond.
     Runtime,
 }
 
-/// What operations wait for before they begin.
+/// The rule by which operations wait before they begin.
 #[derive(Debug)]
 pub(crate) enum Pacing<'a> {
-    /// The turn of their job in a plan, from which their latency counts.
+    /// The next planned start of the job. The latency counts from there.
     Planned { pace: &'a Pace, job: u32, timer: Timer },
-    /// A place among those that may begin in a second.
+    /// The limit of operations a second.
     Bounded(&'a Bound),
 }
 
-/// So many operations begin in a second at most.
+/// A limit of operations that begin in a second.
 #[derive(Debug)]
 pub(crate) struct Bound {
     next: Mutex<Instant>,
@@ -102,7 +102,7 @@ impl Bound {
 }
 
 impl Pacing<'_> {
-    /// Waits until an operation may begin; answers when that is, and nothing when it is too late for one.
+    /// Waits until an operation may begin, and returns that time. `None` if it is too late for one.
     pub(crate) async fn next(&self, course: &Course) -> io::Result<Option<Instant>> {
         let (begin, timer) = match self {
             Pacing::Planned { pace, job, timer } => (course.start() + pace.next(*job), timer),
@@ -119,7 +119,7 @@ impl Pacing<'_> {
 }
 
 impl Timer {
-    /// One for a task of a runtime that waits for descriptors.
+    /// A timer for a task of a runtime that can wait for descriptors.
     #[allow(
         deprecated,
         reason = "what takes its place is unsafe, and an owned descriptor keeps what that asks for"
@@ -130,7 +130,7 @@ impl Timer {
         Ok(Timer::Descriptor(AsyncFd::new(timer)?))
     }
 
-    /// Waits until `then`, or until the course is over.
+    /// Waits until `then`, or until the window has ended.
     pub(crate) async fn until(&self, then: Instant, course: &Course) -> io::Result<()> {
         loop {
             let now = Instant::now();

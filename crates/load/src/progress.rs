@@ -1,4 +1,4 @@
-//! A line on the terminal that says how far a load is.
+//! A line on the terminal that shows the progress of a load.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::run::Shared;
 /// Shows the line until it is dropped.
 pub(crate) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
 
-/// How often it changes.
+/// The interval of updates.
 const STEP: Duration = Duration::from_secs(1);
 
 impl Progress {
-    /// Starts it, where standard error is a terminal.
+    /// Starts the line, if standard error is a terminal.
     pub(crate) fn start(shared: &Arc<Shared>) -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress(None);
@@ -42,14 +42,14 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some((over, shown)) = self.0.take() {
             drop(over);
-            // What it shows is no part of what is measured, nor is its failure.
+            // Neither the line nor its failure belongs to the measurement.
             let _ = shown.join();
         }
     }
 }
 
 fn show(text: &str) {
-    // Nobody looks any more.
+    // The terminal is gone.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 

@@ -1,22 +1,24 @@
-//! What other programs use of this host's processors. It is looked at while we do nothing: what is busy then is not ours, and
-//! neither is it a server on this host, which has nothing to do without us.
+//! The use of this host's processors by other programs. It is sampled while this process does nothing:
+//! busy processors then belong to others. A server on this host does not count either, because it has no
+//! work from us then.
 
 use std::time::Duration;
 
 use crate::cpu::{Account, Usage};
 
-/// How long one look lasts. The kernel counts in ticks of 10 ms (times(2)), so that several looks are added up.
+/// The length of one sample. The kernel counts in ticks of 10 ms (times(2)), so several samples are
+/// summed.
 pub const LOOK: Duration = Duration::from_millis(50);
 
-/// Looks at this host, added up.
+/// The sum of samples of this host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quiet {
-    /// Ticks that others used, and ticks of all processors.
+    /// Ticks of other programs, and ticks of all processors.
     others: u64,
     all: u64,
 }
 
-/// The begin of a look.
+/// The start of a sample.
 #[derive(Debug)]
 pub struct Look {
     usage: Usage,
@@ -24,7 +26,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Begins it.
+    /// Starts a sample.
     #[must_use]
     pub fn begin() -> Look {
         Look { usage: Usage::read(), own: Account::own().ok() }
@@ -32,7 +34,7 @@ impl Look {
 }
 
 impl Quiet {
-    /// Ends a look and adds it.
+    /// Ends a sample and adds it.
     pub fn add(&mut self, look: &Look) {
         let (busy, all) = Usage::read().since(&look.usage).sum();
         let now = Account::own().ok();
@@ -42,15 +44,16 @@ impl Quiet {
         self.all += all;
     }
 
-    /// The part of all processors that others used, of 1; nothing where the host does not tell.
+    /// The part of all processors that others used, from 0 to 1. `None` if the host does not tell it.
     #[must_use]
     pub fn others(&self) -> Option<f64> {
         (self.all > 0).then(|| self.others as f64 / self.all as f64)
     }
 }
 
-/// Nanoseconds for which the calling thread was ready to run and no processor was free for it, so far (the second number of
-/// schedstat, see sched-stats in the kernel's documentation); nothing where the kernel does not count it.
+/// The time in nanoseconds for which the calling thread was ready to run and had no processor (the second
+/// number of schedstat, see sched-stats in the kernel's documentation). `None` if the kernel does not
+/// count it.
 #[must_use]
 pub fn waited_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
@@ -68,7 +71,7 @@ mod tests {
         assert_eq!(three.others(), Some(0.25));
         let look = Look::begin();
         let mut quiet = Quiet::default();
-        // Until a tick has gone by on some processor.
+        // Until a tick has passed on some processor.
         let has_ticked = (0..1_000_000).any(|_| {
             quiet = Quiet::default();
             quiet.add(&look);

@@ -1,4 +1,4 @@
-//! Runs a plan: makes the files, starts what drives each connection, measures, adds up.
+//! Runs a plan: creates the files, drives the connections, measures, and adds up the results.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,23 +26,25 @@ use crate::work::make_directories;
 use crate::work::metadata::Names;
 use crate::{Error, Plan, Report, threads};
 
-/// How many connections log on at a time: a server may have few places for those of one address that have not.
+/// The most connections that log on at a time. A server may limit the unauthenticated connections of an
+/// address.
 const MOST_LOG_ONS: u32 = 32;
 
-/// What all connections share.
+/// The state that all connections of a load share.
 pub(crate) struct Shared {
     pub(crate) plan: Plan,
-    /// Places for connections that log on.
+    /// Permits for connections that log on.
     log_ons: Semaphore,
     pub(crate) course: Course,
     pace: Option<Pace>,
     /// The positions of sequential jobs.
     positions: Vec<Arc<AtomicU64>>,
-    /// What writes take their data from.
+    /// The data for writes.
     content: Bytes,
-    /// What each connection has done for each job that has workers there.
+    /// The records by connection and job, for each job with workers on the connection.
     pub(crate) records: BTreeMap<(u32, u32), Mutex<Record>>,
-    /// Everybody is ready; go; what counts is done; the accounts have been read, and connections may end.
+    /// The barriers: all are ready; start; the counted work is done; the accounts are read and
+    /// connections may end.
     ready: Barrier,
     go: Barrier,
     done: Barrier,
@@ -73,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// What each job has done so far.
+    /// The record of each job so far.
     pub(crate) fn by_job(&self) -> Vec<Record> {
         let mut jobs = vec![Record::default(); self.plan.jobs as usize];
         for ((_, job), record) in &self.records {
@@ -82,10 +84,10 @@ impl Shared {
         jobs
     }
 
-    /// What each job has done when all is over, and how long that took. Behind a warm-up, what is under way when the measured
-    /// time begins does not count, and what is under way at its end does: they even out, and the time is that which was
-    /// asked for. Without one nothing is under way at the begin, and the last answer ends the time, as in a run that was
-    /// stopped.
+    /// The final record of each job with its measured time. After a warm-up, operations under way at the
+    /// start of the measured time do not count, and those under way at its end do. The two balance each
+    /// other, and the time is the requested one. Without a warm-up nothing is under way at the start, and
+    /// the last reply ends the time. The same holds for a run that was stopped.
     fn in_the_end(&self) -> Vec<Record> {
         let mut jobs = self.by_job();
         let is_even = !self.plan.ramp.is_zero() && self.plan.operations.is_none();
@@ -95,7 +97,7 @@ impl Shared {
         jobs
     }
 
-    /// Operations and bytes of all jobs so far.
+    /// The operations and bytes of all jobs so far.
     pub(crate) fn so_far(&self) -> (u64, u64) {
         self.records.values().fold((0, 0), |sum, record| {
             let record = record.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +105,7 @@ impl Shared {
         })
     }
 
-    /// Operations that were to begin and did not, since earlier ones were not done.
+    /// Planned operations that did not begin, because earlier ones were not done.
     fn missed(&self) -> u64 {
         let Some((pace, runtime)) = self.pace.as_ref().zip(self.plan.runtime) else { return 0 };
         if self.plan.operations.is_some() {
@@ -120,26 +122,26 @@ impl Shared {
 /// Runs `plan` to its end.
 ///
 /// # Errors
-/// What went wrong first.
+/// The first error.
 pub fn run(plan: Plan) -> Result<Report, Error> {
     run_until(plan, &Stop::default())
 }
 
-/// Runs `plan` to its end, or until `stop` says so; then what was done by then is reported.
+/// Runs `plan` to its end, or until `stop`. The report then has the results until that time.
 ///
 /// # Errors
-/// What went wrong first.
+/// The first error.
 pub fn run_until(plan: Plan, stop: &Stop) -> Result<Report, Error> {
     let measured = measure(&plan, stop, || Ok(()))?;
     clear(&plan)?;
     Ok(Report::new(&plan, measured))
 }
 
-/// Runs `plan`: everything is made ready before `ready` is called, and work begins when that returns. What was made is
-/// left for [`clear`].
+/// Runs `plan`. It calls `ready` when everything is prepared, and starts the work when `ready` returns.
+/// [`clear`] removes the files of the load later.
 ///
 /// # Errors
-/// What went wrong first, in `ready` too.
+/// The first error, in `ready` too.
 pub(crate) fn measure(
     plan: &Plan,
     stop: &Stop,
@@ -181,21 +183,21 @@ pub(crate) fn measure(
     Ok(Measured { jobs: shared.in_the_end(), missed: shared.missed(), processor, usage, security, channels })
 }
 
-/// Lets the process have as many open files as it may: each thread has its own.
+/// Raises the limit of open files to the maximum, because each thread has its own files.
 fn raise_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where that is refused, the open that is one too many says so.
+    // If that is refused, the first open beyond the limit reports it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// What one connection, or session of several, was.
+/// The properties of a connection, or of a session with several channels.
 struct Served {
     security: Security,
     channels: Vec<Channel>,
 }
 
-/// The accounts of both sides and of all processors at one moment.
+/// The processor times of both sides and of all processors at one moment.
 struct Accounts {
     server: Option<Account>,
     client: Option<Account>,
@@ -230,7 +232,7 @@ impl Accounts {
     }
 }
 
-/// Lets everybody go, and reads the processor time at both ends of what is measured.
+/// Starts all connections, and reads the processor times at the start and end of the measured time.
 fn watch(shared: &Arc<Shared>) -> Result<(Processor, Usage), Error> {
     let at_start = Accounts::read(&shared.plan);
     if at_start.is_err() {
@@ -256,7 +258,7 @@ fn watch(shared: &Arc<Shared>) -> Result<(Processor, Usage), Error> {
     Ok(after?.since(&before?))
 }
 
-/// Sleeps, but not on when something went wrong.
+/// Sleeps until `then`, or until a connection fails.
 fn wait_until(shared: &Shared, then: Instant) {
     while !shared.course.is_stopped() {
         let left = then.saturating_duration_since(Instant::now());
@@ -267,7 +269,7 @@ fn wait_until(shared: &Shared, then: Instant) {
     }
 }
 
-/// Makes what must exist before anything is measured.
+/// Creates the files and directories that the load needs.
 async fn prepare(plan: &Plan) -> Result<(), Error> {
     let line = Line::open(&plan.unhindered()).await?;
     if let Share::Remote(directory) = &line.share {
@@ -283,7 +285,7 @@ async fn prepare(plan: &Plan) -> Result<(), Error> {
     line.close().await
 }
 
-/// The directory in which the work is done.
+/// The directory of the load.
 fn place(plan: &Plan) -> String {
     match plan.work {
         Work::Data(_) => plan.target.path.clone(),
@@ -296,10 +298,10 @@ async fn enter(line: &Line, plan: &Plan) -> Result<Share, Error> {
     line.share.directory(&place).await.doing(|| format!("looking for directory {place}"))
 }
 
-/// Clears away what the operations of a [`measure`]d plan have made, or left.
+/// Removes the files that the operations of a [`measure`]d plan have created or left.
 ///
 /// # Errors
-/// What went wrong.
+/// The first error.
 pub(crate) fn clear(plan: &Plan) -> Result<(), Error> {
     let Some(names) = Names::of(plan).filter(|_| !plan.keep) else { return Ok(()) };
     threads::alone(plan)?.block_on(async {
@@ -309,7 +311,7 @@ pub(crate) fn clear(plan: &Plan) -> Result<(), Error> {
     })
 }
 
-/// One connection, from its login to its end. Meets the others at every barrier, whatever happens.
+/// Runs one connection from its login to its end. It reaches every barrier, even after an error.
 fn serve(shared: &Arc<Shared>, connection: u32) -> Result<Served, Error> {
     let opened = threads::of_session(&shared.plan).and_then(|runtime| {
         let opened = runtime.block_on(Workers::open(shared, connection))?;
@@ -341,15 +343,15 @@ struct Workers {
     /// The directory in which they work.
     share: Share,
     work: Arc<Opened>,
-    /// The job of each worker, and its number among all.
+    /// The job of each worker, and the worker's number among all.
     workers: Vec<(u32, u64)>,
-    /// Which connection it is.
+    /// The number of the connection.
     number: u32,
 }
 
-/// What the workers of one connection work with.
+/// The open files or names of the workers of one connection.
 enum Opened {
-    /// The jobs that have workers here, by number.
+    /// The jobs with workers on this connection, by number.
     Data(BTreeMap<u32, Job>),
     Metadata(Names),
 }
@@ -384,7 +386,7 @@ impl Workers {
         Ok(Workers { line, share, work: Arc::new(work), workers, number: connection })
     }
 
-    /// Lets all workers work until nothing is left to do.
+    /// Runs all workers until the load ends.
     async fn run(&self, shared: &Arc<Shared>) -> Result<(), Error> {
         let mut tasks = tokio::task::JoinSet::new();
         for &(job, number) in &self.workers {
@@ -427,14 +429,14 @@ impl Workers {
     }
 }
 
-/// Does one operation after the other.
+/// A worker that does one operation after the other.
 struct Worker {
     shared: Arc<Shared>,
     work: Arc<Opened>,
     share: Share,
     connection: u32,
     job: u32,
-    /// Its number among all.
+    /// The number of the worker among all.
     number: u64,
     random: Random,
 }

@@ -9,15 +9,15 @@ use tokio::runtime::{Builder, Runtime};
 use crate::plan::{Protocol, Work};
 use crate::{Error, Plan};
 
-/// The least block, in bytes, that is worth waking another thread. With two threads instead of one, unsigned reads over four
-/// channels of this size are quicker by a fifth; at half the size they are as quick and cost more, and those of 4 KiB cost
-/// twice as much.
+/// The smallest block, in bytes, for which another thread is worth waking. With two threads instead of
+/// one, unsigned reads over four channels of this size are faster by a fifth. At half the size they are
+/// equally fast and cost more, and reads of 4 KiB cost twice as much.
 const LARGE: u32 = 256 * 1024;
 
-/// A runtime for what one thread does.
+/// A runtime with one thread.
 ///
 /// # Errors
-/// What the host says.
+/// Those of the host.
 pub(crate) fn alone(plan: &Plan) -> Result<Runtime, Error> {
     build(Builder::new_current_thread(), plan)
 }
@@ -25,7 +25,7 @@ pub(crate) fn alone(plan: &Plan) -> Result<Runtime, Error> {
 /// A runtime for one of the plan's sessions.
 ///
 /// # Errors
-/// What the host says.
+/// Those of the host.
 pub(crate) fn of_session(plan: &Plan) -> Result<Runtime, Error> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     match count(plan, processors) {
@@ -38,7 +38,8 @@ pub(crate) fn of_session(plan: &Plan) -> Result<Runtime, Error> {
     }
 }
 
-/// How many threads drive one session: the sessions share the processors, and neither a channel nor an operation has use for two.
+/// The number of threads for one session. Sessions share the processors, and a session needs no more
+/// threads than it has channels or operations.
 fn count(plan: &Plan, processors: usize) -> usize {
     let carries_large = plan.block >= LARGE && matches!(plan.work, Work::Data(_));
     let share = processors / plan.connections as usize;
@@ -46,7 +47,7 @@ fn count(plan: &Plan, processors: usize) -> usize {
     if carries_large { share.clamp(1, at_once.max(1) as usize) } else { 1 }
 }
 
-/// Files of this host need no descriptors to wait for.
+/// Waiting for files of this host needs no descriptors.
 fn build(mut runtime: Builder, plan: &Plan) -> Result<Runtime, Error> {
     if !matches!(plan.protocol, Protocol::Local) {
         runtime.enable_all();

@@ -1,4 +1,4 @@
-//! Whole loads against a foreign server: what is reported must be what was done.
+//! Complete loads against a foreign server. The report must match the work.
 
 use clap::Parser;
 use load::{Args, Error, Plan, Report};
@@ -133,7 +133,7 @@ fn numbers_of_channels_are_measured_one_after_the_other_and_each_channel_keeps_t
         let seconds = reports[at].lasted().as_secs_f64();
         assert!(seconds > 0.9 * most as f64 / (16 << 20) as f64 - 0.01, "{most} bytes in {seconds} s");
         assert!(most < (40 << 20) / channels as u64, "{channels} channels: one carried {most} bytes");
-        // What was read came with a header for each 64 KiB, and was asked for by less than that.
+        // The data came with a header for each 64 KiB, and the requests took fewer bytes.
         let sum = |of: &str| carried.iter().map(|it| it[of].as_u64().unwrap()).sum::<u64>();
         let (read, received) = (32 << 20, sum("received"));
         assert!(received > read && received < read + read / 16, "{read} bytes were read, {received} came");

@@ -1,4 +1,4 @@
-//! The plain loop: asks the null server for blocks as quickly as it can, and does nothing else.
+//! The simple loop: it requests blocks from the null server as fast as it can, and does nothing else.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::cpu::Account;
 use crate::random::Random;
 use crate::units::time;
 
-/// What the loop asks for.
+/// The options of the loop.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LoopArgs {
     /// The null server
@@ -33,15 +33,15 @@ pub struct LoopArgs {
     /// Bytes of the file that are read, at random
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64m")]
     pub filesize: u64,
-    /// How long
+    /// Time to run
     #[arg(long, value_name = "SECONDS", value_parser = time, default_value = "10")]
     pub runtime: Duration,
 }
 
-/// Runs the loop; answers operations, bytes, seconds and processor time as JSON.
+/// Runs the loop. Returns operations, bytes, seconds and processor time as JSON.
 ///
 /// # Errors
-/// When the server cannot be reached, or ends a connection.
+/// If the server cannot be reached, or if it ends a connection.
 pub fn plain(args: &LoopArgs) -> Result<Value, Error> {
     let block = u32::try_from(args.bs).ok().filter(|bs| *bs <= super::MAX_LENGTH && args.bs <= args.filesize);
     let block = block.ok_or_else(|| Error::Usage("--bs is at most 8m and --filesize".to_owned()))?;
@@ -78,7 +78,7 @@ pub fn plain(args: &LoopArgs) -> Result<Value, Error> {
     )
 }
 
-/// One connection; answers how many whole answers came in time.
+/// Runs one connection. Returns the number of complete replies within the time.
 fn ask(mut stream: TcpStream, args: &LoopArgs, block: u32, number: u64) -> io::Result<u64> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;

@@ -1,5 +1,5 @@
-//! One page that holds everything it shows: a table of what was measured, and plots of it by channels, by the size of
-//! an operation and by the depth of the queue.
+//! A self-contained page: a table of the results, and plots by channels, by the size of an operation and
+//! by the depth of the queue.
 
 use super::plots::{Line, Plot, STYLE, escape, short};
 use super::{Facts, Report};
@@ -8,12 +8,12 @@ use crate::measure::SLICE;
 const MIB: f64 = 1024.0 * 1024.0;
 const NS_PER_MS: f64 = 1e6;
 
-/// What plots go across.
+/// The horizontal axis of a plot.
 struct Axis {
     name: &'static str,
     option: &'static str,
     of: fn(&Facts) -> u64,
-    /// What is the same along one line.
+    /// The parameters that are the same along one line.
     rest: fn(&Facts) -> String,
     shown: fn(u64) -> String,
 }
@@ -42,7 +42,7 @@ const AXES: [Axis; 3] = [
     },
 ];
 
-/// What is plotted of a report.
+/// A plotted value of a report.
 type Value = (&'static str, fn(&Report) -> f64);
 
 const VALUES: [Value; 6] = [
@@ -54,7 +54,7 @@ const VALUES: [Value; 6] = [
     ("latency, 99.9th percentile, ms", |it| latency(it, 99.9)),
 ];
 
-/// What the latency curve goes across.
+/// The horizontal axis of the latency curve.
 const PERCENTILES: [(&str, f64); 9] = [
     ("0", 0.0),
     ("25", 25.0),
@@ -67,7 +67,7 @@ const PERCENTILES: [(&str, f64); 9] = [
     ("max", 100.0),
 ];
 
-/// Reports as one page; `command` is what was called.
+/// The reports as one page; `command` is the command line.
 #[must_use]
 pub fn html(reports: &[Report], command: &str) -> String {
     let title = reports.first().map_or("", |report| &report.title);
@@ -112,7 +112,7 @@ fn latency(report: &Report, percent: f64) -> f64 {
     value as f64 / NS_PER_MS
 }
 
-/// Bytes in the largest unit that divides them.
+/// A number of bytes in the largest unit that divides it.
 fn bytes(count: u64) -> String {
     match count {
         0 => "0".to_owned(),
@@ -154,7 +154,7 @@ fn table(reports: &[Report]) -> String {
     out
 }
 
-/// Each value once, in order.
+/// The distinct values, sorted.
 fn distinct(reports: &[Report], of: fn(&Facts) -> u64) -> Vec<u64> {
     let mut values: Vec<u64> = reports.iter().map(|report| of(&report.facts)).collect();
     values.sort_unstable();
@@ -208,7 +208,7 @@ fn by_percentile(reports: &[Report]) -> Plot<'static> {
     }
 }
 
-/// Points of a line over time at most; where there are more slices, several are taken together.
+/// The most points of a line over time. With more slices, several form one point.
 const POINTS: usize = 240;
 
 fn over_time(reports: &[Report]) -> Plot<'static> {

@@ -1,5 +1,5 @@
-//! The report for people, as diskspd prints its own: what was asked for, processors, one row for each job, latencies;
-//! then what only we have.
+//! The report for people, in the form of diskspd: the options, the processors, one row for each job, and
+//! the latencies. The values that only this program has follow.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ const ROWS: [(&str, f64); 15] = [
     ("max", 100.0),
 ];
 
-/// One kind of operation, out of a record.
+/// A kind of operation, and its tally in a record.
 type Part = (&'static str, fn(&Record) -> Tally);
 
 const READ: Part = ("Read", |it| it.read.clone());
@@ -177,7 +177,7 @@ impl Report {
         writeln!(f)
     }
 
-    /// The turns, and what these channels are worth beside the first number of them.
+    /// Prints the turns, and the comparison of these channels with the first number of channels.
     fn turns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let turns = &self.turns;
         if turns.per_s.is_empty() {
@@ -210,7 +210,7 @@ impl Report {
         }
     }
 
-    /// What the numbers must have to do with each other, and processor times.
+    /// Prints the consistency checks of the numbers, and processor times.
     fn checks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.all.lasted.as_secs_f64();
         if let Some(holds) = self.size_times_operations_holds().filter(|_| seconds > 0.0) {
@@ -246,7 +246,7 @@ impl Report {
     }
 }
 
-/// Parts of a hundred of a processor's time.
+/// The percentages of a processor's time.
 fn shares(f: &mut fmt::Formatter<'_>, name: &str, [user, kernel, all]: &[u64; 3]) -> fmt::Result {
     let percent = |ticks: u64| ticks as f64 * 100.0 / (*all).max(1) as f64;
     let used = user + kernel;

@@ -1,8 +1,8 @@
 //! Reading and writing blocks of files.
 //!
-//! As with fio every job has files of its own, named after it, that are made before anything is measured and
-//! left there for the next run; or, as with diskspd, the files are named and each has jobs of its own. All operations
-//! of a job that are under way at once share its position.
+//! As in fio, every job has its own files, named after it. They are created before the measurement and
+//! kept for the next run. As in diskspd, the files can be named instead, and each has its own jobs. All
+//! concurrent operations of a job share its position.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use crate::plan::{Content, Files, Shape};
 use crate::random::Random;
 use crate::{Error, Plan};
 
-/// How much is written at once while files are made.
+/// Bytes of one write while files are created.
 const LAY_OUT_STEP: u64 = 1024 * 1024;
 
 /// The names of the files that a job works on.
@@ -30,7 +30,7 @@ pub(crate) fn names(shape: &Shape, job: u32) -> Vec<String> {
     }
 }
 
-/// Which of the positions a job uses.
+/// The position counter that a job uses.
 pub(crate) fn position_of(shape: &Shape, job: u32) -> u32 {
     match &shape.files {
         Files::Named { jobs, .. } if shape.interlocked => job / jobs * jobs,
@@ -38,7 +38,7 @@ pub(crate) fn position_of(shape: &Shape, job: u32) -> u32 {
     }
 }
 
-/// Makes the files of all jobs as large as they must be, and looks whether those are there that are not made.
+/// Creates the files of all jobs with the necessary size, and checks that the other files exist.
 pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &Shape) -> Result<(), Error> {
     match &shape.files {
         Files::Own { size, .. } => {
@@ -73,7 +73,7 @@ pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &Shape) -> Result
     Ok(())
 }
 
-/// Makes a file at least so large.
+/// Creates a file with at least this size.
 async fn make(share: &Share, path: &str, size: u64) -> Result<(), Error> {
     let content = noise(LAY_OUT_STEP as usize);
     let file = Arc::new(share.open(path, OpenMode::Make).await.doing(|| format!("opening {path}"))?);
@@ -107,7 +107,7 @@ async fn write_all(file: &File, mut at: u64, mut data: Bytes) -> Result<(), Erro
     Ok(())
 }
 
-/// Bytes that do not compress, at an address that direct I/O takes.
+/// Incompressible bytes, at an address that direct I/O accepts.
 #[must_use]
 pub fn noise(length: usize) -> Bytes {
     let mut random = Random::new(7);
@@ -123,7 +123,7 @@ fn aligned(bytes: Bytes, length: usize) -> Bytes {
     bytes.slice(at..at + length)
 }
 
-/// What all writes of a plan take their data from.
+/// The data for all writes of a plan.
 pub(crate) fn content(plan: &Plan, shape: &Shape) -> Bytes {
     let block = plan.block as usize;
     match shape.content {
@@ -140,9 +140,9 @@ pub(crate) struct Job {
     files: Vec<File>,
     shape: Shape,
     block: u32,
-    /// Places in each file at which an operation may begin.
+    /// The number of positions in each file at which an operation may begin.
     places: u64,
-    /// The next place of a sequential job; shared by all connections that work for it.
+    /// The next position of a sequential job. All connections that work for the job share it.
     position: Arc<AtomicU64>,
     content: Bytes,
 }
@@ -205,7 +205,7 @@ impl Job {
         Ok(Done { kind, bytes: u64::from(done), begun: None })
     }
 
-    /// What the next write carries.
+    /// The data of the next write.
     fn piece(&self, random: &mut Random) -> Bytes {
         let spare = (self.content.len() - self.block as usize) / ALIGNMENT;
         let at = if spare == 0 { 0 } else { random.below(spare as u64 + 1) as usize * ALIGNMENT };
