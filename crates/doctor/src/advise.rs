@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use load::turns::{Doubt, Range, Worth, count_to_take};
+use load::comparison::{Doubt, Range, Worth, count_to_take};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use client::{Scheme, Url};
-use load::turns::ENOUGH_TURNS;
+use load::comparison::ENOUGH_TURNS;
 
 use crate::Error;
 

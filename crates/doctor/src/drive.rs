@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use client::Bytes;
 use client::remote::{Directory, File, OpenMode};
 use load::cpu::{Account, Usage};
-use load::engine::{Course, Crew, Done, Kind, Operation, Record, Tally, Turn};
-use load::quiet::waited_ns;
+use load::engine::{MeasurementWindow, WorkerGroup, CompletedOperation, Kind, Operation, Record, Tally, MeasurementPhase};
+use load::host_activity::waited_ns;
 
 use crate::clear::Made;
 use crate::facts::{Run, Traffic, Work};
@@ -76,7 +76,7 @@ impl From<client::Error> for Failure {
 }
 
 /// Waits until the rate is even, and lets what counts begin then; answers when that is.
-async fn open(course: &Course, order: &Order, begun: Instant, account: &Accounting<'_>) -> Instant {
+async fn open(course: &MeasurementWindow, order: &Order, begun: Instant, account: &Accounting<'_>) -> Instant {
     let last = begun + order.ramp + order.settling;
     let mut from = begun + order.ramp;
     if !order.settling.is_zero() {
@@ -168,7 +168,7 @@ async fn measured(
     progress: &Arc<Progress>,
 ) -> Result<Run, Failure> {
     let begun = Instant::now();
-    let course = Arc::new(Course::opened_later(order.time));
+    let course = Arc::new(MeasurementWindow::opened_later(order.time));
     let record = Arc::new(Mutex::new(Record::by_slices(order.time / PARTS)));
     let worker = |number: u32| Worker {
         bench: bench.clone(),
@@ -177,7 +177,7 @@ async fn measured(
         number: u64::from(number),
         turn: 0,
     };
-    let crew = Crew::begin(order.depth, worker, &course, order.most_per_s, &record);
+    let crew = WorkerGroup::begin(order.depth, worker, &course, order.most_per_s, &record);
     let from = open(&course, order, begun, account).await;
     let before = Moment::read(account);
     let mut longest_rtt_ms = 0.0f64;
@@ -320,11 +320,11 @@ impl Operation for Worker {
         Failure::Server(client::Error::Local(why.into()))
     }
 
-    async fn once(&mut self, _turn: Turn) -> Result<Done, Failure> {
+    async fn once(&mut self, _turn: MeasurementPhase) -> Result<CompletedOperation, Failure> {
         self.progress.begun.fetch_add(1, Ordering::Relaxed);
         let kind = self.operation().await?;
         self.progress.ended.fetch_add(1, Ordering::Relaxed);
-        Ok(Done { kind, bytes: self.order.block.into(), begun: None })
+        Ok(CompletedOperation { kind, bytes: self.order.block.into(), begun: None })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What follows from measurements: a sentence, the measurements it rests on, and what to change.
 
-use load::turns::Range;
+use load::comparison::Range;
 use serde::Serialize;
 
 /// Where a share can be held back.

@@ -1,6 +1,6 @@
 //! What several connections are worth, from runs that were made in turns, and how a run takes up one more turn.
 
-use load::turns::{Doubt, Range, Worth, count_to_take};
+use load::comparison::{Doubt, Range, Worth, count_to_take};
 
 use crate::facts::{Data, Run, Traffic, Work};
 

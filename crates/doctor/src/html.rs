@@ -1,6 +1,6 @@
 //! The report as one page that holds everything it shows, to be sent to somebody else.
 
-use load::plots::{Line, Plot, STYLE, escape, short};
+use load::plots::{PlotLine, Plot, STYLE, escape, short};
 
 use crate::facts::{Facts, Work};
 use crate::report::{Examined, Report};
@@ -85,7 +85,7 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
             title: "TCP connects by what they took",
             across: "ms",
             places: steps.iter().map(|(from, _)| short(*from)).collect(),
-            lines: vec![Line {
+            lines: vec![PlotLine {
                 name: "connects".to_owned(),
                 values: steps.iter().map(|(_, count)| Some(f64::from(*count))).collect(),
             }],
@@ -96,7 +96,7 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
     let mut counts: Vec<u32> = data.runs.iter().map(|it| it.connections).collect();
     counts.sort_unstable();
     counts.dedup();
-    let line = |of: Work| Line {
+    let line = |of: Work| PlotLine {
         name: work(of).to_owned(),
         values: counts.iter().map(|count| data.run(of, *count).map(|it| it.mib_s)).collect(),
     };
@@ -113,7 +113,7 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
         title,
         across: "under way",
         places: depths.clone(),
-        lines: vec![Line { name: name.to_owned(), values }],
+        lines: vec![PlotLine { name: name.to_owned(), values }],
         logarithmic: false,
     };
     plots.push(of(
@@ -135,7 +135,7 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
             .runs
             .iter()
             .filter(|it| !matches!(it.work, Work::SmallRead | Work::SmallFiles))
-            .map(|run| Line {
+            .map(|run| PlotLine {
                 name: format!("{} over {}", work(run.work), run.connections),
                 values: run.parts.iter().map(|it| Some(it * f64::from(run.block) / 1_048_576.0)).collect(),
             })

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::remote::{Directory, OpenMode};
-use load::engine::{self, Course, Crew, Done, Kind, Turn};
+use load::engine::{self, MeasurementWindow, WorkerGroup, CompletedOperation, Kind, MeasurementPhase};
 
 use crate::clear::Made;
 use crate::drive::{Failure, Moment};
@@ -194,14 +194,14 @@ impl engine::Operation for Worker {
         Failure::Server(client::Error::Local(why.into()))
     }
 
-    async fn once(&mut self, turn: Turn) -> Result<Done, Failure> {
-        let number = if let Turn::Counts(number) = turn { self.first + number as u32 } else { self.first };
+    async fn once(&mut self, turn: MeasurementPhase) -> Result<CompletedOperation, Failure> {
+        let number = if let MeasurementPhase::Counts(number) = turn { self.first + number as u32 } else { self.first };
         let begin = Instant::now();
         let doing = (self.operation)(self.place.clone(), number);
         let done = tokio::time::timeout(self.stall, doing).await;
         let halfway = done.map_err(|_| Failure::Stalled(self.stall))??;
         self.times.lock().unwrap_or_else(PoisonError::into_inner).push((begin, halfway, Instant::now()));
-        Ok(Done { kind: Kind::Metadata, bytes: 0, begun: None })
+        Ok(CompletedOperation { kind: Kind::Metadata, bytes: 0, begun: None })
     }
 }
 
@@ -215,7 +215,7 @@ async fn series(
 ) -> Result<Series, Stopped> {
     let begun = Instant::now();
     let until = (begun + bounds.time).min(bounds.until);
-    let course = Arc::new(Course::new(
+    let course = Arc::new(MeasurementWindow::new(
         Duration::ZERO,
         Some(until.saturating_duration_since(begun)),
         Some(range.len() as u64),
@@ -230,7 +230,7 @@ async fn series(
         first: range.start,
         times: Arc::clone(&times),
     };
-    let crew = Crew::begin(depth, worker, &course, bounds.most_per_s, &Arc::default());
+    let crew = WorkerGroup::begin(depth, worker, &course, bounds.most_per_s, &Arc::default());
     crew.end().await.map_err(|why| match why {
         Failure::Server(why) => protocol::stopped(Stage::Metadata, &why),
         Failure::Stalled(_) => silent(bounds),

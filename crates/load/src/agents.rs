@@ -8,11 +8,11 @@
 //! for `--agent-timeout`, or if it has not finished long after the end of the load. The results of the
 //! others are then reported, with a note that the agent is missing.
 //!
-//! Only peers with the shared secret are accepted ([`channel`]). Passwords of servers are never sent:
+//! Only peers with the shared secret are accepted ([`connection`]). Passwords of servers are never sent:
 //! each agent has its own.
 
 mod agent;
-mod channel;
+mod connection;
 mod conductor;
 
 pub use agent::Agent;

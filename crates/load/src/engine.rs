@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-pub use crate::measure::{Course, Kind, Record, Tally, Turn};
+pub use crate::measure::{MeasurementWindow, Kind, Record, Tally, MeasurementPhase};
 use crate::pace::{Bound, Pacing};
 
 /// The repeated work of a worker.
@@ -21,12 +21,12 @@ pub trait Operation {
     fn waiting(why: io::Error) -> Self::Error;
 
     /// Runs the operation once.
-    fn once(&mut self, turn: Turn) -> impl Future<Output = Result<Done, Self::Error>> + Send;
+    fn once(&mut self, turn: MeasurementPhase) -> impl Future<Output = Result<CompletedOperation, Self::Error>> + Send;
 }
 
 /// The result of one operation.
 #[derive(Debug, Clone, Copy)]
-pub struct Done {
+pub struct CompletedOperation {
     /// The kind of the operation.
     pub kind: Kind,
     /// Bytes of data that it moved.
@@ -38,7 +38,7 @@ pub struct Done {
 /// Runs one operation after the other until the window ends, or one fails.
 pub(crate) async fn work<O: Operation>(
     operation: &mut O,
-    course: &Course,
+    window: &MeasurementWindow,
     pacing: Option<Pacing<'_>>,
     record: &Mutex<Record>,
 ) -> Result<(), O::Error> {
@@ -46,16 +46,16 @@ pub(crate) async fn work<O: Operation>(
     let mut begin = Instant::now();
     loop {
         if let Some(pacing) = &pacing {
-            let Some(turn) = pacing.next(course).await.map_err(O::waiting)? else { return Ok(()) };
+            let Some(turn) = pacing.next(window).await.map_err(O::waiting)? else { return Ok(()) };
             begin = turn;
         }
-        let turn = course.turn(begin);
-        if turn == Turn::Over {
+        let turn = window.turn(begin);
+        if turn == MeasurementPhase::Over {
             return Ok(());
         }
         let done = operation.once(turn).await?;
         let end = Instant::now();
-        if let Some(at) = course.counted(turn, end) {
+        if let Some(at) = window.counted(turn, end) {
             let took: Duration = end - done.begun.unwrap_or(begin);
             let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
             record.tally(done.kind).add(done.bytes, took, at);
@@ -67,18 +67,18 @@ pub(crate) async fn work<O: Operation>(
 
 /// The workers of one measurement. They stop when it is dropped.
 #[derive(Debug)]
-pub struct Crew<E>(JoinSet<Result<(), E>>);
+pub struct WorkerGroup<E>(JoinSet<Result<(), E>>);
 
-impl<E: Send + 'static> Crew<E> {
+impl<E: Send + 'static> WorkerGroup<E> {
     /// Starts `depth` workers. `worker` makes each one from its number. Together they start at most this
     /// many operations a second.
     pub fn begin<O>(
         depth: u32,
         worker: impl Fn(u32) -> O,
-        course: &Arc<Course>,
+        window: &Arc<MeasurementWindow>,
         most_per_s: Option<f64>,
         record: &Arc<Mutex<Record>>,
-    ) -> Crew<E>
+    ) -> WorkerGroup<E>
     where
         O: Operation<Error = E> + Send + 'static,
     {
@@ -86,12 +86,12 @@ impl<E: Send + 'static> Crew<E> {
         let mut workers = JoinSet::new();
         for number in 0..depth {
             let (mut operation, bound) = (worker(number), bound.clone());
-            let (course, record) = (Arc::clone(course), Arc::clone(record));
+            let (window, record) = (Arc::clone(window), Arc::clone(record));
             workers.spawn(async move {
-                work(&mut operation, &course, bound.as_deref().map(Pacing::Bounded), &record).await
+                work(&mut operation, &window, bound.as_deref().map(Pacing::Bounded), &record).await
             });
         }
-        Crew(workers)
+        WorkerGroup(workers)
     }
 
     /// Waits until all workers have ended.
@@ -123,8 +123,8 @@ mod tests {
             why
         }
 
-        async fn once(&mut self, _turn: Turn) -> io::Result<Done> {
-            Ok(Done { kind: Kind::Metadata, bytes: 0, begun: None })
+        async fn once(&mut self, _turn: MeasurementPhase) -> io::Result<CompletedOperation> {
+            Ok(CompletedOperation { kind: Kind::Metadata, bytes: 0, begun: None })
         }
     }
 
@@ -133,10 +133,10 @@ mod tests {
         let begun = Instant::now();
         // The second planned start is long after the end.
         for (most_per_s, most) in [(20.0, 10), (0.01, 1)] {
-            let course = Arc::new(Course::new(Duration::ZERO, Some(Duration::from_millis(500)), None));
+            let window = Arc::new(MeasurementWindow::new(Duration::ZERO, Some(Duration::from_millis(500)), None));
             let record: Arc<Mutex<Record>> = Arc::default();
-            course.begin(Instant::now());
-            Crew::begin(3, |_| Nothing, &course, Some(most_per_s), &record).end().await.unwrap();
+            window.begin(Instant::now());
+            WorkerGroup::begin(3, |_| Nothing, &window, Some(most_per_s), &record).end().await.unwrap();
             let operations = record.lock().unwrap().operations();
             assert!((1..=most).contains(&operations), "{operations} at {most_per_s}/s");
         }

@@ -214,7 +214,7 @@ impl Record {
 
 /// Decides whether an operation that begins now counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum MeasurementPhase {
     /// It runs before or after the measured time, and does not count.
     Aside,
     /// It counts. The number is unique among all operations that count.
@@ -245,7 +245,7 @@ impl Stop {
 /// start is set during the run ([`MeasurementWindow::opened_later`]), the operations that end in the time
 /// count.
 #[derive(Debug)]
-pub struct Course {
+pub struct MeasurementWindow {
     start: OnceLock<Instant>,
     /// The start of the measured time.
     from: OnceLock<Instant>,
@@ -258,11 +258,11 @@ pub struct Course {
     stopped: Stop,
 }
 
-impl Course {
+impl MeasurementWindow {
     /// A window that ends `runtime` after `ramp`, or after this number of operations.
     #[must_use]
-    pub fn new(ramp: Duration, runtime: Option<Duration>, operations: Option<u64>) -> Course {
-        Course {
+    pub fn new(ramp: Duration, runtime: Option<Duration>, operations: Option<u64>) -> MeasurementWindow {
+        MeasurementWindow {
             start: OnceLock::new(),
             from: OnceLock::new(),
             ramp: Some(ramp),
@@ -276,18 +276,18 @@ impl Course {
 
     /// A window whose measured time starts with [`MeasurementWindow::open`] and lasts for `runtime`.
     #[must_use]
-    pub fn opened_later(runtime: Duration) -> Course {
-        Course { ramp: None, ..Course::new(Duration::ZERO, Some(runtime), None) }
+    pub fn opened_later(runtime: Duration) -> MeasurementWindow {
+        MeasurementWindow { ramp: None, ..MeasurementWindow::new(Duration::ZERO, Some(runtime), None) }
     }
 
-    /// The same, after which work goes on for a while and does not count.
-    pub(crate) fn and_cool_down(self, cool_down: Duration) -> Course {
-        Course { cool_down, ..self }
+    /// The same window, after which work continues for a while without being counted.
+    pub(crate) fn and_cool_down(self, cool_down: Duration) -> MeasurementWindow {
+        MeasurementWindow { cool_down, ..self }
     }
 
     /// The same window, which `stop` can end too.
-    pub(crate) fn and_stopped_by(self, stop: &Stop) -> Course {
-        Course { stopped: stop.clone(), ..self }
+    pub(crate) fn and_stopped_by(self, stop: &Stop) -> MeasurementWindow {
+        MeasurementWindow { stopped: stop.clone(), ..self }
     }
 
     /// Starts the work.
@@ -333,29 +333,29 @@ impl Course {
     }
 
     /// The phase of an operation that begins at `now`.
-    pub(crate) fn turn(&self, now: Instant) -> Turn {
+    pub(crate) fn turn(&self, now: Instant) -> MeasurementPhase {
         if self.is_over(now) {
-            return Turn::Over;
+            return MeasurementPhase::Over;
         }
         let has_begun = self.from.get().is_some_and(|from| now >= *from);
         if !has_begun || self.measured_to().is_some_and(|end| now >= end) {
-            return Turn::Aside;
+            return MeasurementPhase::Aside;
         }
         let number = self.given.fetch_add(1, Ordering::Relaxed);
         match self.operations {
-            Some(limit) if number >= limit => Turn::Over,
-            _ => Turn::Counts(number),
+            Some(limit) if number >= limit => MeasurementPhase::Over,
+            _ => MeasurementPhase::Counts(number),
         }
     }
 }
 
-impl Course {
+impl MeasurementWindow {
     /// The time from the start of the measured time to `end`, for an operation of the phase `turn`.
     /// `None` if it does not count.
-    pub(crate) fn counted(&self, turn: Turn, end: Instant) -> Option<Duration> {
+    pub(crate) fn counted(&self, turn: MeasurementPhase, end: Instant) -> Option<Duration> {
         let at = end.checked_duration_since(*self.from.get()?)?;
         let counts = match self.ramp {
-            Some(_) => matches!(turn, Turn::Counts(_)),
+            Some(_) => matches!(turn, MeasurementPhase::Counts(_)),
             None => self.runtime.is_none_or(|runtime| at < runtime),
         };
         counts.then_some(at)
@@ -368,73 +368,73 @@ mod tests {
 
     #[test]
     fn what_counts_begins_once_and_lasts_for_its_time() {
-        let course = Course::opened_later(Duration::from_millis(100));
+        let window = MeasurementWindow::opened_later(Duration::from_millis(100));
         let now = Instant::now();
         assert_eq!(
-            (course.turn(now), course.counted(Turn::Aside, now)),
-            (Turn::Aside, None),
+            (window.turn(now), window.counted(MeasurementPhase::Aside, now)),
+            (MeasurementPhase::Aside, None),
             "it has not begun"
         );
-        assert_eq!((course.open(now), course.open(now + Duration::from_secs(1))), (now, now));
+        assert_eq!((window.open(now), window.open(now + Duration::from_secs(1))), (now, now));
         let at = |ms| now + Duration::from_millis(ms);
         // An operation that began earlier counts too.
-        assert_eq!(course.counted(Turn::Aside, at(99)), Some(Duration::from_millis(99)));
-        assert!(course.counted(Turn::Counts(0), at(100)).is_none());
-        assert_eq!(course.turn(at(100)), Turn::Over);
+        assert_eq!(window.counted(MeasurementPhase::Aside, at(99)), Some(Duration::from_millis(99)));
+        assert!(window.counted(MeasurementPhase::Counts(0), at(100)).is_none());
+        assert_eq!(window.turn(at(100)), MeasurementPhase::Over);
     }
 
     #[test]
     fn exactly_the_operations_that_were_asked_for_count() {
-        let course = Course::new(Duration::from_secs(1), None, Some(3));
+        let window = MeasurementWindow::new(Duration::from_secs(1), None, Some(3));
         let start = Instant::now();
-        course.begin(start);
-        let at = |ms| course.turn(start + Duration::from_millis(ms));
-        assert_eq!([at(0), at(999)], [Turn::Aside, Turn::Aside]);
+        window.begin(start);
+        let at = |ms| window.turn(start + Duration::from_millis(ms));
+        assert_eq!([at(0), at(999)], [MeasurementPhase::Aside, MeasurementPhase::Aside]);
         let turns = [at(1000), at(1001), at(9000), at(9001)];
-        assert_eq!(turns, [Turn::Counts(0), Turn::Counts(1), Turn::Counts(2), Turn::Over]);
+        assert_eq!(turns, [MeasurementPhase::Counts(0), MeasurementPhase::Counts(1), MeasurementPhase::Counts(2), MeasurementPhase::Over]);
     }
 
     #[test]
     fn the_time_ends_it_and_so_does_a_failure() {
-        let course = Course::new(Duration::ZERO, Some(Duration::from_secs(2)), None);
+        let window = MeasurementWindow::new(Duration::ZERO, Some(Duration::from_secs(2)), None);
         let start = Instant::now();
-        course.begin(start);
-        assert_eq!(course.turn(start + Duration::from_millis(1999)), Turn::Counts(0));
-        assert_eq!(course.turn(start + Duration::from_secs(2)), Turn::Over);
-        assert_eq!(course.turn(start), Turn::Counts(1));
-        course.stop();
-        assert_eq!(course.turn(start), Turn::Over);
+        window.begin(start);
+        assert_eq!(window.turn(start + Duration::from_millis(1999)), MeasurementPhase::Counts(0));
+        assert_eq!(window.turn(start + Duration::from_secs(2)), MeasurementPhase::Over);
+        assert_eq!(window.turn(start), MeasurementPhase::Counts(1));
+        window.stop();
+        assert_eq!(window.turn(start), MeasurementPhase::Over);
         let stop = Stop::default();
-        let course = Course::new(Duration::ZERO, None, None).and_stopped_by(&stop);
-        course.begin(start);
-        assert_eq!(course.turn(start), Turn::Counts(0));
+        let window = MeasurementWindow::new(Duration::ZERO, None, None).and_stopped_by(&stop);
+        window.begin(start);
+        assert_eq!(window.turn(start), MeasurementPhase::Counts(0));
         stop.clone().now();
-        assert_eq!(course.turn(start), Turn::Over);
+        assert_eq!(window.turn(start), MeasurementPhase::Over);
     }
 
     #[test]
     fn behind_a_ramp_what_began_in_time_counts_when_it_is_done() {
         let seconds = Duration::from_secs;
-        let course = Course::new(seconds(1), Some(seconds(2)), None);
+        let window = MeasurementWindow::new(seconds(1), Some(seconds(2)), None);
         let start = Instant::now();
-        course.begin(start);
-        let (early, timely) = (course.turn(start), course.turn(start + seconds(2)));
-        assert_eq!((early, timely), (Turn::Aside, Turn::Counts(0)));
+        window.begin(start);
+        let (early, timely) = (window.turn(start), window.turn(start + seconds(2)));
+        assert_eq!((early, timely), (MeasurementPhase::Aside, MeasurementPhase::Counts(0)));
         // One operation ends in the measured time, the other one after it.
-        assert_eq!(course.counted(early, start + seconds(2)), None);
-        assert_eq!(course.counted(timely, start + seconds(5)), Some(seconds(4)));
+        assert_eq!(window.counted(early, start + seconds(2)), None);
+        assert_eq!(window.counted(timely, start + seconds(5)), Some(seconds(4)));
     }
 
     #[test]
     fn what_begins_while_it_cools_down_does_not_count() {
         let seconds = Duration::from_secs;
-        let course = Course::new(seconds(1), Some(seconds(2)), None).and_cool_down(seconds(3));
+        let window = MeasurementWindow::new(seconds(1), Some(seconds(2)), None).and_cool_down(seconds(3));
         let start = Instant::now();
-        course.begin(start);
-        let turns = [0, 1, 2, 3, 5, 6].map(|second| course.turn(start + seconds(second)));
+        window.begin(start);
+        let turns = [0, 1, 2, 3, 5, 6].map(|second| window.turn(start + seconds(second)));
         assert_eq!(
             turns,
-            [Turn::Aside, Turn::Counts(0), Turn::Counts(1), Turn::Aside, Turn::Aside, Turn::Over]
+            [MeasurementPhase::Aside, MeasurementPhase::Counts(0), MeasurementPhase::Counts(1), MeasurementPhase::Aside, MeasurementPhase::Aside, MeasurementPhase::Over]
         );
     }
 

@@ -19,7 +19,7 @@ pub struct Plan {
     /// The directory to work in. If files are named, the root of their share.
     pub(crate) target: Url,
     pub(crate) protocol: Protocol,
-    pub(crate) work: Work,
+    pub(crate) work: Workload,
     pub(crate) block: u32,
     pub(crate) jobs: u32,
     pub(crate) depth: u32,
@@ -48,7 +48,7 @@ pub struct Plan {
 /// The protocol of the target.
 #[derive(Debug, Clone)]
 pub(crate) enum Protocol {
-    Smb(Smb),
+    Smb(SmbTarget),
     Nfs(client::nfs::Options),
     /// System calls. The path may be on a mounted file system.
     Local,
@@ -58,7 +58,7 @@ pub(crate) enum Protocol {
 
 /// The connection options of an SMB server.
 #[derive(Debug, Clone)]
-pub(crate) struct Smb {
+pub(crate) struct SmbTarget {
     pub(crate) credentials: Credentials,
     pub(crate) options: Options,
     /// The signing algorithm that must be negotiated.
@@ -98,14 +98,14 @@ impl Protocol {
 
 /// The operations of the load.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Work {
-    Data(Shape),
+pub(crate) enum Workload {
+    Data(BlockPattern),
     Metadata { kind: Metadata, files: u64, size: u32, compound: bool, other_case: bool },
 }
 
 /// The pattern of reads and writes of file blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct BlockPattern {
     pub(crate) random: bool,
     /// The percentage of operations that write.
     pub(crate) write_percent: u32,
@@ -137,7 +137,7 @@ pub(crate) enum Content {
     Pieces(u64),
 }
 
-impl Shape {
+impl BlockPattern {
     /// The name of the pattern in fio.
     pub(crate) fn name(&self) -> &'static str {
         match (self.random, self.write_percent) {
@@ -201,7 +201,7 @@ impl Plan {
 
     /// The same plan for one of several clients. It has its own files unless they are named.
     pub(crate) fn of_client(mut self, number: u32) -> Plan {
-        if !matches!(self.work, Work::Data(Shape { files: Files::Named { .. }, .. })) {
+        if !matches!(self.work, Workload::Data(BlockPattern { files: Files::Named { .. }, .. })) {
             self.target.path = join(&self.target.path, &format!("client-{number}"));
         }
         self
@@ -218,7 +218,7 @@ impl Plan {
             return Err(usage("-Z: the data to write is smaller than one write (-b)"));
         }
         let paths = paths(args);
-        let shape = Shape {
+        let shape = BlockPattern {
             random: flags.random,
             write_percent: flags.write_percent,
             step: flags.step.unwrap_or(flags.block),
@@ -237,7 +237,7 @@ impl Plan {
             cool_down: flags.cool_down,
             direct: flags.direct,
             sync: flags.sync,
-            ..Plan::with(args, target, Work::Data(shape), block, jobs, flags.depth, password)?
+            ..Plan::with(args, target, Workload::Data(shape), block, jobs, flags.depth, password)?
         };
         plan.checked()
     }
@@ -265,7 +265,7 @@ impl Plan {
                     let size = args.filesize.unwrap_or(FILE_SIZE.max(block.into()));
                     Files::Own { count: args.nrfiles, size }
                 };
-                Work::Data(Shape {
+                Workload::Data(BlockPattern {
                     random: pattern.is_random(),
                     write_percent: pattern.write_percent(),
                     step: block.into(),
@@ -282,7 +282,7 @@ impl Plan {
     fn with(
         args: &Args,
         target: Url,
-        work: Work,
+        work: Workload,
         block: u32,
         jobs: u32,
         depth: u32,
@@ -290,7 +290,7 @@ impl Plan {
     ) -> Result<Plan, Error> {
         let ends = args.runtime.is_some() || args.number_ios.is_some();
         let mut operations = args.number_ios;
-        if matches!(work, Work::Metadata { kind: Metadata::Unlink, .. }) {
+        if matches!(work, Workload::Metadata { kind: Metadata::Unlink, .. }) {
             // Only existing files can be deleted.
             operations = operations.or(Some(args.files));
         }
@@ -335,11 +335,11 @@ impl Plan {
 
     /// The checks that need the whole plan.
     fn checked(self) -> Result<Plan, Error> {
-        let writes = !matches!(&self.work, Work::Data(shape) if shape.write_percent == 0);
+        let writes = !matches!(&self.work, Workload::Data(shape) if shape.write_percent == 0);
         if matches!(self.protocol, Protocol::Null) && (writes || self.direct || self.sync) {
             return Err(usage("null:// goes with reads alone"));
         }
-        if let Work::Data(shape) = &self.work {
+        if let Workload::Data(shape) = &self.work {
             let size = match shape.files {
                 Files::Own { size, .. } => Some(size),
                 Files::Named { size, .. } => size,
@@ -406,7 +406,7 @@ fn place(args: &Args) -> Result<Url, Error> {
     Ok(target::root(first))
 }
 
-fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Work, Error> {
+fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Workload, Error> {
     if kind == Metadata::Unlink && !args.ramp_time.is_zero() {
         return Err(usage("--ramp_time does not go with --metadata unlink"));
     }
@@ -418,7 +418,7 @@ fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Work, Error> {
     }
     let size = args.filesize.map_or(Ok(block), |size| block_of("--filesize of --metadata", size))?;
     let (files, compound, other_case) = (args.files, args.compound, args.other_case);
-    Ok(Work::Metadata { kind, files, size, compound, other_case })
+    Ok(Workload::Metadata { kind, files, size, compound, other_case })
 }
 
 const OF_KNOWN_NAMES: &str = "--other-case goes with --metadata open, close and stat";

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::run::Shared;
+use crate::run::LoadRun;
 
 /// Shows the line until it is dropped.
 pub(crate) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
@@ -16,7 +16,7 @@ const STEP: Duration = Duration::from_secs(1);
 
 impl Progress {
     /// Starts the line, if standard error is a terminal.
-    pub(crate) fn start(shared: &Arc<Shared>) -> Progress {
+    pub(crate) fn start(shared: &Arc<LoadRun>) -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress(None);
         }
@@ -54,12 +54,12 @@ fn show(text: &str) {
 }
 
 /// `3 of 10 s, 120.5 MiB/s, 30848 I/O per s`.
-fn line(shared: &Shared, now: Instant, [operations, bytes]: [f64; 2]) -> String {
-    let from = shared.course.measured_from();
+fn line(shared: &LoadRun, now: Instant, [operations, bytes]: [f64; 2]) -> String {
+    let from = shared.window.measured_from();
     if now < from {
         return format!("warming up, {} s left", (from - now).as_secs());
     }
-    if shared.course.measured_to().is_some_and(|end| now >= end) {
+    if shared.window.measured_to().is_some_and(|end| now >= end) {
         return "cooling down".to_owned();
     }
     let mibs = bytes / 1_048_576.0;

@@ -17,8 +17,8 @@ use crate::Plan;
 use crate::channel::{Channel, Security};
 use crate::cpu::Usage;
 use crate::measure::Record;
-use crate::plan::{Files, Protocol, Work};
-use crate::turns::{Doubt, Range};
+use crate::plan::{Files, Protocol, Workload};
+use crate::comparison::{Doubt, Range};
 use crate::work::data;
 use crate::work::metadata::Names;
 
@@ -29,7 +29,7 @@ pub struct Report {
     title: String,
     /// The name and value of each relevant option, as fio writes them.
     options: Vec<(&'static str, String)>,
-    facts: Facts,
+    parameters: LoadParameters,
     /// The record of each job, with the files of the job.
     rows: Vec<(String, Record)>,
     all: Record,
@@ -109,7 +109,7 @@ impl Measured {
 
 /// The parameters by which reports are compared.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Facts {
+pub(crate) struct LoadParameters {
     /// The operation in a word.
     pub(crate) what: String,
     /// Whether blocks of `block` bytes are read or written.
@@ -145,13 +145,13 @@ impl Report {
     /// are unknown.
     pub(crate) fn merged(plan: &Plan, clients: Vec<(String, Measured)>, missing: Vec<String>) -> Report {
         let (mut title, options) = describe(plan);
-        let mut facts = facts(plan);
+        let mut parameters = parameters(plan);
         if clients.len() > 1 {
             let count = clients.len() as u32;
             title = format!("{title} from each of {count} clients");
-            facts.jobs *= count;
-            facts.workers *= count;
-            facts.rate = facts.rate.map(|rate| rate * u64::from(count));
+            parameters.jobs *= count;
+            parameters.workers *= count;
+            parameters.rate = parameters.rate.map(|rate| rate * u64::from(count));
         }
         let (mut rows, mut all, mut whole) = (Vec::new(), Record::default(), None::<Measured>);
         for (client, mut measured) in clients {
@@ -169,7 +169,7 @@ impl Report {
             title = format!("{title}; INCOMPLETE: without {}", missing.join(", "));
         }
         let measured = whole.unwrap_or_default();
-        Report { title, options, facts, rows, all, measured, missing, turns: Turns::default() }
+        Report { title, options, parameters, rows, all, measured, missing, turns: Turns::default() }
     }
 
     pub(crate) fn with_turns(self, turns: Turns) -> Report {
@@ -206,8 +206,8 @@ impl Report {
     #[must_use]
     pub fn size_times_operations_holds(&self) -> Option<bool> {
         let latencies = self.all.read.latency.len() + self.all.write.latency.len();
-        let expected = latencies * u64::from(self.facts.block);
-        self.facts.is_data.then_some(expected == self.bytes())
+        let expected = latencies * u64::from(self.parameters.block);
+        self.parameters.is_data.then_some(expected == self.bytes())
     }
 
     /// The most credits that a connection had at once, if they were too few for its requests.
@@ -257,7 +257,7 @@ fn value_name(value: &impl clap::ValueEnum) -> String {
 
 /// The files of a job, for people.
 fn files_of(plan: &Plan, job: u32) -> String {
-    let Work::Data(shape) = &plan.work else { return Names::directory(plan) };
+    let Workload::Data(shape) = &plan.work else { return Names::directory(plan) };
     let names = data::names(shape, job);
     match names.as_slice() {
         [] => String::new(),
@@ -266,12 +266,12 @@ fn files_of(plan: &Plan, job: u32) -> String {
     }
 }
 
-fn facts(plan: &Plan) -> Facts {
+fn parameters(plan: &Plan) -> LoadParameters {
     let (what, is_data) = match &plan.work {
-        Work::Data(shape) => (shape.name().to_owned(), true),
-        Work::Metadata { kind, .. } => (value_name(kind), false),
+        Workload::Data(shape) => (shape.name().to_owned(), true),
+        Workload::Metadata { kind, .. } => (value_name(kind), false),
     };
-    Facts {
+    LoadParameters {
         what,
         is_data,
         block: plan.block,
@@ -296,7 +296,7 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
         ("channels", plan.channels.to_string()),
     ];
     let what = match &plan.work {
-        Work::Data(shape) => {
+        Workload::Data(shape) => {
             options.push(("rw", shape.name().to_owned()));
             if !matches!(shape.write_percent, 0 | 100) {
                 options.push(("rwmixwrite", shape.write_percent.to_string()));
@@ -315,7 +315,7 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
             options.extend(plan.sync.then(|| ("sync", "1".to_owned())));
             format!("{} of {} bytes", shape.name(), plan.block)
         }
-        Work::Metadata { kind, files, size, compound, other_case } => {
+        Workload::Metadata { kind, files, size, compound, other_case } => {
             options.push(("metadata", value_name(kind)));
             options.push(("files", files.to_string()));
             options.push(("filesize", size.to_string()));

@@ -12,12 +12,12 @@ use tokio::sync::Semaphore;
 
 use crate::channel::{Channel, Security};
 use crate::cpu::{Account, Usage, own_user_ns};
-use crate::engine::{self, Done, Operation};
+use crate::engine::{self, CompletedOperation, Operation};
 use crate::error::Doing;
-use crate::measure::{Course, Record, Stop, Turn};
-use crate::pace::{Pace, Pacing, Timer};
+use crate::measure::{MeasurementWindow, Record, Stop, MeasurementPhase};
+use crate::pace::{ArrivalSchedule, Pacing, Timer};
 use crate::peer::{Line, Share};
-use crate::plan::{Protocol, Work};
+use crate::plan::{Protocol, Workload};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::report::{Measured, Processor};
@@ -31,12 +31,12 @@ use crate::{Error, Plan, Report, threads};
 const MOST_LOG_ONS: u32 = 32;
 
 /// The state that all connections of a load share.
-pub(crate) struct Shared {
+pub(crate) struct LoadRun {
     pub(crate) plan: Plan,
     /// Permits for connections that log on.
     log_ons: Semaphore,
-    pub(crate) course: Course,
-    pace: Option<Pace>,
+    pub(crate) window: MeasurementWindow,
+    pace: Option<ArrivalSchedule>,
     /// The positions of sequential jobs.
     positions: Vec<Arc<AtomicU64>>,
     /// The data for writes.
@@ -51,19 +51,19 @@ pub(crate) struct Shared {
     read: Barrier,
 }
 
-impl Shared {
-    fn new(plan: Plan, stop: &Stop) -> Shared {
+impl LoadRun {
+    fn new(plan: Plan, stop: &Stop) -> LoadRun {
         let parties = plan.connections as usize + 1;
         let pairs = (0..plan.workers()).map(|worker| (worker % plan.connections, worker / plan.depth));
-        Shared {
-            course: Course::new(plan.ramp, plan.runtime, plan.operations)
+        LoadRun {
+            window: MeasurementWindow::new(plan.ramp, plan.runtime, plan.operations)
                 .and_cool_down(plan.cool_down)
                 .and_stopped_by(stop),
-            pace: plan.rate.map(|rate| Pace::new(rate, plan.jobs)),
+            pace: plan.rate.map(|rate| ArrivalSchedule::new(rate, plan.jobs)),
             positions: (0..plan.jobs).map(|_| Arc::default()).collect(),
             content: match &plan.work {
-                Work::Data(shape) => data::content(&plan, shape),
-                Work::Metadata { .. } => Bytes::new(),
+                Workload::Data(shape) => data::content(&plan, shape),
+                Workload::Metadata { .. } => Bytes::new(),
             },
             records: pairs.map(|pair| (pair, Mutex::default())).collect(),
             ready: Barrier::new(parties),
@@ -91,7 +91,7 @@ impl Shared {
     fn in_the_end(&self) -> Vec<Record> {
         let mut jobs = self.by_job();
         let is_even = !self.plan.ramp.is_zero() && self.plan.operations.is_none();
-        if let Some(runtime) = self.plan.runtime.filter(|_| is_even && !self.course.is_stopped()) {
+        if let Some(runtime) = self.plan.runtime.filter(|_| is_even && !self.window.is_stopped()) {
             jobs.iter_mut().for_each(|job| job.lasted = runtime);
         }
         jobs
@@ -113,7 +113,7 @@ impl Shared {
         }
         let jobs = self.by_job();
         let lasted = jobs.iter().map(|job| job.lasted).max().unwrap_or_default();
-        let time = if self.course.is_stopped() { lasted.min(runtime) } else { runtime };
+        let time = if self.window.is_stopped() { lasted.min(runtime) } else { runtime };
         let planned = pace.planned_within(self.plan.ramp + time) - pace.planned_within(self.plan.ramp);
         planned.saturating_sub(jobs.iter().map(Record::operations).sum())
     }
@@ -151,7 +151,7 @@ pub(crate) fn measure(
         raise_limit();
     }
     threads::alone(plan)?.block_on(prepare(plan))?;
-    let shared = Arc::new(Shared::new(plan.clone(), stop));
+    let shared = Arc::new(LoadRun::new(plan.clone(), stop));
     let threads: Vec<_> = (0..shared.plan.connections)
         .map(|connection| {
             let shared = Arc::clone(&shared);
@@ -159,9 +159,9 @@ pub(crate) fn measure(
         })
         .collect();
     shared.ready.wait();
-    let begun = if shared.course.is_stopped() { Ok(()) } else { ready() };
+    let begun = if shared.window.is_stopped() { Ok(()) } else { ready() };
     if begun.is_err() {
-        shared.course.stop();
+        shared.window.stop();
     }
     let watched = watch(&shared);
     let (mut security, mut channels, mut first_error) = (None, Vec::new(), begun.err());
@@ -192,7 +192,7 @@ fn raise_limit() {
 }
 
 /// The properties of a connection, or of a session with several channels.
-struct Served {
+struct ConnectionSummary {
     security: Security,
     channels: Vec<Channel>,
 }
@@ -233,21 +233,21 @@ impl Accounts {
 }
 
 /// Starts all connections, and reads the processor times at the start and end of the measured time.
-fn watch(shared: &Arc<Shared>) -> Result<(Processor, Usage), Error> {
+fn watch(shared: &Arc<LoadRun>) -> Result<(Processor, Usage), Error> {
     let at_start = Accounts::read(&shared.plan);
     if at_start.is_err() {
-        shared.course.stop();
+        shared.window.stop();
     }
-    shared.course.begin(Instant::now());
+    shared.window.begin(Instant::now());
     shared.go.wait();
     let progress = Progress::start(shared);
     let before = if shared.plan.ramp.is_zero() {
         at_start
     } else {
-        wait_until(shared, shared.course.measured_from());
+        wait_until(shared, shared.window.measured_from());
         Accounts::read(&shared.plan)
     };
-    let at_end = shared.course.measured_to().filter(|_| !shared.plan.cool_down.is_zero()).map(|end| {
+    let at_end = shared.window.measured_to().filter(|_| !shared.plan.cool_down.is_zero()).map(|end| {
         wait_until(shared, end);
         Accounts::read(&shared.plan)
     });
@@ -259,8 +259,8 @@ fn watch(shared: &Arc<Shared>) -> Result<(Processor, Usage), Error> {
 }
 
 /// Sleeps until `then`, or until a connection fails.
-fn wait_until(shared: &Shared, then: Instant) {
-    while !shared.course.is_stopped() {
+fn wait_until(shared: &LoadRun, then: Instant) {
+    while !shared.window.is_stopped() {
         let left = then.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return;
@@ -276,7 +276,7 @@ async fn prepare(plan: &Plan) -> Result<(), Error> {
         make_directories(directory, &place(plan)).await?;
     }
     let share = enter(&line, plan).await?;
-    if let Work::Data(shape) = &plan.work {
+    if let Workload::Data(shape) = &plan.work {
         data::lay_out(&share, plan, shape).await?;
     }
     if let Some(names) = Names::of(plan) {
@@ -288,8 +288,8 @@ async fn prepare(plan: &Plan) -> Result<(), Error> {
 /// The directory of the load.
 fn place(plan: &Plan) -> String {
     match plan.work {
-        Work::Data(_) => plan.target.path.clone(),
-        Work::Metadata { .. } => Names::directory(plan),
+        Workload::Data(_) => plan.target.path.clone(),
+        Workload::Metadata { .. } => Names::directory(plan),
     }
 }
 
@@ -312,13 +312,13 @@ pub(crate) fn clear(plan: &Plan) -> Result<(), Error> {
 }
 
 /// Runs one connection from its login to its end. It reaches every barrier, even after an error.
-fn serve(shared: &Arc<Shared>, connection: u32) -> Result<Served, Error> {
+fn serve(shared: &Arc<LoadRun>, connection: u32) -> Result<ConnectionSummary, Error> {
     let opened = threads::of_session(&shared.plan).and_then(|runtime| {
         let opened = runtime.block_on(Workers::open(shared, connection))?;
         Ok((runtime, opened))
     });
     if opened.is_err() {
-        shared.course.stop();
+        shared.window.stop();
     }
     shared.ready.wait();
     shared.go.wait();
@@ -327,14 +327,14 @@ fn serve(shared: &Arc<Shared>, connection: u32) -> Result<Served, Error> {
         Ok((runtime, workers))
     });
     if measured.is_err() {
-        shared.course.stop();
+        shared.window.stop();
     }
     shared.done.wait();
     shared.read.wait();
     let (runtime, workers) = measured?;
     let (security, channels) = (workers.line.security(), workers.line.channels());
     runtime.block_on(workers.close())?;
-    Ok(Served { security, channels })
+    Ok(ConnectionSummary { security, channels })
 }
 
 /// The workers of one connection.
@@ -342,7 +342,7 @@ struct Workers {
     line: Line,
     /// The directory in which they work.
     share: Share,
-    work: Arc<Opened>,
+    work: Arc<WorkerFiles>,
     /// The job of each worker, and the worker's number among all.
     workers: Vec<(u32, u64)>,
     /// The number of the connection.
@@ -350,14 +350,14 @@ struct Workers {
 }
 
 /// The open files or names of the workers of one connection.
-enum Opened {
+enum WorkerFiles {
     /// The jobs with workers on this connection, by number.
     Data(BTreeMap<u32, Job>),
     Metadata(Names),
 }
 
 impl Workers {
-    async fn open(shared: &Shared, connection: u32) -> Result<Workers, Error> {
+    async fn open(shared: &LoadRun, connection: u32) -> Result<Workers, Error> {
         let plan = &shared.plan;
         let places = plan.channels.clamp(1, MOST_LOG_ONS);
         let log_on = shared.log_ons.acquire_many(places).await;
@@ -369,9 +369,9 @@ impl Workers {
             .map(|worker| (worker / plan.depth, u64::from(worker)))
             .collect();
         let work = match (&plan.work, Names::of(plan)) {
-            (_, Some(names)) => Opened::Metadata(names),
-            (Work::Metadata { .. }, None) => return Err(Error::Usage("there are no names".to_owned())),
-            (Work::Data(shape), None) => {
+            (_, Some(names)) => WorkerFiles::Metadata(names),
+            (Workload::Metadata { .. }, None) => return Err(Error::Usage("there are no names".to_owned())),
+            (Workload::Data(shape), None) => {
                 let mut jobs = BTreeMap::new();
                 for (job, _) in &workers {
                     if !jobs.contains_key(job) {
@@ -380,14 +380,14 @@ impl Workers {
                         jobs.insert(*job, Job::open(&share, plan, shape, *job, position, content).await?);
                     }
                 }
-                Opened::Data(jobs)
+                WorkerFiles::Data(jobs)
             }
         };
         Ok(Workers { line, share, work: Arc::new(work), workers, number: connection })
     }
 
     /// Runs all workers until the load ends.
-    async fn run(&self, shared: &Arc<Shared>) -> Result<(), Error> {
+    async fn run(&self, shared: &Arc<LoadRun>) -> Result<(), Error> {
         let mut tasks = tokio::task::JoinSet::new();
         for &(job, number) in &self.workers {
             let worker = Worker {
@@ -403,7 +403,7 @@ impl Workers {
             tasks.spawn(async move {
                 let worked = worker.work().await;
                 if worked.is_err() {
-                    shared.course.stop();
+                    shared.window.stop();
                 }
                 worked
             });
@@ -420,7 +420,7 @@ impl Workers {
     }
 
     async fn close(self) -> Result<(), Error> {
-        if let Some(Opened::Data(jobs)) = Arc::into_inner(self.work) {
+        if let Some(WorkerFiles::Data(jobs)) = Arc::into_inner(self.work) {
             for job in jobs.into_values() {
                 job.close().await?;
             }
@@ -431,8 +431,8 @@ impl Workers {
 
 /// A worker that does one operation after the other.
 struct Worker {
-    shared: Arc<Shared>,
-    work: Arc<Opened>,
+    shared: Arc<LoadRun>,
+    work: Arc<WorkerFiles>,
     share: Share,
     connection: u32,
     job: u32,
@@ -446,10 +446,10 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let record = &shared.records[&(self.connection, self.job)];
         let pacing = self.pacing(&shared)?;
-        engine::work(&mut self, &shared.course, pacing, record).await
+        engine::work(&mut self, &shared.window, pacing, record).await
     }
 
-    fn pacing<'a>(&self, shared: &'a Shared) -> Result<Option<Pacing<'a>>, Error> {
+    fn pacing<'a>(&self, shared: &'a LoadRun) -> Result<Option<Pacing<'a>>, Error> {
         let Some(pace) = &shared.pace else { return Ok(None) };
         let timer = match shared.plan.protocol {
             Protocol::Local => Timer::Thread,
@@ -466,14 +466,14 @@ impl Operation for Worker {
         Error::host("waiting for the planned begin", why)
     }
 
-    async fn once(&mut self, turn: Turn) -> Result<Done, Error> {
+    async fn once(&mut self, turn: MeasurementPhase) -> Result<CompletedOperation, Error> {
         let random = &mut self.random;
         match (&*self.work, turn) {
-            (Opened::Data(jobs), _) => jobs[&self.job].step(random).await,
-            (Opened::Metadata(names), Turn::Counts(number)) => {
+            (WorkerFiles::Data(jobs), _) => jobs[&self.job].step(random).await,
+            (WorkerFiles::Metadata(names), MeasurementPhase::Counts(number)) => {
                 names.step(self.share.files()?, number, random).await
             }
-            (Opened::Metadata(names), _) => names.aside(self.share.files()?, self.number, random).await,
+            (WorkerFiles::Metadata(names), _) => names.aside(self.share.files()?, self.number, random).await,
         }
     }
 }

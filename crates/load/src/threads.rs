@@ -1,12 +1,12 @@
-//! The threads that drive a session, and the runtime they make up.
+//! The threads and the runtime of a session.
 //!
-//! One thread drives a session and all of its channels: waking another one for a small block costs more than the block. Where
-//! blocks are large it is their copying, signing and sealing that takes the time, and one thread would be a limit that the
-//! channels are then blamed for.
+//! One thread drives a session and all its channels: for a small block, waking another thread costs more
+//! than the block. For large blocks, copying, signing and encrypting take most of the time. One thread would
+//! then be a bottleneck that looks like a limit of the channels.
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::plan::{Protocol, Work};
+use crate::plan::{Protocol, Workload};
 use crate::{Error, Plan};
 
 /// The smallest block, in bytes, for which another thread is worth waking. With two threads instead of
@@ -41,7 +41,7 @@ pub(crate) fn of_session(plan: &Plan) -> Result<Runtime, Error> {
 /// The number of threads for one session. Sessions share the processors, and a session needs no more
 /// threads than it has channels or operations.
 fn count(plan: &Plan, processors: usize) -> usize {
-    let carries_large = plan.block >= LARGE && matches!(plan.work, Work::Data(_));
+    let carries_large = plan.block >= LARGE && matches!(plan.work, Workload::Data(_));
     let share = processors / plan.connections as usize;
     let at_once = plan.workers().div_ceil(plan.connections).min(plan.channels);
     if carries_large { share.clamp(1, at_once.max(1) as usize) } else { 1 }
@@ -63,14 +63,14 @@ mod tests {
     use crate::Args;
 
     #[derive(Parser)]
-    struct Command {
+    struct LoadCommandLine {
         #[command(flatten)]
         args: Args,
     }
 
     fn threads(options: &str, processors: usize) -> usize {
         let words = ["load", "nfs://host/export"].into_iter().chain(options.split_whitespace());
-        let plans = Plan::all(&Command::parse_from(words).args, "").expect("these options are sound");
+        let plans = Plan::all(&LoadCommandLine::parse_from(words).args, "").expect("these options are sound");
         count(&plans[0], processors)
     }
 

@@ -128,7 +128,7 @@ fn numbers_of_channels_are_measured_one_after_the_other_and_each_channel_keeps_t
         assert_eq!(job["job options"]["channels"], channels.to_string());
         let carried = job["trunkline"]["channels"].as_array().unwrap();
         assert_eq!(carried.len(), channels);
-        // 32 MiB in all; no channel can be quicker than its rate, apart from what it saved up.
+        // 32 MiB in all. No channel can exceed its rate, apart from the unused time at the start.
         let most = carried.iter().map(|it| it["bytes"].as_u64().unwrap()).max().unwrap();
         let seconds = reports[at].lasted().as_secs_f64();
         assert!(seconds > 0.9 * most as f64 / (16 << 20) as f64 - 0.01, "{most} bytes in {seconds} s");

@@ -1,6 +1,6 @@
 //! Layer 4: how many connections, where to, and what further ones would bring.
 
-use load::turns::{UNFELT_PART, Worth};
+use load::comparison::{UNFELT_PART, Worth};
 
 use super::{gain, short, shown};
 use crate::facts::{Channel, Connections, Facts, Protocol, Run, Work, median};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use super::channel::{Channel, Mouth, Side};
+use super::connection::{AgentConnection, MessageSender, PeerRole};
 use super::{Message, place};
 use crate::args::Args;
 use crate::measure::Stop;
@@ -30,11 +30,11 @@ const OTHERS_TIME: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub struct Agent {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AgentState {
     secret: String,
     /// The first line of this file is the password of the servers that are loaded.
     password_file: Option<PathBuf>,
@@ -46,7 +46,7 @@ struct Shared {
 /// The command line from a conductor.
 #[derive(Debug, Parser)]
 #[command(name = "load", no_binary_name = true)]
-struct Line {
+struct ConductorLine {
     #[command(flatten)]
     args: Args,
 }
@@ -65,7 +65,7 @@ impl Agent {
         let listener = listener.map_err(|why| Error::host(format!("--agent {address}: listening"), why))?;
         let password_file = args.password_file.clone();
         let shared =
-            Shared { secret, password_file, busy: AtomicBool::new(false), connections: AtomicUsize::new(0) };
+            AgentState { secret, password_file, busy: AtomicBool::new(false), connections: AtomicUsize::new(0) };
         Ok(Agent { listener, shared: Arc::new(shared) })
     }
 
@@ -99,9 +99,9 @@ impl Agent {
     }
 }
 
-impl Shared {
+impl AgentState {
     fn hear(&self, stream: TcpStream) -> io::Result<()> {
-        let mut channel = Channel::open(stream, Side::Agent, &self.secret)?;
+        let mut channel = AgentConnection::open(stream, PeerRole::Agent, &self.secret)?;
         let Message::Load { words, number, beat } = channel.receive(Duration::from_secs(60))? else {
             return channel.send(&Message::Failed("it was not told what to do".to_owned()));
         };
@@ -109,7 +109,7 @@ impl Shared {
             return channel
                 .send(&Message::Failed("it is busy with another load; try again later".to_owned()));
         }
-        let heart = Heart::start(channel.mouth(), beat);
+        let heart = Heartbeat::start(channel.sender(), beat);
         let done = self.load(&mut channel, words, number);
         drop(heart);
         self.busy.store(false, Ordering::Release);
@@ -119,7 +119,7 @@ impl Shared {
         })
     }
 
-    fn load(&self, channel: &mut Channel, words: Vec<String>, number: u32) -> Result<(), Error> {
+    fn load(&self, channel: &mut AgentConnection, words: Vec<String>, number: u32) -> Result<(), Error> {
         let lost = |why: io::Error| Error::host("waiting for the other clients", why);
         for plan in self.plans(words, number)? {
             let (stop, mut watch) = (Stop::default(), None);
@@ -151,7 +151,7 @@ impl Shared {
     fn plans(&self, words: Vec<String>, number: u32) -> Result<Vec<Plan>, Error> {
         let front = ["trunkline", "load"].map(str::to_owned);
         let words = diskspd::spell_out(front.into_iter().chain(words).map(OsString::from));
-        let line = Line::try_parse_from(words.into_iter().skip(2));
+        let line = ConductorLine::try_parse_from(words.into_iter().skip(2));
         let mut args = line.map_err(|why| Error::Usage(why.to_string()))?.args;
         args.password_file.clone_from(&self.password_file);
         let none = "it has no password for the target: give it --password-file FILE, or set TRUNKLINE_PASSWORD there";
@@ -162,22 +162,22 @@ impl Shared {
 }
 
 /// Sends `Alive` messages until it is dropped.
-pub(super) struct Heart(
+pub(super) struct Heartbeat(
     #[expect(dead_code, reason = "its end is what the other side hears")] mpsc::Sender<()>,
 );
 
-impl Heart {
-    pub(super) fn start(mouth: Mouth, beat: Duration) -> Heart {
+impl Heartbeat {
+    pub(super) fn start(sender: MessageSender, beat: Duration) -> Heartbeat {
         let (sender, over) = mpsc::channel();
         thread::spawn(move || {
             while over.recv_timeout(beat) == Err(RecvTimeoutError::Timeout) {
                 // The thread that measures notices a failure of the connection.
-                if mouth.send(&Message::Alive).is_err() {
+                if sender.send(&Message::Alive).is_err() {
                     return;
                 }
             }
         });
-        Heart(sender)
+        Heartbeat(sender)
     }
 }
 
@@ -191,9 +191,9 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     /// Requests a load of many minutes, and returns the agent's reply.
-    fn ask(address: SocketAddr, here: &std::path::Path) -> (Channel, Message) {
+    fn ask(address: SocketAddr, here: &std::path::Path) -> (AgentConnection, Message) {
         let stream = TcpStream::connect(address).unwrap();
-        let mut channel = Channel::open(stream, Side::Conductor, SECRET).unwrap();
+        let mut channel = AgentConnection::open(stream, PeerRole::Conductor, SECRET).unwrap();
         let words =
             format!("{} --rw randread --bs 4k --filesize 64k --runtime 600 --time_based", here.display());
         let words = words.split_whitespace().map(str::to_owned).collect();
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_load_ends_when_its_conductor_is_gone() {
         let here = tempfile::tempdir().unwrap();
-        let args = Line::parse_from(["--agent", "127.0.0.1:0"]).args;
+        let args = ConductorLine::parse_from(["--agent", "127.0.0.1:0"]).args;
         let agent = Agent::listen(&args, SECRET.to_owned()).unwrap();
         let address = agent.address().unwrap();
         thread::spawn(move || agent.serve());

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::channel::{Channel, Mouth, Side, failed};
+use super::connection::{AgentConnection, MessageSender, PeerRole, failed};
 use super::{Message, place};
 use crate::args::Args;
 use crate::{Error, Plan, Report};
@@ -54,7 +54,7 @@ pub fn conduct(args: &Args, words: &[String], secret: &str) -> Result<Conducted,
         let load = Message::Load { words: behind(words), number, beat: silence / BEATS };
         channel.send(&load).map_err(|why| failed(name, &why, silence))?;
     }
-    Orchestra::of(&args.agents, channels, silence)?.play(plans)
+    AgentGroup::of(&args.agents, channels, silence)?.play(plans)
 }
 
 /// The words for the agents: all but the conductor's own options.
@@ -75,14 +75,14 @@ fn behind(words: &[String]) -> Vec<String> {
     kept
 }
 
-fn connect(name: &str, secret: &str, silence: Duration) -> Result<Channel, Error> {
+fn connect(name: &str, secret: &str, silence: Duration) -> Result<AgentConnection, Error> {
     let place = place(name)?;
     let failed = |why: io::Error| failed(name, &why, silence);
     let addresses = place.to_socket_addrs().map_err(failed)?;
     let mut last = io::Error::from(ErrorKind::NotFound);
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIME) {
-            Ok(stream) => return Channel::open(stream, Side::Conductor, secret).map_err(failed),
+            Ok(stream) => return AgentConnection::open(stream, PeerRole::Conductor, secret).map_err(failed),
             Err(why) => last = why,
         }
     }
@@ -93,7 +93,7 @@ fn connect(name: &str, secret: &str, silence: Duration) -> Result<Channel, Error
 
 /// The effect of a lost agent on a wait for all agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loss {
+enum AgentLoss {
     /// The wait ends.
     Ends,
     /// The wait for the others continues.
@@ -101,7 +101,7 @@ enum Loss {
 }
 
 /// All agents. One thread receives from each, so that a silent agent is noticed whatever the others do.
-struct Orchestra {
+struct AgentGroup {
     agents: Vec<Agent>,
     /// The received messages, each with the number of its agent.
     said: mpsc::Receiver<(usize, io::Result<Message>)>,
@@ -112,7 +112,7 @@ struct Orchestra {
 
 struct Agent {
     name: String,
-    mouth: Mouth,
+    sender: MessageSender,
     end: TcpStream,
     is_lost: bool,
 }
@@ -125,13 +125,13 @@ impl Drop for Agent {
     }
 }
 
-impl Orchestra {
-    fn of(names: &[String], channels: Vec<Channel>, silence: Duration) -> Result<Orchestra, Error> {
+impl AgentGroup {
+    fn of(names: &[String], channels: Vec<AgentConnection>, silence: Duration) -> Result<AgentGroup, Error> {
         let (sender, said) = mpsc::channel();
         let mut agents = Vec::new();
         for (number, (mut channel, name)) in channels.into_iter().zip(names).enumerate() {
             let end = channel.end().map_err(|why| failed(name, &why, silence))?;
-            agents.push(Agent { name: name.clone(), mouth: channel.mouth(), end, is_lost: false });
+            agents.push(Agent { name: name.clone(), sender: channel.sender(), end, is_lost: false });
             let sender = sender.clone();
             thread::spawn(move || {
                 loop {
@@ -145,13 +145,13 @@ impl Orchestra {
                 }
             });
         }
-        Ok(Orchestra { agents, said, silence, lost: Vec::new() })
+        Ok(AgentGroup { agents, said, silence, lost: Vec::new() })
     }
 
     /// Runs one load after the other, until an agent is lost.
     fn play(mut self, plans: Vec<Plan>) -> Result<Conducted, Error> {
         let (mut reports, mut left) = (Vec::new(), plans.len());
-        self.hear_all(LONG, Loss::Ends, |message| matches!(message, Message::Ready).then_some(()));
+        self.hear_all(LONG, AgentLoss::Ends, |message| matches!(message, Message::Ready).then_some(()));
         for plan in plans {
             if !self.lost.is_empty() {
                 break;
@@ -171,7 +171,7 @@ impl Orchestra {
         let slack = self.silence * SLACK;
         let time = plan.runtime.map_or(LONG, |runtime| plan.ramp + runtime + plan.cool_down + slack);
         self.tell_all(&Message::Go);
-        let measured = self.hear_all(time, Loss::IsBorne, |message| match message {
+        let measured = self.hear_all(time, AgentLoss::IsBorne, |message| match message {
             Message::Measured(measured) => Some(*measured),
             _ => None,
         });
@@ -185,9 +185,9 @@ impl Orchestra {
         let is_last = is_last || !self.lost.is_empty();
         self.tell_all(&Message::Clear { is_last });
         if is_last {
-            self.hear_all(LONG, Loss::IsBorne, |message| matches!(message, Message::Done).then_some(()));
+            self.hear_all(LONG, AgentLoss::IsBorne, |message| matches!(message, Message::Done).then_some(()));
         } else {
-            self.hear_all(LONG, Loss::Ends, |message| matches!(message, Message::Ready).then_some(()));
+            self.hear_all(LONG, AgentLoss::Ends, |message| matches!(message, Message::Ready).then_some(()));
         }
         (!all.is_empty()).then(|| Report::merged(plan, all, missing))
     }
@@ -198,7 +198,7 @@ impl Orchestra {
             if agent.is_lost {
                 continue;
             }
-            if let Err(why) = agent.mouth.send(message) {
+            if let Err(why) = agent.sender.send(message) {
                 let why = failed(&agent.name, &why, self.silence);
                 self.lose(number, why);
             }
@@ -210,7 +210,7 @@ impl Orchestra {
     fn hear_all<T>(
         &mut self,
         time: Duration,
-        loss: Loss,
+        loss: AgentLoss,
         take: impl Fn(Message) -> Option<T>,
     ) -> Vec<Option<T>> {
         let until = Instant::now() + time;
@@ -218,7 +218,7 @@ impl Orchestra {
         loop {
             let is_awaited = |number: &usize| heard[*number].is_none() && !self.agents[*number].is_lost;
             let awaited: Vec<usize> = (0..heard.len()).filter(is_awaited).collect();
-            if awaited.is_empty() || loss == Loss::Ends && !self.lost.is_empty() {
+            if awaited.is_empty() || loss == AgentLoss::Ends && !self.lost.is_empty() {
                 return heard;
             }
             let Ok((number, said)) = self.said.recv_timeout(until.saturating_duration_since(Instant::now()))
@@ -261,56 +261,56 @@ mod tests {
 
     use clap::Parser;
 
-    use super::super::agent::Heart;
+    use super::super::agent::Heartbeat;
     use super::*;
 
     const SECRET: &str = "a secret of enough length";
 
     #[derive(Debug, Parser)]
-    struct Cli {
+    struct ConductorCli {
         #[command(flatten)]
         args: Args,
     }
 
     /// The behaviour of an agent of a test after it has received the load.
-    type Part = fn(Channel, Heart);
+    type AgentScript = fn(AgentConnection, Heartbeat);
 
     /// Starts an agent that runs `part`, and returns its address.
-    fn agent(part: Part) -> String {
+    fn agent(part: AgentScript) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         thread::spawn(move || {
-            let mut channel = Channel::open(listener.accept().unwrap().0, Side::Agent, SECRET).unwrap();
+            let mut channel = AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, SECRET).unwrap();
             let Message::Load { beat, .. } = hear(&mut channel) else { panic!("it is told nothing") };
-            let heart = Heart::start(channel.mouth(), beat);
+            let heart = Heartbeat::start(channel.sender(), beat);
             part(channel, heart);
         });
         address
     }
 
-    fn hear(channel: &mut Channel) -> Message {
+    fn hear(channel: &mut AgentConnection) -> Message {
         channel.receive(CONNECT_TIME).unwrap()
     }
 
     /// Sends nothing more, but keeps the connection as long as the other side does.
-    fn be_silent(mut channel: Channel, heart: Heart) {
+    fn be_silent(mut channel: AgentConnection, heart: Heartbeat) {
         drop(heart);
         while channel.receive(LONG).is_ok() {}
     }
 
     /// Sends `Alive` messages and never finishes.
-    fn be_busy(mut channel: Channel, _heart: Heart) {
+    fn be_busy(mut channel: AgentConnection, _heart: Heartbeat) {
         while channel.receive(LONG).is_ok() {}
     }
 
     /// Reports that it is ready, and waits for the start.
-    fn begin(channel: &mut Channel) {
+    fn begin(channel: &mut AgentConnection) {
         channel.send(&Message::Ready).unwrap();
         assert!(matches!(hear(channel), Message::Go));
     }
 
     /// Does what it is told.
-    fn measure(mut channel: Channel, _heart: Heart) {
+    fn measure(mut channel: AgentConnection, _heart: Heartbeat) {
         loop {
             begin(&mut channel);
             channel.send(&Message::Measured(Box::default())).unwrap();
@@ -322,21 +322,21 @@ mod tests {
         channel.send(&Message::Done).unwrap();
     }
 
-    fn conducted(parts: &[Part], line: &str) -> (Vec<String>, Result<Conducted, Error>) {
+    fn conducted(parts: &[AgentScript], line: &str) -> (Vec<String>, Result<Conducted, Error>) {
         let agents: Vec<String> = parts.iter().map(|part| agent(*part)).collect();
         let line = format!("load / {line} --agents {}", agents.join(","));
-        let args = Cli::parse_from(line.split(' ')).args;
+        let args = ConductorCli::parse_from(line.split(' ')).args;
         let conducted = conduct(&args, &[], SECRET);
         (agents, conducted)
     }
 
     #[test]
     fn the_others_are_reported_without_an_agent_that_falls_silent() {
-        let silent: Part = |mut channel, heart| {
+        let silent: AgentScript = |mut channel, heart| {
             begin(&mut channel);
             be_silent(channel, heart);
         };
-        for (of, parts) in [[silent, measure as Part], [measure, silent]].iter().enumerate() {
+        for (of, parts) in [[silent, measure as AgentScript], [measure, silent]].iter().enumerate() {
             let (agents, conducted) = conducted(parts, "--runtime 60 --agent-timeout 1 --rw read,write");
             let Conducted { reports, lost } = conducted.unwrap();
             let (lost, [report]) = (lost[0].to_string(), reports.as_slice()) else {
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn an_agent_that_is_there_and_never_done_is_given_up() {
-        let busy: Part = |mut channel, heart| {
+        let busy: AgentScript = |mut channel, heart| {
             begin(&mut channel);
             be_busy(channel, heart);
         };
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_loss_while_they_clear_away_takes_nothing_from_what_was_measured() {
-        let silent: Part = |mut channel, heart| {
+        let silent: AgentScript = |mut channel, heart| {
             begin(&mut channel);
             channel.send(&Message::Measured(Box::default())).unwrap();
             be_silent(channel, heart);

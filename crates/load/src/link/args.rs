@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use client::written::size;
 
-use super::way::Shape;
+use super::path::Shape;
 use crate::units::{duration, rate, share};
 
 /// The path and the command behind it. Rates hold in each direction.

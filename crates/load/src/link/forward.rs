@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use net::tun::Tun;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::way::{Counts, Shape, Way};
+use super::path::{Counts, Shape, PathDirection};
 use crate::Error;
 
 /// The largest IP packet.
@@ -41,7 +41,7 @@ pub(super) fn forward(
     let failed = |why: std::io::Error| Error::host("carry packets over the link", why);
     let mut late_ns = Histogram::new_with_bounds(1, 60_000_000_000, 3)
         .map_err(|why| Error::host("make a histogram", why))?;
-    let mut way = Way::new(shape, seed);
+    let mut way = PathDirection::new(shape, seed);
     let mut packet = vec![0; PACKET_MAX];
     loop {
         let mut at = now();

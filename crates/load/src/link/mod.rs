@@ -18,7 +18,7 @@ mod probe;
 mod proxy;
 mod report;
 mod run;
-mod way;
+mod path;
 
 pub use args::LinkArgs;
 pub use run::run;

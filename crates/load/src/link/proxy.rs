@@ -26,7 +26,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// The use of a rate.
 #[derive(Debug, Default)]
-struct Course {
+struct RateUsage {
     stretch: Option<Stretch>,
     /// Bytes and time of all measured busy periods.
     kept: (u64, Duration),
@@ -54,27 +54,27 @@ struct Stretch {
 #[derive(Debug)]
 struct Pace {
     rate: u64,
-    course: Mutex<Course>,
+    usage: Mutex<RateUsage>,
 }
 
 impl Pace {
     fn new(rate: u64) -> Arc<Pace> {
-        Arc::new(Pace { rate, course: Mutex::default() })
+        Arc::new(Pace { rate, usage: Mutex::default() })
     }
 
-    fn course(&self) -> MutexGuard<'_, Course> {
-        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    fn usage(&self) -> MutexGuard<'_, RateUsage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes `bytes`, and returns the time at which they may be forwarded.
     fn take(&self, now: Instant, bytes: usize) -> Instant {
-        let mut course = self.course();
-        if course.stretch.as_ref().is_some_and(|it| now > it.paid + LATE) {
-            course.end();
+        let mut usage = self.usage();
+        if usage.stretch.as_ref().is_some_and(|it| now > it.paid + LATE) {
+            usage.end();
         }
         let anew =
             || Stretch { begin: now, paid: now, done: now, bytes: 0, waits: false, measured: (now, 0) };
-        let stretch = course.stretch.get_or_insert_with(anew);
+        let stretch = usage.stretch.get_or_insert_with(anew);
         stretch.paid += Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate as f64);
         stretch.waits = stretch.paid > now;
         stretch.paid
@@ -82,7 +82,7 @@ impl Pace {
 
     /// Records that `bytes` were forwarded.
     fn handed_on(&self, now: Instant, bytes: usize) {
-        if let Some(stretch) = &mut self.course().stretch {
+        if let Some(stretch) = &mut self.usage().stretch {
             stretch.bytes += bytes as u64;
             stretch.done = now;
             if stretch.waits {
@@ -93,16 +93,16 @@ impl Pace {
 
     /// The achieved rate in bits a second. `None` if there was never enough data.
     fn kept(&self) -> Option<f64> {
-        let mut course = self.course();
-        course.end();
-        let (bytes, time) = course.kept;
+        let mut usage = self.usage();
+        usage.end();
+        let (bytes, time) = usage.kept;
         // A rate that is seldom the bottleneck appears as one when a busy host forwards everything at
         // once.
-        (!time.is_zero() && time * 2 >= course.busy).then(|| bytes as f64 * 8.0 / time.as_secs_f64())
+        (!time.is_zero() && time * 2 >= usage.busy).then(|| bytes as f64 * 8.0 / time.as_secs_f64())
     }
 }
 
-impl Course {
+impl RateUsage {
     fn end(&mut self) {
         let Some(stretch) = self.stretch.take() else { return };
         let (until, bytes) = stretch.measured;
@@ -165,7 +165,7 @@ impl Direction {
 
 /// The state that all connections of the proxy share.
 #[derive(Debug)]
-struct Shared {
+struct ProxyState {
     server: Vec<SocketAddr>,
     flow_rate: Option<u64>,
     there: Direction,
@@ -180,7 +180,7 @@ struct Shared {
 #[derive(Debug)]
 pub(super) struct Proxy {
     pub(super) address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
 impl Proxy {
@@ -193,7 +193,7 @@ impl Proxy {
         let failed = |why: io::Error| Error::host("listening on 127.0.0.1", why);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             server: found.collect(),
             flow_rate,
             there: Direction::new(rate),
@@ -224,7 +224,7 @@ impl Drop for Proxy {
     }
 }
 
-impl Shared {
+impl ProxyState {
     fn serve(&self, near: TcpStream) {
         if let Err(why) = self.forward(&near) {
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());

@@ -44,7 +44,7 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
         let behind = scope.spawn(|| {
             ends.enter()?;
             let connects = target.connect(args.rtt)?;
-            Ok((execute(&args.command, &Place { host: ends.host(), port: None })?, connects))
+            Ok((execute(&args.command, &ForwardedAddress { host: ends.host(), port: None })?, connects))
         });
         let outcome = join(behind);
         drop(over);
@@ -64,14 +64,14 @@ fn behind_proxy(args: &LinkArgs, server: &str) -> Result<ExitStatus, Error> {
         ));
     }
     let proxy = Proxy::start(server, args.rate, args.flow_rate)?;
-    let place = Place { host: proxy.address.ip(), port: Some(proxy.address.port()) };
+    let place = ForwardedAddress { host: proxy.address.ip(), port: Some(proxy.address.port()) };
     let status = execute(&args.command, &place)?;
     eprint!("{proxy}");
     Ok(status)
 }
 
 /// The address at which the command finds the servers.
-struct Place {
+struct ForwardedAddress {
     host: IpAddr,
     port: Option<u16>,
 }
@@ -82,7 +82,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, 
 
 /// Runs the command to its end, even if this process gets signals meanwhile, so that everything is
 /// cleaned up. The first signal that asks us to end is passed on to the command. A second one kills it.
-fn execute(command: &[OsString], place: &Place) -> Result<ExitStatus, Error> {
+fn execute(command: &[OsString], place: &ForwardedAddress) -> Result<ExitStatus, Error> {
     let words: Vec<OsString> = command.iter().map(|word| place.put_into(word)).collect();
     let [program, arguments @ ..] = words.as_slice() else {
         return Err(Error::Usage("there is no command to run".to_owned()));
@@ -119,7 +119,7 @@ fn execute(command: &[OsString], place: &Place) -> Result<ExitStatus, Error> {
     })
 }
 
-impl Place {
+impl ForwardedAddress {
     /// A word of the command with `{host}` replaced by the address, and `{port}` by the port if there is
     /// one.
     fn put_into(&self, word: &OsStr) -> OsString {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_host_is_put_wherever_it_is_named() {
-        let place = Place { host: IpAddr::from([198, 18, 0, 1]), port: None };
+        let place = ForwardedAddress { host: IpAddr::from([198, 18, 0, 1]), port: None };
         let put = |word: &str| place.put_into(OsStr::new(word));
         assert_eq!(put("smb://me@{host}/share"), "smb://me@198.18.0.1/share");
         assert_eq!(put("{host}{host}"), "198.18.0.1198.18.0.1");
@@ -156,13 +156,13 @@ mod tests {
     /// The exit status of `line` behind a proxy.
     fn run_line(line: &[&str]) -> Result<ExitStatus, Error> {
         #[derive(clap::Parser)]
-        struct Cli {
+        struct LinkCli {
             #[command(flatten)]
             args: LinkArgs,
         }
         let words = ["link", "--proxy", "127.0.0.1:9"].iter().chain(line);
         let cli =
-            <Cli as clap::Parser>::try_parse_from(words).map_err(|why| Error::Usage(why.to_string()))?;
+            <LinkCli as clap::Parser>::try_parse_from(words).map_err(|why| Error::Usage(why.to_string()))?;
         run(&cli.args)
     }
 

@@ -4,7 +4,7 @@ use auth::{Cipher, NtHash, SigningAlgorithm};
 use client::Scheme;
 use client::smb::{Credentials, Options};
 
-use super::{Load, Protocol, Smb};
+use super::{Load, Protocol, SmbTarget};
 use crate::Error;
 use crate::args::{Args, Encryption, Signing};
 
@@ -75,7 +75,7 @@ fn nfs(args: &Args, load: Load) -> Result<client::nfs::Options, Error> {
 const MAX_CONNECT: u32 = 16;
 
 /// The options of an SMB client, and the signing algorithm that must be negotiated.
-fn smb(args: &Args, user: &str, domain: &str, password: &str, load: Load) -> Result<Smb, Error> {
+fn smb(args: &Args, user: &str, domain: &str, password: &str, load: Load) -> Result<SmbTarget, Error> {
     if args.uid.or(args.gid).is_some() {
         return Err(Error::Usage("--uid and --gid go with nfs:// and not with smb://".to_owned()));
     }
@@ -111,5 +111,5 @@ fn smb(args: &Args, user: &str, domain: &str, password: &str, load: Load) -> Res
     options.credits = wanted.clamp(*CREDITS.start(), *CREDITS.end()) as u16;
     let hash = NtHash::from_password(password);
     let credentials = Credentials { user: user.to_owned(), domain: domain.to_owned(), hash };
-    Ok(Smb { credentials, options, signing, encrypt: args.encryption != Encryption::Off })
+    Ok(SmbTarget { credentials, options, signing, encrypt: args.encryption != Encryption::Off })
 }

@@ -1,8 +1,8 @@
 //! A self-contained page: a table of the results, and plots by channels, by the size of an operation and
 //! by the depth of the queue.
 
-use super::plots::{Line, Plot, STYLE, escape, short};
-use super::{Facts, Report};
+use super::plots::{PlotLine, Plot, STYLE, escape, short};
+use super::{LoadParameters, Report};
 use crate::measure::SLICE;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -12,9 +12,9 @@ const NS_PER_MS: f64 = 1e6;
 struct Axis {
     name: &'static str,
     option: &'static str,
-    of: fn(&Facts) -> u64,
+    of: fn(&LoadParameters) -> u64,
     /// The parameters that are the same along one line.
-    rest: fn(&Facts) -> String,
+    rest: fn(&LoadParameters) -> String,
     shown: fn(u64) -> String,
 }
 
@@ -122,13 +122,13 @@ fn bytes(count: u64) -> String {
     }
 }
 
-fn channels(facts: &Facts) -> String {
-    if facts.channels == 1 { "1 channel".to_owned() } else { format!("{} channels", facts.channels) }
+fn channels(parameters: &LoadParameters) -> String {
+    if parameters.channels == 1 { "1 channel".to_owned() } else { format!("{} channels", parameters.channels) }
 }
 
 fn name(report: &Report) -> String {
-    let facts = &report.facts;
-    format!("{} {}, depth {}, {}", facts.what, bytes(facts.block.into()), facts.depth, channels(facts))
+    let parameters = &report.parameters;
+    format!("{} {}, depth {}, {}", parameters.what, bytes(parameters.block.into()), parameters.depth, channels(parameters))
 }
 
 fn table(reports: &[Report]) -> String {
@@ -155,8 +155,8 @@ fn table(reports: &[Report]) -> String {
 }
 
 /// The distinct values, sorted.
-fn distinct(reports: &[Report], of: fn(&Facts) -> u64) -> Vec<u64> {
-    let mut values: Vec<u64> = reports.iter().map(|report| of(&report.facts)).collect();
+fn distinct(reports: &[Report], of: fn(&LoadParameters) -> u64) -> Vec<u64> {
+    let mut values: Vec<u64> = reports.iter().map(|report| of(&report.parameters)).collect();
     values.sort_unstable();
     values.dedup();
     values
@@ -171,15 +171,15 @@ fn section(reports: &[Report], axis: &Axis) -> String {
         return out;
     }
     out.push_str("<div class=\"plots\">\n");
-    let mut names: Vec<String> = reports.iter().map(|report| (axis.rest)(&report.facts)).collect();
+    let mut names: Vec<String> = reports.iter().map(|report| (axis.rest)(&report.parameters)).collect();
     names.sort();
     names.dedup();
     for (title, value) in VALUES {
         let at = |name: &str, place: u64| {
-            let is_it = |it: &&Report| (axis.rest)(&it.facts) == name && (axis.of)(&it.facts) == place;
+            let is_it = |it: &&Report| (axis.rest)(&it.parameters) == name && (axis.of)(&it.parameters) == place;
             reports.iter().find(is_it).map(value)
         };
-        let line = |name: &String| Line {
+        let line = |name: &String| PlotLine {
             name: name.clone(),
             values: places.iter().map(|place| at(name, *place)).collect(),
         };
@@ -192,7 +192,7 @@ fn section(reports: &[Report], axis: &Axis) -> String {
 }
 
 fn by_percentile(reports: &[Report]) -> Plot<'static> {
-    let line = |report: &Report| Line {
+    let line = |report: &Report| PlotLine {
         name: name(report),
         values: PERCENTILES
             .iter()
@@ -221,7 +221,7 @@ fn over_time(reports: &[Report]) -> Plot<'static> {
     let longest = rates.iter().map(Vec::len).max().unwrap_or(0);
     let together = longest.div_ceil(POINTS).max(1);
     let mean = |slices: &[f64]| Some(slices.iter().sum::<f64>() / slices.len() as f64);
-    let line = |(report, rates): (&Report, &Vec<f64>)| Line {
+    let line = |(report, rates): (&Report, &Vec<f64>)| PlotLine {
         name: name(report),
         values: rates.chunks(together).map(mean).collect(),
     };

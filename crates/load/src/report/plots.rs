@@ -1,4 +1,4 @@
-//! Line plots as SVG, without scripts.
+//! PlotLine plots as SVG, without scripts.
 
 use std::fmt::Write;
 
@@ -19,14 +19,14 @@ pub struct Plot<'a> {
     /// The names of the points.
     pub places: Vec<String>,
     /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<PlotLine>,
     /// Whether the vertical axis is logarithmic.
     pub logarithmic: bool,
 }
 
 /// A line with a value for each point that has one.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct PlotLine {
     /// The name in the legend.
     pub name: String,
     /// One value for each point.
@@ -122,7 +122,7 @@ impl Plot<'_> {
         LEFT + 10.0 + alone + room * place as f64 / steps
     }
 
-    fn line(&self, out: &mut String, number: usize, line: &Line, scale: &Scale) {
+    fn line(&self, out: &mut String, number: usize, line: &PlotLine, scale: &Scale) {
         let colour = COLOURS[number % COLOURS.len()];
         let dots: Vec<(usize, f64)> =
             line.values.iter().enumerate().filter_map(|(at, it)| Some((at, (*it)?))).collect();
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_plot_is_whole_and_holds_no_markup_of_others() {
         let values = vec![Some(1.0), None, Some(3.0)];
-        let line = Line { name: "<b>".to_owned(), values };
+        let line = PlotLine { name: "<b>".to_owned(), values };
         let places = ["1", "2", "4"].map(str::to_owned).to_vec();
         let plot = Plot {
             title: "a & b",

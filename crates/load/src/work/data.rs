@@ -12,10 +12,10 @@ use client::remote::OpenMode;
 use client::remote::local::ALIGNMENT;
 
 use super::each_of;
-use crate::engine::{Done, Kind};
+use crate::engine::{CompletedOperation, Kind};
 use crate::error::Doing;
 use crate::peer::{File, Share};
-use crate::plan::{Content, Files, Shape};
+use crate::plan::{Content, Files, BlockPattern};
 use crate::random::Random;
 use crate::{Error, Plan};
 
@@ -23,7 +23,7 @@ use crate::{Error, Plan};
 const LAY_OUT_STEP: u64 = 1024 * 1024;
 
 /// The names of the files that a job works on.
-pub(crate) fn names(shape: &Shape, job: u32) -> Vec<String> {
+pub(crate) fn names(shape: &BlockPattern, job: u32) -> Vec<String> {
     match &shape.files {
         Files::Own { count, .. } => (0..*count).map(|file| format!("trunkline.{job}.{file}")).collect(),
         Files::Named { paths, jobs, .. } => vec![paths[(job / jobs) as usize].clone()],
@@ -31,7 +31,7 @@ pub(crate) fn names(shape: &Shape, job: u32) -> Vec<String> {
 }
 
 /// The position counter that a job uses.
-pub(crate) fn position_of(shape: &Shape, job: u32) -> u32 {
+pub(crate) fn position_of(shape: &BlockPattern, job: u32) -> u32 {
     match &shape.files {
         Files::Named { jobs, .. } if shape.interlocked => job / jobs * jobs,
         _ => job,
@@ -39,7 +39,7 @@ pub(crate) fn position_of(shape: &Shape, job: u32) -> u32 {
 }
 
 /// Creates the files of all jobs with the necessary size, and checks that the other files exist.
-pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &Shape) -> Result<(), Error> {
+pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &BlockPattern) -> Result<(), Error> {
     match &shape.files {
         Files::Own { size, .. } => {
             for job in 0..plan.jobs {
@@ -124,7 +124,7 @@ fn aligned(bytes: Bytes, length: usize) -> Bytes {
 }
 
 /// The data for all writes of a plan.
-pub(crate) fn content(plan: &Plan, shape: &Shape) -> Bytes {
+pub(crate) fn content(plan: &Plan, shape: &BlockPattern) -> Bytes {
     let block = plan.block as usize;
     match shape.content {
         _ if shape.write_percent == 0 => Bytes::new(),
@@ -138,7 +138,7 @@ pub(crate) fn content(plan: &Plan, shape: &Shape) -> Bytes {
 #[derive(Debug)]
 pub(crate) struct Job {
     files: Vec<File>,
-    shape: Shape,
+    shape: BlockPattern,
     block: u32,
     /// The number of positions in each file at which an operation may begin.
     places: u64,
@@ -151,7 +151,7 @@ impl Job {
     pub(crate) async fn open(
         share: &Share,
         plan: &Plan,
-        shape: &Shape,
+        shape: &BlockPattern,
         job: u32,
         position: Arc<AtomicU64>,
         content: Bytes,
@@ -179,7 +179,7 @@ impl Job {
     }
 
     /// Reads or writes the next block.
-    pub(crate) async fn step(&self, random: &mut Random) -> Result<Done, Error> {
+    pub(crate) async fn step(&self, random: &mut Random) -> Result<CompletedOperation, Error> {
         let places = self.places * self.files.len() as u64;
         let place = match self.shape.random {
             true => random.below(places),
@@ -202,7 +202,7 @@ impl Job {
             let text = format!("{done} bytes were moved instead of {} at {offset}", self.block);
             return Err(Error::Wrong(text));
         }
-        Ok(Done { kind, bytes: u64::from(done), begun: None })
+        Ok(CompletedOperation { kind, bytes: u64::from(done), begun: None })
     }
 
     /// The data of the next write.

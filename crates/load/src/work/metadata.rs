@@ -12,9 +12,9 @@ use client::{Bytes, join};
 use super::data::noise;
 use super::each_of;
 use crate::args::Metadata;
-use crate::engine::{Done, Kind};
+use crate::engine::{CompletedOperation, Kind};
 use crate::error::Doing;
-use crate::plan::Work;
+use crate::plan::Workload;
 use crate::random::Random;
 use crate::{Error, Plan};
 
@@ -35,7 +35,7 @@ pub(crate) struct Names {
 impl Names {
     /// The names in a plan. `None` if it is about data.
     pub(crate) fn of(plan: &Plan) -> Option<Names> {
-        let Work::Metadata { kind, files, size, compound, other_case } = plan.work else { return None };
+        let Workload::Metadata { kind, files, size, compound, other_case } = plan.work else { return None };
         let victims = if kind == Metadata::Unlink { plan.operations.unwrap_or(files) } else { 0 };
         let content = noise(size as usize);
         Some(Names { kind, compound, other_case, files, victims, content })
@@ -107,14 +107,14 @@ impl Names {
         share: &Directory,
         worker: u64,
         random: &mut Random,
-    ) -> Result<Done, Error> {
+    ) -> Result<CompletedOperation, Error> {
         if self.kind != Metadata::Create {
             return self.step(share, worker, random).await;
         }
         let path = format!("w{worker:08}");
         let bytes = self.create(share, &path).await?;
         delete(share, &path, true).await?;
-        Ok(Done { kind: Kind::Metadata, bytes, begun: None })
+        Ok(CompletedOperation { kind: Kind::Metadata, bytes, begun: None })
     }
 
     /// Runs the operation with this number.
@@ -123,8 +123,8 @@ impl Names {
         share: &Directory,
         number: u64,
         random: &mut Random,
-    ) -> Result<Done, Error> {
-        let mut done = Done { kind: Kind::Metadata, bytes: 0, begun: None };
+    ) -> Result<CompletedOperation, Error> {
+        let mut done = CompletedOperation { kind: Kind::Metadata, bytes: 0, begun: None };
         match self.kind {
             Metadata::Create => done.bytes = self.create(share, &self.of_run(number)).await?,
             Metadata::Unlink => delete(share, &self.of_run(number), self.compound).await?,

@@ -37,11 +37,11 @@ pub struct Range {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Worth {
-    /// The whole range lies above what is worth it.
+    /// The whole range lies above the factor that is worth a change.
     More,
-    /// The whole range lies below.
+    /// The whole range lies below it.
     Enough,
-    /// It lies on both sides.
+    /// The range lies on both sides.
     Unsure,
 }
 

@@ -29,17 +29,17 @@ const PROOF_TIME: Duration = Duration::from_secs(10);
 
 /// The role of one side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum PeerRole {
     Conductor,
     Agent,
 }
 
-impl Side {
+impl PeerRole {
     /// The text that the side's proof covers.
     fn word(self) -> &'static str {
         match self {
-            Side::Conductor => "I conduct",
-            Side::Agent => "I am an agent",
+            PeerRole::Conductor => "I conduct",
+            PeerRole::Agent => "I am an agent",
         }
     }
 }
@@ -49,24 +49,24 @@ const LOOK_TIME: Duration = Duration::from_millis(200);
 
 /// Watches the other side until it is dropped.
 #[must_use]
-pub(super) struct Watch(#[expect(dead_code, reason = "it only has to be there")] Arc<()>);
+pub(super) struct PeerWatch(#[expect(dead_code, reason = "it only has to be there")] Arc<()>);
 
 /// The result of a look at the incoming data.
 #[derive(Debug, PartialEq, Eq)]
-enum Sight {
+enum PeekResult {
     Quiet,
     Speaks,
     Gone,
 }
 
-impl Sight {
+impl PeekResult {
     /// Interprets the result of a peek. A peek also ends early when this process was stopped and
     /// continued.
-    fn of(peeked: &io::Result<usize>) -> Sight {
+    fn of(peeked: &io::Result<usize>) -> PeekResult {
         match peeked.as_ref().map_err(io::Error::kind) {
-            Ok(1..) => Sight::Speaks,
-            Err(io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Sight::Quiet,
-            Ok(0) | Err(_) => Sight::Gone,
+            Ok(1..) => PeekResult::Speaks,
+            Err(io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => PeekResult::Quiet,
+            Ok(0) | Err(_) => PeekResult::Gone,
         }
     }
 }
@@ -86,38 +86,38 @@ fn notice_death(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// A connection whose two sides have authenticated.
-pub(super) struct Channel {
+pub(super) struct AgentConnection {
     stream: TcpStream,
-    mouth: Mouth,
+    sender: MessageSender,
     inward: (Key, u64),
 }
 
 /// The sending half of a connection. Its clones send one whole message at a time.
 #[derive(Clone)]
-pub(super) struct Mouth(Arc<Mutex<Speech>>);
+pub(super) struct MessageSender(Arc<Mutex<SenderState>>);
 
-struct Speech {
+struct SenderState {
     stream: TcpStream,
     key: Key,
     /// The number of messages that were sent.
-    said: u64,
+    sent: u64,
 }
 
-impl Mouth {
+impl MessageSender {
     /// Sends a message.
     pub(super) fn send(&self, message: &Message) -> io::Result<()> {
         let body = serde_json::to_vec(message).map_err(io::Error::other)?;
         let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-        let mut speech = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let code = sign(&speech.key, &[&speech.said.to_be_bytes(), body.as_slice()].concat());
-        speech.said += 1;
-        speech.stream.write_all(&[&length.to_be_bytes(), code.as_ref(), &body].concat())
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let code = sign(&state.key, &[&state.sent.to_be_bytes(), body.as_slice()].concat());
+        state.sent += 1;
+        state.stream.write_all(&[&length.to_be_bytes(), code.as_ref(), &body].concat())
     }
 }
 
-impl Channel {
+impl AgentConnection {
     /// Connects, and authenticates both sides with the secret.
-    pub(super) fn open(mut stream: TcpStream, side: Side, secret: &str) -> io::Result<Channel> {
+    pub(super) fn open(mut stream: TcpStream, side: PeerRole, secret: &str) -> io::Result<AgentConnection> {
         stream.set_nodelay(true)?;
         notice_death(&stream)?;
         stream.set_read_timeout(Some(PROOF_TIME))?;
@@ -131,61 +131,61 @@ impl Channel {
             return Err(io::Error::other("no trunkline of this kind is there"));
         };
         let nonces = match side {
-            Side::Conductor => [own.as_slice(), theirs].concat(),
-            Side::Agent => [theirs, &own].concat(),
+            PeerRole::Conductor => [own.as_slice(), theirs].concat(),
+            PeerRole::Agent => [theirs, &own].concat(),
         };
         let secret = Key::new(HMAC_SHA256, secret.as_bytes());
         let derive = |what: &str| sign(&secret, &[what.as_bytes(), &nonces].concat());
         // The agent sends no proof to an unauthenticated peer: the peer could test guesses on it.
-        if side == Side::Conductor {
-            stream.write_all(derive(Side::Conductor.word()).as_ref())?;
+        if side == PeerRole::Conductor {
+            stream.write_all(derive(PeerRole::Conductor.word()).as_ref())?;
         }
-        let other = if side == Side::Conductor { Side::Agent } else { Side::Conductor };
+        let other = if side == PeerRole::Conductor { PeerRole::Agent } else { PeerRole::Conductor };
         let mut code = [0; CODE];
         stream.read_exact(&mut code).map_err(|_| {
             io::Error::other("it does not take our secret (see --secret-file on both), or does not answer")
         })?;
         verify(&secret, &[other.word().as_bytes(), &nonces].concat(), &code)
             .map_err(|_| io::Error::other("it has another secret; see --secret-file on both"))?;
-        if side == Side::Agent {
-            stream.write_all(derive(Side::Agent.word()).as_ref())?;
+        if side == PeerRole::Agent {
+            stream.write_all(derive(PeerRole::Agent.word()).as_ref())?;
         }
         let key = |what: &str| Key::new(HMAC_SHA256, derive(what).as_ref());
         let (to_agent, to_conductor) = (key("to the agent"), key("to the conductor"));
         let (out, inward) =
-            if side == Side::Conductor { (to_agent, to_conductor) } else { (to_conductor, to_agent) };
-        let speech = Speech { stream: stream.try_clone()?, key: out, said: 0 };
-        Ok(Channel { stream, mouth: Mouth(Arc::new(Mutex::new(speech))), inward: (inward, 0) })
+            if side == PeerRole::Conductor { (to_agent, to_conductor) } else { (to_conductor, to_agent) };
+        let state = SenderState { stream: stream.try_clone()?, key: out, sent: 0 };
+        Ok(AgentConnection { stream, sender: MessageSender(Arc::new(Mutex::new(state))), inward: (inward, 0) })
     }
 
     /// Calls `gone` from another thread when the other side disconnects, for as long as the result
     /// exists. Nothing may be received meanwhile.
-    pub(super) fn watch(&self, gone: impl FnOnce() + Send + 'static) -> io::Result<Watch> {
+    pub(super) fn watch(&self, gone: impl FnOnce() + Send + 'static) -> io::Result<PeerWatch> {
         let stream = self.stream.try_clone()?;
         stream.set_read_timeout(Some(LOOK_TIME))?;
         let watched = Arc::new(());
         let is_over = Arc::downgrade(&watched);
         thread::spawn(move || {
             while is_over.strong_count() > 0 {
-                match Sight::of(&stream.peek(&mut [0])) {
-                    Sight::Quiet => {}
+                match PeekResult::of(&stream.peek(&mut [0])) {
+                    PeekResult::Quiet => {}
                     // The message is for the receiver.
-                    Sight::Speaks => return,
-                    Sight::Gone => return gone(),
+                    PeekResult::Speaks => return,
+                    PeekResult::Gone => return gone(),
                 }
             }
         });
-        Ok(Watch(watched))
+        Ok(PeerWatch(watched))
     }
 
     /// Sends a message.
     pub(super) fn send(&self, message: &Message) -> io::Result<()> {
-        self.mouth.send(message)
+        self.sender.send(message)
     }
 
     /// The sending half, for another thread.
-    pub(super) fn mouth(&self) -> Mouth {
-        self.mouth.clone()
+    pub(super) fn sender(&self) -> MessageSender {
+        self.sender.clone()
     }
 
     /// A handle that closes the connection from another thread than the receiver's.
@@ -239,12 +239,12 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    fn pair(secrets: [&'static str; 2]) -> [io::Result<Channel>; 2] {
+    fn pair(secrets: [&'static str; 2]) -> [io::Result<AgentConnection>; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let agent =
-            thread::spawn(move || Channel::open(listener.accept().unwrap().0, Side::Agent, secrets[0]));
-        let conductor = Channel::open(TcpStream::connect(address).unwrap(), Side::Conductor, secrets[1]);
+            thread::spawn(move || AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, secrets[0]));
+        let conductor = AgentConnection::open(TcpStream::connect(address).unwrap(), PeerRole::Conductor, secrets[1]);
         [agent.join().unwrap(), conductor]
     }
 
@@ -266,7 +266,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         other.write_all(&[b'x'; 256]).unwrap();
-        assert!(Channel::open(listener.accept().unwrap().0, Side::Agent, "secret").is_err());
+        assert!(AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, "secret").is_err());
     }
 
     #[test]
@@ -282,16 +282,16 @@ mod tests {
 
     #[test]
     fn who_was_stopped_and_goes_on_does_not_take_the_other_side_for_gone() {
-        let failed = |kind: io::ErrorKind| Sight::of(&Err(kind.into()));
+        let failed = |kind: io::ErrorKind| PeekResult::of(&Err(kind.into()));
         assert_eq!(
             [failed(io::ErrorKind::Interrupted), failed(io::ErrorKind::WouldBlock)],
-            [Sight::Quiet, Sight::Quiet]
+            [PeekResult::Quiet, PeekResult::Quiet]
         );
         assert_eq!(
-            [failed(io::ErrorKind::TimedOut), failed(io::ErrorKind::ConnectionReset), Sight::of(&Ok(0))],
-            [Sight::Gone, Sight::Gone, Sight::Gone]
+            [failed(io::ErrorKind::TimedOut), failed(io::ErrorKind::ConnectionReset), PeekResult::of(&Ok(0))],
+            [PeekResult::Gone, PeekResult::Gone, PeekResult::Gone]
         );
-        assert_eq!(Sight::of(&Ok(1)), Sight::Speaks);
+        assert_eq!(PeekResult::of(&Ok(1)), PeekResult::Speaks);
     }
 
     #[test]
@@ -301,13 +301,13 @@ mod tests {
             let mut agent = agent;
             conductor.send(&Message::Ready).unwrap();
             assert!(agent.receive(SOON).is_ok());
-            let mut speech = conductor.mouth.0.lock().unwrap();
+            let mut state = conductor.sender.0.lock().unwrap();
             if repeated {
-                speech.said = 0;
+                state.sent = 0;
             } else {
-                speech.key = Key::new(HMAC_SHA256, b"another");
+                state.key = Key::new(HMAC_SHA256, b"another");
             }
-            drop(speech);
+            drop(state);
             conductor.send(&Message::Ready).unwrap();
             assert!(agent.receive(SOON).is_err());
         }

@@ -85,7 +85,7 @@ struct UnderWay {
 
 /// One direction.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct PathDirection {
     shape: Shape,
     under_way: BinaryHeap<Reverse<UnderWay>>,
     bytes_under_way: u64,
@@ -98,9 +98,9 @@ pub(super) struct Way {
     spare: Vec<Vec<u8>>,
 }
 
-impl Way {
-    pub(super) fn new(shape: Shape, seed: u64) -> Way {
-        Way {
+impl PathDirection {
+    pub(super) fn new(shape: Shape, seed: u64) -> PathDirection {
+        PathDirection {
             shape,
             under_way: BinaryHeap::new(),
             bytes_under_way: 0,
@@ -215,12 +215,12 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// All arrivals, each with its time and its source port.
-    fn arrivals(way: &mut Way) -> Vec<(u64, u16)> {
+    fn arrivals(path: &mut PathDirection) -> Vec<(u64, u16)> {
         let mut arrived = Vec::new();
-        while let Some(now) = way.due_ns() {
-            while let Some((due, packet)) = way.arrive(now) {
+        while let Some(now) = path.due_ns() {
+            while let Some((due, packet)) = path.arrive(now) {
                 arrived.push((due, u16::from_be_bytes([packet[20], packet[21]])));
-                way.reuse(packet);
+                path.reuse(packet);
             }
         }
         arrived
@@ -228,42 +228,42 @@ mod tests {
 
     #[test]
     fn a_delay_holds_each_packet_for_as_long() {
-        let mut way = Way::new(Shape { delay_ns: 10 * MS, ..FREE }, 1);
-        way.offer(0, &tcp(1, 100));
-        way.offer(3 * MS, &tcp(2, 100));
-        assert!(way.arrive(10 * MS - 1).is_none());
-        assert_eq!(arrivals(&mut way), [(10 * MS, 1), (13 * MS, 2)]);
-        assert_eq!(way.counts(), Counts { carried: 2, bytes: 200, lost: 0, dropped: 0 });
+        let mut path = PathDirection::new(Shape { delay_ns: 10 * MS, ..FREE }, 1);
+        path.offer(0, &tcp(1, 100));
+        path.offer(3 * MS, &tcp(2, 100));
+        assert!(path.arrive(10 * MS - 1).is_none());
+        assert_eq!(arrivals(&mut path), [(10 * MS, 1), (13 * MS, 2)]);
+        assert_eq!(path.counts(), Counts { carried: 2, bytes: 200, lost: 0, dropped: 0 });
     }
 
     #[test]
     fn what_is_too_large_for_a_black_hole_is_lost() {
-        let mut way = Way::new(Shape { largest: Some(1400), ..FREE }, 1);
-        way.offer(0, &tcp(1, 1400));
-        way.offer(0, &tcp(2, 1401));
-        assert_eq!(arrivals(&mut way), [(0, 1)]);
-        assert_eq!(way.counts(), Counts { carried: 1, bytes: 1400, lost: 1, dropped: 0 });
+        let mut path = PathDirection::new(Shape { largest: Some(1400), ..FREE }, 1);
+        path.offer(0, &tcp(1, 1400));
+        path.offer(0, &tcp(2, 1401));
+        assert_eq!(arrivals(&mut path), [(0, 1)]);
+        assert_eq!(path.counts(), Counts { carried: 1, bytes: 1400, lost: 1, dropped: 0 });
     }
 
     #[test]
     fn a_line_sends_one_packet_after_the_other() {
         // 1,000 bytes take 1 ms.
-        let mut way = Way::new(Shape { rate: Some(8_000_000), delay_ns: 5 * MS, ..FREE }, 1);
-        (1..=3).for_each(|port| way.offer(0, &tcp(port, 1000)));
-        way.offer(20 * MS, &tcp(4, 1000));
-        assert_eq!(arrivals(&mut way), [(6 * MS, 1), (7 * MS, 2), (8 * MS, 3), (26 * MS, 4)]);
+        let mut path = PathDirection::new(Shape { rate: Some(8_000_000), delay_ns: 5 * MS, ..FREE }, 1);
+        (1..=3).for_each(|port| path.offer(0, &tcp(port, 1000)));
+        path.offer(20 * MS, &tcp(4, 1000));
+        assert_eq!(arrivals(&mut path), [(6 * MS, 1), (7 * MS, 2), (8 * MS, 3), (26 * MS, 4)]);
     }
 
     #[test]
     fn a_slow_flow_does_not_hold_up_the_others() {
-        let mut way = Way::new(Shape { flow_rate: Some(8_000_000), rate: Some(80_000_000), ..FREE }, 1);
+        let mut path = PathDirection::new(Shape { flow_rate: Some(8_000_000), rate: Some(80_000_000), ..FREE }, 1);
         for _ in 0..3 {
-            way.offer(0, &tcp(1, 1000));
+            path.offer(0, &tcp(1, 1000));
         }
-        way.offer(0, &tcp(2, 1000));
+        path.offer(0, &tcp(2, 1000));
         let tenth = MS / 10;
         assert_eq!(
-            arrivals(&mut way),
+            arrivals(&mut path),
             [(MS + tenth, 1), (MS + 2 * tenth, 2), (2 * MS + tenth, 1), (3 * MS + tenth, 1)]
         );
     }
@@ -271,11 +271,11 @@ mod tests {
     #[test]
     fn flows_share_the_line() {
         let room = Shape { queue: 1 << 30, flow_queue: 1 << 30, ..FREE };
-        let mut way = Way::new(Shape { flow_rate: Some(8_000_000), rate: Some(16_000_000), ..room }, 1);
+        let mut path = PathDirection::new(Shape { flow_rate: Some(8_000_000), rate: Some(16_000_000), ..room }, 1);
         for _ in 0..1000 {
-            (1..=4).for_each(|port| way.offer(0, &tcp(port, 1000)));
+            (1..=4).for_each(|port| path.offer(0, &tcp(port, 1000)));
         }
-        let arrived = arrivals(&mut way);
+        let arrived = arrivals(&mut path);
         // 4,000 packets of half a millisecond each.
         let last = arrived.last().unwrap().0;
         assert!((2000 * MS..2003 * MS).contains(&last), "{last}");
@@ -289,24 +289,24 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_what_comes() {
-        let mut way = Way::new(Shape { rate: Some(8_000_000), queue: 5_000, ..FREE }, 1);
-        (0..100).for_each(|port| way.offer(0, &tcp(port, 1000)));
-        let arrived: Vec<u16> = arrivals(&mut way).iter().map(|(_, port)| *port).collect();
+        let mut path = PathDirection::new(Shape { rate: Some(8_000_000), queue: 5_000, ..FREE }, 1);
+        (0..100).for_each(|port| path.offer(0, &tcp(port, 1000)));
+        let arrived: Vec<u16> = arrivals(&mut path).iter().map(|(_, port)| *port).collect();
         // One packet is being sent and five wait.
         assert_eq!(arrived, [0, 1, 2, 3, 4, 5]);
-        assert_eq!(way.counts().dropped, 94);
-        way.offer(7 * MS, &tcp(9, 1000));
-        assert_eq!(arrivals(&mut way), [(8 * MS, 9)]);
+        assert_eq!(path.counts().dropped, 94);
+        path.offer(7 * MS, &tcp(9, 1000));
+        assert_eq!(arrivals(&mut path), [(8 * MS, 9)]);
     }
 
     #[test]
     fn as_many_are_lost_as_asked_for_and_the_same_ones_each_time() {
         let lost = |seed| {
-            let mut way = Way::new(Shape { loss: 0.01, ..FREE }, seed);
-            (0..50_000u16).for_each(|port| way.offer(u64::from(port), &tcp(port, 40)));
-            let arrived = arrivals(&mut way);
-            assert_eq!(way.counts().lost + arrived.len() as u64, 50_000);
-            (way.counts().lost, arrived)
+            let mut path = PathDirection::new(Shape { loss: 0.01, ..FREE }, seed);
+            (0..50_000u16).for_each(|port| path.offer(u64::from(port), &tcp(port, 40)));
+            let arrived = arrivals(&mut path);
+            assert_eq!(path.counts().lost + arrived.len() as u64, 50_000);
+            (path.counts().lost, arrived)
         };
         assert!((400..600).contains(&lost(1).0), "{}", lost(1).0);
         assert_eq!(lost(1), lost(1));
@@ -315,10 +315,10 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut way = Way::new(Shape { delay_ns: u64::MAX / 2, ..FREE }, 1);
-        way.bytes_under_way = MAX_UNDER_WAY - 1000;
-        way.offer(0, &tcp(1, 1000));
-        way.offer(0, &tcp(1, 1000));
-        assert_eq!(way.counts().dropped, 1);
+        let mut path = PathDirection::new(Shape { delay_ns: u64::MAX / 2, ..FREE }, 1);
+        path.bytes_under_way = MAX_UNDER_WAY - 1000;
+        path.offer(0, &tcp(1, 1000));
+        path.offer(0, &tcp(1, 1000));
+        assert_eq!(path.counts().dropped, 1);
     }
 }

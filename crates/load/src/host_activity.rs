@@ -8,11 +8,11 @@ use crate::cpu::{Account, Usage};
 
 /// The length of one sample. The kernel counts in ticks of 10 ms (times(2)), so several samples are
 /// summed.
-pub const LOOK: Duration = Duration::from_millis(50);
+pub const SAMPLE_TIME: Duration = Duration::from_millis(50);
 
 /// The sum of samples of this host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Quiet {
+pub struct HostActivity {
     /// Ticks of other programs, and ticks of all processors.
     others: u64,
     all: u64,
@@ -20,22 +20,22 @@ pub struct Quiet {
 
 /// The start of a sample.
 #[derive(Debug)]
-pub struct Look {
+pub struct ActivitySample {
     usage: Usage,
     own: Option<Account>,
 }
 
-impl Look {
+impl ActivitySample {
     /// Starts a sample.
     #[must_use]
-    pub fn begin() -> Look {
-        Look { usage: Usage::read(), own: Account::own().ok() }
+    pub fn begin() -> ActivitySample {
+        ActivitySample { usage: Usage::read(), own: Account::own().ok() }
     }
 }
 
-impl Quiet {
+impl HostActivity {
     /// Ends a sample and adds it.
-    pub fn add(&mut self, look: &Look) {
+    pub fn add(&mut self, look: &ActivitySample) {
         let (busy, all) = Usage::read().since(&look.usage).sum();
         let now = Account::own().ok();
         let own_ns = now.as_ref().zip(look.own.as_ref()).map_or(0, |(now, before)| now.since(before));
@@ -66,14 +66,14 @@ mod tests {
 
     #[test]
     fn looks_add_up_and_our_own_work_is_not_that_of_others() {
-        assert_eq!(Quiet::default().others(), None);
-        let three = Quiet { others: 3, all: 12 };
+        assert_eq!(HostActivity::default().others(), None);
+        let three = HostActivity { others: 3, all: 12 };
         assert_eq!(three.others(), Some(0.25));
-        let look = Look::begin();
-        let mut quiet = Quiet::default();
+        let look = ActivitySample::begin();
+        let mut quiet = HostActivity::default();
         // Until a tick has passed on some processor.
         let has_ticked = (0..1_000_000).any(|_| {
-            quiet = Quiet::default();
+            quiet = HostActivity::default();
             quiet.add(&look);
             quiet.all > 0
         });

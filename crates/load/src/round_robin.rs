@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use crate::quiet::{self, Look, Quiet};
+use crate::host_activity::{self, ActivitySample, HostActivity};
 use crate::report::{Measured, Turns};
 use crate::run::{clear, measure};
-use crate::turns::ENOUGH_TURNS;
+use crate::comparison::ENOUGH_TURNS;
 use crate::{Error, Plan, Report, Stop};
 
 /// The shortest counted time of a turn. The start dominates a shorter one.
@@ -49,7 +49,7 @@ fn turn_of(group: &[Plan]) -> Option<Duration> {
 }
 
 fn in_turns(group: &[Plan], turn: Duration) -> Result<Vec<Report>, Error> {
-    let (mut quiet, mut all) = (Quiet::default(), vec![None::<Measured>; group.len()]);
+    let (mut quiet, mut all) = (HostActivity::default(), vec![None::<Measured>; group.len()]);
     let mut turns = vec![Turns::default(); group.len()];
     // The first turn creates the files and warms up.
     for number in 0..=ENOUGH_TURNS {
@@ -66,8 +66,8 @@ fn in_turns(group: &[Plan], turn: Duration) -> Result<Vec<Report>, Error> {
                     none => *none = Some(measured),
                 }
             }
-            let look = Look::begin();
-            std::thread::sleep(quiet::LOOK);
+            let look = ActivitySample::begin();
+            std::thread::sleep(host_activity::SAMPLE_TIME);
             quiet.add(&look);
         }
     }
