@@ -16,7 +16,7 @@ use crate::engine::{self, CompletedOperation, Operation};
 use crate::error::Doing;
 use crate::measure::{MeasurementWindow, Record, Stop, MeasurementPhase};
 use crate::pace::{ArrivalSchedule, Pacing, Timer};
-use crate::peer::{Line, Share};
+use crate::peer::{TargetSession, TargetDirectory};
 use crate::plan::{Protocol, Workload};
 use crate::progress::Progress;
 use crate::random::Random;
@@ -271,18 +271,18 @@ fn wait_until(shared: &LoadRun, then: Instant) {
 
 /// Creates the files and directories that the load needs.
 async fn prepare(plan: &Plan) -> Result<(), Error> {
-    let line = Line::open(&plan.unhindered()).await?;
-    if let Share::Remote(directory) = &line.share {
+    let session = TargetSession::open(&plan.unhindered()).await?;
+    if let TargetDirectory::Remote(directory) = &session.share {
         make_directories(directory, &place(plan)).await?;
     }
-    let share = enter(&line, plan).await?;
+    let share = enter(&session, plan).await?;
     if let Workload::Data(shape) = &plan.work {
         data::lay_out(&share, plan, shape).await?;
     }
     if let Some(names) = Names::of(plan) {
         names.lay_out(share.files()?).await?;
     }
-    line.close().await
+    session.close().await
 }
 
 /// The directory of the load.
@@ -293,9 +293,9 @@ fn place(plan: &Plan) -> String {
     }
 }
 
-async fn enter(line: &Line, plan: &Plan) -> Result<Share, Error> {
+async fn enter(session: &TargetSession, plan: &Plan) -> Result<TargetDirectory, Error> {
     let place = place(plan);
-    line.share.directory(&place).await.doing(|| format!("looking for directory {place}"))
+    session.share.directory(&place).await.doing(|| format!("looking for directory {place}"))
 }
 
 /// Removes the files that the operations of a [`measure`]d plan have created or left.
@@ -305,9 +305,9 @@ async fn enter(line: &Line, plan: &Plan) -> Result<Share, Error> {
 pub(crate) fn clear(plan: &Plan) -> Result<(), Error> {
     let Some(names) = Names::of(plan).filter(|_| !plan.keep) else { return Ok(()) };
     threads::alone(plan)?.block_on(async {
-        let line = Line::open(&plan.unhindered()).await?;
-        let _left = names.sweep(enter(&line, plan).await?.files()?).await?;
-        line.close().await
+        let session = TargetSession::open(&plan.unhindered()).await?;
+        let _left = names.sweep(enter(&session, plan).await?.files()?).await?;
+        session.close().await
     })
 }
 
@@ -332,16 +332,16 @@ fn serve(shared: &Arc<LoadRun>, connection: u32) -> Result<ConnectionSummary, Er
     shared.done.wait();
     shared.read.wait();
     let (runtime, workers) = measured?;
-    let (security, channels) = (workers.line.security(), workers.line.channels());
+    let (security, channels) = (workers.session.security(), workers.session.channels());
     runtime.block_on(workers.close())?;
     Ok(ConnectionSummary { security, channels })
 }
 
 /// The workers of one connection.
 struct Workers {
-    line: Line,
+    session: TargetSession,
     /// The directory in which they work.
-    share: Share,
+    share: TargetDirectory,
     work: Arc<WorkerFiles>,
     /// The job of each worker, and the worker's number among all.
     workers: Vec<(u32, u64)>,
@@ -361,9 +361,9 @@ impl Workers {
         let plan = &shared.plan;
         let places = plan.channels.clamp(1, MOST_LOG_ONS);
         let log_on = shared.log_ons.acquire_many(places).await;
-        let line = Line::open(plan).await?;
+        let session = TargetSession::open(plan).await?;
         drop(log_on);
-        let share = enter(&line, plan).await?;
+        let share = enter(&session, plan).await?;
         let workers: Vec<(u32, u64)> = (0..plan.workers())
             .filter(|worker| worker % plan.connections == connection)
             .map(|worker| (worker / plan.depth, u64::from(worker)))
@@ -383,7 +383,7 @@ impl Workers {
                 WorkerFiles::Data(jobs)
             }
         };
-        Ok(Workers { line, share, work: Arc::new(work), workers, number: connection })
+        Ok(Workers { session, share, work: Arc::new(work), workers, number: connection })
     }
 
     /// Runs all workers until the load ends.
@@ -425,7 +425,7 @@ impl Workers {
                 job.close().await?;
             }
         }
-        self.line.close().await
+        self.session.close().await
     }
 }
 
@@ -433,7 +433,7 @@ impl Workers {
 struct Worker {
     shared: Arc<LoadRun>,
     work: Arc<WorkerFiles>,
-    share: Share,
+    share: TargetDirectory,
     connection: u32,
     job: u32,
     /// The number of the worker among all.

@@ -14,7 +14,7 @@ use client::remote::local::ALIGNMENT;
 use super::each_of;
 use crate::engine::{CompletedOperation, Kind};
 use crate::error::Doing;
-use crate::peer::{File, Share};
+use crate::peer::{File, TargetDirectory};
 use crate::plan::{Content, Files, BlockPattern};
 use crate::random::Random;
 use crate::{Error, Plan};
@@ -39,7 +39,7 @@ pub(crate) fn position_of(shape: &BlockPattern, job: u32) -> u32 {
 }
 
 /// Creates the files of all jobs with the necessary size, and checks that the other files exist.
-pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &BlockPattern) -> Result<(), Error> {
+pub(crate) async fn lay_out(share: &TargetDirectory, plan: &Plan, shape: &BlockPattern) -> Result<(), Error> {
     match &shape.files {
         Files::Own { size, .. } => {
             for job in 0..plan.jobs {
@@ -74,7 +74,7 @@ pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &BlockPattern) ->
 }
 
 /// Creates a file with at least this size.
-async fn make(share: &Share, path: &str, size: u64) -> Result<(), Error> {
+async fn make(share: &TargetDirectory, path: &str, size: u64) -> Result<(), Error> {
     let content = noise(LAY_OUT_STEP as usize);
     let file = Arc::new(share.open(path, OpenMode::Make).await.doing(|| format!("opening {path}"))?);
     if file.size() < size {
@@ -149,7 +149,7 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) async fn open(
-        share: &Share,
+        share: &TargetDirectory,
         plan: &Plan,
         shape: &BlockPattern,
         job: u32,
