@@ -11,14 +11,14 @@ use load::{Args, Error, Report};
 const SECRET: &str = "a secret of enough length";
 
 #[derive(Debug, Parser)]
-struct Cli {
+struct LoadCli {
     #[command(flatten)]
     args: Args,
 }
 
 fn args(line: &str) -> Args {
     let words = ["trunkline", "load"].into_iter().chain(line.split_whitespace()).map(Into::into);
-    Cli::parse_from(load::diskspd::spell_out(words).into_iter().skip(1)).args
+    LoadCli::parse_from(load::diskspd::spell_out(words).into_iter().skip(1)).args
 }
 
 /// Starts an agent and returns its address. It ends with the process.

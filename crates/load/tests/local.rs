@@ -9,7 +9,7 @@ use load::{Args, Error, Plan, Report, Stop};
 use serde_json::Value;
 
 #[derive(Debug, Parser)]
-struct Cli {
+struct LoadCli {
     #[command(flatten)]
     args: Args,
 }
@@ -19,7 +19,7 @@ fn plans(here: &Path, line: &str) -> Result<Vec<Plan>, Error> {
     let line = line.replace("HERE", here.to_str().unwrap());
     let words = ["trunkline", "load"].into_iter().chain(line.split_whitespace()).map(OsString::from);
     let words = load::diskspd::spell_out(words).into_iter().skip(1);
-    let args = Cli::try_parse_from(words).map_err(|why| Error::Usage(why.to_string()))?.args;
+    let args = LoadCli::try_parse_from(words).map_err(|why| Error::Usage(why.to_string()))?.args;
     Plan::all(&args, "")
 }
 

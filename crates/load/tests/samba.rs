@@ -5,7 +5,7 @@ use load::{Args, Error, Plan, Report};
 use testkit::samba::{Samba, USER};
 
 #[derive(Debug, Parser)]
-struct Cli {
+struct LoadCli {
     #[command(flatten)]
     args: Args,
 }
@@ -14,7 +14,7 @@ struct Cli {
 fn load(samba: &Samba, options: &str) -> Result<Report, Error> {
     let target = format!("smb://{}@{}/files/load", USER.0, samba.address);
     let words = ["load", &target].into_iter().chain(options.split_whitespace());
-    load::run(Plan::all(&Cli::parse_from(words).args, USER.1)?.remove(0))
+    load::run(Plan::all(&LoadCli::parse_from(words).args, USER.1)?.remove(0))
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn what_cannot_be_had_is_said_in_one_line() {
         let said = load(&samba, options).unwrap_err().to_string();
         assert!(said.contains(why) && !said.contains('\n'), "{options}: {said}");
     }
-    let args = |target: &str| Cli::parse_from(["load", target, "--number-ios", "1"]).args;
+    let args = |target: &str| LoadCli::parse_from(["load", target, "--number-ios", "1"]).args;
     let server = samba.address;
     let wrong =
         load::run(Plan::all(&args(&format!("smb://alice@{server}/files")), "wrong").unwrap().remove(0));
@@ -120,7 +120,7 @@ fn numbers_of_channels_are_measured_one_after_the_other_and_each_channel_keeps_t
     let target = format!("smb://{}@{}/files/load", USER.0, samba.address);
     let options = "--rw read --bs 64k --filesize 1m --iodepth 32 --number-ios 512 --channel-rate 16m";
     let words = ["load", &target, "--channels", "1,4"].into_iter().chain(options.split_whitespace());
-    let plans = Plan::all(&Cli::parse_from(words).args, USER.1).unwrap();
+    let plans = Plan::all(&LoadCli::parse_from(words).args, USER.1).unwrap();
     let reports: Vec<_> = plans.into_iter().map(|plan| load::run(plan).unwrap()).collect();
     let json = load::json(&reports);
     for (at, channels) in [1, 4].into_iter().enumerate() {
@@ -151,7 +151,7 @@ fn a_line_of_diskspd_and_a_planned_rate_do_over_smb_what_they_do_on_files() {
     let run = |line: &str| {
         let words = ["trunkline", "load"].into_iter().chain(line.split_whitespace()).map(Into::into);
         let words = load::diskspd::spell_out(words).into_iter().skip(1);
-        load::run(Plan::all(&Cli::parse_from(words).args, USER.1)?.remove(0))
+        load::run(Plan::all(&LoadCli::parse_from(words).args, USER.1)?.remove(0))
     };
     let missing = run(&format!("-d1 {files}/none.dat")).unwrap_err().to_string();
     assert!(missing.contains("OBJECT_NAME_NOT_FOUND") && missing.contains("unless -cSIZE"), "{missing}");
