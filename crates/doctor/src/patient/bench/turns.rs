@@ -1,12 +1,12 @@
 //! Numbers of connections, measured in turns: each of them writes and reads, and then all of them once more. What changes with
-//! time changes for all of them, and the spread between turns shows how sure a comparison is ([`load::turns`]).
+//! time changes for all of them, and the spread between turns shows how sure a comparison is ([`load::comparison`]).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use client::remote::Session;
-use load::quiet::{self, Quiet};
+use load::host_activity::{self, ActivitySample, HostActivity};
 
 use super::{LONG_WAY_MS, TIME_FOR_THE_END, close};
 use crate::drive::{Bench, Order};
@@ -31,7 +31,7 @@ const FEWEST_TURNS: u32 = 2;
 /// All turns, as far as there is time for them.
 pub(super) async fn measure(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let counts = counts(patient);
-    let (mut quiet, mut took) = (Quiet::default(), Duration::ZERO);
+    let (mut activity, mut took) = (HostActivity::default(), Duration::ZERO);
     for turn in 0..patient.course.turns {
         let begun = Instant::now();
         if turn >= FEWEST_TURNS && patient.left() < took + behind(patient) {
@@ -49,7 +49,7 @@ pub(super) async fn measure(patient: &mut Patient<'_>) -> Result<(), Stopped> {
             if have <= had {
                 break;
             }
-            look_around(patient, &mut quiet).await;
+            look_around(patient, &mut activity).await;
             step(patient, have, counts.last() == Some(count), turn == 0).await?;
             had = have;
         }
@@ -80,13 +80,13 @@ fn behind(patient: &Patient<'_>) -> Duration {
 }
 
 /// Looks for a moment what other programs use of this host.
-async fn look_around(patient: &mut Patient<'_>, quiet: &mut Quiet) {
-    let look = quiet::Look::begin();
-    tokio::time::sleep(quiet::LOOK).await;
-    quiet.add(&look);
+async fn look_around(patient: &mut Patient<'_>, activity: &mut HostActivity) {
+    let sample = ActivitySample::begin();
+    tokio::time::sleep(host_activity::SAMPLE_TIME).await;
+    activity.add(&sample);
     let is_server_here = patient.facts.route.as_ref().is_some_and(|it| it.is_here());
     let processors = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
-    if let Some(part) = quiet.others() {
+    if let Some(part) = activity.others() {
         patient.facts.data.get_or_insert_default().others = Some(Others { part, processors, is_server_here });
     }
 }
