@@ -1,4 +1,4 @@
-//! Two servers side by side: what differs, and whether that explains why one of them is slower.
+//! A comparison of two servers: their differences, and whether these explain why one of them is slower.
 
 use serde::Serialize;
 
@@ -7,52 +7,53 @@ use crate::finding::Layer;
 use crate::rules::short;
 use crate::verdict::capital;
 
-/// Both servers.
+/// The comparison of two servers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What was measured of both.
+    /// The measured values of both.
     pub rows: Vec<Row>,
-    /// Seconds that a copy of 1 GiB to each is expected to take.
+    /// The predicted time of a copy of 1 GiB to each, in seconds.
     pub write_times_s: Option<[f64; 2]>,
-    /// The same for reading.
+    /// The predicted time of such a copy from each.
     pub read_times_s: Option<[f64; 2]>,
-    /// How many times as long as the second the first takes for such a copy to it, and from it.
+    /// The factor between the time of the first and that of the second, for a copy to them.
     pub write_time_ratio: Option<f64>,
-    /// The same for reading.
+    /// The factor for a copy from them.
     pub read_time_ratio: Option<f64>,
-    /// What follows.
+    /// The conclusion.
     pub paragraph: String,
 }
 
-/// One thing of both.
+/// One value of both servers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// What.
+    /// The name of the value.
     pub what: &'static str,
-    /// Of the first.
+    /// The value of the first server.
     pub first: String,
-    /// Of the second.
+    /// The value of the second server.
     pub second: String,
-    /// Whether they differ by more than measuring does.
+    /// Whether they differ by more than the error of measurement.
     pub differs: bool,
 }
 
-/// Figures that differ by less are the same.
+/// Smaller relative differences count as equal.
 const SAME: f64 = 0.10;
 
-/// MiB of a copy that is spoken of.
+/// The size of the predicted copy in MiB.
 const COPY_MIB: f64 = 1024.0;
 
-/// The connections that a client opens to a server: as many as a session takes, up to four.
+/// The connections that a client opens to a server: as many as a session gets, up to four.
 fn usual(facts: &Facts) -> u32 {
     match facts.protocol {
-        // The kernel's client spreads over its connections whatever goes through the mount.
+        // The kernel's client distributes all work of the mount over its connections.
         Some(Protocol::Mount(_)) => facts.connections.as_ref().map_or(1, |it| it.got),
         _ => facts.connections.as_ref().map_or(1, |it| it.got.clamp(1, 4)),
     }
 }
 
-/// The rate that a client gets with them; nothing where so many were not measured, since fewer say little of them.
+/// The rate with that number of connections. `None` if it was not measured, because rates of fewer say
+/// little about it.
 fn usable(facts: &Facts, work: Work) -> Option<f64> {
     let data: &Data = facts.data.as_ref()?;
     let usual = usual(facts);
@@ -60,7 +61,7 @@ fn usable(facts: &Facts, work: Work) -> Option<f64> {
     Some(data.best(work, usual)?.mib_s)
 }
 
-/// Seconds that a copy takes with them: the log-on and the connections come first, and then its bytes.
+/// The predicted time of a copy in seconds: the log-on and the connections, and then the data.
 fn copy_s(facts: &Facts, work: Work) -> Option<f64> {
     let rate = usable(facts, work).filter(|it| *it > 0.0)?;
     let log_on_ms = match facts.protocol.as_ref()? {
@@ -115,7 +116,7 @@ fn protection(facts: &Facts) -> Option<String> {
     }
 }
 
-/// Holds the second server against the first.
+/// Compares two servers.
 #[must_use]
 pub fn compare(first: &Facts, second: &Facts) -> Comparison {
     let both = [first, second];
@@ -169,7 +170,7 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
     Comparison { rows: table.0, write_times_s, read_times_s, write_time_ratio, read_time_ratio, paragraph }
 }
 
-/// Largest READ and WRITE, and requests that may be under way.
+/// The largest READ and WRITE, and the number of requests that may be under way.
 fn most_at_once(facts: &Facts) -> Option<[u32; 3]> {
     match facts.protocol.as_ref()? {
         Protocol::Smb(smb) => Some([smb.max_read, smb.max_write, smb.credits]),
@@ -178,7 +179,7 @@ fn most_at_once(facts: &Facts) -> Option<[u32; 3]> {
     }
 }
 
-/// Small reads, and what was found of limits.
+/// Adds small reads, and the limits that were found.
 fn limits(table: &mut Table, both: [&Facts; 2]) {
     let small = |facts: &Facts, is_one: bool| {
         let runs = facts.data.as_ref()?.runs.iter();
@@ -196,7 +197,7 @@ fn limits(table: &mut Table, both: [&Facts; 2]) {
     table.words("limits", both.map(found));
 }
 
-/// Why nothing can be said of a copy.
+/// The reason why a copy cannot be predicted.
 fn unknown(both: [&Facts; 2]) -> String {
     let number = |facts: &&Facts| {
         let data = facts.data.as_ref()?;
@@ -214,7 +215,7 @@ fn unknown(both: [&Facts; 2]) -> String {
     }
 }
 
-/// What connects say of the network, and whether it is the same.
+/// The conclusion about the network from connects, and whether it is the same for both.
 fn network(rtt: [Option<f64>; 2]) -> (String, bool) {
     let [Some(a), Some(b)] = rtt else { return (String::new(), false) };
     let takes = format!("A connect takes {} ms to the first and {} ms to the second", short(a), short(b));
@@ -224,8 +225,8 @@ fn network(rtt: [Option<f64>; 2]) -> (String, bool) {
     }
 }
 
-/// What differs, and whether it explains the difference: the method of elimination, from the network up. `what` is "to" or "from", the
-/// times are those of a copy, and `single` is what one connection carries.
+/// Names the differences, and whether they explain the times, by elimination from the network upwards.
+/// `what` is "to" or "from", the times are those of a copy, and `single` is the rate of one connection.
 fn explain(
     rtt: [Option<f64>; 2],
     connections: [Option<f64>; 2],

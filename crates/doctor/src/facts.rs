@@ -1,8 +1,8 @@
-//! What was measured, layer by layer: plain values without any judgement. [`crate::rules`] reads them, reports show them,
-//! and their names are those of the JSON.
+//! The measured values, layer by layer, without any judgement. [`crate::rules`] reads them and reports
+//! show them. Their names are the names in the JSON.
 //!
-//! A layer that was not reached, or does not exist for a target, is missing. Times are in milliseconds, sizes in bytes,
-//! rates in MiB (1,048,576 bytes) or operations for a second, unless a name says otherwise.
+//! A layer that was not reached, or that a target does not have, is missing. Times are in milliseconds,
+//! sizes in bytes, rates in MiB (1,048,576 bytes) or operations a second, unless a name says otherwise.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,46 +11,46 @@ use serde::Serialize;
 
 use crate::tcp::TcpInfo;
 
-/// All that is known of one target.
+/// All measured values of one target.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Facts {
-    /// As it was written.
+    /// The target as it was given.
     pub target: String,
-    /// Layer 1.
+    /// Layer 1: name and route.
     pub route: Option<Route>,
-    /// Layer 2.
+    /// Layer 2: transport.
     pub transport: Option<Transport>,
-    /// Layer 3.
+    /// Layer 3: protocol.
     pub protocol: Option<Protocol>,
-    /// Layer 4.
+    /// Layer 4: connections.
     pub connections: Option<Connections>,
-    /// Layer 5 and 7: runs with data.
+    /// Layers 5 and 7: runs with data.
     pub data: Option<Data>,
-    /// Layer 6.
+    /// Layer 6: names.
     pub metadata: Option<Metadata>,
-    /// What a Trunkline server told of how it answered, where it was asked.
+    /// The transactions that a Trunkline server counted, if it was asked.
     pub told: Option<Told>,
-    /// Where the examination ended early, if it did.
+    /// The end of the examination, if it ended early.
     pub stopped: Option<Stopped>,
-    /// What was to be measured and was not, with the reason.
+    /// The measurements that were left out, with the reasons.
     pub left_out: Vec<String>,
     /// Test files that could not be deleted.
     pub left_behind: Option<String>,
 }
 
-/// How far an examination comes.
+/// The steps of an examination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Finding the addresses of a name.
+    /// The lookup of a name.
     Name,
     /// A TCP connection.
     Connect,
-    /// The first words of the protocol.
+    /// The first messages of the protocol.
     Negotiate,
-    /// Who we are.
+    /// The log-on.
     LogOn,
-    /// The share or export.
+    /// The connection to the share or export.
     Share,
     /// Reading and writing.
     Data,
@@ -58,139 +58,139 @@ pub enum Stage {
     Metadata,
 }
 
-/// Why an examination ended early.
+/// The reason why an examination ended early.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Stopped {
-    /// What was being done.
+    /// The step at which it ended.
     pub stage: Stage,
-    /// What came of it.
+    /// The reason in words.
     pub why: String,
-    /// Whether there was no answer at all in time.
+    /// Whether no reply came in time.
     pub stalled: bool,
-    /// What kind of end it was.
+    /// The kind of the reason.
     pub cause: Cause,
 }
 
-/// What kind of end.
+/// The kind of reason for an early end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The name has no address.
     NoName,
-    /// No answer from host or network.
+    /// There was no reply from the host or the network.
     Unreachable,
-    /// The host says that nobody listens.
+    /// The host reports that nothing listens on the port.
     Closed,
-    /// Somebody listens who says nothing.
+    /// A process listens, but sends nothing.
     Silent,
-    /// It is not this protocol, or breaks its rules.
+    /// It is another protocol, or a violation of this one.
     Protocol,
     /// The log-on was refused.
     LogOn,
-    /// No such share, or no access to it.
+    /// There is no such share, or no access to it.
     Share,
-    /// Nothing comes any more, on a path that loses large packets.
+    /// Nothing arrives any more, on a path that loses large packets.
     LargePackets,
     /// The disk of the server is full.
     Full,
-    /// Somebody ended the doctor.
+    /// A user or a signal ended the doctor.
     Interrupted,
-    /// Something else.
+    /// Another reason.
     Other,
 }
 
 /// Layer 1: name and route.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Route {
-    /// What was looked up.
+    /// The name that was looked up.
     pub name: String,
-    /// What it took.
+    /// The time of the lookup.
     pub resolved_in_ms: f64,
-    /// In the order of the resolver.
+    /// The addresses in the order of the resolver.
     pub addresses: Vec<Address>,
-    /// That which is used.
+    /// The address that is used.
     pub used: IpAddr,
     /// The port.
     pub port: u16,
-    /// Our address on the way there.
+    /// The local address on this route.
     pub source: Option<IpAddr>,
-    /// Our interface on the way there.
+    /// The local interface on this route.
     pub interface: Option<String>,
-    /// Bytes of a packet there.
+    /// The MTU of the interface in bytes.
     pub interface_mtu: Option<u32>,
-    /// Bytes of a packet that the kernel believes the path to carry.
+    /// The MTU of the path in bytes, as the kernel knows it.
     pub path_mtu: Option<u32>,
-    /// What our interface says of its speed, in Mbit/s.
+    /// The speed of the local interface in Mbit/s, as it reports it.
     pub interface_mbit: Option<u64>,
 }
 
-/// An address and what it is good for.
+/// An address and its properties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Address {
     /// The address.
     pub address: IpAddr,
-    /// From where it is reached.
+    /// The networks from which it can be reached.
     pub scope: Scope,
-    /// Whether a connection could be made; nothing where none was tried.
+    /// Whether a connection succeeded. `None` if it was not tried.
     pub reachable: Option<bool>,
-    /// Whether the host answered that nobody listens on the port.
+    /// Whether the host reported that nothing listens on the port.
     pub refused: bool,
 }
 
-/// From where an address is reached.
+/// The networks from which an address can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// From this host.
+    /// This host only.
     Loopback,
-    /// From the same wire.
+    /// The same link.
     LinkLocal,
-    /// From networks that belong together (RFC 1918, 4193, 6598).
+    /// Private networks (RFC 1918, 4193, 6598).
     Private,
-    /// From everywhere.
+    /// All networks.
     Public,
 }
 
 /// TCP connects, as psping counts them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Connects {
-    /// Attempts that count, those of the warm-up left out.
+    /// Attempts without the warm-up.
     pub sent: u32,
-    /// Attempts that were given up.
+    /// Attempts without an answer.
     pub lost: u32,
-    /// The times of the others, in order.
+    /// The times of the others, sorted.
     pub times_ms: Vec<f64>,
 }
 
 /// Layer 2: transport.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Transport {
-    /// While nothing else is under way.
+    /// Connects on the idle path.
     pub connect: Connects,
-    /// While a connection reads what it can; nothing where that was not tried.
+    /// Connects while a connection reads at full speed. `None` if this was not tried.
     pub connect_under_load: Option<Connects>,
-    /// While one writes what it can.
+    /// Connects while a connection writes at full speed.
     pub connect_under_writes: Option<Connects>,
-    /// Bytes that this host lets a connection receive ahead of its reader.
+    /// Bytes that this host buffers for the reader of a connection.
     pub receive_window: Option<u64>,
-    /// Bytes that this host keeps of what a connection has sent and the other side has not acknowledged.
+    /// Bytes of sent and unacknowledged data that this host buffers for a connection.
     pub send_window: Option<u64>,
-    /// How this host decides on its sending rate.
+    /// The congestion control of this host.
     pub congestion_control: Option<String>,
-    /// The kernel's account of the first connection at the end.
+    /// The kernel's counters of the first connection at the end.
     pub first_connection: Option<TcpInfo>,
-    /// Whether large packets arrive; nothing where that was not tried, as on this host itself.
+    /// Whether large packets arrive. `None` if this was not tried, as for this host itself.
     pub packets: Option<Packets>,
 }
 
-/// What became of packets of several sizes that were sent there.
+/// The fate of packets of several sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Packets {
-    /// Bytes of the largest that arrived, headers and all.
+    /// Bytes of the largest packet that arrived, with its headers.
     pub arrived: u32,
-    /// Bytes of the smallest above that which never did; nothing where all arrived.
+    /// Bytes of the smallest larger packet that never arrived. `None` if all arrived.
     pub lost: Option<u32>,
-    /// How often the kernel sent that one again.
+    /// How often the kernel sent that packet again.
     pub sent_again: u32,
 }
 
@@ -198,77 +198,77 @@ pub struct Packets {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "protocol", rename_all = "snake_case")]
 pub enum Protocol {
-    /// SMB, spoken by us.
+    /// SMB, with the doctor's own client.
     Smb(Smb),
-    /// NFSv4, spoken by us.
+    /// NFSv4, with the doctor's own client.
     Nfs(Nfs),
-    /// What the kernel has mounted.
+    /// A mount of the kernel.
     Mount(crate::mount::Mount),
 }
 
-/// SMB.
+/// The properties of an SMB connection.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Smb {
-    /// For example 3.1.1.
+    /// The dialect, for example 3.1.1.
     pub dialect: String,
-    /// The algorithm by which messages are signed where they are.
+    /// The algorithm for signatures.
     pub signing: String,
-    /// Whether every message is.
+    /// Whether every message is signed.
     pub signs: bool,
-    /// The cipher, where one was agreed on.
+    /// The negotiated cipher, if there is one.
     pub cipher: Option<String>,
-    /// Whether every message is sealed.
+    /// Whether every message is encrypted.
     pub seals: bool,
-    /// Nanoseconds that signing or sealing a MiB takes this host, where it is done.
+    /// Nanoseconds that this host needs to sign or encrypt a MiB, if it does so.
     pub protection_ns_per_mib: Option<f64>,
-    /// Largest READ.
+    /// The largest READ.
     pub max_read: u32,
-    /// Largest WRITE.
+    /// The largest WRITE.
     pub max_write: u32,
-    /// Largest other buffer.
+    /// The largest buffer of other requests.
     pub max_transact: u32,
-    /// Credits that a connection has after work, of those that were asked for.
+    /// The credits of a connection after some work.
     pub credits: u32,
-    /// Credits that were asked for.
+    /// Credits that were requested.
     pub credits_asked: u32,
-    /// What the server can do.
+    /// The capabilities of the server.
     pub capabilities: Vec<&'static str>,
-    /// Names the server.
+    /// The GUID of the server.
     pub server_guid: String,
-    /// How far the server's clock is ahead of ours.
+    /// The difference of the server's clock to this host's. Positive if it is ahead.
     pub clock_ahead_ms: i64,
-    /// From the first message to the share.
+    /// The time from the first message to the share.
     pub log_on_ms: f64,
-    /// An ECHO, which the server answers without any work, each.
+    /// The times of ECHO requests, which the server answers without any work.
     pub echo_ms: Vec<f64>,
 }
 
-/// NFSv4.1 and 4.2.
+/// The properties of an NFSv4.1 or 4.2 session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Nfs {
-    /// The highest minor version that both speak.
+    /// The highest minor version that both support.
     pub minor_version: u32,
-    /// Major and minor owner.
+    /// The major and minor owner of the server.
     pub owner: String,
-    /// The scope.
+    /// The scope of the server.
     pub scope: String,
-    /// What the server calls itself.
+    /// The name of the server's implementation.
     pub software: Option<String>,
-    /// Slots of the session.
+    /// The slots of the session.
     pub slots: u32,
-    /// Slots that were asked for.
+    /// Slots that were requested.
     pub slots_asked: u32,
-    /// Largest READ and WRITE.
+    /// The largest READ and WRITE.
     pub max_io: u32,
-    /// Length of the lease.
+    /// The lease time.
     pub lease_s: u32,
-    /// Whether an open for writing was given a delegation; nothing where that was not tried.
+    /// Whether an open for writing got a delegation. `None` if this was not tried.
     pub delegation: Option<bool>,
-    /// How far the server's clock is ahead of ours; nothing where no file was written.
+    /// The difference of the server's clock to this host's. `None` if no file was written.
     pub clock_ahead_ms: Option<i64>,
-    /// From the first message to the export.
+    /// The time from the first message to the export.
     pub log_on_ms: f64,
-    /// A SEQUENCE alone, which the server answers without any work, each.
+    /// The times of single SEQUENCE operations, which the server answers without any work.
     pub echo_ms: Vec<f64>,
 }
 
@@ -277,23 +277,23 @@ pub struct Nfs {
 pub struct Connections {
     /// Whether the server offers several connections for a session.
     pub offered: bool,
-    /// Whether we did not want several (`--one-connection`), as a client does not whose Multichannel is off.
+    /// Whether only one was wanted (`--one-connection`), like a client with Multichannel off.
     pub client_off: bool,
-    /// Connections that were asked for.
+    /// Connections that were requested.
     pub asked: u32,
     /// Connections that one session got.
     pub got: u32,
-    /// What it took to open those beside the first; nothing where there are none.
+    /// The time to open the further connections. `None` without any.
     pub opened_in_ms: Option<f64>,
-    /// Why there are no more.
+    /// The reason why there are no more.
     pub failure: Option<String>,
-    /// Whether runs with several connections used a session for each, since one session takes one alone.
+    /// Whether runs with several connections used a session for each, because a session takes only one.
     pub separate_sessions: bool,
     /// The server's interfaces (SMB).
     pub interfaces: Vec<Interface>,
-    /// What each connection carried when all were loaded together.
+    /// The traffic of each connection when all were loaded together.
     pub channels: Vec<Channel>,
-    /// The columns of Get-SmbMultichannelConnection that belong to the client.
+    /// The client's columns of Get-SmbMultichannelConnection.
     pub client_index: Option<u32>,
 }
 
@@ -302,91 +302,92 @@ pub struct Connections {
 pub struct Interface {
     /// The address.
     pub address: IpAddr,
-    /// The server's number of the interface.
+    /// The server's index of the interface.
     pub index: u32,
-    /// What the server says of its speed, in Mbit/s.
+    /// The speed of the interface in Mbit/s, as the server reports it.
     pub mbit: u64,
-    /// Receive side scaling.
+    /// Whether it has receive side scaling.
     pub rss: bool,
-    /// RDMA.
+    /// Whether it has RDMA.
     pub rdma: bool,
-    /// Whether a connection of the session goes there.
+    /// Whether a connection of the session uses it.
     pub selected: bool,
-    /// Whether a TCP connection could be made there; nothing where none was tried.
+    /// Whether a TCP connection succeeded. `None` if it was not tried.
     pub reachable: Option<bool>,
-    /// Why it is not selected.
+    /// The reason why it is not used.
     pub reason: Option<String>,
 }
 
 /// One connection under load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Channel {
-    /// Our end.
+    /// The local end.
     pub local: SocketAddr,
     /// The server's end.
     pub peer: SocketAddr,
-    /// What it carried; nothing where that was not measured.
+    /// Its rate. `None` if it was not measured.
     pub mib_s: Option<f64>,
-    /// How often a request was under way on it when it was looked at, of 1; none where that cannot be seen.
+    /// The part of samples, from 0 to 1, in which a request was under way. `None` if that cannot be seen.
     pub busy: Option<f64>,
-    /// The kernel's account of it.
+    /// The kernel's counters of the connection.
     pub tcp: Option<TcpInfo>,
 }
 
 /// Layers 5 and 7: runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Data {
-    /// In the order in which they were made.
+    /// The runs in their order.
     pub runs: Vec<Run>,
-    /// Why nothing was written, where that was so.
+    /// The reason why nothing was written, if that was so.
     pub not_written: Option<String>,
-    /// The bound that was given, in MiB/s.
+    /// The given limit in MiB/s.
     pub bound_mib_s: Option<f64>,
-    /// The first run whose rate broke down again and again at even distances, where there was one.
+    /// The first run whose rate collapsed repeatedly at regular intervals, if there was one.
     pub sawtooth: Option<Sawtooth>,
-    /// The bound on small reads and on work with names that was given, for a second.
+    /// The given limit of small reads and work with names, in operations a second.
     pub bound_iops: Option<u32>,
-    /// What other programs used of this host's processors while numbers of connections were compared; nothing where none were.
+    /// The use of this host's processors by other programs while numbers of connections were compared.
+    /// `None` if none were compared.
     pub others: Option<Others>,
 }
 
-/// What other programs used of this host's processors, by looks between the runs.
+/// The use of this host's processors by other programs, sampled between the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Others {
-    /// Part of all processors, of 1.
+    /// The part of all processors, from 0 to 1.
     pub part: f64,
-    /// Processors of this host.
+    /// The number of processors of this host.
     pub processors: u32,
     /// Whether the server is on this host, so that it waits for the same processors.
     pub is_server_here: bool,
 }
 
-/// A rate that breaks down to less than half again and again, at even distances.
+/// A rate that collapses to less than half repeatedly, at regular intervals.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sawtooth {
-    /// What was done.
+    /// The kind of the run.
     pub work: Work,
-    /// Connections.
+    /// The number of connections.
     pub connections: u32,
-    /// How often it broke down.
+    /// The number of collapses.
     pub collapses: u32,
-    /// The time from one to the next, in seconds.
+    /// The time from one collapse to the next, in seconds.
     pub every_s: f64,
-    /// Operations for a second in the middle part of the run.
+    /// The median of operations a second over the parts of the run.
     pub usual_per_s: f64,
 }
 
-/// What a run does.
+/// The operations of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// Large blocks.
+    /// Writes of large blocks.
     Write,
-    /// Large blocks.
+    /// Reads of large blocks.
     Read,
-    /// Blocks of 4 KiB at random.
+    /// Random reads of blocks of 4 KiB.
     SmallRead,
-    /// Files of 16 KiB made, written and closed.
+    /// Creation, writing and closing of files of 16 KiB.
     SmallFiles,
     /// The same large reads once more at the end.
     ReadAgain,
@@ -395,7 +396,7 @@ pub enum Work {
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
-    /// What was done.
+    /// The kind of the run.
     pub work: Work,
     /// Bytes of one operation.
     pub block: u32,
@@ -403,55 +404,57 @@ pub struct Run {
     pub depth: u32,
     /// Connections.
     pub connections: u32,
-    /// The time that counts, in seconds.
+    /// The measured time in seconds.
     pub lasted_s: f64,
-    /// Operations that counted.
+    /// The counted operations.
     pub operations: u64,
-    /// Operations for a second.
+    /// Operations a second.
     pub per_s: f64,
-    /// The part by which `per_s` may be off, since operations that are under way at the borders of a run count whole or not at
-    /// all. Nothing where the kernel counted the bytes.
+    /// The relative error of `per_s`: operations that are under way at the ends of a run count completely
+    /// or not at all. 0 if the kernel counted the bytes.
     pub cut: f64,
-    /// Least and most of the turns; where there was one, the mean with 95 % confidence, from its parts.
+    /// The minimum and maximum of the turns. With one turn, the 95 % confidence interval of the mean,
+    /// from its parts.
     pub interval: [f64; 2],
-    /// Operations for a second in each turn, in order: what runs with other numbers of connections have at the same place was
-    /// measured shortly before or after.
+    /// Operations a second in each turn, in order. Runs with other numbers of connections have, at the
+    /// same index, a value that was measured shortly before or after.
     pub turns: Vec<f64>,
-    /// Bytes for a second.
+    /// MiB a second.
     pub mib_s: f64,
-    /// Latency of the middle operation.
+    /// The median latency.
     pub median_ms: f64,
-    /// Latency that one of a hundred exceeds.
+    /// The 99th percentile of the latency.
     pub p99_ms: f64,
-    /// Operations for a second in each part of the run.
+    /// Operations a second in each part of the run.
     pub parts: Vec<f64>,
-    /// Processor time of the doctor in processors: 1 is all of one.
+    /// The processor time of the doctor, in processors: 1 is one whole processor.
     pub own_processors: f64,
-    /// Part of all processors of this host that had nothing to do.
+    /// The idle part of all processors of this host.
     pub idle: f64,
-    /// Part of the time in which we were ready and had to wait for a processor; nothing where the kernel does not count it.
+    /// The part of the time in which the doctor was ready and waited for a processor. `None` if the
+    /// kernel does not count it.
     pub waited: Option<f64>,
-    /// What the kernel counted on the connections meanwhile.
+    /// The kernel's counters of the connections in that time.
     pub tcp: Option<Traffic>,
 }
 
-/// What the kernel counted on all connections during a run.
+/// The kernel's counters of all connections during a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Traffic {
-    /// Segments that were sent, and those among them sent again.
+    /// Segments that were sent, including those that were sent again.
     pub sent: u64,
-    /// Sent again, without those that the other side had already.
+    /// Segments that were sent again, without those that the other side had already.
     pub sent_again: u64,
-    /// Segments that came, and those among them that came out of order, as behind a lost one.
+    /// Segments that arrived, including those out of order, as behind a lost one.
     pub came: u64,
-    /// Out of order.
+    /// Segments that arrived out of order.
     pub out_of_order: u64,
-    /// The kernel's round trip, the mean of all connections: the longest that was seen during the run, since a flow that has
-    /// just slowed down finds the path empty.
+    /// The kernel's round trip, as the mean of all connections. The longest one during the run is taken,
+    /// because a flow that has just slowed down finds the path empty.
     pub rtt_ms: f64,
-    /// Part of the time with something to send in which the other side's window was full.
+    /// The part of the sending time in which the other side's window was full.
     pub held_by_peer_window: f64,
-    /// Part of it in which our send buffer was full.
+    /// The part of the sending time in which the send buffer was full.
     pub held_by_send_buffer: f64,
 }
 
@@ -460,50 +463,51 @@ pub struct Traffic {
 pub struct Metadata {
     /// Names in the directory.
     pub names: u32,
-    /// One after the other and many at once, for each kind of operation.
+    /// The results for each kind of operation, one after the other and many at once.
     pub operations: Vec<NameWork>,
-    /// Listing the directory, each time.
+    /// The time of each listing of the directory.
     pub list_ms: Vec<f64>,
-    /// Names that a listing brings for a second.
+    /// Names a second in a listing.
     pub list_names_per_s: Option<f64>,
-    /// Opening a name that is not there.
+    /// The time to open a missing name.
     pub missing_ms: Option<f64>,
 }
 
 /// One kind of operation on names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NameWork {
-    /// create, open, close, stat, delete. To open is to open and close, of which `close` is the part that closes.
+    /// create, open, close, stat, delete. `open` is opening and closing; `close` is the second part of
+    /// it.
     pub what: &'static str,
-    /// Round trips that one takes at least.
+    /// The least round trips of one operation.
     pub trips: u32,
-    /// The middle one of those done one after the other.
+    /// The median time, one after the other.
     pub median_ms: f64,
-    /// Operations for a second with many under way.
+    /// Operations a second with many under way.
     pub per_s: Option<f64>,
-    /// How many were under way then.
+    /// The number of operations under way then.
     pub depth: u32,
     /// Rates in parts of the time.
     pub parts: Vec<f64>,
-    /// Part of all processors that had nothing to do then.
+    /// The idle part of all processors then.
     pub idle: f64,
 }
 
-/// How a Trunkline server answered on the share while it was examined, by its own account.
+/// The transactions on the share during the examination, as a Trunkline server counted them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Told {
     /// Transactions by response type, such as SuccessWithShareIopsThrottling.
     pub by_type: BTreeMap<String, u64>,
-    /// Reads and writes of a second that the share may do for ever, where it is limited.
+    /// The provisioned reads and writes a second, if the share is limited.
     pub provisioned_iops: Option<u64>,
-    /// Bytes of a second that it may send and receive, where it is limited.
+    /// The provisioned bytes a second, if the share is limited.
     pub provisioned_bandwidth_bytes: Option<u64>,
-    /// Burst credits that were left.
+    /// The remaining burst credits.
     pub burst_credits: Option<u64>,
 }
 
 impl Told {
-    /// Those that limits held, and all.
+    /// The throttled transactions, and all.
     #[must_use]
     pub fn throttled(&self) -> (u64, u64) {
         let held = self.by_type.iter().filter(|(kind, _)| kind.ends_with("Throttling"));
@@ -511,7 +515,7 @@ impl Told {
     }
 }
 
-/// The middle of values, whatever their order.
+/// The median of values in any order.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -533,13 +537,14 @@ impl Connects {
         Some([least, most, self.times_ms.iter().sum::<f64>() / self.times_ms.len() as f64])
     }
 
-    /// The middle one.
+    /// The median.
     #[must_use]
     pub fn median(&self) -> Option<f64> {
         median(&self.times_ms)
     }
 
-    /// Times in ten steps from the shortest to the longest: where a step begins, and how many fell into it.
+    /// A histogram of the times with ten steps from the shortest to the longest: the start of each step
+    /// and its count.
     #[must_use]
     pub fn histogram(&self) -> Vec<(f64, u32)> {
         const STEPS: usize = 10;
@@ -554,27 +559,28 @@ impl Connects {
 }
 
 impl Data {
-    /// The last run of this kind with so many connections.
+    /// The last run of this kind with this number of connections.
     #[must_use]
     pub fn run(&self, work: Work, connections: u32) -> Option<&Run> {
         self.runs.iter().rev().find(|run| run.work == work && run.connections == connections)
     }
 
-    /// The run of this kind that carried most, among those with at most `connections`.
+    /// The fastest run of this kind with at most `connections`.
     #[must_use]
     pub fn best(&self, work: Work, connections: u32) -> Option<&Run> {
         let fits = |run: &&Run| run.work == work && run.connections <= connections;
         self.runs.iter().filter(fits).max_by(|a, b| a.per_s.total_cmp(&b.per_s))
     }
 
-    /// Whether small operations were held to a bound of ours, so that their rates say nothing of the server.
+    /// Whether a limit of the doctor slowed down small operations, so that their rates say nothing about
+    /// the server.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
         self.bound_mib_s.is_some() || self.bound_iops.is_some()
     }
 
-    /// Whether large runs of this kind were made with another number of connections than `run`, so that it can be said what more
-    /// of them bring.
+    /// Whether large runs of this kind were made with another number of connections than `run`. Only then
+    /// the gain of more connections is known.
     #[must_use]
     pub fn has_other_counts(&self, run: &Run) -> bool {
         self.runs.iter().any(|it| it.work == run.work && it.connections != run.connections)
