@@ -1,31 +1,31 @@
-//! What several connections are worth, from runs that were made in turns, and how a run takes up one more turn.
+//! The gain of several connections, from runs in turns, and the merging of turns into one run.
 
 use load::comparison::{Doubt, Range, Worth, count_to_take};
 
 use crate::facts::{Data, Run, Traffic, Work};
 
-/// A gain that is worth a change.
+/// The least factor that is worth a change.
 pub(crate) const WORTH: f64 = 1.25;
 
-/// What several connections carry of one kind of work, beside one connection.
+/// The gain of several connections over one, for one kind of work.
 #[derive(Debug, Clone, Copy)]
 pub struct Gain<'a> {
     /// The run with one connection.
     pub one: &'a Run,
-    /// That with the number of connections to take.
+    /// The run with the recommended number of connections.
     pub many: &'a Run,
-    /// How many times as much it carried; nothing where the turns do not tell.
+    /// The factor between the two. `None` if the turns are not clear.
     pub range: Option<Range>,
 }
 
 impl Gain<'_> {
-    /// How many times as much, in the middle turn; of the rates where there are no turns.
+    /// The median factor. Without turns, the factor of the rates.
     #[must_use]
     pub fn times(&self) -> f64 {
         self.range.map_or_else(|| self.many.per_s / self.one.per_s, |it| it.middle)
     }
 
-    /// Whether more connections are surely worth a change: the whole range says so.
+    /// Whether more connections are certainly worth a change: the whole range says so.
     #[must_use]
     pub fn is_sure(&self) -> bool {
         self.range.is_some_and(|it| it.says(WORTH) == Worth::More)
@@ -33,8 +33,8 @@ impl Gain<'_> {
 }
 
 impl Data {
-    /// What several connections carry beside one, for the one of `works` that gains most. Nothing where there were no runs with
-    /// several: one point says nothing of more.
+    /// The gain of several connections over one, for the kind of `works` that gains most. `None` without
+    /// runs with several connections: one point says nothing about more.
     #[must_use]
     pub fn gain(&self, works: &[Work]) -> Option<Gain<'_>> {
         let of = |work: &Work| {
@@ -49,8 +49,9 @@ impl Data {
         works.iter().filter_map(of).max_by(|a, b| a.times().total_cmp(&b.times()))
     }
 
-    /// What makes the comparison of two runs unsure. A server elsewhere does not wait for the processors of this host, so that
-    /// others matter there only as far as we waited for one. One on this host waits as well, and that is not seen.
+    /// The uncertainty of the comparison of two runs. A server elsewhere does not wait for the processors
+    /// of this host. Other programs then matter only as far as the doctor waited for a processor. A
+    /// server on this host waits as well, and that cannot be seen.
     fn doubt(&self, one: &Run, many: &Run) -> Doubt {
         let part = self
             .others
@@ -59,16 +60,17 @@ impl Data {
     }
 }
 
-/// The part of the time for which we waited for a processor, in the run in which that was longer; all of it where it is not known.
+/// The part of the time in which the doctor waited for a processor, in the run where it was larger. 1 if
+/// it is unknown.
 fn waited(one: &Run, many: &Run) -> f64 {
     one.waited.zip(many.waited).map_or(1.0, |(one, many)| one.max(many))
 }
 
-/// Parts that one turn adds to a run: what is shorter holds too few operations.
+/// The parts that one turn adds to a run. A shorter part would have too few operations.
 const PARTS_OF_TURN: usize = 5;
 
 impl Run {
-    /// The same as the first of several turns.
+    /// The same run as the first of several turns.
     pub(crate) fn in_turn(mut self) -> Run {
         let size = self.parts.len().div_ceil(PARTS_OF_TURN).max(1);
         self.parts = self.parts.chunks(size).map(|it| it.iter().sum::<f64>() / it.len() as f64).collect();
@@ -81,8 +83,8 @@ impl Run {
         what(self) == what(other)
     }
 
-    /// Takes up one more turn. Rates are those of all turns together, the interval is their spread, and latencies are the mean of
-    /// all turns, weighted by their operations.
+    /// Adds one more turn. Rates are those of all turns together, the interval is their spread, and
+    /// latencies are the mean over all turns, weighted by their operations.
     pub(crate) fn add_turn(&mut self, other: &Run) {
         let seconds = self.lasted_s + other.lasted_s;
         let by_time = |own: f64, more: f64| (own * self.lasted_s + more * other.lasted_s) / seconds.max(1e-9);
@@ -110,7 +112,7 @@ impl Run {
 }
 
 impl Traffic {
-    /// What was counted in both.
+    /// The sum of both counts.
     fn and(&self, other: &Traffic) -> Traffic {
         Traffic {
             sent: self.sent + other.sent,
@@ -140,12 +142,12 @@ mod tests {
 
     #[test]
     fn turns_are_compared_with_those_that_belong_to_them() {
-        // The host was twice as quick in the second half, for both alike.
+        // The host was twice as fast in the second half, for both numbers alike.
         let drift = data(&[100.0, 100.0, 200.0, 200.0], &[300.0, 300.0, 600.0, 600.0]);
         let gain = drift.gain(&[Work::Read]).unwrap();
         let range = gain.range.unwrap();
         assert!(gain.is_sure() && range.least > 2.8 && range.most < 3.2, "{range:?}");
-        // A turn in which nothing came gives no factor of billions.
+        // A turn without any progress must not give a factor of billions.
         let still = data(&[100.0, 0.0, 100.0, 100.0], &[300.0; 4]);
         let gain = still.gain(&[Work::Read]).unwrap();
         assert!(gain.range.is_none() && !gain.is_sure() && gain.times() < 10.0, "{gain:?}");
@@ -162,7 +164,7 @@ mod tests {
         let free = range(0.0, true, Some(0.0)).unwrap();
         let wider = |it: Option<Range>| it.unwrap().most / free.most;
         assert!((wider(range(0.5, true, Some(0.0))) - 2.0).abs() < 1e-9);
-        // A server elsewhere has processors of its own, and we did not wait for one of ours.
+        // A server elsewhere has its own processors, and the doctor did not wait for one here.
         assert!((wider(range(0.5, false, Some(0.01))) - 1.0).abs() < 1e-9);
         assert!(wider(range(0.5, false, None)) > 1.9);
         assert_eq!(range(0.9, true, Some(0.0)), None);

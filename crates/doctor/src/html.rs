@@ -1,4 +1,4 @@
-//! The report as one page that holds everything it shows, to be sent to somebody else.
+//! The report as one self-contained page.
 
 use load::plots::{PlotLine, Plot, STYLE, escape, short};
 
@@ -6,7 +6,7 @@ use crate::facts::{Facts, Work};
 use crate::report::{Examined, Report};
 use crate::terminal::work;
 
-/// The page; `command` is what was called.
+/// The report as a page; `command` is the command line.
 #[must_use]
 pub fn html(report: &Report, command: &str) -> String {
     let names: Vec<&str> = report.targets.iter().map(|it| it.facts.target.as_str()).collect();

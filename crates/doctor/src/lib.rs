@@ -1,13 +1,14 @@
 //! Layer 6: why a share is slow, layer by layer, and what to change.
 //!
-//! [`run`] examines one server or two and answers with a [`Report`]. To read on: `patient` goes through the layers and
-//! fills in the [`facts`]; [`rules`] are functions from facts to [`finding`]s, in which everything is decided; [`verdict`](mod@verdict)
-//! puts them in order, [`compare`](mod@compare) holds two servers against each other; `terminal` and [`html`] show all of it.
-//! [`advise`](mod@advise) answers from a workload instead of a measurement; `live` asks a Trunkline server for its own account
-//! of either.
+//! [`run`] examines one server or two and returns a [`Report`]. Read on in this order. `examination` goes
+//! through the layers and fills in the [`measurements`]. [`rules`] are functions from measurements to
+//! [`finding`]s; they make all decisions. [`verdict`](mod@verdict) sorts the findings, and
+//! [`compare`](mod@compare) compares two servers. `terminal` and [`html`] show all of it.
+//! [`advise`](mod@advise) answers from a workload instead of a measurement. `server_account` asks a
+//! Trunkline server for its own counts.
 //!
-//! Whatever is made on a server lies in one directory that is deleted however the examination ends, and every wait for
-//! an answer has an end.
+//! All test files on a server are in one directory, which is deleted however the examination ends. Every
+//! wait for a reply has a limit.
 
 pub mod advise;
 mod args;

@@ -1,5 +1,6 @@
-//! A mounted path: what the kernel's client says of itself, the way to its server, and what the path gives through it. The
-//! runs are those of `trunkline load` on a directory of this host, past its cache where that is possible.
+//! The examination of a mounted path: the state of the kernel's client, the path to its server, and the
+//! rates through the mount. The runs are those of `trunkline load` on a directory of this host, and
+//! bypass its cache if that is possible.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -29,20 +30,20 @@ use crate::patient::{Patient, cut};
 use crate::tcp::TcpInfo;
 use crate::{Error, mount, ping, sweep, tcp};
 
-/// Bytes of the test file at most.
+/// The most bytes of the test file.
 const FILE_SIZE: u64 = 16 << 20;
-/// The name that `trunkline load` gives it.
+/// The name that `trunkline load` gives the file.
 const FILE: &str = "trunkline.0.0";
 /// The directory of the names.
 const NAMES: &str = "trunkline.names";
-/// Names that are made at most.
+/// The most names that are created.
 const MOST_NAMES: usize = 200;
-/// Bytes of one large operation; of those that a bound leaves several of a second, the largest is taken.
+/// Bytes of one large operation. The largest one is used of which a limit allows several a second.
 const LARGE: [u32; 3] = [256 << 10, 64 << 10, SMALL];
 /// Bytes of one small operation.
 const SMALL: u32 = 4 << 10;
 
-/// `trunkline load` as it is called here.
+/// The command line of `trunkline load`.
 #[derive(Debug, Parser)]
 struct Command {
     #[command(flatten)]
@@ -52,7 +53,7 @@ struct Command {
 /// Examines the path of `target`.
 ///
 /// # Errors
-/// When no share or export is mounted there.
+/// If no share or export is mounted there.
 pub(crate) async fn examine(
     target: &Url,
     args: &Args,
@@ -102,20 +103,21 @@ pub(crate) async fn examine(
     Ok(patient.facts)
 }
 
-/// The port of a mount that does not show it, as Linux's SMB client does not: the usual one if there is a connection to it,
-/// else the one that most connections go to.
+/// The port of a mount that does not show it, as Linux's SMB client does not. It is the usual port if
+/// there is a connection to it, or else the port with the most connections.
 fn port_of(connections: &[u16], usual: u16) -> u16 {
     let count = |port: u16| connections.iter().filter(|it| **it == port).count();
     let most = connections.iter().copied().max_by_key(|port| (*port == usual, count(*port), u16::MAX - port));
     most.unwrap_or(usual)
 }
 
-/// Does what may block for ever on a thread of its own, one thing after the other. Whoever waits may go; the thread then works
-/// on, so that what it makes can be deleted only when it has ended.
+/// Runs work that may block for ever on its own thread, one piece after the other. The caller may stop
+/// waiting. The thread then continues, so the files that it creates can be deleted only after it has
+/// ended.
 #[derive(Debug)]
 struct Worker {
     stop: Stop,
-    /// The same for what is done here.
+    /// As `stop`, for work that runs here.
     is_over: Arc<AtomicBool>,
     /// Held by the thread while it works.
     turn: Arc<Semaphore>,
@@ -126,12 +128,12 @@ impl Worker {
         Worker { stop: Stop::default(), is_over: Arc::default(), turn: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Its turn, when what it did before has ended.
+    /// Waits until the earlier work has ended.
     async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
-    /// Does `work`, and waits for it so long.
+    /// Runs `work`, and waits for it for this long.
     async fn aside<T: Send + 'static>(
         &self,
         patience: Duration,
@@ -143,7 +145,7 @@ impl Worker {
             std::thread::spawn(move || {
                 let answer = work();
                 drop(turn);
-                // Whoever waits may have gone.
+                // The receiver may be gone.
                 drop(done.send(answer));
             });
             is_done.await.ok()
@@ -151,7 +153,7 @@ impl Worker {
         tokio::time::timeout(patience, working).await.ok()?
     }
 
-    /// Ends what is under way, and deletes `scratch` when it has ended; whether nothing is left.
+    /// Ends the running work, and deletes `scratch` after it has ended. Returns whether nothing is left.
     async fn clear(&self, scratch: &Path, patience: Duration) -> bool {
         self.stop.now();
         self.is_over.store(true, Ordering::Relaxed);
@@ -160,7 +162,7 @@ impl Worker {
     }
 }
 
-/// Waits, unless all is over.
+/// Waits, unless the work is to end.
 fn pause(time: Duration, is_over: &AtomicBool) {
     let until = Instant::now() + time;
     while !is_over.load(Ordering::Relaxed) {
@@ -172,7 +174,7 @@ fn pause(time: Duration, is_over: &AtomicBool) {
     }
 }
 
-/// What our work through the mount is held to (`--max-rate`, `--max-iops`), in operations of a second.
+/// The limits of work through the mount (`--max-rate`, `--max-iops`), in operations a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Held {
     /// Bytes of one large operation.
@@ -185,35 +187,35 @@ struct Held {
 }
 
 impl Held {
-    /// Nothing where less than one block of a second is allowed.
+    /// The limits by the options. `None` if less than one block a second is allowed.
     fn by(args: &Args) -> Option<Held> {
         let by_rate = |block: u32| args.max_rate.map(|rate| rate / u64::from(block));
         let is_fitting = |block: &u32| by_rate(*block).is_none_or(|count| count >= 4);
         let block = LARGE.into_iter().find(is_fitting).unwrap_or(SMALL);
         let small = by_rate(SMALL).into_iter().chain(args.max_iops.map(u64::from)).min();
-        // What is laid out is as much as may be moved in a second.
+        // The test file is written with as many bytes as may be moved in a second.
         let blocks = args.max_rate.unwrap_or(FILE_SIZE).min(FILE_SIZE) / u64::from(block);
         let file = blocks * u64::from(block);
         let held = Held { block, large: by_rate(block), small, names: args.max_iops, file };
         (held.large != Some(0)).then_some(held)
     }
 
-    /// Bytes of one operation, and how many may begin in a second.
+    /// Bytes of one operation, and the most operations a second.
     fn of(&self, work: Work) -> (u32, Option<u64>) {
         if work == Work::SmallRead { (SMALL, self.small) } else { (self.block, self.large) }
     }
 }
 
-/// What the runs work on.
+/// The file or directory of the runs.
 #[derive(Debug, Clone, PartialEq)]
 enum Subject {
-    /// A file of our own in this directory.
+    /// A file of the doctor's own in this directory.
     Own(PathBuf),
-    /// One that was there, which is only read.
+    /// An existing file, which is only read.
     Existing(PathBuf),
 }
 
-/// Makes the directory of the test files; why not, where that is not allowed.
+/// Creates the directory of the test files. Returns the reason if that is not allowed.
 async fn make(patient: &mut Patient<'_>, worker: &Worker, scratch: &Path) -> Result<Option<String>, Stopped> {
     let directory = scratch.to_owned();
     patient.scratch = Some(scratch.display().to_string());
@@ -235,7 +237,7 @@ fn is_full(why: &io::Error) -> bool {
     matches!(why.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// What an error of this host's calls means for the examination.
+/// The meaning of an error of this host's calls for the examination.
 fn failed(stage: Stage, why: &io::Error) -> Stopped {
     let cause = if is_full(why) { Cause::Full } else { Cause::Other };
     Stopped { stage, why: why.to_string(), stalled: false, cause }
@@ -278,7 +280,7 @@ async fn layers(
         }
     };
     through(patient, worker, &subject, &held).await?;
-    // Numbers of the kernel's client count this work too.
+    // The counters of the kernel's client include this work too.
     if let Some(Protocol::Mount(mount)) = &mut patient.facts.protocol
         && let (Some(now), true) = mount::look(path, patient.course.stall).await
     {
@@ -287,7 +289,7 @@ async fn layers(
     Ok(())
 }
 
-/// The largest file below `path`, where it is no smaller than a block.
+/// The largest file below `path`, if it has at least a block.
 async fn existing(patient: &mut Patient<'_>, worker: &Worker, path: &Path, block: u32) -> Option<PathBuf> {
     let (root, until, is_over) =
         (path.to_owned(), Instant::now() + patient.course.stall * 3 / 4, Arc::clone(&worker.is_over));
@@ -300,8 +302,9 @@ async fn existing(patient: &mut Patient<'_>, worker: &Worker, path: &Path, block
     found.map(|(file, _)| file)
 }
 
-/// The largest ordinary file in a directory and those below it on the same mount, nearer ones first, and its size; the search ends when
-/// one is large enough, many directories were listed, or its time is over.
+/// The largest regular file in a directory and below it on the same mount, and its size. Nearer
+/// directories come first. The search ends when a file is large enough, when many directories were
+/// listed, or when its time is over.
 fn largest(root: &Path, until: Instant, is_over: &AtomicBool) -> Option<(PathBuf, u64)> {
     let device = std::fs::metadata(root).ok()?.dev();
     let mut best: Option<(PathBuf, u64)> = None;
@@ -327,7 +330,7 @@ fn largest(root: &Path, until: Instant, is_over: &AtomicBool) -> Option<(PathBuf
     best
 }
 
-/// Runs on `subject`, and work with names where something may be made.
+/// Runs on `subject`, and work with names if files may be created.
 async fn through(
     patient: &mut Patient<'_>,
     worker: &Worker,
@@ -350,7 +353,7 @@ async fn through(
     }
 }
 
-/// Writes the file that is read later, within what is allowed.
+/// Writes the file that is read later, within the limits.
 async fn lay_out(patient: &Patient<'_>, worker: &Worker, file: &Path, held: &Held) -> Result<(), Stopped> {
     let (file, held, is_over) = (file.to_owned(), *held, Arc::clone(&worker.is_over));
     let laying = move || laid_out(&file, &held, &is_over);
@@ -374,14 +377,14 @@ fn laid_out(file: &Path, held: &Held, is_over: &AtomicBool) -> io::Result<()> {
         }
         made.write_all(&content)?;
         if held.large.is_some() {
-            // What the kernel keeps would leave this host all at once.
+            // Otherwise the kernel would send the cached data all at once.
             made.sync_data()?;
         }
     }
     made.sync_data()
 }
 
-/// What one run is, as `trunkline load` is told.
+/// The options of one run for `trunkline load`.
 fn words(patient: &Patient<'_>, subject: &Subject, held: &Held, work: Work, depth: u32) -> Vec<String> {
     let (block, rate) = held.of(work);
     let is_random = work == Work::SmallRead;
@@ -401,7 +404,7 @@ fn words(patient: &Patient<'_>, subject: &Subject, held: &Held, work: Work, dept
             let time = |it: Duration| format!("{}ms", it.as_millis());
             words.extend(["--runtime".to_owned(), time(run), "--ramp_time".to_owned(), time(ramp)]);
         }
-        // A single file is named as diskspd does, whose times are whole seconds.
+        // A single file is given in the form of diskspd, whose times are whole seconds.
         Subject::Existing(file) => {
             words.push(file.display().to_string());
             let seconds = run.as_secs_f64().round().max(1.0);
@@ -418,7 +421,7 @@ fn words(patient: &Patient<'_>, subject: &Subject, held: &Held, work: Work, dept
     words
 }
 
-/// One run, with what connects take meanwhile, and what each connection carried of large reads.
+/// One run. It also measures connects meanwhile, and the traffic of each connection during large reads.
 async fn run(
     patient: &mut Patient<'_>,
     worker: &Worker,
@@ -465,7 +468,7 @@ async fn run(
     Ok(())
 }
 
-/// What each connection that was there before has brought since.
+/// The bytes that each earlier connection has received since.
 fn carried(
     peer: SocketAddr,
     before: &[(SocketAddr, TcpInfo)],
@@ -481,7 +484,7 @@ fn carried(
     after.iter().filter_map(channel).collect()
 }
 
-/// Connections of the kernel to the server, as its table of sockets has them.
+/// The kernel's connections to the server, from its table of sockets.
 fn kernels(patient: &Patient<'_>) -> Connections {
     let Some(Protocol::Mount(mount)) = &patient.facts.protocol else { return Connections::default() };
     let peer = patient.destination();
@@ -497,14 +500,14 @@ fn kernels(patient: &Patient<'_>) -> Connections {
     Connections {
         offered: true,
         asked: u32::try_from(wanted).unwrap_or(1),
-        // Where the kernel does not tell of the session's, those to the server.
+        // If the kernel does not show the session's connections, those to the server count.
         got: if mount.connections.is_empty() { channels.len() } else { mount.connected() }.max(1) as u32,
         channels,
         ..Connections::default()
     }
 }
 
-/// Makes names, opens them, and deletes them, one after the other.
+/// Creates names, opens them, and deletes them, one after the other.
 async fn names(
     patient: &mut Patient<'_>,
     worker: &Worker,
@@ -547,7 +550,8 @@ async fn names(
     Ok(())
 }
 
-/// Does `work` with one number after the other, so often at most, for so long, and so often of a second; answers what each took, in ms.
+/// Runs `work` with one number after the other, for at most this count and time, and at most this often a
+/// second. Returns the time of each in ms.
 fn series(
     most: usize,
     time: Duration,
@@ -567,7 +571,7 @@ fn series(
     Ok(times)
 }
 
-/// One load, as fio's job.
+/// One load, as a job of fio's report.
 async fn loaded(patient: &Patient<'_>, worker: &Worker, words: &[String]) -> Result<Value, Stopped> {
     let stopped = |why: String, stalled, cause| Stopped { stage: Stage::Data, why, stalled, cause };
     let command =
@@ -587,7 +591,7 @@ async fn loaded(patient: &Patient<'_>, worker: &Worker, words: &[String]) -> Res
     }
 }
 
-/// What a load reports of the work itself.
+/// The run that a load reports.
 fn run_of(work: Work, block: u32, depth: u32, job: &Value) -> Option<Run> {
     let of = if work == Work::Write { &job["write"] } else { &job["read"] };
     let per_s = of["iops"].as_f64()?;
@@ -647,7 +651,7 @@ mod tests {
         assert!(refused.unwrap_err().to_string().contains("mount it first"));
     }
 
-    /// Waits until something is in a directory.
+    /// Waits until a directory has an entry.
     async fn filled(directory: &Path) {
         let is_filled = || std::fs::read_dir(directory).is_ok_and(|mut it| it.next().is_some());
         while !is_filled() {
@@ -680,7 +684,7 @@ mod tests {
                 () = tokio::time::sleep(long) => panic!("nothing was made"),
             }
             assert!(worker.clear(&scratch, long).await);
-            // Nobody works any more who could make it again.
+            // No thread works any more that could create it again.
             assert!(worker.turn().await.is_some());
             assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
         }
@@ -693,7 +697,7 @@ mod tests {
     #[test]
     fn a_bound_holds_each_kind_of_work_by_its_own_blocks() {
         let held = allowed("--max-rate 20m").unwrap();
-        // 20 MiB of a second are 80 blocks of 256 KiB, whatever is under way.
+        // 20 MiB a second are 80 blocks of 256 KiB, whatever is under way.
         assert_eq!(
             (held.of(Work::Read), held.of(Work::SmallRead)),
             ((256 << 10, Some(80)), (4096, Some(5120)))

@@ -1,4 +1,4 @@
-//! Runs the examinations, one server after the other, and sees to it that each ends in time and leaves nothing behind.
+//! Runs the examinations, one server after the other. Each ends in time and leaves nothing behind.
 
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use crate::rules::findings;
 use crate::verdict::verdict;
 use crate::{Error, Examined, Report, mounted};
 
-/// How long what is stuck in a call of the host is waited for at the end.
+/// The last wait for work that is stuck in a call of the host.
 const LAST_WAIT: Duration = Duration::from_millis(200);
 
-/// Examines all targets; `ask` is called with a user whose password is not known.
+/// Examines all targets. `ask` is called with each user whose password is unknown.
 ///
 /// # Errors
-/// When nothing can be examined, since the command line or this host does not allow it.
+/// If nothing can be examined, because of the command line or of this host.
 pub fn run(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Report, Error> {
     let passwords = args.passwords(ask)?;
     let course = args.course();
@@ -58,7 +58,8 @@ async fn all(args: &Args, course: &Course, passwords: &[String]) -> Result<Vec<E
     Ok(examined)
 }
 
-/// Whatever asks a program to end; not the end of its terminal where it is to outlast that (nohup).
+/// All signals that ask a program to end. The end of the terminal is left out if the program is to
+/// outlast it (nohup).
 fn signals() -> std::io::Result<Vec<Signal>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -69,7 +70,7 @@ fn signals() -> std::io::Result<Vec<Signal>> {
     all.into_iter().filter(|kind| *kind != hangup || !outlasts).map(signal).collect()
 }
 
-/// Waits for one of them.
+/// Waits for one of the signals.
 async fn told(signals: &mut [Signal]) {
     let poll = |context: &mut std::task::Context<'_>| {
         let is_told = signals.iter_mut().any(|it| it.poll_recv(context).is_ready());

@@ -1,4 +1,4 @@
-//! A workload taken from what a Trunkline server has counted of a share, or of one client on it.
+//! The workload of a share, or of one client on it, from the counts of a Trunkline server.
 
 use admin::Workload;
 use admin::transactions::Work;
@@ -8,35 +8,36 @@ use serde::Serialize;
 use crate::AdviseArgs;
 use crate::rules::short;
 
-/// Operations below which a workload says nothing.
+/// The least number of operations that describe a workload.
 const LITTLE: u64 = 100;
 
-/// What was taken.
+/// A workload from the counts of a server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Taken {
     /// The share.
     pub share: String,
-    /// The client, where it was asked for one.
+    /// The client, if one was given.
     pub client: Option<String>,
     /// Reads, writes and operations on names that were counted.
     pub operations: u64,
-    /// How many of a hundred reads and writes read.
+    /// The percentage of reads among reads and writes.
     pub reads_percent: u32,
-    /// Bytes of one read or write on average.
+    /// The mean size of a read or write in bytes.
     pub bytes: u64,
-    /// How many of a hundred operations are about names.
+    /// The percentage of operations that are about names.
     pub names_percent: u32,
-    /// Requests under way at once on average while there are any, over all connections; nothing where nobody is connected.
+    /// The mean number of requests under way at once while there are any, over all connections. `None` if
+    /// no client is connected.
     pub under_way: Option<u32>,
-    /// What is open now.
+    /// The files that are open now.
     pub open_files: u64,
 }
 
 impl Taken {
-    /// From the counts of the share and client that `args` name.
+    /// The workload of the share and client in `args`.
     ///
     /// # Errors
-    /// There is no such share or client, or too little was counted.
+    /// If there is no such share or client, or if too few operations were counted.
     pub(crate) fn from(workload: &Workload, args: &AdviseArgs) -> Result<Taken, String> {
         let mut names: Vec<&str> = workload.shares.iter().map(|it| it.file_share.as_str()).collect();
         names.sort_unstable();
@@ -98,7 +99,8 @@ impl Taken {
         })
     }
 
-    /// The same as options: who keeps several files open works with as many threads, as far as that much is under way.
+    /// The workload as options. Open files count as threads, as far as that many operations are under
+    /// way.
     pub(crate) fn as_options(&self, args: &AdviseArgs) -> AdviseArgs {
         let mut args = args.clone();
         if let Some(under_way) = self.under_way {
@@ -115,7 +117,7 @@ impl Taken {
         args
     }
 
-    /// In a line.
+    /// The workload in one line.
     pub(crate) fn line(&self) -> String {
         let by = self.client.as_ref().map(|it| format!(" by {it}")).unwrap_or_default();
         let depth = match self.under_way {

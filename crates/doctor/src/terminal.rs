@@ -1,4 +1,4 @@
-//! The report for a terminal: the verdict first, then each layer with what was measured.
+//! The report for a terminal: the verdict first, and then each layer with its measured values.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -11,7 +11,7 @@ use crate::mount::Mount;
 use crate::report::{Examined, Report};
 use crate::rules::short;
 
-/// Columns of text.
+/// The width of the text in columns.
 const WIDTH: usize = 100;
 
 impl Display for Report {
@@ -33,7 +33,7 @@ impl Display for Report {
     }
 }
 
-/// Breaks text into lines, those after the first indented as far as the first begins.
+/// Wraps text. Further lines are indented to the start of the first.
 fn wrapped(f: &mut Formatter<'_>, lead: &str, text: &str) -> fmt::Result {
     let indent = " ".repeat(lead.chars().count());
     let mut line = lead.to_owned();
@@ -147,7 +147,7 @@ fn route(f: &mut Formatter<'_>, it: &Route) -> fmt::Result {
     )
 }
 
-/// As psping prints it.
+/// Prints connects in the form of psping.
 fn connects(f: &mut Formatter<'_>, it: &Connects) -> fmt::Result {
     let received = it.times_ms.len();
     let part = it.lost * 100 / it.sent.max(1);
@@ -187,7 +187,7 @@ fn transport(f: &mut Formatter<'_>, it: &Transport, to: &Route, data: Option<&Da
     windows(f, it, data)
 }
 
-/// The bandwidth-delay product against the windows: what one connection can carry at most.
+/// Compares the bandwidth-delay product with the windows: the highest rate of one connection.
 fn windows(f: &mut Formatter<'_>, it: &Transport, data: Option<&Data>) -> fmt::Result {
     let Some(base) = it.connect.median().filter(|it| *it > 0.0) else { return Ok(()) };
     let most = |window: u64| short(window as f64 / (base / 1000.0) / 1_048_576.0);
@@ -227,7 +227,7 @@ fn protocol(f: &mut Formatter<'_>, it: &Protocol) -> fmt::Result {
     }
 }
 
-/// The middle of times.
+/// The median of times.
 fn ms(values: &[f64]) -> String {
     median(values).map_or_else(|| "?".to_owned(), short)
 }
@@ -298,7 +298,7 @@ fn connections(f: &mut Formatter<'_>, it: &Connections, facts: &Facts) -> fmt::R
     Ok(())
 }
 
-/// The columns of Get-SmbMultichannelConnection; what is not known is `-`.
+/// The columns of Get-SmbMultichannelConnection. An unknown value is `-`.
 fn interfaces(f: &mut Formatter<'_>, it: &Connections, route: Option<&Route>) -> fmt::Result {
     if it.interfaces.is_empty() {
         return Ok(());
@@ -316,7 +316,8 @@ fn interfaces(f: &mut Formatter<'_>, it: &Connections, route: Option<&Route>) ->
     Ok(())
 }
 
-/// One of its rows. Our end is that of a connection to the address; that of the first connection is where the route begins.
+/// A row of that table. The local end is that of a connection to the address; for the first connection it
+/// is the start of the route.
 fn row(it: &Connections, interface: &Interface, route: Option<&Route>) -> [String; 14] {
     let own = route.and_then(|it| it.source);
     let of_first = || own.filter(|_| route.is_some_and(|it| it.used == interface.address));
@@ -332,7 +333,8 @@ fn row(it: &Connections, interface: &Interface, route: Option<&Route>) -> [Strin
         interface.address.to_string(),
         or(it.client_index.filter(|_| is_main).map(|it| it.to_string())),
         interface.index.to_string(),
-        // Whether the interface here has several queues is not looked at, and the doctor's own client speaks TCP alone.
+        // Whether the local interface has several queues is not determined, and the doctor's own client
+        // uses only TCP.
         or(None),
         truth(false).to_owned(),
         or(failed.map(|it| truth(it).to_owned())),
@@ -344,7 +346,7 @@ fn row(it: &Connections, interface: &Interface, route: Option<&Route>) -> [Strin
     ]
 }
 
-/// What the server says of its limits.
+/// Prints the limits as the server itself reports them.
 fn told(f: &mut Formatter<'_>, it: &Told) -> fmt::Result {
     let (held, all) = it.throttled();
     writeln!(f, "\n7 Limits, by the server's own account\n  {held} of {all} transactions were held")?;
@@ -397,7 +399,7 @@ fn data(f: &mut Formatter<'_>, it: &Data) -> fmt::Result {
     Ok(())
 }
 
-/// What a run does, in a word.
+/// The name of a run's operations.
 pub(crate) fn work(work: Work) -> &'static str {
     match work {
         Work::Write => "write",

@@ -1,4 +1,5 @@
-//! The verdict on one server: which layer holds it back, by how much, and what to change in order of gain.
+//! The verdict on one server: the layer that holds it back, by how much, and the changes in order of
+//! gain.
 
 use serde::Serialize;
 
@@ -6,49 +7,49 @@ use crate::facts::{Cause, Facts, Route, Stage, Stopped};
 use crate::finding::{Finding, Layer, Side};
 use crate::rules::short;
 
-/// What is said of a server in the end.
+/// The verdict on one server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
-    /// In a word.
+    /// The state in a word.
     pub state: State,
     /// The layer that holds it back most.
     pub layer: Option<Layer>,
-    /// In a paragraph; the measurements stand in brackets behind each statement.
+    /// The verdict as a paragraph. The measurements are in brackets behind each statement.
     pub paragraph: String,
-    /// What to change, what gains most first.
+    /// The suggested changes, in order of gain.
     pub changes: Vec<Change>,
 }
 
-/// In a word.
+/// The state in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nothing holds it back that could be seen.
+    /// Nothing that holds it back was seen.
     Healthy,
     /// Something holds it back.
     HeldBack,
-    /// It could not be examined to the end.
+    /// The examination ended early.
     Stopped,
 }
 
-/// Something to change.
+/// A suggested change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// Where.
+    /// The place of the change.
     pub side: Side,
-    /// What.
+    /// The change.
     pub what: String,
-    /// How many times as quick the share may become, where that is known.
+    /// The factor by which the share may become faster, if it is known.
     pub gain: Option<f64>,
-    /// The kind of the finding that asks for it.
+    /// The kind of the finding that suggests it.
     pub because: &'static str,
 }
 
-/// Kinds that keep people from working at all, however quick the rest is.
+/// Kinds that prevent all work, however fast the rest is.
 const FIRST: [&str; 5] = ["full", "dead_address", "black_hole", "closed_port", "dead_host"];
 
-/// Kinds that the server itself has said, where others follow from rates: of two that explain the same gain these come first.
-/// What was seen and not concluded stands with them.
+/// Kinds that were observed directly, often as a report of the server. Other kinds are inferred from
+/// rates. Of two that explain the same gain, the former come first.
 const TOLD: [&str; 11] = [
     "multichannel_off",
     "client_multichannel_off",
@@ -63,15 +64,16 @@ const TOLD: [&str; 11] = [
     "public_address",
 ];
 
-/// How much more a guess must gain to come before what was said.
+/// The factor by which the gain of an inferred kind must be larger to come first.
 const SURE: f64 = 1.25;
 
-/// Those that hold the share back, the worst first; of equal ones that of the lowest layer.
+/// The findings that hold the share back, the worst first. Of equal ones, that of the lowest layer comes
+/// first.
 fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
     let mut held: Vec<&Finding> = findings.iter().filter(|it| it.holds_back).collect();
     let weight = |it: &Finding| {
         let gain = it.gain.unwrap_or(1.15);
-        // What is gained with names is gained by a part of the work.
+        // The gain of work with names applies to only a part of the work.
         let gain = if it.layer == Layer::Metadata { gain.min(1.3) } else { gain };
         let gain = if TOLD.contains(&it.kind) { gain * SURE } else { gain };
         (FIRST.contains(&it.kind), gain)
@@ -83,7 +85,7 @@ fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
     held
 }
 
-/// The verdict that follows from findings.
+/// The verdict from findings.
 #[must_use]
 pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
     let held = worst_first(findings);
@@ -125,20 +127,20 @@ pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
     Verdict { state, layer, paragraph: parts.join(" "), changes }
 }
 
-/// A statement with what it rests on.
+/// A statement with its measurements.
 fn statement(finding: &Finding) -> String {
     let by = finding.rests_on.join("; ");
     if by.is_empty() { format!("{}.", finding.says) } else { format!("{} [{by}].", finding.says) }
 }
 
-/// Text that begins a sentence.
+/// Text with a capital letter, for the start of a sentence.
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// The layer to which an examination came and not beyond. One that somebody or its time ended, or that lost its connection in the
-/// middle of its work, says nothing of the layer at which it was then.
+/// The layer at which an examination ended. If it was interrupted, if its time was over, or if it lost
+/// its connection during the work, the layer says nothing.
 fn layer_of(stopped: &Stopped) -> Option<Layer> {
     match (stopped.cause, stopped.stage) {
         (Cause::Interrupted, _) => None,
@@ -152,7 +154,7 @@ fn layer_of(stopped: &Stopped) -> Option<Layer> {
     }
 }
 
-/// How far it got and what that means.
+/// How far an examination got, and the meaning of that.
 fn how_far(stopped: &Stopped, is_by_address: bool) -> String {
     let got = match stopped.stage {
         Stage::Name => "The examination ended with the name",
