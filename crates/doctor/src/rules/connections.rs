@@ -1,4 +1,4 @@
-//! Layer 4: how many connections, where to, and what further ones would bring.
+//! Layer 4: the number of connections, their addresses, and the gain of further ones.
 
 use load::comparison::{UNFELT_PART, Worth};
 
@@ -10,7 +10,7 @@ use crate::mount::Mount;
 
 pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
     let Some(connections) = &facts.connections else { return Vec::new() };
-    // Of what the kernel has mounted it is its own client that decides: [`mount`].
+    // The kernel's own client decides about the connections of a mount: [`mount`].
     if matches!(facts.protocol, Some(Protocol::Mount(_))) {
         return Vec::new();
     }
@@ -25,7 +25,8 @@ pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What several connections bring, where they can be had. Advice is given only where the whole range of the turns lies on one side.
+/// The gain of several connections, if they are available. Advice is given only if the whole range of the
+/// turns lies on one side.
 fn worth(facts: &Facts) -> Option<Finding> {
     let gain = gain(facts)?;
     let (one, many) = (gain.one, gain.many);
@@ -81,7 +82,7 @@ fn worth(facts: &Facts) -> Option<Finding> {
     Some(finding.change(Side::Client, what))
 }
 
-/// Runs whose turns say nothing of further connections, with the reason.
+/// The finding for runs whose turns say nothing about further connections, with the reason.
 fn unknown(facts: &Facts, gain: &Gain<'_>) -> Finding {
     let why = match (others(facts), gain.one.turns.len().min(gain.many.turns.len())) {
         (_, ..2) => "there was no time for a second turn: take a longer course".to_owned(),
@@ -92,7 +93,7 @@ fn unknown(facts: &Facts, gain: &Gain<'_>) -> Finding {
     Finding::note(Layer::Connections, "gain_unsure", says).by(shown(gain.one)).by(shown(gain.many))
 }
 
-/// How much other programs used of this host's processors, where that is felt.
+/// The use of this host's processors by other programs, if it matters.
 pub(super) fn others(facts: &Facts) -> Option<String> {
     let others = facts.data.as_ref()?.others.filter(|it| it.part >= UNFELT_PART)?;
     let used = short(others.part * f64::from(others.processors));
@@ -138,12 +139,13 @@ fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
     Some(with_gain(facts, connections, finding).change(Side::Server, what))
 }
 
-/// Adds what more connections would bring; a note where that is nothing, or not known.
+/// Adds the gain of more connections. Without a gain, or with an unknown one, the finding becomes a note.
 fn with_gain(facts: &Facts, connections: &Connections, finding: Finding) -> Finding {
-    // What sessions with a connection each reach together is what channels of one would.
+    // Several sessions with a connection each together reach the rate that several channels of one would
+    // reach.
     let Some(gain) = gain(facts) else { return finding.only_a_note_unless(false) };
     let (one, best) = (gain.one, gain.many);
-    // On a short way to a host without time rates differ by themselves.
+    // On a short path to a host without idle time, rates differ by themselves.
     let has_time = one.idle > 0.1 || super::rtt(facts).is_some_and(|it| it > 1.0);
     let is_sure = gain.is_sure() && has_time;
     let mut finding = finding.by(shown(one)).by(shown(best));
@@ -154,11 +156,11 @@ fn with_gain(facts: &Facts, connections: &Connections, finding: Finding) -> Find
     if is_sure && connections.separate_sessions {
         finding = finding.gain(gain.times());
     }
-    // Where the session has some channels, what more would bring was not measured.
+    // If the session has some channels, the gain of more was not measured.
     finding.only_a_note_unless(is_sure && (connections.separate_sessions || connections.got < 4))
 }
 
-/// We take one connection though the server would take more.
+/// The finding that this client uses one connection although the server offers more.
 fn client_off(facts: &Facts, connections: &Connections, is_smb: bool) -> Finding {
     let (kind, says, what) = match is_smb {
         true => (
@@ -217,7 +219,8 @@ fn unreachable(connections: &Connections) -> Vec<Finding> {
     .collect()
 }
 
-/// The rates of those that `is_slow` says, and of the others, where these are clearly slower and not all uneven.
+/// The rates of the channels that `is_slow` selects, and of the others, if the others are clearly faster
+/// and not all uneven.
 fn apart(channels: &[Channel], is_slow: impl Fn(&Channel) -> bool) -> Option<(Vec<f64>, Vec<f64>)> {
     let (slow, others): (Vec<&Channel>, Vec<&Channel>) = channels.iter().partition(|it| is_slow(it));
     let [slow, others] = [slow, others].map(|of| of.iter().filter_map(|it| it.mib_s).collect::<Vec<f64>>());
@@ -228,10 +231,12 @@ fn apart(channels: &[Channel], is_slow: impl Fn(&Channel) -> bool) -> Option<(Ve
     (others.len() >= 2 && are_slow).then_some((slow, others))
 }
 
-/// The part of looks from which on a connection had enough to do: what it carries when it is rarely asked says nothing about it.
+/// The least part of samples in which a connection was busy. The rate of a connection with few requests
+/// says nothing about it.
 const IN_USE: f64 = 0.5;
 
-/// One connection that carries clearly less than the others; or all of those to one address, where others lead elsewhere.
+/// Finds one connection that is clearly slower than the others, or all connections to one address if
+/// others lead elsewhere.
 fn slow_one(connections: &Connections) -> Option<Finding> {
     let is_in_use = |it: &&Channel| it.mib_s.is_some() && it.busy.is_none_or(|busy| busy >= IN_USE);
     let channels: &Vec<Channel> = &connections.channels.iter().filter(is_in_use).cloned().collect();
@@ -251,7 +256,7 @@ fn slow_one(connections: &Connections) -> Option<Finding> {
         "MiB/s of each under the same load: {}",
         channels.iter().map(|it| short(rate(it))).collect::<Vec<_>>().join(", ")
     );
-    // If it carried as much as the others do.
+    // The gain if it were as fast as the others.
     let sum = others.iter().sum::<f64>();
     let gain = sum / others.len() as f64 * all as f64 / (sum + slow.iter().sum::<f64>());
     let finding = Finding::held(Layer::Connections, "slow_channel", says).by(by).gain(gain);
@@ -262,7 +267,7 @@ fn slow_one(connections: &Connections) -> Option<Finding> {
     Some(finding.change(Side::Path, what))
 }
 
-/// What the kernel's client has mounted.
+/// The findings about a mount of the kernel.
 pub(super) fn mount(facts: &Facts) -> Vec<Finding> {
     let Some(Protocol::Mount(mount)) = &facts.protocol else { return Vec::new() };
     let mut found = Vec::new();
@@ -291,15 +296,17 @@ pub(super) fn mount(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// How a mount's work is spread over its connections: by what each carried of our own runs, where the kernel's table of sockets has as
-/// many as the mount, and else by the requests of each (NFS).
+/// The distribution of a mount's work over its connections. If the kernel's table of sockets has as many
+/// connections as the mount, the rates of each in the doctor's own runs count. Otherwise the requests of
+/// each count (NFS).
 fn uneven_mount(facts: &Facts, mount: &Mount) -> Option<Finding> {
     let channels = facts.connections.iter().flat_map(|it| &it.channels);
     let rates: Vec<f64> = channels.filter_map(|it| it.mib_s).collect();
     let requests: Vec<f64> =
         mount.connections.iter().filter_map(|it| it.requests).map(|it| it as f64).collect();
     let (each, least, what) = match rates.len() == mount.connected() {
-        // Other mounts of the same server have sockets too, so that it is known only then which are this one's.
+        // Other mounts of the same server have sockets too. Only with equal numbers it is known which
+        // sockets belong to this mount.
         true if rates.len() > 2 => (rates, 1.0, "MiB/s of each while the mount was read"),
         _ => (requests, 1000.0, "requests of each"),
     };
@@ -313,7 +320,7 @@ fn uneven_mount(facts: &Facts, mount: &Mount) -> Option<Finding> {
     Some(Finding::note(Layer::Connections, "client_uneven", says).by(by))
 }
 
-/// Connections of an NFS mount.
+/// The findings about the connections of an NFS mount.
 fn nfs_mount(mount: &Mount, state: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let connected = mount.connected();
@@ -338,7 +345,7 @@ fn nfs_mount(mount: &Mount, state: &str) -> Vec<Finding> {
     found
 }
 
-/// Options that cost.
+/// The findings about options that cost performance.
 fn mount_options(mount: &Mount) -> Vec<Finding> {
     let mut found = Vec::new();
     for (name, least) in [("rsize", 1 << 20), ("wsize", 1 << 20)] {
@@ -368,7 +375,7 @@ fn mount_options(mount: &Mount) -> Vec<Finding> {
     found
 }
 
-/// The depth behind which small reads gain little, with the rates that say so.
+/// The depth beyond which small reads gain little, with the rates.
 pub(crate) fn knee(facts: &Facts) -> Option<(u32, Vec<(u32, f64)>)> {
     let data = facts.data.as_ref().filter(|it| !it.is_bounded())?;
     let runs = data.runs.iter().filter(|it| it.work == Work::SmallRead);

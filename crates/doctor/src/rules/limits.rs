@@ -1,4 +1,4 @@
-//! Layers 5 to 7 from the server's side: its store, its names, and what it allows.
+//! Layers 5 to 7 on the side of the server: its storage, its work with names, and its limits.
 
 use admin::workload::Held;
 
@@ -8,16 +8,16 @@ use super::{has_queue, rtt, short, shown, single, waited};
 use crate::facts::{Cause, Data, Facts, NameWork, Run, Work};
 use crate::finding::{Finding, Layer, Side};
 
-/// What a server may take for something small without being called slow, in ms.
+/// The time in ms that a server may take for a small operation without being called slow.
 const QUICK_MS: f64 = 4.0;
-/// Below such a rate a limit on operations is felt, for a second.
+/// A limit of operations a second matters only below this rate.
 const FEW: f64 = 20_000.0;
-/// Parts of the time that differ by no more are a limit's.
+/// The relative unevenness of parts up to which a limit is assumed.
 const EVEN: f64 = 0.06;
-/// Below such a rate a limit on throughput is felt, in MiB/s.
+/// A limit of throughput matters only below this rate, in MiB/s.
 const LITTLE: f64 = 700.0;
 
-/// The store: room, and time beyond the network's.
+/// Findings about the storage: free space, and time beyond the network's.
 pub(super) fn store(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(stopped) = facts.stopped.as_ref().filter(|it| it.cause == Cause::Full) {
@@ -33,8 +33,9 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
         && run.operations > 3
     {
         let own = run.median_ms - base;
-        // A bound on operations shows as waiting too, and is told apart by the curve. Where a mount is held to a bound of ours,
-        // operations wait for their turn, and their times count from there.
+        // A limit of operations also appears as waiting, and the curve distinguishes it. If a limit of
+        // the doctor slows down a mount, operations wait for their planned start, and their times count
+        // from there.
         let is_paced = matches!(facts.protocol, Some(crate::facts::Protocol::Mount(_)))
             && facts.data.as_ref().is_some_and(Data::is_bounded);
         if own > QUICK_MS
@@ -72,7 +73,7 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// How long an answer takes that costs the server nothing.
+/// The time of a reply that costs the server nothing.
 fn echo(facts: &Facts) -> Option<f64> {
     match facts.protocol.as_ref()? {
         crate::facts::Protocol::Smb(smb) => crate::facts::median(&smb.echo_ms),
@@ -81,7 +82,7 @@ fn echo(facts: &Facts) -> Option<f64> {
     }
 }
 
-/// How much later than the network needs such an answer comes.
+/// The delay of such a reply beyond the network's time.
 fn late_echo(facts: &Facts) -> f64 {
     echo(facts).zip(rtt(facts)).map_or(0.0, |(echo, base)| (echo - base).max(0.0))
 }
@@ -90,14 +91,14 @@ fn operation<'a>(facts: &'a Facts, what: &str) -> Option<&'a NameWork> {
     facts.metadata.as_ref()?.operations.iter().find(|it| it.what == what)
 }
 
-/// Names: what each costs beyond the round trips, scans, and rates that stop.
+/// Findings about names: their cost beyond the round trips, scans, and rates that stop.
 pub(super) fn names(facts: &Facts) -> Vec<Finding> {
     let Some(metadata) = &facts.metadata else { return Vec::new() };
     let base = rtt(facts).unwrap_or(0.0) + late_echo(facts);
     let mut found = Vec::new();
     found.extend(capped_names(facts));
     let is_capped = !found.is_empty();
-    // A host without time is slow with names by itself.
+    // A host without idle time is slow with names by itself.
     for it in metadata.operations.iter().filter(|it| !is_capped && it.idle > 0.1 && it.median_ms > 0.0) {
         let own = it.median_ms - base * f64::from(it.trips);
         if own > QUICK_MS * f64::from(it.trips) && own > base {
@@ -140,7 +141,8 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
         ));
     }
     if let Some(slowest) = metadata.operations.iter().max_by(|a, b| a.median_ms.total_cmp(&b.median_ms)) {
-        // Within a host a connect takes longer than a question over a connection that is there: both ends make a socket for it.
+        // Within a host a connect takes longer than a request over an existing connection, because both
+        // ends create a socket for it.
         let trip = echo(facts).unwrap_or(base);
         let share = (trip * f64::from(slowest.trips) / slowest.median_ms.max(1e-6)).min(1.0) * 100.0;
         let says = format!(
@@ -156,11 +158,11 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Rates of several kinds of work with names that stop evenly, while this host had time. A server that is at its end does not
-/// stop evenly, and not with each kind.
+/// Finds rates of several kinds of work with names that stop evenly while this host had idle time. An
+/// overloaded server does not stop evenly, and not for each kind.
 fn capped_names(facts: &Facts) -> Option<Finding> {
     const KINDS: usize = 2;
-    // A bound of our own stops evenly.
+    // A limit of the doctor stops evenly too.
     if facts.data.as_ref().is_some_and(|it| it.bound_iops.is_some()) {
         return None;
     }
@@ -169,7 +171,7 @@ fn capped_names(facts: &Facts) -> Option<Finding> {
         let Some(rate) = it.per_s else { return false };
         // With so many under way there would be many times as many if nothing held them.
         let expected = f64::from(it.depth) / (it.median_ms / 1000.0).max(1e-6);
-        // One alone is quick: a store that is slow with each is no limit.
+        // A single operation is fast: a storage that is slow for each operation is no limit.
         let is_quick = it.median_ms - base * f64::from(it.trips) <= QUICK_MS * f64::from(it.trips);
         is_quick && it.idle >= 0.25 && unevenness(&it.parts) <= EVEN && rate <= expected * 0.5 && rate <= FEW
     };
@@ -196,7 +198,7 @@ fn capped_names(facts: &Facts) -> Option<Finding> {
     ))
 }
 
-/// Standard deviation of parts against their mean.
+/// The standard deviation of parts relative to their mean.
 fn unevenness(parts: &[f64]) -> f64 {
     let mean = parts.iter().sum::<f64>() / parts.len().max(1) as f64;
     if mean <= 0.0 {
@@ -206,7 +208,8 @@ fn unevenness(parts: &[f64]) -> f64 {
     variance.sqrt() / mean
 }
 
-/// Whether more under way bring no more, while nothing here or on the path is full: the two runs that say so.
+/// The two runs that show that more operations under way gain nothing, while neither this host nor the
+/// path is full.
 fn cap(facts: &Facts) -> Option<(&Run, &Run)> {
     let data = facts.data.as_ref().filter(|it| !it.is_bounded())?;
     let curve: Vec<&Run> = data.runs.iter().filter(|it| it.work == Work::SmallRead).collect();
@@ -214,7 +217,7 @@ fn cap(facts: &Facts) -> Option<(&Run, &Run)> {
     let earlier = curve.iter().rev().find(|it| it.depth * 4 <= last.depth)?;
     let flat = last.per_s < earlier.per_s * 1.15;
     let waits = last.median_ms > earlier.median_ms * 2.0;
-    // A server on this host that has no more processors to take answers as evenly as one that is held to a limit.
+    // A server on this host without free processors answers as evenly as one with a limit.
     let held = by_server(facts, last);
     (flat && waits && held && last.per_s < FEW && last.operations > 20).then_some((*earlier, *last))
 }
@@ -223,7 +226,7 @@ fn is_capped(facts: &Facts) -> bool {
     cap(facts).is_some()
 }
 
-/// Layer 7.
+/// The findings of layer 7.
 pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
     let mut found: Vec<Finding> = told(facts).into_iter().collect();
     let Some(data) = &facts.data else { return found };
@@ -251,7 +254,7 @@ pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What the server itself says of its limits.
+/// The finding about the server's own report of its limits.
 fn told(facts: &Facts) -> Option<Finding> {
     let told = facts.told.as_ref()?;
     let (held, all) = told.throttled();
@@ -278,7 +281,8 @@ fn told(facts: &Facts) -> Option<Finding> {
     Some(finding.change(Side::Server, what.join("; ")).only_a_note_unless(percent >= 1.0))
 }
 
-/// Reads or writes that stop at a rate which no number of connections changes, on a path that has room.
+/// Finds reads or writes that stop at a rate which no number of connections changes, on a path with free
+/// capacity.
 fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
     if data.bound_mib_s.is_some() {
         return None;
@@ -324,17 +328,17 @@ fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
     Some(finding.change(Side::Server, "buy or allow more throughput there; more connections bring none"))
 }
 
-/// The part of the first rate below which all rates stay where credits are used up.
+/// The part of the first rate below which all rates stay if credits are used up.
 const STAYS_BELOW: f64 = 0.95;
 
-/// The first reads against the same at the end.
+/// Compares the first reads with the same reads at the end.
 fn burst(facts: &Facts, data: &Data) -> Option<Finding> {
     let first = data.runs.iter().find(|it| it.work == Work::Read && it.connections == 1)?;
     let last = data.runs.iter().find(|it| it.work == Work::ReadAgain)?;
-    // Credits are there at the beginning alone, and so it is the first turn.
+    // Credits exist only at the beginning, so the first turn counts.
     let begun = first.turns.first().copied().unwrap_or(first.per_s);
     let change = last.per_s / begun.max(1e-6);
-    // A limit holds for good. A host that had no time for a moment comes back to the old rate.
+    // A limit lasts. A host that was busy for a moment returns to the old rate.
     let late = &last.parts[last.parts.len() / 2..];
     let stays = late.iter().all(|rate| *rate < begun * STAYS_BELOW) && last.interval[1] < begun * STAYS_BELOW;
     if change < 0.6 && stays && by_server(facts, last) {
@@ -353,7 +357,8 @@ fn burst(facts: &Facts, data: &Data) -> Option<Finding> {
     None
 }
 
-/// A rate that breaks down at even distances. A note: a bucket of tokens that empties does that, and a path that drops packets.
+/// A rate that collapses at regular intervals. It is only a note: an empty token bucket and a path that
+/// drops packets both do this.
 fn sawtooth(data: &Data) -> Option<Finding> {
     let it = data.sawtooth.as_ref()?;
     let says = format!(
@@ -370,7 +375,7 @@ fn sawtooth(data: &Data) -> Option<Finding> {
     Some(Finding::note(Layer::Limits, "sawtooth", says).by(by))
 }
 
-/// This host was full, so that it is what was measured.
+/// Finds that this host was full, so that the host was measured instead of the server.
 fn full_host(data: &Data) -> Option<Finding> {
     let best = data
         .runs

@@ -1,21 +1,22 @@
-//! Layers 1 and 2: what the name leads to, and what the path does.
+//! Layers 1 and 2: the addresses of the name, and the path.
 
 use super::{gain, had_time, has_queue, queued, rtt, short, shown, single, unbounded};
 use crate::facts::{Address, Cause, Facts, Protocol, Route, Run, Scope, Stage, Work};
 use crate::finding::{Finding, Layer, Side};
 
-/// Slower look-ups are felt.
+/// Lookups that take longer matter.
 const SLOW_NAME_MS: f64 = 500.0;
-/// A path that carries less is narrow for a file share, in MiB/s (700 Mbit/s).
+/// A path with a lower rate is narrow for a file share, in MiB/s (700 Mbit/s).
 const NARROW_MIB_S: f64 = 83.0;
-/// A round trip that is longer by this factor, and by so many ms, shows a queue: what is lost then may have found it full. The
-/// kernel smooths its round trip (RFC 6298 2.3), so that a queue of a whole round trip, soon drained, shows little more.
+/// A round trip that is longer by this factor, and by this many ms, shows a queue: lost packets may have
+/// found it full. The kernel smooths its round trip (RFC 6298 2.3), so a queue of a whole round trip that
+/// is soon empty shows little more.
 const QUEUED_TRIP: f64 = 1.25;
 const QUEUED_MS: f64 = 5.0;
-/// Part of the segments lost on a sound path at most.
+/// The largest part of lost segments on a sound path.
 const SOUND_LOSS: f64 = 0.0025;
 
-/// Layer 1.
+/// The findings of layer 1.
 pub(super) fn name(facts: &Facts) -> Vec<Finding> {
     let Some(route) = &facts.route else { return Vec::new() };
     let mut found = Vec::new();
@@ -35,7 +36,7 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
             .filter(|it| it.reachable == Some(true) && crate::route::scope(it.address) == Scope::Private)
             .map(|it| it.address)
             .next();
-        // Those behind the first that answers are not tried.
+        // Clients do not try the addresses behind the first one that answers.
         let private_of_name = || route.addresses.iter().filter(|it| it.scope == Scope::Private);
         let other = private_of_name().find(|it| it.reachable == Some(true)).map(|it| it.address);
         let untried = private_of_name().find(|it| it.reachable.is_none()).map(|it| it.address);
@@ -80,8 +81,8 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Addresses of a name before the one that answers. Where none answers it is the host, and where an address was given no name has to
-/// do with it.
+/// Addresses of a name before the one that answers. If none answers, the host is at fault. If an address
+/// was given, no name is involved.
 fn dead_addresses(route: &Route) -> Vec<Finding> {
     let answers = route.addresses.iter().any(|it| it.reachable == Some(true));
     if route.is_by_address() || !answers {
@@ -89,7 +90,7 @@ fn dead_addresses(route: &Route) -> Vec<Finding> {
     }
     let of = |dead: &Address| {
         if dead.refused {
-            // Who is refused goes on at once.
+            // A client that is refused continues at once.
             let says = format!(
                 "the name leads to {} first, where nobody listens on port {}; {} answers",
                 dead.address, route.port, route.used
@@ -105,7 +106,7 @@ fn dead_addresses(route: &Route) -> Vec<Finding> {
     route.addresses.iter().filter(|it| it.reachable == Some(false)).map(of).collect()
 }
 
-/// A host of which no address took a connection.
+/// The finding about a host none of whose addresses accepted a connection.
 pub(super) fn host(facts: &Facts) -> Option<Finding> {
     let (route, stopped) = (facts.route.as_ref()?, facts.stopped.as_ref()?);
     let is_refused = |it: &&Address| it.refused;
@@ -132,13 +133,13 @@ fn shown_or(address: Option<std::net::IpAddr>) -> String {
     address.map_or_else(|| "not known".to_owned(), |it| it.to_string())
 }
 
-/// Layer 2.
+/// The findings of layer 2.
 pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(large_packets(facts));
     found.extend(loss(facts));
-    // A path that loses packets keeps windows small by itself. One that is full does so in the direction in which it is full, where
-    // more connections bring nothing.
+    // A path that loses packets keeps windows small by itself. So does a full path in the direction in
+    // which it is full, where more connections gain nothing.
     if found.is_empty() {
         found.extend(window(facts));
     }
@@ -149,7 +150,7 @@ pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// A path on which large packets vanish and nobody says so.
+/// A path on which large packets vanish silently.
 fn large_packets(facts: &Facts) -> Option<Finding> {
     let packets = facts.transport.as_ref()?.packets?;
     let lost = packets.lost?;
@@ -167,11 +168,12 @@ fn large_packets(facts: &Facts) -> Option<Finding> {
     Some(Finding::held(Layer::Transport, "black_hole", says).by(by).change(Side::Path, what))
 }
 
-/// Bytes of a packet below which something on the path takes a part of them for itself: the least that is usual, without the
-/// headers of common tunnels, is 1,400.
+/// The packet size in bytes below which something on the path uses a part of each packet. It is the usual
+/// minimum: 1,400 without the headers of common tunnels.
 const ORDINARY_MTU: u32 = 1400;
 
-/// Packets that are smaller than usual. A note: they cost both ends time for each, which shows where the processors are full.
+/// Packets that are smaller than usual. It is only a note: each packet costs both ends processor time,
+/// which matters only if the processors are full.
 fn small_packets(facts: &Facts) -> Option<Finding> {
     let route = facts.route.as_ref()?;
     let (interface, path) = (route.interface_mtu, route.path_mtu);
@@ -194,14 +196,15 @@ fn small_packets(facts: &Facts) -> Option<Finding> {
     Some(Finding::note(Layer::Transport, "small_packets", says).by(by))
 }
 
-/// The round trip of what was measured under load, where that is longer than without.
+/// The round trip under load, if it is longer than without.
 fn loaded_rtt(facts: &Facts, run: &Run) -> f64 {
     let base = rtt(facts).unwrap_or(0.0);
     run.tcp.map_or(0.0, |it| it.rtt_ms).max(base + queued(facts, run.work).unwrap_or(0.0))
 }
 
-/// Part of the segments that were lost, where runs lose them alike: a flow that looks for its share overshoots now and then,
-/// and a lossy path loses all the time. Takes what each run lost, and of how many.
+/// The part of lost segments, if runs lose them alike. A flow that increases its rate overshoots now and
+/// then, and a lossy path loses all the time. The arguments are the lost segments of each run and all its
+/// segments.
 fn steady(runs: &[(u64, u64)]) -> Option<f64> {
     let (lost, all) = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
     let part = lost as f64 / all.max(1) as f64;
@@ -211,13 +214,13 @@ fn steady(runs: &[(u64, u64)]) -> Option<f64> {
     (lost >= 15 && telling.len() >= 2 && alike * 4 >= telling.len() * 3).then_some(part)
 }
 
-/// Part of the segments that the path loses though it is not full.
+/// The part of the segments that the path loses although it is not full.
 fn lost_part(facts: &Facts, base: f64) -> f64 {
     let is_here = facts.route.as_ref().is_some_and(crate::facts::Route::is_here);
     let (mut again, mut disorder) = (Vec::new(), Vec::new());
     for run in facts.data.iter().flat_map(|it| &it.runs) {
         let Some(tcp) = run.tcp else { continue };
-        // A host without time acknowledges late, and what was not lost is sent again.
+        // A host without idle time acknowledges late, and segments that were not lost are sent again.
         if run.idle < 0.1 || is_here || loaded_rtt(facts, run) > (base * QUEUED_TRIP).max(base + QUEUED_MS) {
             continue;
         }
@@ -228,13 +231,13 @@ fn lost_part(facts: &Facts, base: f64) -> f64 {
         }
     }
     let written = steady(&again).filter(|part| *part > SOUND_LOSS);
-    // Behind each lost segment several come out of order.
+    // Behind each lost segment several arrive out of order.
     let read = steady(&disorder).filter(|part| *part > 6.0 * SOUND_LOSS).map(|part| part / 20.0);
-    // What was sent again is counted, what the other side lost is guessed.
+    // The segments that were sent again are counted; those that the other side lost are an estimate.
     written.or(read).unwrap_or(0.0)
 }
 
-/// Lost packets, where the path is not simply full: that loses packets too.
+/// Lost packets, if the path is not simply full: a full path loses packets too.
 fn loss(facts: &Facts) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = transport.connect.median()?;
@@ -266,7 +269,8 @@ fn loss(facts: &Facts) -> Option<Finding> {
     Some(finding.change(Side::Path, what))
 }
 
-/// A path that is full and slow: neither more connections nor depth bring more, and what is sent waits in a queue.
+/// A path that is full and slow: neither more connections nor more depth gain anything, and data that is
+/// sent waits in a queue.
 fn narrow(facts: &Facts) -> Option<Finding> {
     let data = unbounded(facts)?;
     let full = [Work::Read, Work::Write].into_iter().filter(|work| has_queue(facts, *work));
@@ -297,12 +301,12 @@ fn narrow(facts: &Facts) -> Option<Finding> {
     Some(finding.change(Side::Path, what))
 }
 
-/// A window that is too small for what the path holds.
+/// A window that is too small for the path.
 fn window(facts: &Facts) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = rtt(facts).filter(|it| *it > 1.0)?;
     let data = unbounded(facts)?;
-    // What more connections bring in the direction in which the window is said to be small.
+    // The gain of more connections in the direction in which the window seems to be small.
     let gained = |work: Work| data.gain(&[work]).filter(|gain| gain.times() > 1.3);
     let under_way = |run: &Run| run.mib_s * 1_048_576.0 * base / 1000.0;
     let most = |window: f64| short(window / (base / 1000.0) / 1_048_576.0);
@@ -358,7 +362,7 @@ fn window(facts: &Facts) -> Option<Finding> {
     None
 }
 
-/// Answers that cost nothing and come late all the same, each by the same time.
+/// Replies that cost nothing and still come late, each by the same time.
 fn timer(facts: &Facts) -> Option<Finding> {
     let echo = match facts.protocol.as_ref()? {
         Protocol::Smb(smb) => &smb.echo_ms,
@@ -388,7 +392,7 @@ fn timer(facts: &Facts) -> Option<Finding> {
     Some(finding.change(if even { Side::Path } else { Side::Server }, what))
 }
 
-/// A long way, which is no fault, and what one connection can carry over it.
+/// A long path, which is no fault, and the highest rate of one connection over it.
 fn distance(facts: &Facts) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = rtt(facts).filter(|it| *it > 2.0)?;
@@ -413,7 +417,8 @@ fn distance(facts: &Facts) -> Option<Finding> {
     Some(finding)
 }
 
-/// Whether a run was held back by something else than this host and the path, of which it must be known that it has no queue.
+/// Whether something else than this host and the path held a run back. The path must be known to have no
+/// queue.
 pub(super) fn by_server(facts: &Facts, run: &Run) -> bool {
     had_time(run) && queued(facts, run.work).is_some() && !has_queue(facts, run.work)
 }

@@ -1,4 +1,4 @@
-//! Layer 3: what client and server agreed on.
+//! Layer 3: the negotiated protocol options.
 
 use super::{rtt, short, shown};
 use crate::facts::{Facts, Nfs, Protocol, Run, Smb, Work};
@@ -6,11 +6,11 @@ use crate::finding::{Finding, Layer, Side};
 
 /// Requests that are smaller make a long path slow.
 const GOOD_SIZE: u32 = 1 << 20;
-/// Credits, slots: as many small requests under way at once do.
+/// The sufficient number of credits or slots: that of small requests under way at once.
 const ENOUGH: u32 = 32;
-/// Clocks that differ by more break Kerberos, and times of files.
+/// A larger difference of clocks breaks Kerberos, and the times of files.
 const SKEW_MS: i64 = 120_000;
-/// Part of a processor that protection may take without a word.
+/// The part of a processor that protection may use without a finding.
 const CHEAP: f64 = 0.25;
 
 pub(super) fn protocol(facts: &Facts) -> Vec<Finding> {
@@ -48,7 +48,7 @@ fn dialect(smb: &Smb) -> Option<Finding> {
     Some(finding.change(Side::Server, "allow SMB 3.1.1 there"))
 }
 
-/// The large run that moved most, with its share of the time for signing or sealing, in processors.
+/// The fastest large run, with its time for signing or encryption, in processors.
 fn cost<'a>(facts: &'a Facts, smb: &Smb) -> Option<(&'a Run, f64)> {
     let data = facts.data.as_ref()?;
     let best = [Work::Read, Work::Write]
@@ -58,14 +58,14 @@ fn cost<'a>(facts: &'a Facts, smb: &Smb) -> Option<(&'a Run, f64)> {
     Some((best, best.mib_s * smb.protection_ns_per_mib? / 1e9))
 }
 
-/// What signing or sealing costs.
+/// The finding about the cost of signing or encryption.
 fn protection(facts: &Facts, smb: &Smb) -> Option<Finding> {
     if !smb.seals && !smb.signs {
         return None;
     }
     let cost = cost(facts, smb);
     let share = cost.map_or(0.0, |(_, share)| share);
-    // What this host does beside it would stay.
+    // The other work of this host would remain.
     let rest = cost.map_or(1.0, |(run, share)| run.own_processors - share);
     let gain = if rest > 0.1 { (rest + share) / rest } else { 1.0 + share };
     let by =
@@ -110,7 +110,7 @@ fn size(facts: &Facts, size: u32) -> Option<Finding> {
     )
 }
 
-/// What `count` requests of `bytes` each can carry on this path, in MiB/s.
+/// The highest rate of `count` requests of `bytes` each on this path, in MiB/s.
 fn most(facts: &Facts, count: u32, bytes: f64) -> Option<f64> {
     let rtt = rtt(facts)?.max(0.05);
     Some(f64::from(count) * bytes / 1_048_576.0 / (rtt / 1000.0))

@@ -1,5 +1,5 @@
-//! Situations against the rules: for each fault the layer and the kind of the finding that leads the verdict, and for sound
-//! servers of many sorts that nothing is found.
+//! Situations for the rules. For each fault the table has the layer and the kind of the leading finding.
+//! For sound servers of many kinds nothing must be found.
 
 use super::tests_support::{Situation, large, situation, small};
 use super::*;
@@ -10,10 +10,10 @@ use crate::finding::Layer;
 use crate::mount::{Mount, MountConnection};
 use crate::verdict::{State, verdict};
 
-/// A server in the same rack, which gives as much over one connection as over four.
+/// A server in the same rack that is as fast over one connection as over four.
 pub(super) const NEAR: Situation =
     Situation { rtt_ms: 0.3, single: 900.0, best: 950.0, got: 4, separate: false };
-/// One behind a long way that gives each connection a share.
+/// A server behind a long path that limits each connection.
 pub(super) const FAR: Situation =
     Situation { rtt_ms: 23.0, single: 23.0, best: 91.0, got: 4, separate: false };
 
@@ -55,7 +55,7 @@ fn set_channels(facts: &mut Facts, rates: [f64; 4]) {
     set_channels_to(facts, &rates.map(|rate| (1, rate)));
 }
 
-/// Channels by the last part of the address that they lead to, and their rates.
+/// Channels by the last part of their address, and their rates.
 fn set_channels_to(facts: &mut Facts, all: &[(u8, f64)]) {
     let channel = |(host, mib_s): &(u8, f64)| Channel {
         local: "10.0.0.2:4000".parse().unwrap(),
@@ -73,7 +73,7 @@ fn traffic(facts: &mut Facts, change: impl Fn(&mut Traffic)) {
     }
 }
 
-/// What leads the verdict.
+/// The leading part of the verdict.
 pub(super) fn leading(facts: &Facts) -> (State, Option<Layer>, Option<&'static str>) {
     let found = findings(facts);
     let verdict = verdict(facts, &found);
@@ -171,13 +171,13 @@ const FAULTS: &[Fault] = &[
             let runs = runs(facts);
             runs.retain(|run| run.work != Work::Write);
             runs.extend([1, 2, 4].map(|count| large(Work::Write, count, 1.2, 20.0)));
-            // What comes back has room: a connect waits behind what is written alone.
+            // The other direction is free: a connect waits only behind writes.
             if let Some(transport) = &mut facts.transport {
                 transport.connect_under_load = Some(Connects { sent: 3, lost: 0, times_ms: vec![21.0; 3] });
                 transport.connect_under_writes =
                     Some(Connects { sent: 3, lost: 0, times_ms: vec![320.0; 3] });
             }
-            // And reads stop at nothing here.
+            // Reads do not stop at any rate here.
             let data = facts.data.get_or_insert_default();
             data.runs.retain(|run| !matches!(run.work, Work::Read | Work::ReadAgain));
             data.runs.extend(
@@ -474,7 +474,7 @@ fn every_statement_that_holds_something_back_carries_its_measurement() {
     }
 }
 
-/// The host had no time for the first three quarters of the last reads (requests a second as measured).
+/// The host was busy for the first three quarters of the last reads (requests a second as measured).
 fn held_up_at_the_end() -> Facts {
     let mut facts = situation(Situation { rtt_ms: 0.05, single: 2982.0, best: 2890.0, ..NEAR });
     let mut again = large(Work::ReadAgain, 1, 1210.0, 0.05);
@@ -484,10 +484,10 @@ fn held_up_at_the_end() -> Facts {
     facts
 }
 
-/// What the doctor met on this host, where nothing was wrong.
+/// Situations that the doctor met on this host, where nothing was wrong.
 fn met_here() -> [(&'static str, Facts); 4] {
     let at = |rtt_ms, single, best| situation(Situation { rtt_ms, single, best, ..NEAR });
-    // The client found nothing to gain by the third and fourth.
+    // The client gained nothing by the third and fourth.
     let mut left_alone = at(0.05, 900.0, 950.0);
     set_channels(&mut left_alone, [4090.2, 621.8, 0.0, 1.5]);
     let channels = &mut left_alone.connections.get_or_insert_default().channels;
@@ -498,7 +498,8 @@ fn met_here() -> [(&'static str, Facts); 4] {
         let usual = 3617.0 * 4.0;
         run.turns = vec![usual / 4.0, usual, usual * 1.02, usual * 0.99];
     }
-    // All was quicker with time, so the writes over one connection, which were the first of all, were the slowest.
+    // Everything became faster with time, so the writes over one connection, which were the first of all,
+    // were the slowest.
     let mut cold = situation(Situation { got: 1, separate: true, single: 3547.0, best: 2687.0, ..NEAR });
     for (run, rate) in
         runs(&mut cold).iter_mut().filter(|run| run.work == Work::Write).zip([2080.0, 2667.0, 2449.0])
@@ -535,14 +536,15 @@ fn sound_servers_are_healthy() {
     smb(&mut alone).capabilities = vec!["large MTU"];
     let mut full_gigabit = at(0.4, 112.0, 112.5);
     under_load(&mut full_gigabit, 9.0);
-    // What is under way is as much as comes in a round trip, and an operation takes no longer: more of them would bring more.
+    // As much is under way as arrives in a round trip, and an operation takes no longer: more of them
+    // would gain more.
     let mut little_under_way = situation(Situation { single: 24.0, best: 24.1, ..FAR });
     runs(&mut little_under_way).iter_mut().for_each(|run| run.median_ms = 24.0);
-    // A flow that finds its share loses packets once.
+    // A flow that increases its rate loses packets once.
     let mut overshoot = situation(FAR);
     let one = runs(&mut overshoot).iter_mut().find(|run| (run.work, run.connections) == (Work::Write, 4));
     one.and_then(|run| run.tcp.as_mut()).unwrap().sent_again = 600;
-    // A process that is at its end with names is not even.
+    // A process that is overloaded with names is not even.
     let mut busy_server = at(0.1, 900.0, 950.0);
     for it in &mut busy_server.metadata.get_or_insert_default().operations {
         (it.per_s, it.parts) = (Some(3000.0), vec![3000.0, 3300.0, 2700.0, 3200.0, 2800.0]);
@@ -564,7 +566,8 @@ fn sound_servers_are_healthy() {
             refused: false,
         }];
     }
-    // On a busy host writes once waited for the send buffer, gained nothing, and reads gained something (MiB/s as measured).
+    // On a busy host, writes once waited for the send buffer and gained nothing, and reads gained
+    // something (MiB/s as measured).
     let mut waiting_writes = at(5.34, 83.9, 142.2);
     runs(&mut waiting_writes).retain(|run| run.work != Work::Write);
     let written = [(1, 145.0), (2, 132.8), (4, 59.4)];
@@ -627,7 +630,7 @@ fn a_mount_shows_what_it_was_not_told_and_what_it_did_not_get() {
     }
 }
 
-/// A mount with so many connections: what is measured through it, and no echo.
+/// A mount with this number of connections, with the values that are measured through it and no echo.
 fn mounted(kind: &str, options: &str, connected: u32, of: Situation) -> Facts {
     let mut facts = situation(of);
     let one = MountConnection { connected: true, requests: None };
@@ -690,7 +693,7 @@ fn one_point_says_nothing_of_more_connections() {
         assert!(found.iter().all(|it| it.kind != forbidden), "{found:#?}");
         assert_eq!(leading(&facts).0, State::Healthy, "{found:#?}");
     }
-    // A queue is seen with one connection too; what more of them bring is not.
+    // A queue is visible with one connection too. The gain of more is not.
     let mut narrow = situation(Situation { rtt_ms: 5.0, single: 1.13, best: 1.13, got: 4, separate: false });
     under_load(&mut narrow, 80.0);
     runs(&mut narrow).retain(|run| run.connections == 1);
@@ -723,7 +726,7 @@ fn a_bound_of_our_own_is_not_the_servers() {
     facts.data.get_or_insert_default().bound_iops = Some(5000);
     let found = findings(&facts);
     assert!(found.iter().all(|it| !it.holds_back && it.kind != "knee"), "{found:#?}");
-    // `--max-rate 20m`: several connections carry as much as one.
+    // `--max-rate 20m`: several connections are as fast as one.
     let mut facts = situation(Situation { single: 20.0, best: 20.0, ..FAR });
     facts.data.get_or_insert_default().bound_mib_s = Some(20.0);
     let found = findings(&facts);

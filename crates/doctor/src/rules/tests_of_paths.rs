@@ -1,4 +1,5 @@
-//! What is said of hosts that are not reached, of paths that lose large packets, and of connections whose turns differ.
+//! The findings about hosts that are not reached, paths that lose large packets, and connections whose
+//! turns differ.
 
 use super::tests::{FAR, NEAR, leading, runs};
 use super::tests_support::{Situation, large, situation};
@@ -7,7 +8,7 @@ use crate::facts::{Address, Cause, Packets, Scope, Stage, Stopped};
 use crate::finding::Layer;
 use crate::verdict::{State, verdict};
 
-/// A server of which no address took a connection.
+/// A server none of whose addresses accepted a connection.
 fn not_reached(name: &str, refused: bool) -> Facts {
     let mut facts = situation(NEAR);
     let cause = if refused { Cause::Closed } else { Cause::Unreachable };
@@ -86,7 +87,8 @@ fn what_connections_bring_is_said_with_its_knee_and_its_confidence() {
     };
     let (kind, says) = said(&facts);
     assert_eq!(kind, "worth");
-    // 90 against 23 in each turn, which has 23 operations with one connection and may be off by one.
+    // 90 against 23 in each turn. A turn has 23 operations with one connection, and the error is one of
+    // them.
     assert!(says.contains("2 of them are worth 3.91 times as much (3.75 to 4.08 in 4 turns)"), "{says}");
     let mut wide = situation(Situation { single: 500.0, best: 900.0, ..NEAR });
     let several = runs(&mut wide).iter_mut().filter(|run| run.connections > 1);

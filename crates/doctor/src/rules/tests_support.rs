@@ -1,25 +1,25 @@
-//! Facts for tests: a healthy server, described by a few figures.
+//! Measured values for tests: a healthy server, described by a few figures.
 
 use crate::facts::{
     Connections, Connects, Data, Facts, Metadata, NameWork, Protocol, Route, Run, Scope, Smb, Traffic,
     Transport, Work,
 };
 
-/// The figures.
+/// The figures of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Situation {
     pub(crate) rtt_ms: f64,
     /// MiB/s over one connection.
     pub(crate) single: f64,
-    /// MiB/s over four.
+    /// MiB/s over four connections.
     pub(crate) best: f64,
     /// Connections of one session.
     pub(crate) got: u32,
-    /// The others were sessions of their own.
+    /// Whether the others were separate sessions.
     pub(crate) separate: bool,
 }
 
-/// A run of large blocks, as even as runs are.
+/// A run of large blocks with the usual evenness.
 pub(crate) fn large(work: Work, connections: u32, mib_s: f64, rtt_ms: f64) -> Run {
     let per_s = mib_s * 4.0;
     Run {
