@@ -1,8 +1,9 @@
-//! Layers 5 to 7: what is read, written and named on the server to see what connections and depth are worth. All test files
-//! lie in one directory, whose name [`Patient::scratch`] holds before it is made, as [`Patient::made`] does theirs.
+//! Layers 5 to 7: reads, writes and work with names on the server, which show the gain of connections and
+//! depth. All test files are in one directory. [`Examination::scratch`] has its name before it is
+//! created, and [`Examination::made`] the names of the files.
 //!
-//! [`warm`] finds out how much is to be under way, and does all once that does not count. [`turns`] measures numbers of
-//! connections.
+//! [`warm`] determines how much is to be under way, and does everything once without counting it.
+//! [`turns`] measures numbers of connections.
 
 mod turns;
 mod warm;
@@ -24,39 +25,39 @@ use crate::{existing, names, protocol, sawtooth};
 
 /// The name of the test file.
 const FILE_NAME: &str = "data";
-/// How far it is written at most.
+/// The most bytes that are written to it.
 const FILE_BYTES_AT_MOST: u64 = 64 << 20;
 /// Bytes of one large operation.
 const LARGE_BLOCK_BYTES: u32 = 256 << 10;
-/// The same on a way that is slow.
+/// Bytes of one large operation on a slow path.
 const SLOW_WAY_BLOCK_BYTES: u32 = 64 << 10;
 /// Bytes of one small operation.
 const SMALL_BLOCK_BYTES: u32 = 4 << 10;
-/// Round trips in which a connection finds its rate (slow start doubles it in each, RFC 5681 3.1).
+/// Round trips in which a connection reaches its rate (slow start doubles it in each, RFC 5681 3.1).
 const TRIPS_TO_FIND_THE_RATE: u32 = 12;
-/// The round trip from which on a way is long, in ms.
+/// The round trip from which a path counts as long, in ms.
 const LONG_WAY_MS: f64 = 5.0;
-/// Operations that a turn is to hold, where the course has the time: each of them is a part of it by which it may be off.
+/// The operations of a turn, if the course has the time: each of them is a part of the turn's error.
 const OPERATIONS_OF_A_TURN: u32 = 12;
-/// The least time in which it is seen whether a rate still grows.
+/// The least time that shows whether a rate still grows.
 const GROWTH_SLICE_AT_LEAST: Duration = Duration::from_millis(40);
-/// What is kept of the time for the end of an examination.
+/// The time that is reserved for the end of an examination.
 const TIME_FOR_THE_END: Duration = Duration::from_millis(600);
 
 impl Patient<'_> {
-    /// The round trip, in ms.
+    /// The round trip in ms.
     fn trip_ms(&self) -> f64 {
         self.facts.transport.as_ref().and_then(|it| it.connect.median()).unwrap_or(1.0)
     }
 
-    /// How long a connection runs before it is measured.
+    /// The time for which a connection runs before it is measured.
     fn ramp(&self) -> Duration {
         let trips = Duration::from_secs_f64(self.trip_ms() / 1000.0) * TRIPS_TO_FIND_THE_RATE;
         trips.clamp(self.course.ramp, self.course.ramp * 3)
     }
 
-    /// The same where it has been there before, and so once more for each of several turns. The quick course has not the time for
-    /// all the trips.
+    /// The time before the measurement on an existing connection, as for each of several turns. The quick
+    /// course has no time for all the round trips.
     fn turn_ramp(&self) -> Duration {
         let trips =
             if self.course.name == "quick" { TRIPS_TO_FIND_THE_RATE * 2 / 3 } else { TRIPS_TO_FIND_THE_RATE };
@@ -64,13 +65,14 @@ impl Patient<'_> {
         needed.clamp(self.course.turn_ramp, self.course.ramp * 3)
     }
 
-    /// What counts of a run in a turn: longer where a way is so slow that it would hold few operations.
+    /// The counted time of a run in a turn. It is longer on a path that is so slow that it would have few
+    /// operations.
     fn turn_time(&self) -> Duration {
         let needed = self.sizes.map_or(Duration::ZERO, |it| it.block_time * OPERATIONS_OF_A_TURN);
         needed.clamp(self.course.turn, self.course.run.max(self.course.turn))
     }
 
-    /// How much longer while its rate still grows, where there is time for that.
+    /// The longest extension while the rate still grows, if there is time for it.
     fn settling(&self) -> Duration {
         let is_long = self.trip_ms() > LONG_WAY_MS && self.course.name != "quick";
         if is_long && self.left() > self.course.limit / 4 { self.ramp() } else { Duration::ZERO }
@@ -95,7 +97,7 @@ impl Patient<'_> {
         }
     }
 
-    /// Whether there is time for something that takes so long.
+    /// Whether there is enough time for a step.
     fn has_time(&mut self, needed: Duration, what: &str) -> bool {
         if self.left() > needed + TIME_FOR_THE_END {
             return true;
@@ -107,7 +109,7 @@ impl Patient<'_> {
         false
     }
 
-    /// What all sessions work with: the file opened in each.
+    /// The objects that all sessions work with: the file is opened in each.
     async fn bench(&self, extent: u64) -> Result<Bench, Stopped> {
         let mut places = Vec::new();
         for line in &self.lines {
@@ -150,7 +152,7 @@ impl Patient<'_> {
         Stopped { stage, why, stalled: true, cause: Cause::Silent }
     }
 
-    /// One run, noted: as a turn of an earlier one of the same work where there is one.
+    /// Makes one run and records it, as a turn of an earlier run of the same work if there is one.
     async fn run(&mut self, bench: &Bench, order: Order) -> Result<Run, Stopped> {
         let stage = if order.work == Work::SmallFiles { Stage::Metadata } else { Stage::Data };
         let ours: Vec<(SocketAddr, SocketAddr)> = self.lines.iter().flat_map(ends).collect();
@@ -165,7 +167,7 @@ impl Patient<'_> {
             },
         })?;
         let data = self.facts.data.get_or_insert_default();
-        // What we bound ourselves says nothing.
+        // Runs with a limit of the doctor say nothing.
         if data.sawtooth.is_none() && data.bound_mib_s.is_none() {
             data.sawtooth = sawtooth::find(&run);
         }
@@ -183,7 +185,7 @@ impl Patient<'_> {
 async fn close(bench: Bench) {
     for (_, file) in bench.places {
         if let Some(file) = file.and_then(Arc::into_inner) {
-            // What is not closed is closed with its session.
+            // A file that is not closed is closed with its session.
             let _ = tokio::time::timeout(Duration::from_secs(2), File::close(file)).await;
         }
     }
@@ -206,7 +208,7 @@ pub(crate) async fn data(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     Ok(())
 }
 
-/// Makes the directory of the test files, or finds a file that may be read.
+/// Creates the directory of the test files, or finds a readable file.
 async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let root = patient.root(&patient.lines[0]).await?;
     let mut not_written = Some("--read-only".to_owned());
@@ -222,7 +224,7 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
                 patient.look_at_clock(&root, &name).await;
                 return Ok(());
             }
-            // It may have been made all the same.
+            // It may have been created nevertheless.
             Ok(Err(why)) if why.is_loss() => return Err(protocol::stopped(Stage::Data, &why)),
             Ok(Err(why)) => {
                 patient.scratch = None;
@@ -243,11 +245,11 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
 }
 
 impl Patient<'_> {
-    /// Over NFS the server's clock is seen by the time of a file, and delegations by whether one is given. What is not
-    /// answered in time stays unknown.
+    /// Over NFS the time of a new file shows the server's clock, and an open shows whether delegations
+    /// are given. Without a reply in time they stay unknown.
     async fn look_at_clock(&mut self, root: &Directory, scratch: &str) {
         let Some(Protocol::Nfs(facts)) = &mut self.facts.protocol else { return };
-        // The second is what is made where delegations are asked for.
+        // The second file is created when a delegation is requested.
         ["clock", "own"].iter().for_each(|name| self.made.note(name));
         let looking = async {
             let place = root.directory(scratch).await.ok()?;
@@ -266,7 +268,7 @@ impl Patient<'_> {
     }
 }
 
-/// Small reads with more and more under way.
+/// Small reads with an increasing number under way.
 async fn depths(patient: &mut Patient<'_>, extent: u64) -> Result<(), Stopped> {
     let extent = if patient.scratch.is_some() { patient.written } else { extent };
     let bench = patient.bench(extent.max(u64::from(SMALL_BLOCK_BYTES))).await?;
@@ -307,12 +309,12 @@ pub(crate) async fn names(patient: &mut Patient<'_>) -> Result<(), Stopped> {
         stall: patient.course.stall,
         most_per_s: patient.args.max_iops.map(f64::from),
     };
-    // What is measured until it is cut stays.
+    // Results stay even if the work is cut off.
     let metadata = patient.facts.metadata.get_or_insert_default();
     names::measure(&place, &bounds, &patient.made, metadata).await
 }
 
-/// Layer 7: the first large reads once more, now that the server has been worked for a while.
+/// Layer 7: the first large reads once more, now that the server has worked for a while.
 pub(crate) async fn again(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let Some(sizes) = patient.sizes else { return Ok(()) };
     let order = patient.order(Work::ReadAgain, sizes.read.0, sizes.read.1, 1);

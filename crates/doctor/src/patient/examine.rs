@@ -1,5 +1,6 @@
-//! The examination of one server, layer by layer. What was learnt stays in the [`Facts`] whatever comes later, and what
-//! was made on the server is known to the [`Patient`], so that it is cleared away however the examination ends.
+//! The examination of one server, layer by layer. Results stay in the [`TargetMeasurements`] whatever
+//! happens later. The [`Examination`] knows everything that was created on the server, so it is removed
+//! however the examination ends.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -23,16 +24,17 @@ use crate::route::{self, find};
 use crate::tcp::TcpInfo;
 use crate::{clear, live, packets, protocol};
 
-/// How long the server may take over a farewell.
+/// The longest time for a log-off.
 const FAREWELL: Duration = Duration::from_millis(700);
-/// Round trips of deleting what was made and of a farewell, with a new session where the old one is stuck.
+/// Round trips to delete the test files and log off, with a new session if the old one is stuck.
 const FAREWELL_TRIPS: u32 = 16;
-/// Addresses of a name that are tried at most, and how long each may take.
+/// The most addresses of a name that are tried, and the longest time for each.
 const ADDRESSES_TRIED: usize = 8;
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
-/// How long an address may take that is only looked at.
+/// The longest time for an address that is only probed.
 const PROBE: Duration = Duration::from_millis(900);
-/// A way on which a connect takes less is short: there it costs little to make more, and what a busy host adds is a larger part.
+/// A path with a shorter connect is short: more connects cost little there, and the delay of a busy host
+/// is a larger part.
 const SHORT_WAY: Duration = Duration::from_millis(20);
 
 impl<'a> Patient<'a> {
@@ -81,7 +83,7 @@ impl<'a> Patient<'a> {
         }
     }
 
-    /// All layers, as far as they can be reached in time.
+    /// Examines all layers that can be reached in time.
     pub(crate) async fn examine(&mut self) {
         let mut ended = tokio::time::timeout_at(self.until.into(), self.reach()).await;
         self.reserve();
@@ -97,7 +99,7 @@ impl<'a> Patient<'a> {
         self.facts.stopped = stopped.map(|it| self.by_the_path(it));
     }
 
-    /// What a silence means on a path that loses large packets: it is not the server's.
+    /// The meaning of a silence on a path that loses large packets: the server is not at fault.
     fn by_the_path(&self, stopped: Stopped) -> Stopped {
         let loses =
             self.facts.transport.as_ref().and_then(|it| it.packets).is_some_and(|it| it.lost.is_some());
@@ -137,14 +139,14 @@ impl<'a> Patient<'a> {
         bench::again(self).await
     }
 
-    /// What the server itself has counted so far, where it is to be asked.
+    /// The server's own counts so far, if it is to be asked.
     async fn told_before(&mut self) -> Option<Transactions> {
         let source = self.args.server.clone()?;
         let asked = live::transactions(source, self.course.stall).await;
         asked.map_err(|why| self.facts.left_out.push(format!("the server's own account: {why}"))).ok()
     }
 
-    /// Takes down how the server answered since `before` on this share.
+    /// Records the transactions on this share since `before`.
     async fn told_since(&mut self, before: Option<Transactions>) {
         let (Some(before), Some(source)) = (before, self.args.server.clone()) else { return };
         match live::transactions(source, self.course.stall).await {
@@ -153,21 +155,22 @@ impl<'a> Patient<'a> {
         }
     }
 
-    /// Where the server is.
+    /// The address of the server.
     pub(crate) fn destination(&self) -> SocketAddr {
         let route = self.facts.route.as_ref();
         route.map_or_else(|| SocketAddr::from(([0; 4], 0)), crate::facts::Route::destination)
     }
 
-    /// What is left of the time.
+    /// The remaining time.
     pub(crate) fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Finds the address that answers, and how quickly.
+    /// Finds the address that answers, and measures its connects.
     async fn transport(&mut self) -> Result<(), Stopped> {
         let Some(route) = &mut self.facts.route else { return Ok(()) };
-        // A name with many addresses of a dead host is not to take all of the time, which would say nothing of the host.
+        // A name with many addresses of a dead host must not take all the time: that would say nothing
+        // about the host.
         let tried = route.addresses.len().clamp(1, ADDRESSES_TRIED);
         let patience = self.course.stall.min(CONNECT_PATIENCE).min(self.course.limit / 2 / tried as u32);
         let (mut ends, mut connects) = (Vec::new(), self.course.connects);
@@ -194,7 +197,7 @@ impl<'a> Patient<'a> {
         let largest = |name: &str| sysctl(name)?.split_whitespace().nth(2)?.parse::<u64>().ok();
         self.facts.transport = Some(Transport {
             connect,
-            // Half of a receive buffer is the kernel's own unless that is said otherwise (tcp_adv_win_scale).
+            // By default half of a receive buffer is the kernel's own (tcp_adv_win_scale).
             receive_window: largest("tcp_rmem").map(|it| it / 2),
             send_window: largest("tcp_wmem"),
             congestion_control: sysctl("tcp_congestion_control").map(|it| it.trim().to_owned()),
@@ -208,7 +211,7 @@ impl<'a> Patient<'a> {
         Ok(())
     }
 
-    /// Questions that cost the server nothing, one after the other.
+    /// Requests that cost the server nothing, one after the other.
     async fn first_words(&mut self) -> Result<(), Stopped> {
         let until = Instant::now() + self.course.limit / 10;
         let mut times = Vec::new();
@@ -232,7 +235,7 @@ impl<'a> Patient<'a> {
         Ok(())
     }
 
-    /// Layer 4: as many connections as the server takes, and why not others.
+    /// Layer 4: as many connections as the server accepts, and the reasons against others.
     async fn connections(&mut self) -> Result<(), Stopped> {
         let asked = self.course.connections.last().copied().unwrap_or(1);
         let client_off = self.args.one_connection;
@@ -282,15 +285,16 @@ impl<'a> Patient<'a> {
         let own = self.facts.route.as_ref().and_then(|it| it.source);
         facts.client_index = own.and_then(route::interface_index);
         judge(&mut facts.interfaces, &peers, own, facts.got);
-        // Runs begin with one.
+        // Runs begin with one connection.
         self.lines[0].narrow(1);
         facts.separate_sessions = facts.got == 1 && asked > 1;
         self.facts.connections = Some(facts);
         Ok(())
     }
 
-    /// Decides where further connections go: where a client would go by what the server offers, without what cannot be
-    /// reached. Answers how many connections can come of it, or why that is not known.
+    /// Decides the addresses of further connections: those that a client would use of the server's offer,
+    /// without those that cannot be reached. Returns how many connections are possible, or why that is
+    /// unknown.
     async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
         let Session::Smb { session, .. } = &self.lines[0] else { return Ok(asked) };
         let planning = tokio::time::timeout(self.course.stall, session.addresses(asked as usize)).await;
@@ -309,7 +313,7 @@ impl<'a> Patient<'a> {
         })
     }
 
-    /// Tries which of the offered addresses answer, all at once.
+    /// Probes all offered addresses at once.
     async fn probed(&self, list: &[NetworkInterfaceInfo]) -> Vec<Interface> {
         let port = self.target.port;
         let mut probes = tokio::task::JoinSet::new();
@@ -341,13 +345,13 @@ impl<'a> Patient<'a> {
         interfaces
     }
 
-    /// Has `count` connections for the next run; answers how many there are.
+    /// Opens `count` connections for the next run. Returns how many there are.
     pub(crate) async fn have(&mut self, count: u32) -> Result<u32, Stopped> {
         let separate = self.facts.connections.as_ref().is_some_and(|it| it.separate_sessions);
         if !separate {
             let widening = self.lines[0].widen(count as usize, &self.ways);
             let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
-            // What was opened until there was no time left is there all the same.
+            // Connections that were opened before the time was over exist nevertheless.
             return Ok(widened.map_or_else(|_| self.lines[0].channels().len(), |(got, _)| got) as u32);
         }
         let address = self.destination();
@@ -361,7 +365,7 @@ impl<'a> Patient<'a> {
         Ok(self.lines.len() as u32)
     }
 
-    /// Goes back to one connection.
+    /// Returns to one connection.
     pub(crate) async fn have_one(&mut self) {
         self.lines[0].narrow(1);
         for line in self.lines.drain(1..) {
@@ -369,7 +373,7 @@ impl<'a> Patient<'a> {
         }
     }
 
-    /// The kernel's account of all connections.
+    /// The kernel's counters of all connections.
     pub(crate) fn accounts(&self) -> Vec<(SocketAddr, SocketAddr, TcpInfo)> {
         let ours: Vec<_> = self.lines.iter().flat_map(ends).collect();
         accounts_of(&ours)
@@ -402,20 +406,21 @@ impl<'a> Patient<'a> {
         Duration::from_secs_f64(connect.into_iter().chain(echo).fold(0.0, f64::max) / 1000.0)
     }
 
-    /// Leaves more of the time for the farewell where the server is so far away that it takes longer.
+    /// Reserves more time for the end if the server is so far away that it needs it.
     fn reserve(&mut self) {
         let more = (self.trip() * FAREWELL_TRIPS).saturating_sub(self.course.farewell);
         self.until = self.begun + self.course.limit - more.min(self.course.limit / 2);
     }
 
-    /// How long the farewell may take from now on: as long as the course allows, and no longer than is of use.
+    /// The longest time for the end from now on: as long as the course allows, and no longer than is
+    /// useful.
     pub(crate) fn farewell(&self) -> Duration {
         let end = self.begun + self.course.limit + self.course.farewell;
         let of_use = (FAREWELL * 10).max(self.trip() * FAREWELL_TRIPS);
         end.saturating_duration_since(Instant::now()).min(of_use)
     }
 
-    /// Deletes what was made on the server and says farewell, in little time whatever the server does.
+    /// Deletes the test files on the server and logs off, within a short time whatever the server does.
     pub(crate) async fn clear(&mut self) {
         self.note_end();
         let until = Instant::now() + self.farewell();
@@ -430,7 +435,7 @@ impl<'a> Patient<'a> {
     async fn cleared(&mut self, scratch: &str, until: Instant) -> bool {
         let directory = &self.target.path;
         if self.facts.stopped.is_some() {
-            // What was under way may have files open, which go with their session.
+            // Operations under way may have files open. These are closed with their session.
             self.close_all(patience(FAREWELL / 2, until)).await;
         }
         if let Some(line) = self.lines.first() {
@@ -439,7 +444,7 @@ impl<'a> Patient<'a> {
                 return true;
             }
         }
-        // A session that is stuck is no reason to leave anything.
+        // A stuck session is no reason to leave files behind.
         let opening = protocol::open(
             &self.how,
             self.target,
@@ -460,13 +465,13 @@ impl<'a> Patient<'a> {
     }
 }
 
-/// Logs off, if the server hears it in time.
+/// Logs off, if the server responds in time.
 async fn farewell(session: Session, patience: Duration) {
-    // A server that is gone needs none.
+    // A server that is gone needs no log-off.
     let _ = tokio::time::timeout(patience, session.close()).await;
 }
 
-/// So long, and not longer than `until`.
+/// The time `most`, but not beyond `until`.
 fn patience(most: Duration, until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now()).min(most)
 }
@@ -475,7 +480,7 @@ fn is_refused(attempt: &Attempt) -> bool {
     matches!(attempt, Attempt::Failed(why) if why.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
-/// No address took a connection. One that refused says most: its host is there.
+/// No address accepted a connection. One that refused says most: its host is up.
 fn unreachable(ends: &[(SocketAddr, Attempt)], patience: Duration) -> Stopped {
     let text = |(to, attempt): &(SocketAddr, Attempt)| match attempt {
         Attempt::Failed(why) => format!("{to}: {why}"),
@@ -488,7 +493,7 @@ fn unreachable(ends: &[(SocketAddr, Attempt)], patience: Duration) -> Stopped {
     Stopped { stage: Stage::Connect, why: why.join("; "), stalled, cause }
 }
 
-/// Why an offered address that was tried is of no use.
+/// The reason why a probed address cannot be used.
 fn why_not(attempt: &Attempt) -> Option<String> {
     match attempt {
         Attempt::Took(_) => None,
@@ -500,7 +505,7 @@ fn why_not(attempt: &Attempt) -> Option<String> {
     }
 }
 
-/// Says of each offered address whether it is used, and why not.
+/// Sets for each offered address whether it is used, or the reason why not.
 fn judge(interfaces: &mut [Interface], peers: &[IpAddr], own: Option<IpAddr>, got: u32) {
     let best = interfaces.iter().map(|it| (it.rss, it.mbit)).max();
     let used: Vec<u32> =

@@ -1,4 +1,4 @@
-//! One server under examination: what is known of it, and what was made on it.
+//! The examination of one server: its measured values, and everything that was created on it.
 
 pub(crate) mod bench;
 mod examine;
@@ -23,30 +23,30 @@ pub(crate) struct Patient<'a> {
     pub(crate) course: &'a Course,
     pub(crate) how: How,
     pub(crate) facts: Facts,
-    /// Sessions: one, or several where one takes a single connection.
+    /// The sessions: one, or several if each takes a single connection.
     pub(crate) lines: Vec<Session>,
-    /// The directory of the test files, once it was asked for.
+    /// The name of the directory of the test files, after its creation was requested.
     pub(crate) scratch: Option<String>,
-    /// What lies in it.
+    /// The names in it.
     pub(crate) made: Made,
-    /// A file of the server's that may be read, where nothing is written.
+    /// An existing file that may be read, if nothing is written.
     pub(crate) existing: Option<Existing>,
-    /// How far the test file was written.
+    /// The number of bytes of the test file that were written.
     pub(crate) written: u64,
     pub(crate) sizes: Option<Sizes>,
-    /// Where further connections go (SMB).
+    /// The addresses of further connections (SMB).
     ways: Vec<SocketAddr>,
     begun: Instant,
-    /// When the work ends.
+    /// The end of the work.
     until: Instant,
 }
 
-/// The two ends of each connection of a session, ours first.
+/// The two ends of each connection of a session, the local one first.
 fn ends(session: &Session) -> Vec<(SocketAddr, SocketAddr)> {
     session.channels().iter().map(|it| (it.local, it.peer)).collect()
 }
 
-/// The kernel's account of these connections; fewer where it does not tell.
+/// The kernel's counters of these connections. Connections that it does not report are missing.
 pub(crate) fn accounts_of(ours: &[(SocketAddr, SocketAddr)]) -> Vec<(SocketAddr, SocketAddr, TcpInfo)> {
     let mut peers: Vec<SocketAddr> = ours.iter().map(|(_, peer)| *peer).collect();
     peers.sort_unstable();
@@ -62,19 +62,19 @@ pub(crate) fn accounts_of(ours: &[(SocketAddr, SocketAddr)]) -> Vec<(SocketAddr,
     found
 }
 
-/// What the large runs have in common. The blocks are decided once, so that operations for a second can be compared; how many
-/// are under way may grow.
+/// The common parameters of the large runs. The blocks are decided once, so that operations a second can
+/// be compared. The number under way may grow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
     /// Block and depth of writes, and of reads.
     write: (u32, u32),
     read: (u32, u32),
     extent: u64,
-    /// How long one connection needs for a block, of reads or writes whichever are slower.
+    /// The time that one connection needs for a block, of the slower of reads and writes.
     block_time: Duration,
 }
 
-/// What ended an examination from outside, and where it was then.
+/// The end of an examination from outside, with the step that it had reached.
 pub(crate) fn cut(facts: &Facts, cause: Cause, limit: Duration) -> Stopped {
     let stage = match facts {
         Facts { route: None, .. } => Stage::Name,

@@ -1,5 +1,6 @@
-//! Numbers of connections, measured in turns: each of them writes and reads, and then all of them once more. What changes with
-//! time changes for all of them, and the spread between turns shows how sure a comparison is ([`load::comparison`]).
+//! Numbers of connections, measured in turns: each of them writes and reads, and then all of them once
+//! more. A change of conditions over time affects all of them, and the spread between turns shows how
+//! certain a comparison is ([`load::comparison`]).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,16 +20,16 @@ use crate::tcp::TcpInfo;
 const SMALL_FILE_BYTES: u32 = 16 << 10;
 /// Small files under way at once.
 const SMALL_FILES_AT_ONCE: u32 = 16;
-/// Small files of which one takes longer, in ms, are measured once by the quick course.
+/// If a small file takes longer, in ms, the quick course measures small files only once.
 const SLOW_FILE_MS: f64 = 150.0;
-/// How often it is looked whether connections are busy.
+/// The interval at which the connections are sampled.
 const BUSY_LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Kinds of work with names, each of which has the time of its course.
+/// Kinds of work with names. Each takes the time that the course has for it.
 const KINDS_OF_NAMES: u32 = 8;
-/// Turns that are made whatever the time is: one alone has no spread.
+/// The least number of turns, whatever the time: one alone has no spread.
 const FEWEST_TURNS: u32 = 2;
 
-/// All turns, as far as there is time for them.
+/// Runs all turns for which there is time.
 pub(super) async fn measure(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let counts = counts(patient);
     let (mut activity, mut took) = (HostActivity::default(), Duration::ZERO);
@@ -54,13 +55,14 @@ pub(super) async fn measure(patient: &mut Patient<'_>) -> Result<(), Stopped> {
             had = have;
         }
         patient.have_one().await;
-        // The first has small files as well, and is looked at no more.
+        // The first turn has small files too, and does not count for this.
         took = begun.elapsed();
     }
     Ok(())
 }
 
-/// The numbers of connections. On a long way the quick course has time for one and for as many as a client takes.
+/// The numbers of connections. On a long path the quick course has time only for one and for as many as a
+/// client uses.
 fn counts(patient: &Patient<'_>) -> Vec<u32> {
     let all = &patient.course.connections;
     match (patient.course.name, all.as_slice()) {
@@ -69,7 +71,8 @@ fn counts(patient: &Patient<'_>) -> Vec<u32> {
     }
 }
 
-/// What comes behind the turns: depths, names, and the reads at the end, for which the quick course has no time set aside.
+/// The time after the turns: depths, names, and the reads at the end, for which the quick course reserves
+/// no time.
 fn behind(patient: &Patient<'_>) -> Duration {
     let run = patient.ramp() + patient.course.run;
     let depths = run / 2 * patient.course.depths.len() as u32;
@@ -79,7 +82,7 @@ fn behind(patient: &Patient<'_>) -> Duration {
     depths + names + again + TIME_FOR_THE_END
 }
 
-/// Looks for a moment what other programs use of this host.
+/// Samples the use of this host by other programs.
 async fn look_around(patient: &mut Patient<'_>, activity: &mut HostActivity) {
     let sample = ActivitySample::begin();
     tokio::time::sleep(host_activity::SAMPLE_TIME).await;
@@ -91,7 +94,7 @@ async fn look_around(patient: &mut Patient<'_>, activity: &mut HostActivity) {
     }
 }
 
-/// Writes and reads with so many connections.
+/// Writes and reads with this number of connections.
 async fn step(patient: &mut Patient<'_>, count: u32, is_last: bool, is_first: bool) -> Result<(), Stopped> {
     let extent = match (&patient.scratch, patient.sizes) {
         (Some(_), _) => patient.written,
@@ -144,7 +147,7 @@ async fn large(patient: &mut Patient<'_>, bench: &Bench, order: Order) -> Result
     Ok(())
 }
 
-/// Large reads, and what each connection carried of them.
+/// Large reads, and the traffic of each connection in them.
 async fn read(patient: &mut Patient<'_>, bench: &Bench, order: Order) -> Result<(), Stopped> {
     let before = patient.accounts();
     let looking = tokio::spawn(look(patient.lines.clone(), order.ramp + order.time));
@@ -159,7 +162,7 @@ async fn read(patient: &mut Patient<'_>, bench: &Bench, order: Order) -> Result<
     Ok(())
 }
 
-/// Small files, where there is time for them.
+/// Small files, if there is time for them.
 async fn small_files(patient: &mut Patient<'_>, bench: &Bench, count: u32) -> Result<(), Stopped> {
     if patient.scratch.is_none() {
         return Ok(());
@@ -178,13 +181,13 @@ async fn small_files(patient: &mut Patient<'_>, bench: &Bench, count: u32) -> Re
     Ok(())
 }
 
-/// Why the quick course leaves small files out: what is left of its time is for names.
+/// The reason why the quick course leaves small files out: the rest of its time is for names.
 fn no_time_for_small_files(patient: &Patient<'_>) -> Option<&'static str> {
     if patient.course.name != "quick" {
         return None;
     }
     let runs = patient.facts.data.iter().flat_map(|it| &it.runs);
-    // A run in which none was done has no median.
+    // A run without operations has no median.
     let is_slow = |it: &Run| it.median_ms > SLOW_FILE_MS || it.operations == 0;
     let were_slow = runs.filter(|it| it.work == Work::SmallFiles).any(is_slow);
     match (patient.trip_ms() > LONG_WAY_MS, were_slow) {
@@ -194,7 +197,7 @@ fn no_time_for_small_files(patient: &Patient<'_>) -> Option<&'static str> {
     }
 }
 
-/// A run, and what connects take while the path is busy with it.
+/// A run, with connects while the path is busy with it.
 async fn connecting(
     patient: &mut Patient<'_>,
     bench: &Bench,
@@ -209,10 +212,10 @@ async fn connecting(
     Ok((run, pings.await.ok()))
 }
 
-/// How often each connection was looked at, and was busy then.
+/// How often each connection was sampled, and was busy then.
 type Looks = HashMap<SocketAddr, (u32, u32)>;
 
-/// Looks for so long which connections are busy.
+/// Samples which connections are busy.
 async fn look(sessions: Vec<Session>, time: Duration) -> Looks {
     let mut looks = Looks::new();
     let until = Instant::now() + time;
@@ -228,7 +231,7 @@ async fn look(sessions: Vec<Session>, time: Duration) -> Looks {
 
 type Accounts = [(SocketAddr, SocketAddr, TcpInfo)];
 
-/// What each connection carried between two accounts.
+/// The traffic of each connection between two counts.
 fn carried(before: &Accounts, after: &Accounts, looks: &Looks, seconds: f64) -> Vec<Channel> {
     let came = |all: &Accounts, local: SocketAddr| {
         all.iter().find(|(other, _, _)| *other == local).map_or(0, |(_, _, info)| info.bytes_came)
