@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::rules::short;
-use crate::taken::Taken;
-use crate::{Error, live};
+use crate::observed_workload::ObservedWorkload;
+use crate::{Error, server_account};
 
 /// The options that describe a workload.
 #[derive(Debug, Clone, clap::Args)]
@@ -58,7 +58,7 @@ pub struct Advice {
     /// All operations under way at once.
     pub under_way: u32,
     /// The workload of a running server. `None` if options describe the workload.
-    pub taken: Option<Taken>,
+    pub taken: Option<ObservedWorkload>,
     /// The pieces of advice.
     pub lines: Vec<Piece>,
 }
@@ -82,11 +82,11 @@ pub struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
-    /// Use it.
+    /// Recommended.
     Yes,
     /// It matters little.
     Neutral,
-    /// Do not use it.
+    /// Not recommended.
     No,
 }
 
@@ -145,7 +145,7 @@ const LOW_DEPTH: u32 = 16;
 /// The number of connections beyond which nothing is gained.
 const CONNECTIONS: u32 = 4;
 /// The least factor that is worth a change.
-const WORTH: f64 = crate::gain::WORTH;
+const WORTH: f64 = crate::connection_gain::WORTH;
 
 /// Gives advice for a workload.
 ///
@@ -154,8 +154,8 @@ const WORTH: f64 = crate::gain::WORTH;
 pub fn advise(args: &AdviseArgs) -> Result<Advice, Error> {
     let (mut paths, mut taken) = (vec![Path::default()], None);
     for source in &args.from {
-        if live::is_server(source) {
-            let counted = live::workload(source).and_then(|counted| Taken::from(&counted, args));
+        if server_account::is_server(source) {
+            let counted = server_account::workload(source).and_then(|counted| ObservedWorkload::from(&counted, args));
             taken = Some(counted.map_err(|why| Error::Usage(format!("--from {source}: {why}")))?);
         } else {
             paths = read(source)?;

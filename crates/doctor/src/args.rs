@@ -93,11 +93,11 @@ impl Args {
     }
 
     /// The budget of the examination.
-    pub(crate) fn course(&self) -> Course {
+    pub(crate) fn course(&self) -> MeasurementBudget {
         let course = match (self.quick, self.full) {
-            (true, _) => Course::quick(),
-            (_, true) => Course::full(),
-            _ => Course::usual(),
+            (true, _) => MeasurementBudget::quick(),
+            (_, true) => MeasurementBudget::full(),
+            _ => MeasurementBudget::usual(),
         };
         course.shared_by(self.targets.len() as u32).with_most(self.connections)
     }
@@ -105,7 +105,7 @@ impl Args {
 
 /// The times and amounts of work for the examination of one target.
 #[derive(Debug, Clone)]
-pub(crate) struct Course {
+pub(crate) struct MeasurementBudget {
     /// Its name in reports.
     pub(crate) name: &'static str,
     /// The counted time of one run, and the time before it.
@@ -132,9 +132,9 @@ pub(crate) struct Course {
     targets: u32,
 }
 
-impl Course {
-    fn quick() -> Course {
-        Course {
+impl MeasurementBudget {
+    fn quick() -> MeasurementBudget {
+        MeasurementBudget {
             name: "quick",
             run: Duration::from_millis(450),
             ramp: Duration::from_millis(250),
@@ -151,8 +151,8 @@ impl Course {
             targets: 1,
         }
     }
-    fn usual() -> Course {
-        Course {
+    fn usual() -> MeasurementBudget {
+        MeasurementBudget {
             name: "usual",
             run: Duration::from_millis(1500),
             ramp: Duration::from_millis(500),
@@ -164,11 +164,11 @@ impl Course {
             limit: Duration::from_secs(50),
             farewell: Duration::from_secs(7),
             stall: Duration::from_secs(6),
-            ..Course::quick()
+            ..MeasurementBudget::quick()
         }
     }
-    fn full() -> Course {
-        Course {
+    fn full() -> MeasurementBudget {
+        MeasurementBudget {
             name: "full",
             run: Duration::from_millis(2500),
             ramp: Duration::from_millis(800),
@@ -180,13 +180,13 @@ impl Course {
             limit: Duration::from_secs(116),
             farewell: Duration::from_millis(3400),
             stall: Duration::from_secs(8),
-            ..Course::quick()
+            ..MeasurementBudget::quick()
         }
     }
 
     /// The budget for one of several targets, which are examined one after the other in the same total
     /// time.
-    fn shared_by(mut self, targets: u32) -> Course {
+    fn shared_by(mut self, targets: u32) -> MeasurementBudget {
         self.targets = targets;
         if targets > 1 && self.name != "usual" {
             self.run /= targets;
@@ -204,7 +204,7 @@ impl Course {
         self
     }
 
-    fn with_most(mut self, most: u32) -> Course {
+    fn with_most(mut self, most: u32) -> MeasurementBudget {
         let (connections, depths): (&[u32], &[u32]) = match self.name {
             // One connection is compared with as many as a client uses. There is no time for numbers
             // between them.
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     /// The time of all runs of a budget when every reply comes at once.
-    fn least(course: &Course) -> Duration {
+    fn least(course: &MeasurementBudget) -> Duration {
         let steps = course.connections.len() as u32;
         let run = course.run + course.ramp;
         let data = (course.turn + course.turn_ramp) * 2 * steps * course.turns + run * 3;
@@ -234,16 +234,16 @@ mod tests {
 
     #[test]
     fn every_course_leaves_room_for_a_long_path() {
-        let course = |of: Course, targets| of.shared_by(targets).with_most(8);
+        let course = |of: MeasurementBudget, targets| of.shared_by(targets).with_most(8);
         for targets in 1..=2 {
-            let (quick, full) = (course(Course::quick(), targets), course(Course::full(), targets));
+            let (quick, full) = (course(MeasurementBudget::quick(), targets), course(MeasurementBudget::full(), targets));
             assert!(quick.limit * targets <= Duration::from_millis(12_500), "{quick:?}");
             assert!(full.limit * targets <= Duration::from_secs(116), "{full:?}");
             // Together with the end of the process (`run::LAST_WAIT`) within 15 and 120 seconds.
-            let whole = |course: &Course| (course.limit + course.farewell) * targets;
+            let whole = |course: &MeasurementBudget| (course.limit + course.farewell) * targets;
             assert!(whole(&quick) <= Duration::from_millis(14_500), "{quick:?}");
             assert!(whole(&full) <= Duration::from_millis(119_500), "{full:?}");
-            for course in [&quick, &full, &course(Course::usual(), targets)] {
+            for course in [&quick, &full, &course(MeasurementBudget::usual(), targets)] {
                 assert!(least(course) < course.limit * 4 / 5, "{:?}: {course:?}", least(course));
             }
         }

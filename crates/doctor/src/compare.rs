@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::facts::{Data, Facts, Protocol, Work};
+use crate::measurements::{Data, TargetMeasurements, Protocol, RunKind};
 use crate::finding::Layer;
 use crate::rules::short;
 use crate::verdict::capital;
@@ -44,7 +44,7 @@ const SAME: f64 = 0.10;
 const COPY_MIB: f64 = 1024.0;
 
 /// The connections that a client opens to a server: as many as a session gets, up to four.
-fn usual(facts: &Facts) -> u32 {
+fn usual(facts: &TargetMeasurements) -> u32 {
     match facts.protocol {
         // The kernel's client distributes all work of the mount over its connections.
         Some(Protocol::Mount(_)) => facts.connections.as_ref().map_or(1, |it| it.got),
@@ -54,7 +54,7 @@ fn usual(facts: &Facts) -> u32 {
 
 /// The rate with that number of connections. `None` if it was not measured, because rates of fewer say
 /// little about it.
-fn usable(facts: &Facts, work: Work) -> Option<f64> {
+fn usable(facts: &TargetMeasurements, work: RunKind) -> Option<f64> {
     let data: &Data = facts.data.as_ref()?;
     let usual = usual(facts);
     data.run(work, usual)?;
@@ -62,7 +62,7 @@ fn usable(facts: &Facts, work: Work) -> Option<f64> {
 }
 
 /// The predicted time of a copy in seconds: the log-on and the connections, and then the data.
-fn copy_s(facts: &Facts, work: Work) -> Option<f64> {
+fn copy_s(facts: &TargetMeasurements, work: RunKind) -> Option<f64> {
     let rate = usable(facts, work).filter(|it| *it > 0.0)?;
     let log_on_ms = match facts.protocol.as_ref()? {
         Protocol::Smb(smb) => smb.log_on_ms,
@@ -100,7 +100,7 @@ impl Table {
     }
 }
 
-fn dialect(facts: &Facts) -> Option<String> {
+fn dialect(facts: &TargetMeasurements) -> Option<String> {
     match facts.protocol.as_ref()? {
         Protocol::Smb(smb) => Some(format!("SMB {}", smb.dialect)),
         Protocol::Nfs(nfs) => Some(format!("NFS 4.{}", nfs.minor_version)),
@@ -108,7 +108,7 @@ fn dialect(facts: &Facts) -> Option<String> {
     }
 }
 
-fn protection(facts: &Facts) -> Option<String> {
+fn protection(facts: &TargetMeasurements) -> Option<String> {
     match facts.protocol.as_ref()? {
         Protocol::Smb(smb) if smb.seals => smb.cipher.clone(),
         Protocol::Smb(smb) if smb.signs => Some(format!("signed, {}", smb.signing)),
@@ -118,18 +118,18 @@ fn protection(facts: &Facts) -> Option<String> {
 
 /// Compares two servers.
 #[must_use]
-pub fn compare(first: &Facts, second: &Facts) -> Comparison {
+pub fn compare(first: &TargetMeasurements, second: &TargetMeasurements) -> Comparison {
     let both = [first, second];
     let mut table = Table(Vec::new());
     let rtt = both.map(crate::rules::rtt);
     table.figures("connect, ms", rtt);
-    let used = |it: &Facts| it.route.as_ref().map(|it| it.used);
+    let used = |it: &TargetMeasurements| it.route.as_ref().map(|it| it.used);
     table.words("address", both.map(|it| Some(used(it)?.to_string())));
     table.words(
         "its scope",
         both.map(|it| Some(format!("{:?}", crate::route::scope(used(it)?)).to_lowercase())),
     );
-    let from = |it: &Facts| it.route.as_ref().and_then(|it| it.interface.clone());
+    let from = |it: &TargetMeasurements| it.route.as_ref().and_then(|it| it.interface.clone());
     table.words("our interface", both.map(from));
     table.words("dialect", both.map(dialect));
     table.words("protection", both.map(protection));
@@ -140,15 +140,15 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
     table.figures("connections a session takes", connections);
     let of =
         |work, count| both.map(|it| it.data.as_ref().and_then(|data| Some(data.run(work, count)?.mib_s)));
-    let single = [of(Work::Write, 1), of(Work::Read, 1)];
+    let single = [of(RunKind::Write, 1), of(RunKind::Read, 1)];
     table.figures("writes over one connection, MiB/s", single[0]);
     table.figures("reads over one connection, MiB/s", single[1]);
-    let writes = both.map(|it| usable(it, Work::Write));
-    let reads = both.map(|it| usable(it, Work::Read));
+    let writes = both.map(|it| usable(it, RunKind::Write));
+    let reads = both.map(|it| usable(it, RunKind::Read));
     table.figures("writes over what a session takes, up to 4", writes);
     table.figures("reads over what a session takes, up to 4", reads);
     for (title, what) in [("create, ms", "create"), ("open, ms", "open"), ("delete, ms", "delete")] {
-        let of = |it: &Facts| {
+        let of = |it: &TargetMeasurements| {
             let operations = &it.metadata.as_ref()?.operations;
             operations.iter().find(|it| it.what == what).map(|it| it.median_ms)
         };
@@ -156,7 +156,7 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
     }
     limits(&mut table, both);
     let times = |work| Some([copy_s(first, work)?, copy_s(second, work)?]);
-    let (write_times_s, read_times_s) = (times(Work::Write), times(Work::Read));
+    let (write_times_s, read_times_s) = (times(RunKind::Write), times(RunKind::Read));
     for (what, times) in [("1 GiB written, s", write_times_s), ("1 GiB read, s", read_times_s)] {
         table.figures(what, [times.map(|it| it[0]), times.map(|it| it[1])]);
     }
@@ -171,7 +171,7 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
 }
 
 /// The largest READ and WRITE, and the number of requests that may be under way.
-fn most_at_once(facts: &Facts) -> Option<[u32; 3]> {
+fn most_at_once(facts: &TargetMeasurements) -> Option<[u32; 3]> {
     match facts.protocol.as_ref()? {
         Protocol::Smb(smb) => Some([smb.max_read, smb.max_write, smb.credits]),
         Protocol::Nfs(nfs) => Some([nfs.max_io, nfs.max_io, nfs.slots]),
@@ -180,15 +180,15 @@ fn most_at_once(facts: &Facts) -> Option<[u32; 3]> {
 }
 
 /// Adds small reads, and the limits that were found.
-fn limits(table: &mut Table, both: [&Facts; 2]) {
-    let small = |facts: &Facts, is_one: bool| {
+fn limits(table: &mut Table, both: [&TargetMeasurements; 2]) {
+    let small = |facts: &TargetMeasurements, is_one: bool| {
         let runs = facts.data.as_ref()?.runs.iter();
-        let fits = runs.filter(|it| it.work == Work::SmallRead && (it.depth == 1) == is_one);
+        let fits = runs.filter(|it| it.work == RunKind::SmallRead && (it.depth == 1) == is_one);
         fits.map(|it| it.per_s).max_by(f64::total_cmp)
     };
     table.figures("4 KiB reads a second, one under way", both.map(|it| small(it, true)));
     table.figures("4 KiB reads a second, the most", both.map(|it| small(it, false)));
-    let found = |facts: &Facts| {
+    let found = |facts: &TargetMeasurements| {
         let all = crate::rules::findings(facts).into_iter();
         let kinds: Vec<&str> =
             all.filter(|it| it.holds_back && it.layer == Layer::Limits).map(|it| it.kind).collect();
@@ -198,11 +198,11 @@ fn limits(table: &mut Table, both: [&Facts; 2]) {
 }
 
 /// The reason why a copy cannot be predicted.
-fn unknown(both: [&Facts; 2]) -> String {
-    let number = |facts: &&Facts| {
+fn unknown(both: [&TargetMeasurements; 2]) -> String {
+    let number = |facts: &&TargetMeasurements| {
         let data = facts.data.as_ref()?;
         let usual = usual(facts);
-        let is_missing = data.run(Work::Read, 1).is_some() && data.run(Work::Read, usual).is_none();
+        let is_missing = data.run(RunKind::Read, 1).is_some() && data.run(RunKind::Read, usual).is_none();
         is_missing.then_some(usual)
     };
     match both.iter().find_map(number) {

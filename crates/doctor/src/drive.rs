@@ -17,8 +17,8 @@ use load::cpu::{Account, Usage};
 use load::engine::{MeasurementWindow, WorkerGroup, CompletedOperation, Kind, Operation, Record, Tally, MeasurementPhase};
 use load::host_activity::waited_ns;
 
-use crate::clear::Made;
-use crate::facts::{Run, Traffic, Work};
+use crate::cleanup::CreatedNames;
+use crate::measurements::{Run, Traffic, RunKind};
 use crate::tcp::TcpInfo;
 
 /// The number of parts of a run.
@@ -36,19 +36,19 @@ type Accounting<'a> = dyn Fn() -> Vec<TcpInfo> + Sync + 'a;
 
 /// The objects of a run: for each session a directory and, for data, the open file.
 #[derive(Debug, Clone)]
-pub(crate) struct Bench {
+pub(crate) struct RunFixture {
     pub(crate) places: Vec<(Directory, Option<Arc<File>>)>,
     /// The bytes of the file that may be read or written.
     pub(crate) extent: u64,
     pub(crate) content: Bytes,
     /// The names of files that may exist.
-    pub(crate) made: Made,
+    pub(crate) made: CreatedNames,
 }
 
 /// The parameters of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
-    pub(crate) work: Work,
+    pub(crate) work: RunKind,
     pub(crate) block: u32,
     pub(crate) depth: u32,
     pub(crate) connections: u32,
@@ -156,7 +156,7 @@ impl Progress {
 }
 
 /// Runs `order`. `account` reads the kernel's counters of all connections.
-pub(crate) async fn run(bench: &Bench, order: &Order, account: &Accounting<'_>) -> Result<Run, Failure> {
+pub(crate) async fn run(bench: &RunFixture, order: &Order, account: &Accounting<'_>) -> Result<Run, Failure> {
     let progress = Arc::new(Progress::default());
     tokio::select! {
         done = measured(bench, order, account, &progress) => done,
@@ -166,7 +166,7 @@ pub(crate) async fn run(bench: &Bench, order: &Order, account: &Accounting<'_>) 
 
 /// Runs `order` on a server that does not stall.
 async fn measured(
-    bench: &Bench,
+    bench: &RunFixture,
     order: &Order,
     account: &Accounting<'_>,
     progress: &Arc<Progress>,
@@ -239,9 +239,9 @@ fn moved_per_s(order: &Order, operations: u64, before: &Moment, after: &Moment) 
         return None;
     }
     let of: fn((&TcpInfo, &TcpInfo)) -> u64 = match order.work {
-        Work::Write => |(before, after)| after.bytes_delivered().saturating_sub(before.bytes_delivered()),
-        Work::Read | Work::ReadAgain => |(before, after)| after.bytes_came_since(before),
-        Work::SmallRead | Work::SmallFiles => return None,
+        RunKind::Write => |(before, after)| after.bytes_delivered().saturating_sub(before.bytes_delivered()),
+        RunKind::Read | RunKind::ReadAgain => |(before, after)| after.bytes_came_since(before),
+        RunKind::SmallRead | RunKind::SmallFiles => return None,
     };
     let moved: u64 = before.tcp.iter().zip(&after.tcp).map(of).sum();
     Some(moved as f64 / (after.at - before.at).as_secs_f64().max(1e-9))
@@ -310,7 +310,7 @@ fn traffic(before: &[TcpInfo], after: &[TcpInfo], longest_rtt_ms: f64) -> Option
 
 /// A worker that does one operation after the other.
 struct Worker {
-    bench: Bench,
+    bench: RunFixture,
     order: Order,
     progress: Arc<Progress>,
     /// The number of the worker among all.
@@ -342,7 +342,7 @@ impl Worker {
         let turn = self.turn * u64::from(self.order.depth) + self.number;
         self.turn += 1;
         match (self.order.work, file) {
-            (Work::SmallFiles, _) => {
+            (RunKind::SmallFiles, _) => {
                 let name = format!("s{}", self.number);
                 self.bench.made.note(&name);
                 place.put(&name, OpenMode::Anew, &self.bench.content.slice(..block as usize)).await?;
@@ -350,12 +350,12 @@ impl Worker {
                 self.bench.made.forget(&name);
                 Ok(Kind::Metadata)
             }
-            (Work::Write, Some(file)) => {
+            (RunKind::Write, Some(file)) => {
                 let content = self.bench.content.slice(..block as usize);
                 file.write(turn % blocks * u64::from(block), &content).await?;
                 Ok(Kind::Write)
             }
-            (Work::SmallRead, Some(file)) => {
+            (RunKind::SmallRead, Some(file)) => {
                 // Fibonacci hashing: everywhere, and never the same twice in a row.
                 let at = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
                 file.read(at % blocks * u64::from(block), block).await?;
@@ -450,16 +450,16 @@ mod tests {
         let before = moment(at, came(500));
         let after = moment(at + Duration::from_secs(2), came(30_500));
         let per_s = |work, operations| moved_per_s(&order(work), operations, &before, &after);
-        assert_eq!((per_s(Work::Read, 7), per_s(Work::Write, 7)), (Some(15_000.0), Some(0.0)));
-        assert_eq!((per_s(Work::Read, 8 * MANY_DEPTHS), per_s(Work::SmallRead, 7)), (None, None));
+        assert_eq!((per_s(RunKind::Read, 7), per_s(RunKind::Write, 7)), (Some(15_000.0), Some(0.0)));
+        assert_eq!((per_s(RunKind::Read, 8 * MANY_DEPTHS), per_s(RunKind::SmallRead, 7)), (None, None));
         // A connection was lost.
         let fewer = moment(after.at, Vec::new());
-        assert_eq!(moved_per_s(&order(Work::Read), 7, &before, &fewer), None);
+        assert_eq!(moved_per_s(&order(RunKind::Read), 7, &before, &fewer), None);
         let mut tally = Tally::default();
         tally.operations = 7;
-        let run = result(&order(Work::Read), &tally, &before, &after, 0.0);
+        let run = result(&order(RunKind::Read), &tally, &before, &after, 0.0);
         assert_eq!((run.per_s, run.cut, run.operations), (15.0, 0.0, 7));
-        let run = result(&order(Work::Read), &tally, &before, &fewer, 0.0);
+        let run = result(&order(RunKind::Read), &tally, &before, &fewer, 0.0);
         assert_eq!((run.per_s, run.cut), (3.5, 1.0 / 7.0));
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::join;
 use client::remote::{Directory, OpenMode};
 
-use crate::facts::{Stage, Stopped};
+use crate::measurements::{Stage, Stopped};
 use crate::patient::Patient;
 use crate::protocol;
 

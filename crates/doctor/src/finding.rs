@@ -45,7 +45,7 @@ impl Layer {
 /// The place of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum ChangeLocation {
     /// The client.
     Client,
     /// The network between client and server.
@@ -54,14 +54,14 @@ pub enum Side {
     Server,
 }
 
-impl Side {
+impl ChangeLocation {
     /// The name of the place, for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Side::Client => "client",
-            Side::Path => "path",
-            Side::Server => "server",
+            ChangeLocation::Client => "client",
+            ChangeLocation::Path => "path",
+            ChangeLocation::Server => "server",
         }
     }
 }
@@ -84,7 +84,7 @@ pub struct Finding {
     /// The range of that factor. `None` if it was not measured in turns.
     pub range: Option<[f64; 2]>,
     /// The suggested change.
-    pub change: Option<(Side, String)>,
+    pub change: Option<(ChangeLocation, String)>,
 }
 
 impl Finding {
@@ -112,7 +112,7 @@ impl Finding {
         Finding { gain: Some(range.middle), range: Some([range.least, range.most]), ..self }
     }
 
-    pub(crate) fn change(self, side: Side, what: impl Into<String>) -> Finding {
+    pub(crate) fn change(self, side: ChangeLocation, what: impl Into<String>) -> Finding {
         Finding { change: Some((side, what.into())), ..self }
     }
 

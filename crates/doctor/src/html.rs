@@ -2,7 +2,7 @@
 
 use load::plots::{PlotLine, Plot, STYLE, escape, short};
 
-use crate::facts::{Facts, Work};
+use crate::measurements::{TargetMeasurements, RunKind};
 use crate::report::{Examined, Report};
 use crate::terminal::work;
 
@@ -77,7 +77,7 @@ fn target(page: &mut String, examined: &Examined) {
     page.push_str("</pre></details>\n");
 }
 
-fn plots(facts: &Facts) -> Vec<Plot<'static>> {
+fn plots(facts: &TargetMeasurements) -> Vec<Plot<'static>> {
     let mut plots = Vec::new();
     if let Some(transport) = &facts.transport {
         let steps = transport.connect.histogram();
@@ -96,7 +96,7 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
     let mut counts: Vec<u32> = data.runs.iter().map(|it| it.connections).collect();
     counts.sort_unstable();
     counts.dedup();
-    let line = |of: Work| PlotLine {
+    let line = |of: RunKind| PlotLine {
         name: work(of).to_owned(),
         values: counts.iter().map(|count| data.run(of, *count).map(|it| it.mib_s)).collect(),
     };
@@ -104,10 +104,10 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
         title: "throughput by connections, MiB/s",
         across: "connections",
         places: counts.iter().map(u32::to_string).collect(),
-        lines: [Work::Write, Work::Read].map(line).to_vec(),
+        lines: [RunKind::Write, RunKind::Read].map(line).to_vec(),
         logarithmic: false,
     });
-    let small: Vec<_> = data.runs.iter().filter(|it| it.work == Work::SmallRead).collect();
+    let small: Vec<_> = data.runs.iter().filter(|it| it.work == RunKind::SmallRead).collect();
     let depths: Vec<String> = small.iter().map(|it| it.depth.to_string()).collect();
     let of = |title, name: &str, values: Vec<Option<f64>>| Plot {
         title,
@@ -134,7 +134,7 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
         lines: data
             .runs
             .iter()
-            .filter(|it| !matches!(it.work, Work::SmallRead | Work::SmallFiles))
+            .filter(|it| !matches!(it.work, RunKind::SmallRead | RunKind::SmallFiles))
             .map(|run| PlotLine {
                 name: format!("{} over {}", work(run.work), run.connections),
                 values: run.parts.iter().map(|it| Some(it * f64::from(run.block) / 1_048_576.0)).collect(),

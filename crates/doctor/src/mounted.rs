@@ -19,16 +19,16 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::args::{Args, Course};
+use crate::args::{Args, MeasurementBudget};
 use crate::drive::Moment;
 use crate::existing::{DEEP, LISTED, NOTHING};
-use crate::facts::{
-    Cause, Channel, Connections, Data, Facts, Metadata, NameWork, Protocol, Run, Stage, Stopped, Work, median,
+use crate::measurements::{
+    Cause, Channel, Connections, Data, TargetMeasurements, Metadata, NameWork, Protocol, Run, Stage, Stopped, RunKind, median,
 };
 use crate::mount::Mount;
 use crate::patient::{Patient, cut};
 use crate::tcp::TcpInfo;
-use crate::{Error, mount, ping, sweep, tcp};
+use crate::{Error, mount, ping, mount_cleanup, tcp};
 
 /// The most bytes of the test file.
 const FILE_SIZE: u64 = 16 << 20;
@@ -57,9 +57,9 @@ struct Command {
 pub(crate) async fn examine(
     target: &Url,
     args: &Args,
-    course: &Course,
+    course: &MeasurementBudget,
     told: impl Future<Output = ()>,
-) -> Result<Facts, Error> {
+) -> Result<TargetMeasurements, Error> {
     let path = PathBuf::from(&target.path);
     let begun = Instant::now();
     let (found, answers) = mount::look(&path, course.stall).await;
@@ -87,7 +87,7 @@ pub(crate) async fn examine(
     let mut patient = Patient::new(&server, target.to_string(), args, course, "");
     patient.facts.protocol = Some(Protocol::Mount(mount));
     let scratch = path.join(format!(".trunkline-doctor-{:08x}", u32::from_ne_bytes(auth::crypto::random())));
-    let worker = Worker::new();
+    let worker = BlockingWorker::new();
     let ended = tokio::select! {
         ended = layers(&mut patient, &worker, answers, &path, &scratch) => Ok(ended.err()),
         () = told => Err(Cause::Interrupted),
@@ -115,17 +115,17 @@ fn port_of(connections: &[u16], usual: u16) -> u16 {
 /// waiting. The thread then continues, so the files that it creates can be deleted only after it has
 /// ended.
 #[derive(Debug)]
-struct Worker {
+struct BlockingWorker {
     stop: Stop,
     /// As `stop`, for work that runs here.
     is_over: Arc<AtomicBool>,
-    /// Held by the thread while it works.
+    /// WorkLimits by the thread while it works.
     turn: Arc<Semaphore>,
 }
 
-impl Worker {
-    fn new() -> Worker {
-        Worker { stop: Stop::default(), is_over: Arc::default(), turn: Arc::new(Semaphore::new(1)) }
+impl BlockingWorker {
+    fn new() -> BlockingWorker {
+        BlockingWorker { stop: Stop::default(), is_over: Arc::default(), turn: Arc::new(Semaphore::new(1)) }
     }
 
     /// Waits until the earlier work has ended.
@@ -158,7 +158,7 @@ impl Worker {
         self.stop.now();
         self.is_over.store(true, Ordering::Relaxed);
         let (place, until) = (scratch.to_owned(), Instant::now() + patience);
-        self.aside(patience, move || sweep::delete(&place, until)).await == Some(true)
+        self.aside(patience, move || mount_cleanup::delete(&place, until)).await == Some(true)
     }
 }
 
@@ -176,7 +176,7 @@ fn pause(time: Duration, is_over: &AtomicBool) {
 
 /// The limits of work through the mount (`--max-rate`, `--max-iops`), in operations a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Held {
+struct WorkLimits {
     /// Bytes of one large operation.
     block: u32,
     large: Option<u64>,
@@ -186,9 +186,9 @@ struct Held {
     file: u64,
 }
 
-impl Held {
+impl WorkLimits {
     /// The limits by the options. `None` if less than one block a second is allowed.
-    fn by(args: &Args) -> Option<Held> {
+    fn by(args: &Args) -> Option<WorkLimits> {
         let by_rate = |block: u32| args.max_rate.map(|rate| rate / u64::from(block));
         let is_fitting = |block: &u32| by_rate(*block).is_none_or(|count| count >= 4);
         let block = LARGE.into_iter().find(is_fitting).unwrap_or(SMALL);
@@ -196,13 +196,13 @@ impl Held {
         // The test file is written with as many bytes as may be moved in a second.
         let blocks = args.max_rate.unwrap_or(FILE_SIZE).min(FILE_SIZE) / u64::from(block);
         let file = blocks * u64::from(block);
-        let held = Held { block, large: by_rate(block), small, names: args.max_iops, file };
+        let held = WorkLimits { block, large: by_rate(block), small, names: args.max_iops, file };
         (held.large != Some(0)).then_some(held)
     }
 
     /// Bytes of one operation, and the most operations a second.
-    fn of(&self, work: Work) -> (u32, Option<u64>) {
-        if work == Work::SmallRead { (SMALL, self.small) } else { (self.block, self.large) }
+    fn of(&self, work: RunKind) -> (u32, Option<u64>) {
+        if work == RunKind::SmallRead { (SMALL, self.small) } else { (self.block, self.large) }
     }
 }
 
@@ -216,7 +216,7 @@ enum Subject {
 }
 
 /// Creates the directory of the test files. Returns the reason if that is not allowed.
-async fn make(patient: &mut Patient<'_>, worker: &Worker, scratch: &Path) -> Result<Option<String>, Stopped> {
+async fn make(patient: &mut Patient<'_>, worker: &BlockingWorker, scratch: &Path) -> Result<Option<String>, Stopped> {
     let directory = scratch.to_owned();
     patient.scratch = Some(scratch.display().to_string());
     match worker.aside(patient.course.stall, move || std::fs::create_dir(&directory)).await {
@@ -245,7 +245,7 @@ fn failed(stage: Stage, why: &io::Error) -> Stopped {
 
 async fn layers(
     patient: &mut Patient<'_>,
-    worker: &Worker,
+    worker: &BlockingWorker,
     answers: bool,
     path: &Path,
     scratch: &Path,
@@ -257,7 +257,7 @@ async fn layers(
     patient.facts.connections = Some(kernels(patient));
     let bound_mib_s = patient.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
     patient.facts.data = Some(Data { bound_mib_s, bound_iops: patient.args.max_iops, ..Data::default() });
-    let Some(held) = Held::by(patient.args) else {
+    let Some(held) = WorkLimits::by(patient.args) else {
         patient
             .facts
             .left_out
@@ -290,7 +290,7 @@ async fn layers(
 }
 
 /// The largest file below `path`, if it has at least a block.
-async fn existing(patient: &mut Patient<'_>, worker: &Worker, path: &Path, block: u32) -> Option<PathBuf> {
+async fn existing(patient: &mut Patient<'_>, worker: &BlockingWorker, path: &Path, block: u32) -> Option<PathBuf> {
     let (root, until, is_over) =
         (path.to_owned(), Instant::now() + patient.course.stall * 3 / 4, Arc::clone(&worker.is_over));
     let looking = move || largest(&root, until, &is_over);
@@ -333,17 +333,17 @@ fn largest(root: &Path, until: Instant, is_over: &AtomicBool) -> Option<(PathBuf
 /// Runs on `subject`, and work with names if files may be created.
 async fn through(
     patient: &mut Patient<'_>,
-    worker: &Worker,
+    worker: &BlockingWorker,
     subject: &Subject,
-    held: &Held,
+    held: &WorkLimits,
 ) -> Result<(), Stopped> {
     if let Subject::Own(scratch) = subject {
         lay_out(patient, worker, &scratch.join(FILE), held).await?;
     }
     for (work, depth) in
-        [(Work::Write, 8), (Work::Read, 8), (Work::SmallRead, 1), (Work::SmallRead, 8), (Work::SmallRead, 64)]
+        [(RunKind::Write, 8), (RunKind::Read, 8), (RunKind::SmallRead, 1), (RunKind::SmallRead, 8), (RunKind::SmallRead, 64)]
     {
-        if work != Work::Write || matches!(subject, Subject::Own(_)) {
+        if work != RunKind::Write || matches!(subject, Subject::Own(_)) {
             run(patient, worker, subject, held, work, depth).await?;
         }
     }
@@ -354,7 +354,7 @@ async fn through(
 }
 
 /// Writes the file that is read later, within the limits.
-async fn lay_out(patient: &Patient<'_>, worker: &Worker, file: &Path, held: &Held) -> Result<(), Stopped> {
+async fn lay_out(patient: &Patient<'_>, worker: &BlockingWorker, file: &Path, held: &WorkLimits) -> Result<(), Stopped> {
     let (file, held, is_over) = (file.to_owned(), *held, Arc::clone(&worker.is_over));
     let laying = move || laid_out(&file, &held, &is_over);
     match worker.aside(patient.left(), laying).await {
@@ -363,7 +363,7 @@ async fn lay_out(patient: &Patient<'_>, worker: &Worker, file: &Path, held: &Hel
     }
 }
 
-fn laid_out(file: &Path, held: &Held, is_over: &AtomicBool) -> io::Result<()> {
+fn laid_out(file: &Path, held: &WorkLimits, is_over: &AtomicBool) -> io::Result<()> {
     let content = noise(held.block as usize);
     let mut made = std::fs::File::create_new(file)?;
     let begun = Instant::now();
@@ -385,15 +385,15 @@ fn laid_out(file: &Path, held: &Held, is_over: &AtomicBool) -> io::Result<()> {
 }
 
 /// The options of one run for `trunkline load`.
-fn words(patient: &Patient<'_>, subject: &Subject, held: &Held, work: Work, depth: u32) -> Vec<String> {
+fn words(patient: &Patient<'_>, subject: &Subject, held: &WorkLimits, work: RunKind, depth: u32) -> Vec<String> {
     let (block, rate) = held.of(work);
-    let is_random = work == Work::SmallRead;
+    let is_random = work == RunKind::SmallRead;
     let (run, ramp) = (patient.course.run, patient.course.ramp);
     let mut words = vec!["load".to_owned()];
     match subject {
         Subject::Own(scratch) => {
             let pattern = match work {
-                Work::Write => "write",
+                RunKind::Write => "write",
                 _ if is_random => "randread",
                 _ => "read",
             };
@@ -424,16 +424,16 @@ fn words(patient: &Patient<'_>, subject: &Subject, held: &Held, work: Work, dept
 /// One run. It also measures connects meanwhile, and the traffic of each connection during large reads.
 async fn run(
     patient: &mut Patient<'_>,
-    worker: &Worker,
+    worker: &BlockingWorker,
     subject: &Subject,
-    held: &Held,
-    work: Work,
+    held: &WorkLimits,
+    work: RunKind,
     depth: u32,
 ) -> Result<(), Stopped> {
     let words = words(patient, subject, held, work, depth);
     let (peer, time) = (patient.destination(), patient.course.ramp + patient.course.run);
     let mut pings = JoinSet::new();
-    if work != Work::SmallRead {
+    if work != RunKind::SmallRead {
         pings.spawn(async move {
             tokio::time::sleep(time / 4).await;
             ping::series(peer, 6, time / 16, time / 2).await
@@ -456,9 +456,9 @@ async fn run(
         Some(Ok(connects)) => Some(connects),
         _ => None,
     };
-    if let (Work::Write, Some(transport)) = (work, &mut patient.facts.transport) {
+    if let (RunKind::Write, Some(transport)) = (work, &mut patient.facts.transport) {
         transport.connect_under_writes = connects;
-    } else if let (Work::Read, Some(transport)) = (work, &mut patient.facts.transport) {
+    } else if let (RunKind::Read, Some(transport)) = (work, &mut patient.facts.transport) {
         transport.connect_under_load = connects;
         let channels = carried(peer, &before, &tcp::to(peer).unwrap_or_default(), seconds);
         if let Some(connections) = patient.facts.connections.as_mut().filter(|_| !channels.is_empty()) {
@@ -510,7 +510,7 @@ fn kernels(patient: &Patient<'_>) -> Connections {
 /// Creates names, opens them, and deletes them, one after the other.
 async fn names(
     patient: &mut Patient<'_>,
-    worker: &Worker,
+    worker: &BlockingWorker,
     scratch: &Path,
     most_per_s: Option<u32>,
 ) -> Result<(), Stopped> {
@@ -572,7 +572,7 @@ fn series(
 }
 
 /// One load, as a job of fio's report.
-async fn loaded(patient: &Patient<'_>, worker: &Worker, words: &[String]) -> Result<Value, Stopped> {
+async fn loaded(patient: &Patient<'_>, worker: &BlockingWorker, words: &[String]) -> Result<Value, Stopped> {
     let stopped = |why: String, stalled, cause| Stopped { stage: Stage::Data, why, stalled, cause };
     let command =
         Command::try_parse_from(words).map_err(|why| stopped(why.to_string(), false, Cause::Other))?;
@@ -592,8 +592,8 @@ async fn loaded(patient: &Patient<'_>, worker: &Worker, words: &[String]) -> Res
 }
 
 /// The run that a load reports.
-fn run_of(work: Work, block: u32, depth: u32, job: &Value) -> Option<Run> {
-    let of = if work == Work::Write { &job["write"] } else { &job["read"] };
+fn run_of(work: RunKind, block: u32, depth: u32, job: &Value) -> Option<Run> {
+    let of = if work == RunKind::Write { &job["write"] } else { &job["read"] };
     let per_s = of["iops"].as_f64()?;
     let bytes = of["bw_bytes"].as_f64()?;
     let deviation = of["iops_stddev"].as_f64()? / of["iops_samples"].as_f64()?.max(1.0).sqrt() * 2.0;
@@ -631,9 +631,9 @@ mod tests {
             "iops": 100.0, "bw_bytes": 26_214_400, "iops_stddev": 5.0, "iops_samples": 4, "runtime": 1000, "total_ios": 100,
             "clat_ns": { "percentile": { "50.000000": 2_000_000, "99.000000": 9_000_000 } },
         });
-        let run = run_of(Work::Write, 256 << 10, 8, &serde_json::json!({ "write": side })).unwrap();
+        let run = run_of(RunKind::Write, 256 << 10, 8, &serde_json::json!({ "write": side })).unwrap();
         assert_eq!((run.mib_s, run.median_ms, run.interval), (25.0, 2.0, [95.0, 105.0]));
-        assert!(run_of(Work::Read, 256 << 10, 8, &serde_json::json!({})).is_none());
+        assert!(run_of(RunKind::Read, 256 << 10, 8, &serde_json::json!({})).is_none());
     }
 
     #[test]
@@ -668,9 +668,9 @@ mod tests {
         let scratch = here.path().join("scratch");
         for is_about_names in [false, true] {
             let mut patient = Patient::new(&args.targets[0], String::new(), &args, &course, "");
-            let worker = Worker::new();
+            let worker = BlockingWorker::new();
             std::fs::create_dir(&scratch).unwrap();
-            let (subject, held) = (Subject::Own(scratch.clone()), Held::by(&args).unwrap());
+            let (subject, held) = (Subject::Own(scratch.clone()), WorkLimits::by(&args).unwrap());
             let made = scratch.join(NAMES);
             let work = async {
                 match is_about_names {
@@ -690,8 +690,8 @@ mod tests {
         }
     }
 
-    fn allowed(line: &str) -> Option<Held> {
-        Held::by(&asked(&format!("/mnt/x --quick {line}")))
+    fn allowed(line: &str) -> Option<WorkLimits> {
+        WorkLimits::by(&asked(&format!("/mnt/x --quick {line}")))
     }
 
     #[test]
@@ -699,14 +699,14 @@ mod tests {
         let held = allowed("--max-rate 20m").unwrap();
         // 20 MiB a second are 80 blocks of 256 KiB, whatever is under way.
         assert_eq!(
-            (held.of(Work::Read), held.of(Work::SmallRead)),
+            (held.of(RunKind::Read), held.of(RunKind::SmallRead)),
             ((256 << 10, Some(80)), (4096, Some(5120)))
         );
         assert_eq!((held.names, held.file), (None, 16 << 20));
         let few = allowed("--max-rate 100k --max-iops 7").unwrap();
-        assert_eq!((few.of(Work::Write), few.of(Work::SmallRead)), ((4096, Some(25)), (4096, Some(7))));
+        assert_eq!((few.of(RunKind::Write), few.of(RunKind::SmallRead)), ((4096, Some(25)), (4096, Some(7))));
         assert_eq!((few.names, few.file), (Some(7), 100 << 10));
-        assert_eq!(allowed("").unwrap().of(Work::Read), (256 << 10, None));
+        assert_eq!(allowed("").unwrap().of(RunKind::Read), (256 << 10, None));
         assert_eq!(allowed("--max-rate 1k"), None);
     }
 
@@ -715,9 +715,9 @@ mod tests {
         let args: Args = asked("/mnt/x --quick --max-rate 1m");
         let course = args.course();
         let patient = Patient::new(&args.targets[0], String::new(), &args, &course, "");
-        let held = Held::by(&args).unwrap();
+        let held = WorkLimits::by(&args).unwrap();
         for subject in [Subject::Own("/mnt/x/scratch".into()), Subject::Existing("/mnt/x/a file".into())] {
-            for (work, rate) in [(Work::Read, 4), (Work::SmallRead, 256)] {
+            for (work, rate) in [(RunKind::Read, 4), (RunKind::SmallRead, 256)] {
                 let words = words(&patient, &subject, &held, work, 8);
                 let command = Command::try_parse_from(&words).unwrap();
                 let plans = Plan::all(&command.args, "").unwrap();
@@ -730,7 +730,7 @@ mod tests {
     fn the_test_file_is_laid_out_no_quicker_than_is_allowed() {
         let here = tempfile::tempdir().unwrap();
         let file = here.path().join(FILE);
-        let held = Held { block: 4096, large: Some(50), small: None, names: None, file: 6 * 4096 };
+        let held = WorkLimits { block: 4096, large: Some(50), small: None, names: None, file: 6 * 4096 };
         let begun = Instant::now();
         laid_out(&file, &held, &AtomicBool::new(false)).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(100));

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use client::remote::{Directory, OpenMode};
 use load::engine::{self, MeasurementWindow, WorkerGroup, CompletedOperation, Kind, MeasurementPhase};
 
-use crate::clear::Made;
+use crate::cleanup::CreatedNames;
 use crate::drive::{Failure, Moment};
-use crate::facts::{Cause, Metadata, NameWork, Stage, Stopped, median};
+use crate::measurements::{Cause, Metadata, NameWork, Stage, Stopped, median};
 use crate::protocol;
 
 /// Operations on names under way at once.
@@ -77,7 +77,7 @@ async fn open_and_close(place: &Directory, name: &str) -> client::Result<Instant
 pub(crate) async fn measure(
     place: &Directory,
     bounds: &Bounds,
-    made: &Made,
+    made: &CreatedNames,
     metadata: &mut Metadata,
 ) -> Result<(), Stopped> {
     // An open and a close take a round trip each. A stat is one compound in SMB and in NFS.
@@ -180,7 +180,7 @@ async fn within<T>(bounds: &Bounds, work: impl Future<Output = client::Result<T>
 type Times = (Instant, Option<Instant>, Instant);
 
 /// Runs one operation after the other, and records the times.
-struct Worker {
+struct NameWorker {
     place: Directory,
     operation: Operation,
     stall: Duration,
@@ -189,7 +189,7 @@ struct Worker {
     times: Arc<Mutex<Vec<Times>>>,
 }
 
-impl engine::Operation for Worker {
+impl engine::Operation for NameWorker {
     type Error = Failure;
 
     fn waiting(why: io::Error) -> Failure {
@@ -226,7 +226,7 @@ async fn series(
     course.begin(begun);
     let before = Moment::read(&Vec::new);
     let times: Arc<Mutex<Vec<Times>>> = Arc::default();
-    let worker = |_| Worker {
+    let worker = |_| NameWorker {
         place: place.clone(),
         operation: Arc::clone(operation),
         stall: bounds.stall,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::facts::Packets;
+use crate::measurements::Packets;
 use crate::tcp::{self, TcpInfo};
 
 /// Sizes of packets that known paths are limited to: the minimum of IPv6 (RFC 8200 5), tunnels, PPPoE

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 
-use crate::facts::Connects;
+use crate::measurements::Connects;
 
 /// The longest wait for one attempt.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -23,7 +23,7 @@ pub(crate) enum Attempt {
     Failed(io::Error),
 }
 
-/// Makes one attempt.
+/// Makes one attempt to connect.
 pub(crate) async fn once(to: SocketAddr, patience: Duration) -> Attempt {
     let begun = Instant::now();
     match tokio::time::timeout(patience, TcpStream::connect(to)).await {

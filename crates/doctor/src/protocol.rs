@@ -14,11 +14,11 @@ use smb_wire::NtStatus;
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use tokio::net::TcpStream;
 
-use crate::facts::{Cause, Nfs, Protocol, Smb, Stage, Stopped};
+use crate::measurements::{Cause, NfsProperties, Protocol, SmbProperties, Stage, Stopped};
 
 /// The connection options of a server.
 #[derive(Debug, Clone)]
-pub(crate) enum How {
+pub(crate) enum ClientOptions {
     Smb { options: client::smb::Options, who: Credentials },
     Nfs(nfs::Options),
 }
@@ -77,13 +77,13 @@ pub(crate) fn stopped(stage: Stage, why: &client::Error) -> Stopped {
 
 /// Opens a session to `address` and the share in it. Returns the negotiated options too.
 pub(crate) async fn open(
-    how: &How,
+    how: &ClientOptions,
     target: &Url,
     address: SocketAddr,
     patience: Duration,
 ) -> Result<(remote::Session, Protocol), Stopped> {
     match how {
-        How::Smb { options, who } => {
+        ClientOptions::Smb { options, who } => {
             let connecting = async { Ok(TcpStream::connect(address).await?) };
             let stream = step(Stage::Connect, patience, connecting).await?;
             let begun = Instant::now();
@@ -94,17 +94,17 @@ pub(crate) async fn open(
             let tree = step(Stage::Share, patience, session.connect(&target.share)).await?;
             let log_on_ms = begun.elapsed().as_secs_f64() * 1000.0;
             let seals = session.seals() || tree.demands_encryption();
-            let facts = Smb { clock_ahead_ms, log_on_ms, seals, ..smb(&connection, &session, options) };
+            let facts = SmbProperties { clock_ahead_ms, log_on_ms, seals, ..smb(&connection, &session, options) };
             Ok((remote::Session::Smb { connection, session, tree }, Protocol::Smb(facts)))
         }
-        How::Nfs(options) => {
+        ClientOptions::Nfs(options) => {
             let connecting = async { Ok(TcpStream::connect(address).await?) };
             drop(step(Stage::Connect, patience, connecting).await?);
             let begun = Instant::now();
             let (client, minor_version) = connect_nfs(options, address, patience).await?;
             let export = step(Stage::Share, patience, client.directory(&target.share)).await?;
             let about = client.about();
-            let facts = Nfs {
+            let facts = NfsProperties {
                 minor_version,
                 owner: format!("{} / {}", printable(&about.owner), about.minor_owner),
                 scope: printable(&about.scope),
@@ -114,7 +114,7 @@ pub(crate) async fn open(
                 max_io: client.max_io(),
                 lease_s: client.lease_time_s(),
                 log_on_ms: begun.elapsed().as_secs_f64() * 1000.0,
-                ..Nfs::default()
+                ..NfsProperties::default()
             };
             Ok((remote::Session::Nfs { client, export }, Protocol::Nfs(facts)))
         }
@@ -142,12 +142,12 @@ async fn connect_nfs(
 /// Whether a client that creates and writes a file in the directory `scratch` gets a delegation. A
 /// separate client asks for it. `None` if this cannot be determined.
 pub(crate) async fn is_given_delegations(
-    how: &How,
+    how: &ClientOptions,
     target: &Url,
     address: SocketAddr,
     scratch: &str,
 ) -> Option<bool> {
-    let How::Nfs(options) = how else { return None };
+    let ClientOptions::Nfs(options) = how else { return None };
     let client =
         nfs::Client::connect(address, nfs::Options { delegations: true, ..options.clone() }).await.ok()?;
     let path = [target.share.as_str(), &target.path, scratch].join("/");
@@ -168,7 +168,7 @@ fn printable(bytes: &[u8]) -> String {
     }
 }
 
-fn smb(connection: &Connection, session: &Session, options: &client::smb::Options) -> Smb {
+fn smb(connection: &Connection, session: &Session, options: &client::smb::Options) -> SmbProperties {
     let negotiated = connection.negotiated();
     let (dialect, guid) = (negotiated.dialect, negotiated.server_guid.0);
     let demands = negotiated.security_mode.contains(SecurityMode::SIGNING_REQUIRED);
@@ -181,7 +181,7 @@ fn smb(connection: &Connection, session: &Session, options: &client::smb::Option
         (Capabilities::DIRECTORY_LEASING, "directory leases"),
         (Capabilities::ENCRYPTION, "encryption"),
     ];
-    Smb {
+    SmbProperties {
         dialect: dialect.name().map_or_else(|| format!("{:#06x}", dialect.get()), str::to_owned),
         signing: format!("{:?}", negotiated.signing),
         signs: session.signs() || (demands && !session.seals()),
@@ -197,13 +197,13 @@ fn smb(connection: &Connection, session: &Session, options: &client::smb::Option
             .map(|(_, name)| name)
             .collect(),
         server_guid: guid.iter().map(|byte| format!("{byte:02x}")).collect(),
-        ..Smb::default()
+        ..SmbProperties::default()
     }
 }
 
 /// Nanoseconds that this host needs to sign or encrypt a MiB as the session does it. `None` if it does
 /// neither.
-pub(crate) fn protection_ns(connection: &Connection, smb: &Smb) -> Option<f64> {
+pub(crate) fn protection_ns(connection: &Connection, smb: &SmbProperties) -> Option<f64> {
     const SIZE: usize = 1 << 20;
     const ROUNDS: u32 = 8;
     let negotiated = connection.negotiated();

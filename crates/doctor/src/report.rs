@@ -4,9 +4,9 @@
 use serde::Serialize;
 
 use crate::compare::Comparison;
-use crate::facts::{Cause, Facts};
+use crate::measurements::{Cause, TargetMeasurements};
 use crate::finding::Finding;
-use crate::verdict::{State, Verdict};
+use crate::verdict::{ShareHealth, Verdict};
 
 /// The results of an examination.
 #[derive(Debug, Clone, Serialize)]
@@ -27,7 +27,7 @@ pub struct Report {
 #[derive(Debug, Clone, Serialize)]
 pub struct Examined {
     /// The measured values.
-    pub facts: Facts,
+    pub facts: TargetMeasurements,
     /// The findings from them.
     pub findings: Vec<Finding>,
     /// The verdict.
@@ -41,7 +41,7 @@ impl Report {
     pub fn status(&self) -> u8 {
         let interrupted =
             |it: &Examined| it.facts.stopped.as_ref().is_some_and(|it| it.cause == Cause::Interrupted);
-        let failed = |it: &Examined| it.verdict.state == State::Stopped || it.facts.left_behind.is_some();
+        let failed = |it: &Examined| it.verdict.state == ShareHealth::Stopped || it.facts.left_behind.is_some();
         match (self.targets.iter().any(interrupted), self.targets.iter().any(failed)) {
             (true, _) => 130,
             (_, true) => 1,

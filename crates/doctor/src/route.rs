@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use net::interfaces::{self, InterfaceAddress};
 
-use crate::facts::{Address, Cause, Route, Scope, Stage, Stopped};
+use crate::measurements::{Address, Cause, Route, Scope, Stage, Stopped};
 
 /// The networks from which an address can be reached.
 #[must_use]

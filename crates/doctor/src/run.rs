@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use client::{Scheme, Url};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::{Args, Course};
+use crate::args::{Args, MeasurementBudget};
 use crate::compare::compare;
-use crate::facts::{Cause, Facts};
+use crate::measurements::{Cause, TargetMeasurements};
 use crate::patient::{Patient, cut};
 use crate::rules::findings;
 use crate::verdict::verdict;
@@ -42,7 +42,7 @@ pub fn run(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<R
     })
 }
 
-async fn all(args: &Args, course: &Course, passwords: &[String]) -> Result<Vec<Examined>, Error> {
+async fn all(args: &Args, course: &MeasurementBudget, passwords: &[String]) -> Result<Vec<Examined>, Error> {
     let mut signals = signals().map_err(|why| Error::host("listening for signals", why))?;
     let mut examined = Vec::new();
     for (target, password) in args.targets.iter().zip(passwords) {
@@ -82,10 +82,10 @@ async fn told(signals: &mut [Signal]) {
 async fn one(
     target: &Url,
     args: &Args,
-    course: &Course,
+    course: &MeasurementBudget,
     password: &str,
     told: impl Future<Output = ()>,
-) -> Result<Facts, Error> {
+) -> Result<TargetMeasurements, Error> {
     if target.scheme == Scheme::Local {
         return mounted::examine(target, args, course, told).await;
     }

@@ -1,7 +1,7 @@
 //! Layer 7: a rate that collapses repeatedly at regular intervals, as when a token bucket empties and is
 //! refilled.
 
-use crate::facts::{Run, Sawtooth, Work, median};
+use crate::measurements::{Run, Sawtooth, RunKind, median};
 
 /// The shortest part of a run in which a rate is distinguishable from chance (s), and the least
 /// operations in it.
@@ -13,7 +13,7 @@ const COLLAPSES: usize = 3;
 /// The sawtooth in a run of large blocks, if there is one: several collapses to less than half of the
 /// usual rate, at regular intervals.
 pub(crate) fn find(run: &Run) -> Option<Sawtooth> {
-    let is_large = matches!(run.work, Work::Write | Work::Read | Work::ReadAgain);
+    let is_large = matches!(run.work, RunKind::Write | RunKind::Read | RunKind::ReadAgain);
     let part_s = run.lasted_s / run.parts.len().max(1) as f64;
     let usual = median(&run.parts)?;
     // A host that is busy with other work has pauses of its own.
@@ -43,7 +43,7 @@ mod tests {
 
     /// A run of two seconds with these rates of its parts.
     fn run(parts: impl Iterator<Item = f64>) -> Run {
-        Run { lasted_s: 2.0, parts: parts.collect(), ..large(Work::Read, 1, 100.0, 1.0) }
+        Run { lasted_s: 2.0, parts: parts.collect(), ..large(RunKind::Read, 1, 100.0, 1.0) }
     }
 
     #[test]

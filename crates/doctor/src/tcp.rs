@@ -31,11 +31,11 @@ pub struct TcpInfo {
     pub segments_sent_again: u32,
     /// Segments among those that the other side had already, as it reports in duplicate SACKs (RFC 2883).
     pub sent_again_in_vain: u32,
-    /// Segments that arrived.
+    /// Received segments.
     pub segments_came: u32,
-    /// Segments that arrived out of order.
+    /// Received segments out of order.
     pub out_of_order: u32,
-    /// Bytes that arrived.
+    /// Received bytes.
     pub bytes_came: u64,
     /// Segments with data that arrived, including those out of order.
     pub data_segments_came: u32,

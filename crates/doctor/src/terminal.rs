@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::facts::{
-    Connections, Connects, Data, Facts, Interface, Metadata, Nfs, Protocol, Route, Scope, Smb, Told,
-    Transport, Work, median,
+use crate::measurements::{
+    Connections, Connects, Data, TargetMeasurements, Interface, Metadata, NfsProperties, Protocol, Route, Scope, SmbProperties, ServerTransactions,
+    Transport, RunKind, median,
 };
 use crate::finding::Layer;
 use crate::mount::Mount;
@@ -95,7 +95,7 @@ impl Examined {
     }
 }
 
-fn layers(f: &mut Formatter<'_>, facts: &Facts) -> fmt::Result {
+fn layers(f: &mut Formatter<'_>, facts: &TargetMeasurements) -> fmt::Result {
     if let Some(it) = &facts.route {
         route(f, it)?;
     }
@@ -203,7 +203,7 @@ fn windows(f: &mut Formatter<'_>, it: &Transport, data: Option<&Data>) -> fmt::R
             )?;
         }
     }
-    for work in [Work::Read, Work::Write] {
+    for work in [RunKind::Read, RunKind::Write] {
         if let Some(best) = data.and_then(|it| it.best(work, u32::MAX)) {
             writeln!(
                 f,
@@ -232,7 +232,7 @@ fn ms(values: &[f64]) -> String {
     median(values).map_or_else(|| "?".to_owned(), short)
 }
 
-fn smb(f: &mut Formatter<'_>, smb: &Smb) -> fmt::Result {
+fn smb(f: &mut Formatter<'_>, smb: &SmbProperties) -> fmt::Result {
     let cipher = smb.cipher.as_deref().unwrap_or("nothing");
     let how = match (smb.seals, smb.signs) {
         (true, _) => format!("sealed ({cipher})"),
@@ -248,7 +248,7 @@ fn smb(f: &mut Formatter<'_>, smb: &Smb) -> fmt::Result {
     writeln!(f, "  log-on {} ms, echo {} ms", short(smb.log_on_ms), ms(&smb.echo_ms))
 }
 
-fn nfs(f: &mut Formatter<'_>, nfs: &Nfs) -> fmt::Result {
+fn nfs(f: &mut Formatter<'_>, nfs: &NfsProperties) -> fmt::Result {
     let slots = format!("{} slots of {} asked for", nfs.slots, nfs.slots_asked);
     let size = nfs.max_io >> 10;
     writeln!(f, "  NFS 4.{}, {slots}, {size} KiB a request, lease {} s", nfs.minor_version, nfs.lease_s)?;
@@ -276,7 +276,7 @@ fn mount(f: &mut Formatter<'_>, mount: &Mount) -> fmt::Result {
     Ok(())
 }
 
-fn connections(f: &mut Formatter<'_>, it: &Connections, facts: &Facts) -> fmt::Result {
+fn connections(f: &mut Formatter<'_>, it: &Connections, facts: &TargetMeasurements) -> fmt::Result {
     writeln!(f, "\n4 Connections\n  MaxChannels {} (asked for), CurrentChannels {}", it.asked, it.got)?;
     if let (Some(Protocol::Nfs(_)), false) = (&facts.protocol, it.client_off || it.asked < 2) {
         let trunking = if it.got > 1 { "allowed" } else { "not seen" };
@@ -347,7 +347,7 @@ fn row(it: &Connections, interface: &Interface, route: Option<&Route>) -> [Strin
 }
 
 /// Prints the limits as the server itself reports them.
-fn told(f: &mut Formatter<'_>, it: &Told) -> fmt::Result {
+fn told(f: &mut Formatter<'_>, it: &ServerTransactions) -> fmt::Result {
     let (held, all) = it.throttled();
     writeln!(f, "\n7 Limits, by the server's own account\n  {held} of {all} transactions were held")?;
     for (kind, count) in &it.by_type {
@@ -400,13 +400,13 @@ fn data(f: &mut Formatter<'_>, it: &Data) -> fmt::Result {
 }
 
 /// The name of a run's operations.
-pub(crate) fn work(work: Work) -> &'static str {
+pub(crate) fn work(work: RunKind) -> &'static str {
     match work {
-        Work::Write => "write",
-        Work::Read => "read",
-        Work::SmallRead => "4 KiB read",
-        Work::SmallFiles => "small files",
-        Work::ReadAgain => "read again",
+        RunKind::Write => "write",
+        RunKind::Read => "read",
+        RunKind::SmallRead => "4 KiB read",
+        RunKind::SmallFiles => "small files",
+        RunKind::ReadAgain => "read again",
     }
 }
 
@@ -436,10 +436,10 @@ fn metadata(f: &mut Formatter<'_>, it: &Metadata) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Channel;
+    use crate::measurements::Channel;
     use crate::rules::tests_support::{Situation, situation};
 
-    fn shown(facts: Facts) -> String {
+    fn shown(facts: TargetMeasurements) -> String {
         let findings = crate::rules::findings(&facts);
         let verdict = crate::verdict::verdict(&facts, &findings);
         Examined { facts, findings, verdict }.to_string()
@@ -490,7 +490,7 @@ mod tests {
     #[test]
     fn nfs_says_whether_a_session_takes_several_connections() {
         let mut facts = situation(FAR);
-        facts.protocol = Some(Protocol::Nfs(Nfs::default()));
+        facts.protocol = Some(Protocol::Nfs(NfsProperties::default()));
         assert!(shown(facts.clone()).contains("trunking allowed: one session took 4 connections of 4"));
         facts.connections.get_or_insert_default().got = 1;
         assert!(shown(facts).contains("trunking not seen: one session took 1 connections of 4"));

@@ -3,27 +3,27 @@
 
 use serde::Serialize;
 
-use crate::facts::{Cause, Facts, Route, Stage, Stopped};
-use crate::finding::{Finding, Layer, Side};
+use crate::measurements::{Cause, TargetMeasurements, Route, Stage, Stopped};
+use crate::finding::{Finding, Layer, ChangeLocation};
 use crate::rules::short;
 
 /// The verdict on one server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
     /// The state in a word.
-    pub state: State,
+    pub state: ShareHealth,
     /// The layer that holds it back most.
     pub layer: Option<Layer>,
     /// The verdict as a paragraph. The measurements are in brackets behind each statement.
     pub paragraph: String,
     /// The suggested changes, in order of gain.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ProposedChange>,
 }
 
 /// The state in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ShareHealth {
     /// Nothing that holds it back was seen.
     Healthy,
     /// Something holds it back.
@@ -34,9 +34,9 @@ pub enum State {
 
 /// A suggested change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Change {
+pub struct ProposedChange {
     /// The place of the change.
-    pub side: Side,
+    pub side: ChangeLocation,
     /// The change.
     pub what: String,
     /// The factor by which the share may become faster, if it is known.
@@ -87,7 +87,7 @@ fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
 
 /// The verdict from findings.
 #[must_use]
-pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
+pub fn verdict(facts: &TargetMeasurements, findings: &[Finding]) -> Verdict {
     let held = worst_first(findings);
     let mut parts = Vec::new();
     if let Some(stopped) = &facts.stopped {
@@ -95,11 +95,11 @@ pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
         parts.push(how_far(stopped, is_by_address));
     }
     let state = match (&facts.stopped, held.is_empty()) {
-        (Some(_), _) => State::Stopped,
-        (_, true) => State::Healthy,
-        (_, false) => State::HeldBack,
+        (Some(_), _) => ShareHealth::Stopped,
+        (_, true) => ShareHealth::Healthy,
+        (_, false) => ShareHealth::HeldBack,
     };
-    if state == State::Healthy {
+    if state == ShareHealth::Healthy {
         parts.push("Healthy: nothing was found that holds this share back.".to_owned());
         let worth_saying = ["worth", "little_gain", "gain_unsure", "no_gain", "distance", "full_host"];
         let notes = findings.iter().filter(|it| worth_saying.contains(&it.kind));
@@ -114,14 +114,14 @@ pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
         );
     }
     let layer = held.first().map(|it| it.layer).or_else(|| facts.stopped.as_ref().and_then(layer_of));
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<ProposedChange> = Vec::new();
     let worth = findings.iter().filter(|it| !it.holds_back && it.kind == "worth");
     for finding in held.iter().copied().chain(worth) {
         if let Some((side, what)) = &finding.change
             && changes.iter().all(|it| it.what != *what)
         {
             let (side, what, because) = (*side, what.clone(), finding.kind);
-            changes.push(Change { side, what, gain: finding.gain, because });
+            changes.push(ProposedChange { side, what, gain: finding.gain, because });
         }
     }
     Verdict { state, layer, paragraph: parts.join(" "), changes }
@@ -210,18 +210,18 @@ mod tests {
 
     #[test]
     fn what_gains_most_is_named_first_and_asked_for_first() {
-        let facts = Facts::default();
+        let facts = TargetMeasurements::default();
         let found = [
-            Finding::held(Layer::Protocol, "signing", "a").gain(1.3).change(Side::Server, "x"),
+            Finding::held(Layer::Protocol, "signing", "a").gain(1.3).change(ChangeLocation::Server, "x"),
             Finding::note(Layer::Metadata, "trips", "b"),
             Finding::held(Layer::Connections, "multichannel_off", "c")
                 .by("4 against 1")
                 .gain(3.9)
-                .change(Side::Server, "y"),
-            Finding::held(Layer::Connections, "unreachable_address", "d").change(Side::Server, "z"),
+                .change(ChangeLocation::Server, "y"),
+            Finding::held(Layer::Connections, "unreachable_address", "d").change(ChangeLocation::Server, "z"),
         ];
         let verdict = verdict(&facts, &found);
-        assert_eq!((verdict.state, verdict.layer), (State::HeldBack, Some(Layer::Connections)));
+        assert_eq!((verdict.state, verdict.layer), (ShareHealth::HeldBack, Some(Layer::Connections)));
         let changes: Vec<&str> = verdict.changes.iter().map(|it| it.what.as_str()).collect();
         assert_eq!(changes, ["y", "x", "z"]);
         assert!(verdict.paragraph.contains("about 3.90: c [4 against 1]."), "{}", verdict.paragraph);
@@ -240,9 +240,9 @@ mod tests {
         ];
         for stage in stages {
             let stopped = Stopped { stage, why: "no answer".to_owned(), stalled: true, cause: Cause::Silent };
-            let facts = Facts { stopped: Some(stopped), ..Facts::default() };
+            let facts = TargetMeasurements { stopped: Some(stopped), ..TargetMeasurements::default() };
             let verdict = verdict(&facts, &[]);
-            assert_eq!(verdict.state, State::Stopped);
+            assert_eq!(verdict.state, ShareHealth::Stopped);
             assert!(
                 verdict.layer.is_some() && verdict.paragraph.contains("no answer"),
                 "{}",
@@ -257,9 +257,9 @@ mod tests {
             [(Cause::Interrupted, Stage::Data), (Cause::Other, Stage::Data), (Cause::Other, Stage::Metadata)]
         {
             let stopped = Stopped { stage, why: "the time was over".to_owned(), stalled: false, cause };
-            let facts = Facts { stopped: Some(stopped), ..Facts::default() };
+            let facts = TargetMeasurements { stopped: Some(stopped), ..TargetMeasurements::default() };
             let verdict = verdict(&facts, &[]);
-            assert_eq!((verdict.state, verdict.layer), (State::Stopped, None), "{cause:?}");
+            assert_eq!((verdict.state, verdict.layer), (ShareHealth::Stopped, None), "{cause:?}");
         }
     }
 }

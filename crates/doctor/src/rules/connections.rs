@@ -3,12 +3,12 @@
 use load::comparison::{UNFELT_PART, Worth};
 
 use super::{gain, short, shown};
-use crate::facts::{Channel, Connections, Facts, Protocol, Run, Work, median};
-use crate::finding::{Finding, Layer, Side};
-use crate::gain::{Gain, WORTH};
+use crate::measurements::{Channel, Connections, TargetMeasurements, Protocol, Run, RunKind, median};
+use crate::finding::{Finding, Layer, ChangeLocation};
+use crate::connection_gain::{Gain, WORTH};
 use crate::mount::Mount;
 
-pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
+pub(super) fn connections(facts: &TargetMeasurements) -> Vec<Finding> {
     let Some(connections) = &facts.connections else { return Vec::new() };
     // The kernel's own client decides about the connections of a mount: [`mount`].
     if matches!(facts.protocol, Some(Protocol::Mount(_))) {
@@ -27,7 +27,7 @@ pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
 
 /// The gain of several connections, if they are available. Advice is given only if the whole range of the
 /// turns lies on one side.
-fn worth(facts: &Facts) -> Option<Finding> {
+fn worth(facts: &TargetMeasurements) -> Option<Finding> {
     let gain = gain(facts)?;
     let (one, many) = (gain.one, gain.many);
     let count = many.connections;
@@ -79,11 +79,11 @@ fn worth(facts: &Facts) -> Option<Finding> {
         ),
         _ => format!("mount with nconnect={count}, and copy with several threads"),
     };
-    Some(finding.change(Side::Client, what))
+    Some(finding.change(ChangeLocation::Client, what))
 }
 
 /// The finding for runs whose turns say nothing about further connections, with the reason.
-fn unknown(facts: &Facts, gain: &Gain<'_>) -> Finding {
+fn unknown(facts: &TargetMeasurements, gain: &Gain<'_>) -> Finding {
     let why = match (others(facts), gain.one.turns.len().min(gain.many.turns.len())) {
         (_, ..2) => "there was no time for a second turn: take a longer course".to_owned(),
         (Some(others), _) => format!("{others}: stop them, and examine again"),
@@ -94,13 +94,13 @@ fn unknown(facts: &Facts, gain: &Gain<'_>) -> Finding {
 }
 
 /// The use of this host's processors by other programs, if it matters.
-pub(super) fn others(facts: &Facts) -> Option<String> {
+pub(super) fn others(facts: &TargetMeasurements) -> Option<String> {
     let others = facts.data.as_ref()?.others.filter(|it| it.part >= UNFELT_PART)?;
     let used = short(others.part * f64::from(others.processors));
     Some(format!("other programs used {used} of the {} processors of this host meanwhile", others.processors))
 }
 
-fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
+fn few_channels(facts: &TargetMeasurements, connections: &Connections) -> Option<Finding> {
     if connections.got >= connections.asked || connections.asked < 2 {
         return None;
     }
@@ -136,11 +136,11 @@ fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
     if !failure.is_empty() {
         finding = finding.by(failure);
     }
-    Some(with_gain(facts, connections, finding).change(Side::Server, what))
+    Some(with_gain(facts, connections, finding).change(ChangeLocation::Server, what))
 }
 
 /// Adds the gain of more connections. Without a gain, or with an unknown one, the finding becomes a note.
-fn with_gain(facts: &Facts, connections: &Connections, finding: Finding) -> Finding {
+fn with_gain(facts: &TargetMeasurements, connections: &Connections, finding: Finding) -> Finding {
     // Several sessions with a connection each together reach the rate that several channels of one would
     // reach.
     let Some(gain) = gain(facts) else { return finding.only_a_note_unless(false) };
@@ -161,7 +161,7 @@ fn with_gain(facts: &Facts, connections: &Connections, finding: Finding) -> Find
 }
 
 /// The finding that this client uses one connection although the server offers more.
-fn client_off(facts: &Facts, connections: &Connections, is_smb: bool) -> Finding {
+fn client_off(facts: &TargetMeasurements, connections: &Connections, is_smb: bool) -> Finding {
     let (kind, says, what) = match is_smb {
         true => (
             "client_multichannel_off",
@@ -176,10 +176,10 @@ fn client_off(facts: &Facts, connections: &Connections, is_smb: bool) -> Finding
     };
     let finding =
         Finding::held(Layer::Connections, kind, says).by("1 connection was asked for (--one-connection)");
-    with_gain(facts, connections, finding).change(Side::Client, what)
+    with_gain(facts, connections, finding).change(ChangeLocation::Client, what)
 }
 
-fn few_of_nfs(facts: &Facts, connections: &Connections) -> Option<Finding> {
+fn few_of_nfs(facts: &TargetMeasurements, connections: &Connections) -> Option<Finding> {
     if connections.got >= connections.asked || connections.asked < 2 {
         return None;
     }
@@ -201,12 +201,12 @@ fn few_of_nfs(facts: &Facts, connections: &Connections) -> Option<Finding> {
     }
     let what =
         "raise what the server allows (Trunkline: `nfs_max_connections`), and look at firewalls between";
-    Some(finding.change(Side::Server, what).only_a_note_unless(is_sure || connections.got == 1))
+    Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(is_sure || connections.got == 1))
 }
 
 fn unreachable(connections: &Connections) -> Vec<Finding> {
     let lost = connections.interfaces.iter().filter(|it| {
-        let is_local = crate::route::scope(it.address) == crate::facts::Scope::LinkLocal;
+        let is_local = crate::route::scope(it.address) == crate::measurements::Scope::LinkLocal;
         it.reachable == Some(false) && !it.selected && !is_local
     });
     lost.map(|it| {
@@ -214,7 +214,7 @@ fn unreachable(connections: &Connections) -> Vec<Finding> {
         let finding = Finding::held(Layer::Connections, "unreachable_address", says)
             .by(format!("interface {}, {} Mbit/s, was tried", it.index, it.mbit));
         let what = "leave that address out (Trunkline: `listen`, `advertise`; Samba: `interfaces`), or open the way there";
-        finding.change(Side::Server, what)
+        finding.change(ChangeLocation::Server, what)
     })
     .collect()
 }
@@ -264,11 +264,11 @@ fn slow_one(connections: &Connections) -> Option<Finding> {
         "look at the path to {}: its interface, cable, queue; or leave the address out",
         slowest.peer.ip()
     );
-    Some(finding.change(Side::Path, what))
+    Some(finding.change(ChangeLocation::Path, what))
 }
 
 /// The findings about a mount of the kernel.
-pub(super) fn mount(facts: &Facts) -> Vec<Finding> {
+pub(super) fn mount(facts: &TargetMeasurements) -> Vec<Finding> {
     let Some(Protocol::Mount(mount)) = &facts.protocol else { return Vec::new() };
     let mut found = Vec::new();
     let connected = mount.connected();
@@ -281,12 +281,12 @@ pub(super) fn mount(facts: &Facts) -> Vec<Finding> {
                 Finding::held(Layer::Connections, "client_multichannel_off", says).by(state.clone());
             let what = "mount with vers=3.1.1,multichannel,max_channels=4";
             found
-                .push(finding.by(format!("options: {}", mount.options.join(","))).change(Side::Client, what));
+                .push(finding.by(format!("options: {}", mount.options.join(","))).change(ChangeLocation::Client, what));
         } else if connected > 0 && (connected as u64) < wanted {
             let says = format!("the mount has {connected} connections of the {wanted} that it was to have");
             let finding = Finding::held(Layer::Connections, "client_few_channels", says).by(state.clone());
             let what = "examine the server itself: trunkline doctor smb://USER@HOST/SHARE says which of its addresses answer; older kernels leave channels out silently";
-            found.push(finding.change(Side::Client, what));
+            found.push(finding.change(ChangeLocation::Client, what));
         }
     } else {
         found.extend(nfs_mount(mount, &state));
@@ -299,7 +299,7 @@ pub(super) fn mount(facts: &Facts) -> Vec<Finding> {
 /// The distribution of a mount's work over its connections. If the kernel's table of sockets has as many
 /// connections as the mount, the rates of each in the doctor's own runs count. Otherwise the requests of
 /// each count (NFS).
-fn uneven_mount(facts: &Facts, mount: &Mount) -> Option<Finding> {
+fn uneven_mount(facts: &TargetMeasurements, mount: &Mount) -> Option<Finding> {
     let channels = facts.connections.iter().flat_map(|it| &it.channels);
     let rates: Vec<f64> = channels.filter_map(|it| it.mib_s).collect();
     let requests: Vec<f64> =
@@ -332,7 +332,7 @@ fn nfs_mount(mount: &Mount, state: &str) -> Vec<Finding> {
         let finding = Finding::held(Layer::Connections, "client_few_connections", says).by(state);
         let what =
             "unmount all of this server, and mount with nconnect first; or give the share a port of its own";
-        found.push(finding.change(Side::Client, what));
+        found.push(finding.change(ChangeLocation::Client, what));
     } else if wanted <= 1 {
         let says = "the mount has one connection, as the first mount of a server decides for all of them; nconnect=4 helps where each connection is slow by itself";
         found.push(Finding::note(Layer::Connections, "client_one_connection", says).by(state));
@@ -355,7 +355,7 @@ fn mount_options(mount: &Mount) -> Vec<Finding> {
                 Finding::held(Layer::Protocol, "client_small_requests", says).by(format!("{name}={size}"));
             found.push(
                 finding
-                    .change(Side::Client, format!("mount with {name}=1048576"))
+                    .change(ChangeLocation::Client, format!("mount with {name}=1048576"))
                     .only_a_note_unless(size <= 128 << 10),
             );
         }
@@ -369,16 +369,16 @@ fn mount_options(mount: &Mount) -> Vec<Finding> {
             let finding =
                 Finding::held(Layer::Metadata, "client_option", format!("the mount has {option}: {costs}"))
                     .by(option);
-            found.push(finding.change(Side::Client, format!("mount without {option} if nothing needs it")));
+            found.push(finding.change(ChangeLocation::Client, format!("mount without {option} if nothing needs it")));
         }
     }
     found
 }
 
 /// The depth beyond which small reads gain little, with the rates.
-pub(crate) fn knee(facts: &Facts) -> Option<(u32, Vec<(u32, f64)>)> {
+pub(crate) fn knee(facts: &TargetMeasurements) -> Option<(u32, Vec<(u32, f64)>)> {
     let data = facts.data.as_ref().filter(|it| !it.is_bounded())?;
-    let runs = data.runs.iter().filter(|it| it.work == Work::SmallRead);
+    let runs = data.runs.iter().filter(|it| it.work == RunKind::SmallRead);
     let curve: Vec<(u32, f64)> = runs.map(|it| (it.depth, it.per_s)).collect();
     let best = curve.iter().map(|(_, rate)| *rate).max_by(f64::total_cmp).filter(|best| *best > 0.0)?;
     let knee = curve.iter().find(|(_, rate)| *rate > 0.9 * best)?.0;

@@ -5,8 +5,8 @@ use admin::workload::Held;
 use super::connections::knee;
 use super::path::by_server;
 use super::{has_queue, rtt, short, shown, single, waited};
-use crate::facts::{Cause, Data, Facts, NameWork, Run, Work};
-use crate::finding::{Finding, Layer, Side};
+use crate::measurements::{Cause, Data, TargetMeasurements, NameWork, Run, RunKind};
+use crate::finding::{Finding, Layer, ChangeLocation};
 
 /// The time in ms that a server may take for a small operation without being called slow.
 const QUICK_MS: f64 = 4.0;
@@ -18,17 +18,17 @@ const EVEN: f64 = 0.06;
 const LITTLE: f64 = 700.0;
 
 /// Findings about the storage: free space, and time beyond the network's.
-pub(super) fn store(facts: &Facts) -> Vec<Finding> {
+pub(super) fn store(facts: &TargetMeasurements) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(stopped) = facts.stopped.as_ref().filter(|it| it.cause == Cause::Full) {
         let says = "the server's disk, or our quota there, is full: nothing can be written";
         let finding = Finding::held(Layer::Storage, "full", says).by(stopped.why.clone());
-        found.push(finding.change(Side::Server, "make room there"));
+        found.push(finding.change(ChangeLocation::Server, "make room there"));
     }
     let small = facts
         .data
         .as_ref()
-        .and_then(|it| it.runs.iter().find(|it| it.work == Work::SmallRead && it.depth == 1));
+        .and_then(|it| it.runs.iter().find(|it| it.work == RunKind::SmallRead && it.depth == 1));
     if let (Some(run), Some(base)) = (small, rtt(facts))
         && run.operations > 3
     {
@@ -36,13 +36,13 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
         // A limit of operations also appears as waiting, and the curve distinguishes it. If a limit of
         // the doctor slows down a mount, operations wait for their planned start, and their times count
         // from there.
-        let is_paced = matches!(facts.protocol, Some(crate::facts::Protocol::Mount(_)))
+        let is_paced = matches!(facts.protocol, Some(crate::measurements::Protocol::Mount(_)))
             && facts.data.as_ref().is_some_and(Data::is_bounded);
         if own > QUICK_MS
             && !is_paced
             && own > base
             && !is_capped(facts)
-            && !has_queue(facts, Work::SmallRead)
+            && !has_queue(facts, RunKind::SmallRead)
             && late_echo(facts) < own / 2.0
         {
             let says = format!(
@@ -54,7 +54,7 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
                 .by(shown(run))
                 .gain(run.median_ms / (base + 0.5));
             found.push(finding.change(
-                Side::Server,
+                ChangeLocation::Server,
                 "look at the disks there (iostat -x), at their cache, at the tier that was bought",
             ));
         }
@@ -74,25 +74,25 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The time of a reply that costs the server nothing.
-fn echo(facts: &Facts) -> Option<f64> {
+fn echo(facts: &TargetMeasurements) -> Option<f64> {
     match facts.protocol.as_ref()? {
-        crate::facts::Protocol::Smb(smb) => crate::facts::median(&smb.echo_ms),
-        crate::facts::Protocol::Nfs(nfs) => crate::facts::median(&nfs.echo_ms),
-        crate::facts::Protocol::Mount(_) => None,
+        crate::measurements::Protocol::Smb(smb) => crate::measurements::median(&smb.echo_ms),
+        crate::measurements::Protocol::Nfs(nfs) => crate::measurements::median(&nfs.echo_ms),
+        crate::measurements::Protocol::Mount(_) => None,
     }
 }
 
 /// The delay of such a reply beyond the network's time.
-fn late_echo(facts: &Facts) -> f64 {
+fn late_echo(facts: &TargetMeasurements) -> f64 {
     echo(facts).zip(rtt(facts)).map_or(0.0, |(echo, base)| (echo - base).max(0.0))
 }
 
-fn operation<'a>(facts: &'a Facts, what: &str) -> Option<&'a NameWork> {
+fn operation<'a>(facts: &'a TargetMeasurements, what: &str) -> Option<&'a NameWork> {
     facts.metadata.as_ref()?.operations.iter().find(|it| it.what == what)
 }
 
 /// Findings about names: their cost beyond the round trips, scans, and rates that stop.
-pub(super) fn names(facts: &Facts) -> Vec<Finding> {
+pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
     let Some(metadata) = &facts.metadata else { return Vec::new() };
     let base = rtt(facts).unwrap_or(0.0) + late_echo(facts);
     let mut found = Vec::new();
@@ -117,7 +117,7 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
                 ))
                 .gain(it.median_ms / (it.median_ms - own + 0.5));
             found.push(finding.change(
-                Side::Server,
+                ChangeLocation::Server,
                 "a cache of metadata there, quicker disks for it, or fewer and larger files",
             ));
             break;
@@ -136,7 +136,7 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
             metadata.names
         ));
         found.push(finding.gain(missing / stat.median_ms.max(0.05)).change(
-            Side::Server,
+            ChangeLocation::Server,
             "an index of names without regard to case, or `case sensitive = yes` (Samba)",
         ));
     }
@@ -160,7 +160,7 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
 
 /// Finds rates of several kinds of work with names that stop evenly while this host had idle time. An
 /// overloaded server does not stop evenly, and not for each kind.
-fn capped_names(facts: &Facts) -> Option<Finding> {
+fn capped_names(facts: &TargetMeasurements) -> Option<Finding> {
     const KINDS: usize = 2;
     // A limit of the doctor stops evenly too.
     if facts.data.as_ref().is_some_and(|it| it.bound_iops.is_some()) {
@@ -169,14 +169,14 @@ fn capped_names(facts: &Facts) -> Option<Finding> {
     let base = rtt(facts).unwrap_or(0.0) + late_echo(facts);
     let stops = |it: &&NameWork| {
         let Some(rate) = it.per_s else { return false };
-        // With so many under way there would be many times as many if nothing held them.
+        // Without a limit there would be many times as many with this number under way.
         let expected = f64::from(it.depth) / (it.median_ms / 1000.0).max(1e-6);
         // A single operation is fast: a storage that is slow for each operation is no limit.
         let is_quick = it.median_ms - base * f64::from(it.trips) <= QUICK_MS * f64::from(it.trips);
         is_quick && it.idle >= 0.25 && unevenness(&it.parts) <= EVEN && rate <= expected * 0.5 && rate <= FEW
     };
     let stopped: Vec<&NameWork> = facts.metadata.as_ref()?.operations.iter().filter(stops).collect();
-    let is_full = has_queue(facts, Work::Read) || has_queue(facts, Work::Write);
+    let is_full = has_queue(facts, RunKind::Read) || has_queue(facts, RunKind::Write);
     let first = stopped.first().filter(|_| stopped.len() >= KINDS && !is_full)?;
     let names: Vec<&str> = stopped.iter().map(|it| it.what).collect();
     let says = format!(
@@ -193,7 +193,7 @@ fn capped_names(facts: &Facts) -> Option<Finding> {
         ))
         .by(format!("parts of the time differ by {} %", short(unevenness(&first.parts) * 100.0)));
     Some(finding.change(
-        Side::Server,
+        ChangeLocation::Server,
         "buy or allow more operations on metadata, cache it, or spread over several shares",
     ))
 }
@@ -210,9 +210,9 @@ fn unevenness(parts: &[f64]) -> f64 {
 
 /// The two runs that show that more operations under way gain nothing, while neither this host nor the
 /// path is full.
-fn cap(facts: &Facts) -> Option<(&Run, &Run)> {
+fn cap(facts: &TargetMeasurements) -> Option<(&Run, &Run)> {
     let data = facts.data.as_ref().filter(|it| !it.is_bounded())?;
-    let curve: Vec<&Run> = data.runs.iter().filter(|it| it.work == Work::SmallRead).collect();
+    let curve: Vec<&Run> = data.runs.iter().filter(|it| it.work == RunKind::SmallRead).collect();
     let last = curve.last()?;
     let earlier = curve.iter().rev().find(|it| it.depth * 4 <= last.depth)?;
     let flat = last.per_s < earlier.per_s * 1.15;
@@ -222,12 +222,12 @@ fn cap(facts: &Facts) -> Option<(&Run, &Run)> {
     (flat && waits && held && last.per_s < FEW && last.operations > 20).then_some((*earlier, *last))
 }
 
-fn is_capped(facts: &Facts) -> bool {
+fn is_capped(facts: &TargetMeasurements) -> bool {
     cap(facts).is_some()
 }
 
 /// The findings of layer 7.
-pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
+pub(super) fn limits(facts: &TargetMeasurements) -> Vec<Finding> {
     let mut found: Vec<Finding> = told(facts).into_iter().collect();
     let Some(data) = &facts.data else { return found };
     if let Some((earlier, last)) = cap(facts) {
@@ -244,7 +244,7 @@ pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
                 short(last.idle * 100.0)
             ));
         found.push(
-            finding.change(Side::Server, "buy or allow more operations a second, or ask for larger pieces"),
+            finding.change(ChangeLocation::Server, "buy or allow more operations a second, or ask for larger pieces"),
         );
     }
     found.extend(throughput(facts, data));
@@ -255,7 +255,7 @@ pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The finding about the server's own report of its limits.
-fn told(facts: &Facts) -> Option<Finding> {
+fn told(facts: &TargetMeasurements) -> Option<Finding> {
     let told = facts.told.as_ref()?;
     let (held, all) = told.throttled();
     if held == 0 {
@@ -278,16 +278,16 @@ fn told(facts: &Facts) -> Option<Finding> {
     let by_limit = Held::of(told.by_type.iter().map(|(kind, count)| (&**kind, *count)));
     let mut what = by_limit.advice(all, None);
     what.push("`trunkline status transactions --share SHARE` shows which operations are held".to_owned());
-    Some(finding.change(Side::Server, what.join("; ")).only_a_note_unless(percent >= 1.0))
+    Some(finding.change(ChangeLocation::Server, what.join("; ")).only_a_note_unless(percent >= 1.0))
 }
 
 /// Finds reads or writes that stop at a rate which no number of connections changes, on a path with free
 /// capacity.
-fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
+fn throughput(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
     if data.bound_mib_s.is_some() {
         return None;
     }
-    let held = |work: Work| {
+    let held = |work: RunKind| {
         let (one, best) = (data.run(work, 1)?, data.best(work, u32::MAX)?);
         if !data.has_other_counts(one) {
             return None;
@@ -301,12 +301,12 @@ fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
         let waits = waited(facts, best);
         (flat && waits && one.mib_s < LITTLE && held && one.operations > 5).then_some((one, best))
     };
-    let (reads, writes) = (held(Work::Read), held(Work::Write));
+    let (reads, writes) = (held(RunKind::Read), held(RunKind::Write));
     let both = reads.is_some() && writes.is_some();
     let (one, best) = reads.or(writes)?;
     let which = match (both, one.work) {
         (true, _) => "reads and writes",
-        (_, Work::Write) => "writes",
+        (_, RunKind::Write) => "writes",
         _ => "reads",
     };
     let says = format!(
@@ -318,23 +318,23 @@ fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
         finding = finding.by(shown(best));
     }
     if let (false, Some(other)) =
-        (both, single(facts, if one.work == Work::Read { Work::Write } else { Work::Read }))
+        (both, single(facts, if one.work == RunKind::Read { RunKind::Write } else { RunKind::Read }))
     {
         finding = finding.by(shown(other));
     }
     if let Some(queued) = super::queued(facts, one.work) {
         finding = finding.by(format!("a connect under load took {} ms longer", short(queued.max(0.0))));
     }
-    Some(finding.change(Side::Server, "buy or allow more throughput there; more connections bring none"))
+    Some(finding.change(ChangeLocation::Server, "buy or allow more throughput there; more connections bring none"))
 }
 
 /// The part of the first rate below which all rates stay if credits are used up.
 const STAYS_BELOW: f64 = 0.95;
 
 /// Compares the first reads with the same reads at the end.
-fn burst(facts: &Facts, data: &Data) -> Option<Finding> {
-    let first = data.runs.iter().find(|it| it.work == Work::Read && it.connections == 1)?;
-    let last = data.runs.iter().find(|it| it.work == Work::ReadAgain)?;
+fn burst(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
+    let first = data.runs.iter().find(|it| it.work == RunKind::Read && it.connections == 1)?;
+    let last = data.runs.iter().find(|it| it.work == RunKind::ReadAgain)?;
     // Credits exist only at the beginning, so the first turn counts.
     let begun = first.turns.first().copied().unwrap_or(first.per_s);
     let change = last.per_s / begun.max(1e-6);
@@ -348,7 +348,7 @@ fn burst(facts: &Facts, data: &Data) -> Option<Finding> {
         );
         let finding =
             Finding::held(Layer::Limits, "burst", says).by(shown(first)).by(shown(last)).gain(1.0 / change);
-        return Some(finding.change(Side::Server, "count on the lower rate; buy more if it does not do"));
+        return Some(finding.change(ChangeLocation::Server, "count on the lower rate; buy more if it does not do"));
     }
     if change > 1.6 && last.interval[0] > begun {
         let says = "the first reads were much slower than the same at the end: the first run warms up, and is not to be believed";
@@ -368,7 +368,7 @@ fn sawtooth(data: &Data) -> Option<Finding> {
     let by = format!(
         "{} times while large blocks were {} over {} connections, between {} operations a second",
         it.collapses,
-        if it.work == Work::Write { "written" } else { "read" },
+        if it.work == RunKind::Write { "written" } else { "read" },
         it.connections,
         short(it.usual_per_s)
     );
@@ -380,7 +380,7 @@ fn full_host(data: &Data) -> Option<Finding> {
     let best = data
         .runs
         .iter()
-        .filter(|it| matches!(it.work, Work::Read | Work::Write))
+        .filter(|it| matches!(it.work, RunKind::Read | RunKind::Write))
         .max_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
     if best.idle > 0.1 && best.own_processors < 0.9 {
         return None;

@@ -17,13 +17,13 @@ mod tests_of_paths;
 #[cfg(test)]
 pub(crate) mod tests_support;
 
-use crate::facts::{Data, Facts, Run, Work};
+use crate::measurements::{Data, TargetMeasurements, Run, RunKind};
 use crate::finding::{Finding, Layer};
-use crate::gain::Gain;
+use crate::connection_gain::Gain;
 
 /// All findings about one server.
 #[must_use]
-pub fn findings(facts: &Facts) -> Vec<Finding> {
+pub fn findings(facts: &TargetMeasurements) -> Vec<Finding> {
     let mut all = path::name(facts);
     all.extend(path::host(facts));
     all.extend(path::transport(facts));
@@ -94,53 +94,53 @@ fn explain(all: &mut [Finding]) {
 }
 
 /// The round trip of a connect on the idle path, in ms.
-pub(crate) fn rtt(facts: &Facts) -> Option<f64> {
+pub(crate) fn rtt(facts: &TargetMeasurements) -> Option<f64> {
     facts.transport.as_ref()?.connect.median()
 }
 
 /// The additional time of a connect under a load of this kind, in ms. A path that is full in one
 /// direction has its queue there, and a line may be narrow in only one direction.
-pub(crate) fn queued(facts: &Facts, work: Work) -> Option<f64> {
+pub(crate) fn queued(facts: &TargetMeasurements, work: RunKind) -> Option<f64> {
     let transport = facts.transport.as_ref()?;
     let loaded = match work {
-        Work::Write | Work::SmallFiles => &transport.connect_under_writes,
-        Work::Read | Work::SmallRead | Work::ReadAgain => &transport.connect_under_load,
+        RunKind::Write | RunKind::SmallFiles => &transport.connect_under_writes,
+        RunKind::Read | RunKind::SmallRead | RunKind::ReadAgain => &transport.connect_under_load,
     };
     Some(loaded.as_ref()?.median()? - transport.connect.median()?)
 }
 
 /// Whether the path had a queue under such a load: connects took much longer.
-pub(crate) fn has_queue(facts: &Facts, work: Work) -> bool {
+pub(crate) fn has_queue(facts: &TargetMeasurements, work: RunKind) -> bool {
     let Some(base) = rtt(facts) else { return false };
     queued(facts, work).is_some_and(|it| it > (base * 0.5).max(5.0))
 }
 
 /// The large run with one connection.
-pub(crate) fn single(facts: &Facts, work: Work) -> Option<&Run> {
+pub(crate) fn single(facts: &TargetMeasurements, work: RunKind) -> Option<&Run> {
     facts.data.as_ref()?.run(work, 1)
 }
 
 /// The gain of several connections over one, for reads or writes, whichever gain more. `None` if a limit
 /// of the doctor slowed down both.
-pub(crate) fn gain(facts: &Facts) -> Option<Gain<'_>> {
-    unbounded(facts)?.gain(&[Work::Read, Work::Write])
+pub(crate) fn gain(facts: &TargetMeasurements) -> Option<Gain<'_>> {
+    unbounded(facts)?.gain(&[RunKind::Read, RunKind::Write])
 }
 
 /// The runs whose rates say something about path and server: those without a limit of the doctor
 /// (`--max-rate`).
-pub(crate) fn unbounded(facts: &Facts) -> Option<&Data> {
+pub(crate) fn unbounded(facts: &TargetMeasurements) -> Option<&Data> {
     facts.data.as_ref().filter(|it| it.bound_mib_s.is_none())
 }
 
 /// Whether operations waited for longer than the round trip. If they did not, more of them under way
 /// would have increased the rate, so the rate says nothing about the server.
-pub(crate) fn waited(facts: &Facts, run: &Run) -> bool {
+pub(crate) fn waited(facts: &TargetMeasurements, run: &Run) -> bool {
     run.median_ms > 2.0 * rtt(facts).unwrap_or(0.0) + 2.0
 }
 
 /// Whether operations took hardly longer than the round trip, so that more of them under way would have
 /// increased the rate.
-pub(crate) fn had_too_little(facts: &Facts, run: &Run) -> bool {
+pub(crate) fn had_too_little(facts: &TargetMeasurements, run: &Run) -> bool {
     rtt(facts).is_some_and(|base| base >= 1.0 && run.median_ms < 1.5 * base + 2.0)
 }
 
@@ -162,11 +162,11 @@ pub(crate) fn shown(run: &Run) -> String {
         format!("{} connections", run.connections)
     };
     let (what, large) = match run.work {
-        Work::Write => ("writes", true),
-        Work::Read => ("reads", true),
-        Work::ReadAgain => ("reads at the end", true),
-        Work::SmallRead => ("4 KiB reads", false),
-        Work::SmallFiles => ("small files", false),
+        RunKind::Write => ("writes", true),
+        RunKind::Read => ("reads", true),
+        RunKind::ReadAgain => ("reads at the end", true),
+        RunKind::SmallRead => ("4 KiB reads", false),
+        RunKind::SmallFiles => ("small files", false),
     };
     if large {
         let unit = f64::from(run.block) / 1_048_576.0;

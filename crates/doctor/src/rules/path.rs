@@ -1,8 +1,8 @@
 //! Layers 1 and 2: the addresses of the name, and the path.
 
 use super::{gain, had_time, has_queue, queued, rtt, short, shown, single, unbounded};
-use crate::facts::{Address, Cause, Facts, Protocol, Route, Run, Scope, Stage, Work};
-use crate::finding::{Finding, Layer, Side};
+use crate::measurements::{Address, Cause, TargetMeasurements, Protocol, Route, Run, Scope, Stage, RunKind};
+use crate::finding::{Finding, Layer, ChangeLocation};
 
 /// Lookups that take longer matter.
 const SLOW_NAME_MS: f64 = 500.0;
@@ -17,7 +17,7 @@ const QUEUED_MS: f64 = 5.0;
 const SOUND_LOSS: f64 = 0.0025;
 
 /// The findings of layer 1.
-pub(super) fn name(facts: &Facts) -> Vec<Finding> {
+pub(super) fn name(facts: &TargetMeasurements) -> Vec<Finding> {
     let Some(route) = &facts.route else { return Vec::new() };
     let mut found = Vec::new();
     if route.resolved_in_ms > SLOW_NAME_MS {
@@ -27,7 +27,7 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
             route.name,
             short(route.resolved_in_ms)
         ));
-        found.push(finding.change(Side::Client, "look at the resolvers in /etc/resolv.conf"));
+        found.push(finding.change(ChangeLocation::Client, "look at the resolvers in /etc/resolv.conf"));
     }
     found.extend(dead_addresses(route));
     if crate::route::scope(route.used) == Scope::Public {
@@ -61,7 +61,7 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
                     "have the name service answer {private} here (a private endpoint's zone, or /etc/hosts)"
                 );
                 found.push(
-                    Finding::held(Layer::Name, "public_address", says).by(by).change(Side::Client, what),
+                    Finding::held(Layer::Name, "public_address", says).by(by).change(ChangeLocation::Client, what),
                 );
             }
             None if untried.is_some() => {
@@ -101,13 +101,13 @@ fn dead_addresses(route: &Route) -> Vec<Finding> {
         let says = format!("the name leads to {} first, where nobody answers", dead.address);
         Finding::held(Layer::Name, "dead_address", says)
             .by(format!("no connection to {} port {}; {} answers", dead.address, route.port, route.used))
-            .change(Side::Server, format!("take {} out of the name service", dead.address))
+            .change(ChangeLocation::Server, format!("take {} out of the name service", dead.address))
     };
     route.addresses.iter().filter(|it| it.reachable == Some(false)).map(of).collect()
 }
 
 /// The finding about a host none of whose addresses accepted a connection.
-pub(super) fn host(facts: &Facts) -> Option<Finding> {
+pub(super) fn host(facts: &TargetMeasurements) -> Option<Finding> {
     let (route, stopped) = (facts.route.as_ref()?, facts.stopped.as_ref()?);
     let is_refused = |it: &&Address| it.refused;
     let closed = || route.addresses.iter().find(is_refused).map_or(route.used, |it| it.address);
@@ -115,13 +115,13 @@ pub(super) fn host(facts: &Facts) -> Option<Finding> {
         (Stage::Connect, Cause::Closed) => (
             "closed_port",
             format!("the host {} is there, and nobody listens on its port {}", closed(), route.port),
-            Side::Server,
+            ChangeLocation::Server,
             "start the server there, or name the port on which it listens".to_owned(),
         ),
         (Stage::Connect, Cause::Unreachable) => (
             "dead_host",
             format!("the host {} does not answer on port {}", route.used, route.port),
-            Side::Path,
+            ChangeLocation::Path,
             "look whether that host is on, and for a firewall or a missing route on the way".to_owned(),
         ),
         _ => return None,
@@ -134,7 +134,7 @@ fn shown_or(address: Option<std::net::IpAddr>) -> String {
 }
 
 /// The findings of layer 2.
-pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
+pub(super) fn transport(facts: &TargetMeasurements) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(large_packets(facts));
     found.extend(loss(facts));
@@ -151,7 +151,7 @@ pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
 }
 
 /// A path on which large packets vanish silently.
-fn large_packets(facts: &Facts) -> Option<Finding> {
+fn large_packets(facts: &TargetMeasurements) -> Option<Finding> {
     let packets = facts.transport.as_ref()?.packets?;
     let lost = packets.lost?;
     let arrived = packets.arrived;
@@ -165,7 +165,7 @@ fn large_packets(facts: &Facts) -> Option<Finding> {
     let what = format!(
         "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") through; until then set the MTU of this interface to {arrived} (ip link set dev INTERFACE mtu {arrived}), clamp the MSS on the router, or set net.ipv4.tcp_mtu_probing=1"
     );
-    Some(Finding::held(Layer::Transport, "black_hole", says).by(by).change(Side::Path, what))
+    Some(Finding::held(Layer::Transport, "black_hole", says).by(by).change(ChangeLocation::Path, what))
 }
 
 /// The packet size in bytes below which something on the path uses a part of each packet. It is the usual
@@ -174,7 +174,7 @@ const ORDINARY_MTU: u32 = 1400;
 
 /// Packets that are smaller than usual. It is only a note: each packet costs both ends processor time,
 /// which matters only if the processors are full.
-fn small_packets(facts: &Facts) -> Option<Finding> {
+fn small_packets(facts: &TargetMeasurements) -> Option<Finding> {
     let route = facts.route.as_ref()?;
     let (interface, path) = (route.interface_mtu, route.path_mtu);
     let least = interface.into_iter().chain(path).min().filter(|it| *it < ORDINARY_MTU)?;
@@ -197,7 +197,7 @@ fn small_packets(facts: &Facts) -> Option<Finding> {
 }
 
 /// The round trip under load, if it is longer than without.
-fn loaded_rtt(facts: &Facts, run: &Run) -> f64 {
+fn loaded_rtt(facts: &TargetMeasurements, run: &Run) -> f64 {
     let base = rtt(facts).unwrap_or(0.0);
     run.tcp.map_or(0.0, |it| it.rtt_ms).max(base + queued(facts, run.work).unwrap_or(0.0))
 }
@@ -215,8 +215,8 @@ fn steady(runs: &[(u64, u64)]) -> Option<f64> {
 }
 
 /// The part of the segments that the path loses although it is not full.
-fn lost_part(facts: &Facts, base: f64) -> f64 {
-    let is_here = facts.route.as_ref().is_some_and(crate::facts::Route::is_here);
+fn lost_part(facts: &TargetMeasurements, base: f64) -> f64 {
+    let is_here = facts.route.as_ref().is_some_and(crate::measurements::Route::is_here);
     let (mut again, mut disorder) = (Vec::new(), Vec::new());
     for run in facts.data.iter().flat_map(|it| &it.runs) {
         let Some(tcp) = run.tcp else { continue };
@@ -225,9 +225,9 @@ fn lost_part(facts: &Facts, base: f64) -> f64 {
             continue;
         }
         match run.work {
-            Work::Write | Work::SmallFiles => again.push((tcp.sent_again, tcp.sent)),
-            Work::Read | Work::ReadAgain => disorder.push((tcp.out_of_order, tcp.came)),
-            Work::SmallRead => {}
+            RunKind::Write | RunKind::SmallFiles => again.push((tcp.sent_again, tcp.sent)),
+            RunKind::Read | RunKind::ReadAgain => disorder.push((tcp.out_of_order, tcp.came)),
+            RunKind::SmallRead => {}
         }
     }
     let written = steady(&again).filter(|part| *part > SOUND_LOSS);
@@ -238,7 +238,7 @@ fn lost_part(facts: &Facts, base: f64) -> f64 {
 }
 
 /// Lost packets, if the path is not simply full: a full path loses packets too.
-fn loss(facts: &Facts) -> Option<Finding> {
+fn loss(facts: &TargetMeasurements) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = transport.connect.median()?;
     let late = transport.connect.times_ms.iter().filter(|it| **it > base + 900.0).count() as u32;
@@ -266,14 +266,14 @@ fn loss(facts: &Facts) -> Option<Finding> {
         finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
     }
     let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then more connections, and BBR where the sender is yours";
-    Some(finding.change(Side::Path, what))
+    Some(finding.change(ChangeLocation::Path, what))
 }
 
 /// A path that is full and slow: neither more connections nor more depth gain anything, and data that is
 /// sent waits in a queue.
-fn narrow(facts: &Facts) -> Option<Finding> {
+fn narrow(facts: &TargetMeasurements) -> Option<Finding> {
     let data = unbounded(facts)?;
-    let full = [Work::Read, Work::Write].into_iter().filter(|work| has_queue(facts, *work));
+    let full = [RunKind::Read, RunKind::Write].into_iter().filter(|work| has_queue(facts, *work));
     let best =
         full.filter_map(|work| data.best(work, u32::MAX)).min_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
     let gain = data.gain(&[best.work]).map(|gain| gain.times());
@@ -282,7 +282,7 @@ fn narrow(facts: &Facts) -> Option<Finding> {
     }
     let mbit = short(best.mib_s * 8.388_608);
     let [what, direction] = match best.work {
-        Work::Write => ["written", "to the server"],
+        RunKind::Write => ["written", "to the server"],
         _ => ["read", "from the server"],
     };
     let says = format!(
@@ -298,19 +298,19 @@ fn narrow(facts: &Facts) -> Option<Finding> {
         Some(_) => "a wider line, or less over this one: more connections and tuning bring nothing here",
         None => "a wider line, or less over this one",
     };
-    Some(finding.change(Side::Path, what))
+    Some(finding.change(ChangeLocation::Path, what))
 }
 
 /// A window that is too small for the path.
-fn window(facts: &Facts) -> Option<Finding> {
+fn window(facts: &TargetMeasurements) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = rtt(facts).filter(|it| *it > 1.0)?;
     let data = unbounded(facts)?;
     // The gain of more connections in the direction in which the window seems to be small.
-    let gained = |work: Work| data.gain(&[work]).filter(|gain| gain.times() > 1.3);
+    let gained = |work: RunKind| data.gain(&[work]).filter(|gain| gain.times() > 1.3);
     let under_way = |run: &Run| run.mib_s * 1_048_576.0 * base / 1000.0;
     let most = |window: f64| short(window / (base / 1000.0) / 1_048_576.0);
-    let finding = |work: Work, side: Side, which: &str, by: String, what: &str| {
+    let finding = |work: RunKind, side: ChangeLocation, which: &str, by: String, what: &str| {
         let gain = gained(work)?;
         let (times, best) = (gain.times(), gain.many);
         let holds = best.mib_s * 1_048_576.0 * base / 1000.0;
@@ -325,9 +325,9 @@ fn window(facts: &Facts) -> Option<Finding> {
         let finding = Finding::held(Layer::Transport, "window", says).by(by).by(path).by(shown(best));
         Some(finding.gain(times).change(side, what))
     };
-    if let (Some(run), Some(window)) = (single(facts, Work::Read), transport.receive_window) {
+    if let (Some(run), Some(window)) = (single(facts, RunKind::Read), transport.receive_window) {
         let window = window as f64;
-        if gained(Work::Read).is_some() && under_way(run) > 0.45 * window && under_way(run) < 2.2 * window {
+        if gained(RunKind::Read).is_some() && under_way(run) > 0.45 * window && under_way(run) < 2.2 * window {
             let by = format!(
                 "{}; the window of this host is {} KiB, so one connection carries {} MiB/s at most",
                 shown(run),
@@ -335,10 +335,10 @@ fn window(facts: &Facts) -> Option<Finding> {
                 most(window)
             );
             let what = "raise the third number of net.ipv4.tcp_rmem (sysctl), or take more connections";
-            return finding(Work::Read, Side::Client, "the receive window of this host", by, what);
+            return finding(RunKind::Read, ChangeLocation::Client, "the receive window of this host", by, what);
         }
     }
-    let run = single(facts, Work::Write)?;
+    let run = single(facts, RunKind::Write)?;
     let tcp = run.tcp?;
     let part = |it: f64| short(it * 100.0);
     if tcp.held_by_peer_window > 0.4 {
@@ -348,7 +348,7 @@ fn window(facts: &Facts) -> Option<Finding> {
             part(tcp.held_by_peer_window)
         );
         let what = "raise net.ipv4.tcp_rmem on the server, or its receive buffer; or take more connections";
-        return finding(Work::Write, Side::Server, "the receive window of the server", by, what);
+        return finding(RunKind::Write, ChangeLocation::Server, "the receive window of the server", by, what);
     }
     if tcp.held_by_send_buffer > 0.4 {
         let by = format!(
@@ -357,19 +357,19 @@ fn window(facts: &Facts) -> Option<Finding> {
             part(tcp.held_by_send_buffer)
         );
         let what = "raise the third number of net.ipv4.tcp_wmem (sysctl), or take more connections";
-        return finding(Work::Write, Side::Client, "the send buffer of this host", by, what);
+        return finding(RunKind::Write, ChangeLocation::Client, "the send buffer of this host", by, what);
     }
     None
 }
 
 /// Replies that cost nothing and still come late, each by the same time.
-fn timer(facts: &Facts) -> Option<Finding> {
+fn timer(facts: &TargetMeasurements) -> Option<Finding> {
     let echo = match facts.protocol.as_ref()? {
         Protocol::Smb(smb) => &smb.echo_ms,
         Protocol::Nfs(nfs) => &nfs.echo_ms,
         Protocol::Mount(_) => return None,
     };
-    let (base, answer) = (rtt(facts)?, crate::facts::median(echo)?);
+    let (base, answer) = (rtt(facts)?, crate::measurements::median(echo)?);
     let late = answer - base;
     if late < 15.0 || late < base * 0.2 {
         return None;
@@ -389,11 +389,11 @@ fn timer(facts: &Facts) -> Option<Finding> {
         .by(format!("an echo takes {} ms, a connect {} ms", short(answer), short(base)))
         .gain(answer / base.max(0.1));
     let what = "TCP_NODELAY on the server, and no proxy or inspection between that collects small packets";
-    Some(finding.change(if even { Side::Path } else { Side::Server }, what))
+    Some(finding.change(if even { ChangeLocation::Path } else { ChangeLocation::Server }, what))
 }
 
 /// A long path, which is no fault, and the highest rate of one connection over it.
-fn distance(facts: &Facts) -> Option<Finding> {
+fn distance(facts: &TargetMeasurements) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = rtt(facts).filter(|it| *it > 2.0)?;
     let window = transport.receive_window.unwrap_or(u64::MAX).min(transport.send_window.unwrap_or(u64::MAX));
@@ -419,6 +419,6 @@ fn distance(facts: &Facts) -> Option<Finding> {
 
 /// Whether something else than this host and the path held a run back. The path must be known to have no
 /// queue.
-pub(super) fn by_server(facts: &Facts, run: &Run) -> bool {
+pub(super) fn by_server(facts: &TargetMeasurements, run: &Run) -> bool {
     had_time(run) && queued(facts, run.work).is_some() && !has_queue(facts, run.work)
 }

@@ -1,8 +1,8 @@
 //! Layer 3: the negotiated protocol options.
 
 use super::{rtt, short, shown};
-use crate::facts::{Facts, Nfs, Protocol, Run, Smb, Work};
-use crate::finding::{Finding, Layer, Side};
+use crate::measurements::{TargetMeasurements, NfsProperties, Protocol, Run, SmbProperties, RunKind};
+use crate::finding::{Finding, Layer, ChangeLocation};
 
 /// Requests that are smaller make a long path slow.
 const GOOD_SIZE: u32 = 1 << 20;
@@ -13,7 +13,7 @@ const SKEW_MS: i64 = 120_000;
 /// The part of a processor that protection may use without a finding.
 const CHEAP: f64 = 0.25;
 
-pub(super) fn protocol(facts: &Facts) -> Vec<Finding> {
+pub(super) fn protocol(facts: &TargetMeasurements) -> Vec<Finding> {
     let mut found = Vec::new();
     match &facts.protocol {
         Some(Protocol::Smb(smb)) => {
@@ -39,19 +39,19 @@ pub(super) fn protocol(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn dialect(smb: &Smb) -> Option<Finding> {
+fn dialect(smb: &SmbProperties) -> Option<Finding> {
     if smb.dialect.starts_with('3') {
         return None;
     }
     let says = format!("the server speaks SMB {} at most: no Multichannel, no encryption", smb.dialect);
     let finding = Finding::held(Layer::Protocol, "dialect", says).by("dialects up to 3.1.1 were offered");
-    Some(finding.change(Side::Server, "allow SMB 3.1.1 there"))
+    Some(finding.change(ChangeLocation::Server, "allow SMB 3.1.1 there"))
 }
 
 /// The fastest large run, with its time for signing or encryption, in processors.
-fn cost<'a>(facts: &'a Facts, smb: &Smb) -> Option<(&'a Run, f64)> {
+fn cost<'a>(facts: &'a TargetMeasurements, smb: &SmbProperties) -> Option<(&'a Run, f64)> {
     let data = facts.data.as_ref()?;
-    let best = [Work::Read, Work::Write]
+    let best = [RunKind::Read, RunKind::Write]
         .iter()
         .filter_map(|work| data.best(*work, u32::MAX))
         .max_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
@@ -59,7 +59,7 @@ fn cost<'a>(facts: &'a Facts, smb: &Smb) -> Option<(&'a Run, f64)> {
 }
 
 /// The finding about the cost of signing or encryption.
-fn protection(facts: &Facts, smb: &Smb) -> Option<Finding> {
+fn protection(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding> {
     if !smb.seals && !smb.signs {
         return None;
     }
@@ -81,7 +81,7 @@ fn protection(facts: &Facts, smb: &Smb) -> Option<Finding> {
         );
         let what = "where the path is safe already, let the server not demand it; else take AES-128-GCM, the cheapest cipher";
         let finding = with(Finding::held(Layer::Protocol, "sealing", says).by("we asked for none"));
-        return Some(finding.change(Side::Server, what).only_a_note_unless(share > CHEAP / 4.0));
+        return Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(share > CHEAP / 4.0));
     }
     let algorithm = &smb.signing;
     let says = format!("the server demands signatures, and they are made by {algorithm}");
@@ -92,10 +92,10 @@ fn protection(facts: &Facts, smb: &Smb) -> Option<Finding> {
         }
     };
     let finding = with(Finding::held(Layer::Protocol, "signing", says).by("we asked for none"));
-    Some(finding.change(Side::Server, what).only_a_note_unless(share > CHEAP && algorithm != "AesGmac"))
+    Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(share > CHEAP && algorithm != "AesGmac"))
 }
 
-fn size(facts: &Facts, size: u32) -> Option<Finding> {
+fn size(facts: &TargetMeasurements, size: u32) -> Option<Finding> {
     if size >= GOOD_SIZE {
         return None;
     }
@@ -105,18 +105,18 @@ fn size(facts: &Facts, size: u32) -> Option<Finding> {
     let what = "raise it there (Samba: `smb2 max read`, `smb2 max write`, dialect 2.1 or later; NFS: rsize and wsize limits)";
     Some(
         finding
-            .change(Side::Server, what)
+            .change(ChangeLocation::Server, what)
             .only_a_note_unless(size <= 128 << 10 || rtt(facts).is_some_and(|it| it > 2.0)),
     )
 }
 
 /// The highest rate of `count` requests of `bytes` each on this path, in MiB/s.
-fn most(facts: &Facts, count: u32, bytes: f64) -> Option<f64> {
+fn most(facts: &TargetMeasurements, count: u32, bytes: f64) -> Option<f64> {
     let rtt = rtt(facts)?.max(0.05);
     Some(f64::from(count) * bytes / 1_048_576.0 / (rtt / 1000.0))
 }
 
-fn credits(facts: &Facts, smb: &Smb) -> Option<Finding> {
+fn credits(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding> {
     let had_work = facts.data.as_ref().is_some_and(|it| !it.runs.is_empty());
     if !had_work || smb.credits >= ENOUGH.max(smb.credits_asked / 8) {
         return None;
@@ -132,10 +132,10 @@ fn credits(facts: &Facts, smb: &Smb) -> Option<Finding> {
         finding =
             finding.by(format!("over this path that is {} MiB/s at most for a connection", short(most)));
     }
-    Some(finding.change(Side::Server, "raise it there (Samba: `smb2 max credits`)"))
+    Some(finding.change(ChangeLocation::Server, "raise it there (Samba: `smb2 max credits`)"))
 }
 
-fn slots(facts: &Facts, nfs: &Nfs) -> Option<Finding> {
+fn slots(facts: &TargetMeasurements, nfs: &NfsProperties) -> Option<Finding> {
     if nfs.slots >= ENOUGH {
         return None;
     }
@@ -151,7 +151,7 @@ fn slots(facts: &Facts, nfs: &Nfs) -> Option<Finding> {
     }
     let what =
         "raise the slot table there (Trunkline: `nfs_slots`; Linux: /sys/module/nfsd; Ganesha: `Nb_Slots`)";
-    Some(finding.change(Side::Server, what))
+    Some(finding.change(ChangeLocation::Server, what))
 }
 
 fn clock(ahead_ms: i64) -> Option<Finding> {
@@ -166,5 +166,5 @@ fn clock(ahead_ms: i64) -> Option<Finding> {
     let finding =
         Finding::held(Layer::Protocol, "clock", says).by(format!("{ahead_ms} ms between the clocks"));
     let what = "set both by NTP (timedatectl, chronyc tracking)";
-    Some(finding.change(Side::Server, what).only_a_note_unless(ahead_ms.abs() >= SKEW_MS))
+    Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(ahead_ms.abs() >= SKEW_MS))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::facts::{Route, Scope};
+use crate::measurements::{Route, Scope};
 use crate::ping::{self, Attempt};
 use crate::route::scope;
 
@@ -39,7 +39,7 @@ async fn probe_private(route: &mut Route) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Address;
+    use crate::measurements::Address;
 
     #[tokio::test]
     async fn a_private_address_behind_the_first_is_tried_and_said_to_answer() {

@@ -12,7 +12,7 @@ use admin::{Client, Request, Response, Transactions, Workload};
 use client::{Scheme, Url};
 use serde::de::DeserializeOwned;
 
-use crate::facts::Told;
+use crate::measurements::ServerTransactions;
 
 /// The longest time for an HTTP connection, and then for the whole reply.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -55,13 +55,13 @@ pub(crate) async fn transactions(source: String, patience: Duration) -> Result<T
 }
 
 /// The transactions on the share of `target` between two counts. `None` if there is no such share.
-pub(crate) fn told(before: &Transactions, now: &Transactions, target: &Url) -> Option<Told> {
+pub(crate) fn told(before: &Transactions, now: &Transactions, target: &Url) -> Option<ServerTransactions> {
     let protocol = if target.scheme == Scheme::Nfs { "NFS" } else { "SMB" };
     let name = target.share.trim_matches('/');
     let between = now.since(before);
     let is_it = |it: &&Counted| it.file_share.eq_ignore_ascii_case(name) && it.protocol == protocol;
     let counted = between.counted.iter().find(is_it)?;
-    let mut told = Told::default();
+    let mut told = ServerTransactions::default();
     for (kind, count) in counted.apis.iter().flat_map(|it| &it.transactions).filter(|(_, count)| **count > 0)
     {
         *told.by_type.entry(kind.clone()).or_default() += count;

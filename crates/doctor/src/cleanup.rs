@@ -16,9 +16,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The names that may exist in the directory of the test files. All clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Made(Arc<Mutex<BTreeSet<String>>>);
+pub(crate) struct CreatedNames(Arc<Mutex<BTreeSet<String>>>);
 
-impl Made {
+impl CreatedNames {
     fn locked(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -44,7 +44,7 @@ pub(crate) async fn clear(
     session: &Session,
     directory: &str,
     scratch: &str,
-    made: &Made,
+    made: &CreatedNames,
     until: Instant,
 ) -> bool {
     let clearing = async {
@@ -66,7 +66,7 @@ async fn once(
     session: &Session,
     directory: &str,
     scratch: &str,
-    made: &Made,
+    made: &CreatedNames,
     known: Option<Vec<String>>,
 ) -> client::Result<bool> {
     let root = session.root(MOUNT_OPTIONS).directory(directory).await?;
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_was_made_is_known_by_name_until_it_is_deleted() {
-        let made = Made::default();
+        let made = CreatedNames::default();
         let copy = made.clone();
         for name in ["data", "n1", "n2"] {
             copy.note(name);

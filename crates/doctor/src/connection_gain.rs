@@ -2,7 +2,7 @@
 
 use load::comparison::{Doubt, Range, Worth, count_to_take};
 
-use crate::facts::{Data, Run, Traffic, Work};
+use crate::measurements::{Data, Run, Traffic, RunKind};
 
 /// The least factor that is worth a change.
 pub(crate) const WORTH: f64 = 1.25;
@@ -36,8 +36,8 @@ impl Data {
     /// The gain of several connections over one, for the kind of `works` that gains most. `None` without
     /// runs with several connections: one point says nothing about more.
     #[must_use]
-    pub fn gain(&self, works: &[Work]) -> Option<Gain<'_>> {
-        let of = |work: &Work| {
+    pub fn gain(&self, works: &[RunKind]) -> Option<Gain<'_>> {
+        let of = |work: &RunKind| {
             let one = self.run(*work, 1).filter(|it| it.per_s > 0.0)?;
             let runs = || self.runs.iter().filter(|it| it.work == *work);
             let all: Vec<(u32, &[f64])> = runs().map(|it| (it.connections, it.turns.as_slice())).collect();
@@ -129,13 +129,13 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Others;
+    use crate::measurements::Others;
     use crate::rules::tests_support::large;
 
     fn data(one: &[f64], four: &[f64]) -> Data {
         let run = |connections, turns: &[f64]| {
             let mean = turns.iter().sum::<f64>() / turns.len() as f64;
-            Run { turns: turns.to_vec(), ..large(Work::Read, connections, mean / 4.0, 0.1) }
+            Run { turns: turns.to_vec(), ..large(RunKind::Read, connections, mean / 4.0, 0.1) }
         };
         Data { runs: vec![run(1, one), run(4, four)], ..Data::default() }
     }
@@ -144,12 +144,12 @@ mod tests {
     fn turns_are_compared_with_those_that_belong_to_them() {
         // The host was twice as fast in the second half, for both numbers alike.
         let drift = data(&[100.0, 100.0, 200.0, 200.0], &[300.0, 300.0, 600.0, 600.0]);
-        let gain = drift.gain(&[Work::Read]).unwrap();
+        let gain = drift.gain(&[RunKind::Read]).unwrap();
         let range = gain.range.unwrap();
         assert!(gain.is_sure() && range.least > 2.8 && range.most < 3.2, "{range:?}");
         // A turn without any progress must not give a factor of billions.
         let still = data(&[100.0, 0.0, 100.0, 100.0], &[300.0; 4]);
-        let gain = still.gain(&[Work::Read]).unwrap();
+        let gain = still.gain(&[RunKind::Read]).unwrap();
         assert!(gain.range.is_none() && !gain.is_sure() && gain.times() < 10.0, "{gain:?}");
     }
 
@@ -159,7 +159,7 @@ mod tests {
             let mut data = data(&[100.0; 4], &[300.0; 4]);
             data.others = Some(Others { part, processors: 2, is_server_here });
             data.runs.iter_mut().for_each(|run| run.waited = waited);
-            data.gain(&[Work::Read]).unwrap().range
+            data.gain(&[RunKind::Read]).unwrap().range
         };
         let free = range(0.0, true, Some(0.0)).unwrap();
         let wider = |it: Option<Range>| it.unwrap().most / free.most;
@@ -172,11 +172,11 @@ mod tests {
 
     #[test]
     fn a_run_takes_up_turns() {
-        let mut run = large(Work::Read, 1, 10.0, 1.0).in_turn();
+        let mut run = large(RunKind::Read, 1, 10.0, 1.0).in_turn();
         assert_eq!(run.parts.len(), PARTS_OF_TURN);
         (run.turns, run.waited) = (vec![40.0], Some(0.1));
-        let other = Run { turns: vec![80.0], waited: Some(0.3), ..large(Work::Read, 1, 20.0, 3.0).in_turn() };
-        assert!(run.is_same(&other) && !run.is_same(&large(Work::Read, 2, 20.0, 1.0)));
+        let other = Run { turns: vec![80.0], waited: Some(0.3), ..large(RunKind::Read, 1, 20.0, 3.0).in_turn() };
+        assert!(run.is_same(&other) && !run.is_same(&large(RunKind::Read, 2, 20.0, 1.0)));
         run.add_turn(&other);
         assert_eq!(
             (run.turns.as_slice(), run.interval, run.parts.len()),

@@ -1,7 +1,7 @@
 //! The workload of a share, or of one client on it, from the counts of a Trunkline server.
 
 use admin::Workload;
-use admin::transactions::Work;
+use admin::transactions::RunKind;
 use admin::workload::ClientWork;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ const LITTLE: u64 = 100;
 
 /// A workload from the counts of a server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Taken {
+pub struct ObservedWorkload {
     /// The share.
     pub share: String,
     /// The client, if one was given.
@@ -33,12 +33,12 @@ pub struct Taken {
     pub open_files: u64,
 }
 
-impl Taken {
+impl ObservedWorkload {
     /// The workload of the share and client in `args`.
     ///
     /// # Errors
     /// If there is no such share or client, or if too few operations were counted.
-    pub(crate) fn from(workload: &Workload, args: &AdviseArgs) -> Result<Taken, String> {
+    pub(crate) fn from(workload: &Workload, args: &AdviseArgs) -> Result<ObservedWorkload, String> {
         let mut names: Vec<&str> = workload.shares.iter().map(|it| it.file_share.as_str()).collect();
         names.sort_unstable();
         names.dedup();
@@ -54,7 +54,7 @@ impl Taken {
         };
         let on_share = workload.clients.iter().filter(|it| is_wanted(&it.file_share));
         let clients: Vec<&ClientWork> = on_share.clone().filter(is_client).collect();
-        let mut work = Work::default();
+        let mut work = RunKind::default();
         if let Some(client) = &args.client {
             if clients.is_empty() {
                 let known: Vec<&str> = on_share.map(|it| it.client.as_str()).collect();
@@ -68,15 +68,15 @@ impl Taken {
             let all = workload.shares.iter().filter(|it| is_wanted(&it.file_share));
             all.for_each(|it| work.add(&it.work));
         }
-        Taken::of(share, args.client.clone(), &work, &clients)
+        ObservedWorkload::of(share, args.client.clone(), &work, &clients)
     }
 
     fn of(
         share: &str,
         client: Option<String>,
-        work: &Work,
+        work: &RunKind,
         clients: &[&ClientWork],
-    ) -> Result<Taken, String> {
+    ) -> Result<ObservedWorkload, String> {
         let data = work.reads + work.writes;
         let operations = data + work.metadata;
         if operations < LITTLE {
@@ -87,7 +87,7 @@ impl Taken {
         let percent = |part: u64, of: u64| (part * 100 + of / 2).checked_div(of).unwrap_or(0) as u32;
         let at_once = |it: &&ClientWork| it.at_once_thousandths * it.connections.max(1);
         let thousandths: u64 = clients.iter().map(at_once).sum();
-        Ok(Taken {
+        Ok(ObservedWorkload {
             share: share.to_owned(),
             client,
             operations,
@@ -142,9 +142,9 @@ mod tests {
     use super::*;
     use crate::testing::asked;
 
-    fn work(reads: u64, writes: u64, metadata: u64) -> Work {
+    fn work(reads: u64, writes: u64, metadata: u64) -> RunKind {
         let (read_bytes, written_bytes) = (reads << 20, writes << 20);
-        Work { reads, writes, metadata, read_bytes, written_bytes, ..Work::default() }
+        RunKind { reads, writes, metadata, read_bytes, written_bytes, ..RunKind::default() }
     }
 
     fn counted() -> Workload {
@@ -180,11 +180,11 @@ mod tests {
 
     #[test]
     fn a_share_is_all_that_was_done_on_it_and_a_client_its_own() {
-        let all = Taken::from(&counted(), &asked("--from . --share DOCS")).unwrap();
+        let all = ObservedWorkload::from(&counted(), &asked("--from . --share DOCS")).unwrap();
         assert_eq!((all.share.as_str(), all.operations, all.names_percent), ("docs", 1000, 10));
         assert_eq!((all.reads_percent, all.bytes, all.under_way, all.open_files), (78, 1 << 20, Some(17), 9));
         let one: AdviseArgs = asked("--from . --share docs --client 10.0.0.5");
-        let one = Taken::from(&counted(), &one).unwrap().as_options(&one);
+        let one = ObservedWorkload::from(&counted(), &one).unwrap().as_options(&one);
         assert_eq!((one.numjobs, one.iodepth, one.nrfiles, one.bs), (1, 1, 1, 1 << 20));
         assert_eq!((one.rwmixread, one.names), (0, 50));
         let options = all.as_options(&asked("--from . --share docs"));
@@ -204,11 +204,11 @@ mod tests {
             ("--from . --share idle", "only 1 operations"),
             ("--from . --share docs --client 10.0.0.9", "there are: 10.0.0.5, 10.0.0.6"),
         ] {
-            let why = Taken::from(&counted(), &asked(line)).unwrap_err();
+            let why = ObservedWorkload::from(&counted(), &asked(line)).unwrap_err();
             assert!(why.contains(wanted), "{line}: {why}");
         }
         assert!(
-            Taken::from(&Workload::default(), &asked("--from .")).unwrap_err().contains("none was used yet")
+            ObservedWorkload::from(&Workload::default(), &asked("--from .")).unwrap_err().contains("none was used yet")
         );
     }
 
@@ -217,7 +217,7 @@ mod tests {
         let mut counted = counted();
         counted.clients.clear();
         let line: AdviseArgs = asked("--from . --share docs --numjobs 3 --iodepth 5");
-        let taken = Taken::from(&counted, &line).unwrap();
+        let taken = ObservedWorkload::from(&counted, &line).unwrap();
         let options = taken.as_options(&line);
         assert_eq!((taken.under_way, options.numjobs, options.iodepth), (None, 3, 5));
     }

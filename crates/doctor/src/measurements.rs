@@ -13,7 +13,7 @@ use crate::tcp::TcpInfo;
 
 /// All measured values of one target.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Facts {
+pub struct TargetMeasurements {
     /// The target as it was given.
     pub target: String,
     /// Layer 1: name and route.
@@ -29,7 +29,7 @@ pub struct Facts {
     /// Layer 6: names.
     pub metadata: Option<Metadata>,
     /// The transactions that a Trunkline server counted, if it was asked.
-    pub told: Option<Told>,
+    pub told: Option<ServerTransactions>,
     /// The end of the examination, if it ended early.
     pub stopped: Option<Stopped>,
     /// The measurements that were left out, with the reasons.
@@ -199,16 +199,16 @@ pub struct Packets {
 #[serde(tag = "protocol", rename_all = "snake_case")]
 pub enum Protocol {
     /// SMB, with the doctor's own client.
-    Smb(Smb),
+    Smb(SmbProperties),
     /// NFSv4, with the doctor's own client.
-    Nfs(Nfs),
+    Nfs(NfsProperties),
     /// A mount of the kernel.
     Mount(crate::mount::Mount),
 }
 
 /// The properties of an SMB connection.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Smb {
+pub struct SmbProperties {
     /// The dialect, for example 3.1.1.
     pub dialect: String,
     /// The algorithm for signatures.
@@ -245,7 +245,7 @@ pub struct Smb {
 
 /// The properties of an NFSv4.1 or 4.2 session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Nfs {
+pub struct NfsProperties {
     /// The highest minor version that both support.
     pub minor_version: u32,
     /// The major and minor owner of the server.
@@ -366,7 +366,7 @@ pub struct Others {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sawtooth {
     /// The kind of the run.
-    pub work: Work,
+    pub work: RunKind,
     /// The number of connections.
     pub connections: u32,
     /// The number of collapses.
@@ -380,7 +380,7 @@ pub struct Sawtooth {
 /// The operations of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
+pub enum RunKind {
     /// Writes of large blocks.
     Write,
     /// Reads of large blocks.
@@ -397,7 +397,7 @@ pub enum Work {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
     /// The kind of the run.
-    pub work: Work,
+    pub work: RunKind,
     /// Bytes of one operation.
     pub block: u32,
     /// Operations under way at once.
@@ -495,7 +495,7 @@ pub struct NameWork {
 
 /// The transactions on the share during the examination, as a Trunkline server counted them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Told {
+pub struct ServerTransactions {
     /// Transactions by response type, such as SuccessWithShareIopsThrottling.
     pub by_type: BTreeMap<String, u64>,
     /// The provisioned reads and writes a second, if the share is limited.
@@ -506,7 +506,7 @@ pub struct Told {
     pub burst_credits: Option<u64>,
 }
 
-impl Told {
+impl ServerTransactions {
     /// The throttled transactions, and all.
     #[must_use]
     pub fn throttled(&self) -> (u64, u64) {
@@ -561,13 +561,13 @@ impl Connects {
 impl Data {
     /// The last run of this kind with this number of connections.
     #[must_use]
-    pub fn run(&self, work: Work, connections: u32) -> Option<&Run> {
+    pub fn run(&self, work: RunKind, connections: u32) -> Option<&Run> {
         self.runs.iter().rev().find(|run| run.work == work && run.connections == connections)
     }
 
     /// The fastest run of this kind with at most `connections`.
     #[must_use]
-    pub fn best(&self, work: Work, connections: u32) -> Option<&Run> {
+    pub fn best(&self, work: RunKind, connections: u32) -> Option<&Run> {
         let fits = |run: &&Run| run.work == work && run.connections <= connections;
         self.runs.iter().filter(fits).max_by(|a, b| a.per_s.total_cmp(&b.per_s))
     }
