@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use client::remote::{Directory, File, OpenMode, Session};
 use load::noise;
 
-use crate::drive::{self, Bench, Failure, Order};
+use crate::drive::{self, RunFixture, Failure, Order};
 use crate::existing::Existing;
-use crate::facts::{Cause, Data, Protocol, Run, Stage, Stopped, Work};
+use crate::measurements::{Cause, Data, Protocol, Run, Stage, Stopped, RunKind};
 use crate::patient::{Patient, accounts_of, ends};
 use crate::protocol::MOUNT_OPTIONS;
 use crate::tcp::TcpInfo;
@@ -78,9 +78,9 @@ impl Patient<'_> {
         if is_long && self.left() > self.course.limit / 4 { self.ramp() } else { Duration::ZERO }
     }
 
-    fn order(&self, work: Work, block: u32, depth: u32, connections: u32) -> Order {
-        let large = matches!(work, Work::Write | Work::Read | Work::ReadAgain);
-        let is_turn = matches!(work, Work::Write | Work::Read);
+    fn order(&self, work: RunKind, block: u32, depth: u32, connections: u32) -> Order {
+        let large = matches!(work, RunKind::Write | RunKind::Read | RunKind::ReadAgain);
+        let is_turn = matches!(work, RunKind::Write | RunKind::Read);
         let by_bytes = self.args.max_rate.map(|rate| rate as f64 / f64::from(block));
         let by_count = self.args.max_iops.filter(|_| !large).map(f64::from);
         Order {
@@ -110,7 +110,7 @@ impl Patient<'_> {
     }
 
     /// The objects that all sessions work with: the file is opened in each.
-    async fn bench(&self, extent: u64) -> Result<Bench, Stopped> {
+    async fn bench(&self, extent: u64) -> Result<RunFixture, Stopped> {
         let mut places = Vec::new();
         for line in &self.lines {
             let (place, name, mode) = match (&self.scratch, &self.facts.data) {
@@ -129,7 +129,7 @@ impl Patient<'_> {
             places.push((place, Some(Arc::new(file))));
         }
         let content = noise(LARGE_BLOCK_BYTES as usize);
-        Ok(Bench { places, extent, content, made: self.made.clone() })
+        Ok(RunFixture { places, extent, content, made: self.made.clone() })
     }
 
     async fn root(&self, line: &Session) -> Result<Directory, Stopped> {
@@ -153,8 +153,8 @@ impl Patient<'_> {
     }
 
     /// Makes one run and records it, as a turn of an earlier run of the same work if there is one.
-    async fn run(&mut self, bench: &Bench, order: Order) -> Result<Run, Stopped> {
-        let stage = if order.work == Work::SmallFiles { Stage::Metadata } else { Stage::Data };
+    async fn run(&mut self, bench: &RunFixture, order: Order) -> Result<Run, Stopped> {
+        let stage = if order.work == RunKind::SmallFiles { Stage::Metadata } else { Stage::Data };
         let ours: Vec<(SocketAddr, SocketAddr)> = self.lines.iter().flat_map(ends).collect();
         let account = || accounts_of(&ours).into_iter().map(|(_, _, info)| info).collect::<Vec<TcpInfo>>();
         let run = drive::run(bench, &order, &account).await.map_err(|why| match why {
@@ -171,7 +171,7 @@ impl Patient<'_> {
         if data.sawtooth.is_none() && data.bound_mib_s.is_none() {
             data.sawtooth = sawtooth::find(&run);
         }
-        let is_turn = matches!(order.work, Work::Write | Work::Read);
+        let is_turn = matches!(order.work, RunKind::Write | RunKind::Read);
         let noted = if is_turn { run.clone().in_turn() } else { run.clone() };
         match data.runs.iter_mut().find(|it| is_turn && it.is_same(&noted)) {
             Some(earlier) => earlier.add_turn(&noted),
@@ -182,7 +182,7 @@ impl Patient<'_> {
 }
 
 /// Closes the file in every session.
-async fn close(bench: Bench) {
+async fn close(bench: RunFixture) {
     for (_, file) in bench.places {
         if let Some(file) = file.and_then(Arc::into_inner) {
             // A file that is not closed is closed with its session.
@@ -275,7 +275,7 @@ async fn depths(patient: &mut Patient<'_>, extent: u64) -> Result<(), Stopped> {
     let count = patient.lines.iter().map(|line| line.channels().len()).sum::<usize>() as u32;
     let mut done = Ok(());
     for depth in patient.course.depths.clone() {
-        let plain = patient.order(Work::SmallRead, SMALL_BLOCK_BYTES, depth, count);
+        let plain = patient.order(RunKind::SmallRead, SMALL_BLOCK_BYTES, depth, count);
         let order = Order { ramp: plain.ramp / 2, settling: Duration::ZERO, time: plain.time / 2, ..plain };
         if !patient.has_time(order.ramp + order.time, "queue depths") {
             break;
@@ -317,7 +317,7 @@ pub(crate) async fn names(patient: &mut Patient<'_>) -> Result<(), Stopped> {
 /// Layer 7: the first large reads once more, now that the server has worked for a while.
 pub(crate) async fn again(patient: &mut Patient<'_>) -> Result<(), Stopped> {
     let Some(sizes) = patient.sizes else { return Ok(()) };
-    let order = patient.order(Work::ReadAgain, sizes.read.0, sizes.read.1, 1);
+    let order = patient.order(RunKind::ReadAgain, sizes.read.0, sizes.read.1, 1);
     if !patient.has_time(order.ramp + order.time, "a second look") {
         return Ok(());
     }

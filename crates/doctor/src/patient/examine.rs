@@ -12,17 +12,17 @@ use client::{Scheme, Url, join, nfs};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
 use super::bench;
-use crate::args::{Args, Course};
-use crate::clear::Made;
-use crate::facts::{
-    Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
+use crate::args::{Args, MeasurementBudget};
+use crate::cleanup::CreatedNames;
+use crate::measurements::{
+    Cause, Connections, TargetMeasurements, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
 };
 use crate::patient::{Patient, accounts_of, cut, ends};
 use crate::ping::{self, Attempt};
-use crate::protocol::How;
+use crate::protocol::ClientOptions;
 use crate::route::{self, find};
 use crate::tcp::TcpInfo;
-use crate::{clear, live, packets, protocol};
+use crate::{cleanup, server_account, packets, protocol};
 
 /// The longest time for a log-off.
 const FAREWELL: Duration = Duration::from_millis(700);
@@ -42,11 +42,11 @@ impl<'a> Patient<'a> {
         target: &'a Url,
         text: String,
         args: &'a Args,
-        course: &'a Course,
+        course: &'a MeasurementBudget,
         password: &str,
     ) -> Patient<'a> {
         let how = match target.scheme {
-            Scheme::Nfs => How::Nfs(nfs::Options {
+            Scheme::Nfs => ClientOptions::Nfs(nfs::Options {
                 patience: course.stall,
                 connect_timeout: course.stall,
                 slots: 128,
@@ -61,7 +61,7 @@ impl<'a> Patient<'a> {
                     credits: 1024,
                     ..client::smb::Options::default()
                 };
-                How::Smb { options, who }
+                ClientOptions::Smb { options, who }
             }
         };
         let begun = Instant::now();
@@ -70,10 +70,10 @@ impl<'a> Patient<'a> {
             args,
             course,
             how,
-            facts: Facts { target: text, ..Facts::default() },
+            facts: TargetMeasurements { target: text, ..TargetMeasurements::default() },
             lines: Vec::new(),
             scratch: None,
-            made: Made::default(),
+            made: CreatedNames::default(),
             existing: None,
             written: 0,
             sizes: None,
@@ -142,15 +142,15 @@ impl<'a> Patient<'a> {
     /// The server's own counts so far, if it is to be asked.
     async fn told_before(&mut self) -> Option<Transactions> {
         let source = self.args.server.clone()?;
-        let asked = live::transactions(source, self.course.stall).await;
+        let asked = server_account::transactions(source, self.course.stall).await;
         asked.map_err(|why| self.facts.left_out.push(format!("the server's own account: {why}"))).ok()
     }
 
     /// Records the transactions on this share since `before`.
     async fn told_since(&mut self, before: Option<Transactions>) {
         let (Some(before), Some(source)) = (before, self.args.server.clone()) else { return };
-        match live::transactions(source, self.course.stall).await {
-            Ok(now) => self.facts.told = live::told(&before, &now, self.target),
+        match server_account::transactions(source, self.course.stall).await {
+            Ok(now) => self.facts.told = server_account::told(&before, &now, self.target),
             Err(why) => self.facts.left_out.push(format!("the server's own account: {why}")),
         }
     }
@@ -158,7 +158,7 @@ impl<'a> Patient<'a> {
     /// The address of the server.
     pub(crate) fn destination(&self) -> SocketAddr {
         let route = self.facts.route.as_ref();
-        route.map_or_else(|| SocketAddr::from(([0; 4], 0)), crate::facts::Route::destination)
+        route.map_or_else(|| SocketAddr::from(([0; 4], 0)), crate::measurements::Route::destination)
     }
 
     /// The remaining time.
@@ -190,7 +190,7 @@ impl<'a> Patient<'a> {
         if !ends.is_empty() {
             return Err(unreachable(&ends, patience));
         }
-        crate::behind::probe(route).await;
+        crate::private_addresses::probe(route).await;
         let to = route.destination();
         let connect = ping::series(to, connects, Duration::from_millis(10), self.course.limit / 8).await;
         let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok();
@@ -440,7 +440,7 @@ impl<'a> Patient<'a> {
         }
         if let Some(line) = self.lines.first() {
             let half = Instant::now() + patience(self.course.limit, until) / 2;
-            if clear::clear(line, directory, scratch, &self.made, half).await {
+            if cleanup::clear(line, directory, scratch, &self.made, half).await {
                 return true;
             }
         }
@@ -452,7 +452,7 @@ impl<'a> Patient<'a> {
             FAREWELL.max(self.trip() * FAREWELL_TRIPS / 2),
         );
         let Ok(Ok((line, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
-        let is_cleared = clear::clear(&line, directory, scratch, &self.made, until).await;
+        let is_cleared = cleanup::clear(&line, directory, scratch, &self.made, until).await;
         self.lines.push(line);
         is_cleared
     }

@@ -9,26 +9,26 @@ use std::time::{Duration, Instant};
 use client::Url;
 use client::remote::Session;
 
-use crate::args::{Args, Course};
-use crate::clear::Made;
+use crate::args::{Args, MeasurementBudget};
+use crate::cleanup::CreatedNames;
 use crate::existing::Existing;
-use crate::facts::{Cause, Facts, Stage, Stopped};
-use crate::protocol::How;
+use crate::measurements::{Cause, TargetMeasurements, Stage, Stopped};
+use crate::protocol::ClientOptions;
 use crate::tcp::{self, TcpInfo};
 
 /// One server under examination.
 pub(crate) struct Patient<'a> {
     pub(crate) target: &'a Url,
     pub(crate) args: &'a Args,
-    pub(crate) course: &'a Course,
-    pub(crate) how: How,
-    pub(crate) facts: Facts,
+    pub(crate) course: &'a MeasurementBudget,
+    pub(crate) how: ClientOptions,
+    pub(crate) facts: TargetMeasurements,
     /// The sessions: one, or several if each takes a single connection.
     pub(crate) lines: Vec<Session>,
     /// The name of the directory of the test files, after its creation was requested.
     pub(crate) scratch: Option<String>,
     /// The names in it.
-    pub(crate) made: Made,
+    pub(crate) made: CreatedNames,
     /// An existing file that may be read, if nothing is written.
     pub(crate) existing: Option<Existing>,
     /// The number of bytes of the test file that were written.
@@ -75,13 +75,13 @@ pub(crate) struct Sizes {
 }
 
 /// The end of an examination from outside, with the step that it had reached.
-pub(crate) fn cut(facts: &Facts, cause: Cause, limit: Duration) -> Stopped {
+pub(crate) fn cut(facts: &TargetMeasurements, cause: Cause, limit: Duration) -> Stopped {
     let stage = match facts {
-        Facts { route: None, .. } => Stage::Name,
-        Facts { transport: None, .. } => Stage::Connect,
-        Facts { protocol: None, .. } => Stage::Negotiate,
-        Facts { connections: None, .. } => Stage::Share,
-        Facts { metadata: None, .. } => Stage::Data,
+        TargetMeasurements { route: None, .. } => Stage::Name,
+        TargetMeasurements { transport: None, .. } => Stage::Connect,
+        TargetMeasurements { protocol: None, .. } => Stage::Negotiate,
+        TargetMeasurements { connections: None, .. } => Stage::Share,
+        TargetMeasurements { metadata: None, .. } => Stage::Data,
         _ => Stage::Metadata,
     };
     let why = match cause {

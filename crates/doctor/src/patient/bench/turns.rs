@@ -10,8 +10,8 @@ use client::remote::Session;
 use load::host_activity::{self, ActivitySample, HostActivity};
 
 use super::{LONG_WAY_MS, TIME_FOR_THE_END, close};
-use crate::drive::{Bench, Order};
-use crate::facts::{Channel, Connects, Others, Run, Stopped, Work};
+use crate::drive::{RunFixture, Order};
+use crate::measurements::{Channel, Connects, Others, Run, Stopped, RunKind};
 use crate::patient::Patient;
 use crate::ping;
 use crate::tcp::TcpInfo;
@@ -108,7 +108,7 @@ async fn step(patient: &mut Patient<'_>, count: u32, is_last: bool, is_first: bo
 
 async fn runs(
     patient: &mut Patient<'_>,
-    bench: &Bench,
+    bench: &RunFixture,
     count: u32,
     is_last: bool,
     is_first: bool,
@@ -116,10 +116,10 @@ async fn runs(
     let Some(sizes) = patient.sizes else { return Ok(()) };
     if patient.scratch.is_some() {
         let (block, depth) = sizes.write;
-        large(patient, bench, patient.order(Work::Write, block, depth, count)).await?;
+        large(patient, bench, patient.order(RunKind::Write, block, depth, count)).await?;
     }
     let (block, depth) = sizes.read;
-    let order = patient.order(Work::Read, block, depth, count);
+    let order = patient.order(RunKind::Read, block, depth, count);
     read(patient, bench, order).await?;
     if is_first && (count == 1 || is_last) {
         small_files(patient, bench, count).await?;
@@ -127,8 +127,8 @@ async fn runs(
     Ok(())
 }
 
-/// A large run. With one connection it is looked at what connects take meanwhile.
-async fn large(patient: &mut Patient<'_>, bench: &Bench, order: Order) -> Result<(), Stopped> {
+/// A large run. With one connection, connects are measured meanwhile.
+async fn large(patient: &mut Patient<'_>, bench: &RunFixture, order: Order) -> Result<(), Stopped> {
     if order.connections > 1 {
         return patient.run(bench, order).await.map(drop);
     }
@@ -136,7 +136,7 @@ async fn large(patient: &mut Patient<'_>, bench: &Bench, order: Order) -> Result
     let (_, connects) = connecting(patient, bench, order).await?;
     if let (Some(connects), Some(transport)) = (connects, &mut patient.facts.transport) {
         let loaded = match work {
-            Work::Write => &mut transport.connect_under_writes,
+            RunKind::Write => &mut transport.connect_under_writes,
             _ => &mut transport.connect_under_load,
         };
         let loaded = loaded.get_or_insert_default();
@@ -148,7 +148,7 @@ async fn large(patient: &mut Patient<'_>, bench: &Bench, order: Order) -> Result
 }
 
 /// Large reads, and the traffic of each connection in them.
-async fn read(patient: &mut Patient<'_>, bench: &Bench, order: Order) -> Result<(), Stopped> {
+async fn read(patient: &mut Patient<'_>, bench: &RunFixture, order: Order) -> Result<(), Stopped> {
     let before = patient.accounts();
     let looking = tokio::spawn(look(patient.lines.clone(), order.ramp + order.time));
     let begun = Instant::now();
@@ -163,7 +163,7 @@ async fn read(patient: &mut Patient<'_>, bench: &Bench, order: Order) -> Result<
 }
 
 /// Small files, if there is time for them.
-async fn small_files(patient: &mut Patient<'_>, bench: &Bench, count: u32) -> Result<(), Stopped> {
+async fn small_files(patient: &mut Patient<'_>, bench: &RunFixture, count: u32) -> Result<(), Stopped> {
     if patient.scratch.is_none() {
         return Ok(());
     }
@@ -174,7 +174,7 @@ async fn small_files(patient: &mut Patient<'_>, bench: &Bench, count: u32) -> Re
         }
         return Ok(());
     }
-    let small = patient.order(Work::SmallFiles, SMALL_FILE_BYTES, SMALL_FILES_AT_ONCE, count);
+    let small = patient.order(RunKind::SmallFiles, SMALL_FILE_BYTES, SMALL_FILES_AT_ONCE, count);
     if patient.has_time(small.ramp + small.time, "small files") {
         patient.run(bench, small).await?;
     }
@@ -189,7 +189,7 @@ fn no_time_for_small_files(patient: &Patient<'_>) -> Option<&'static str> {
     let runs = patient.facts.data.iter().flat_map(|it| &it.runs);
     // A run without operations has no median.
     let is_slow = |it: &Run| it.median_ms > SLOW_FILE_MS || it.operations == 0;
-    let were_slow = runs.filter(|it| it.work == Work::SmallFiles).any(is_slow);
+    let were_slow = runs.filter(|it| it.work == RunKind::SmallFiles).any(is_slow);
     match (patient.trip_ms() > LONG_WAY_MS, were_slow) {
         (true, _) => Some("on a long way"),
         (_, true) => Some("over more connections, since they take so long"),
@@ -200,7 +200,7 @@ fn no_time_for_small_files(patient: &Patient<'_>) -> Option<&'static str> {
 /// A run, with connects while the path is busy with it.
 async fn connecting(
     patient: &mut Patient<'_>,
-    bench: &Bench,
+    bench: &RunFixture,
     order: Order,
 ) -> Result<(Run, Option<Connects>), Stopped> {
     let (to, time) = (patient.destination(), order.ramp + order.time);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::{
     FILE_BYTES_AT_MOST, LARGE_BLOCK_BYTES, SLOW_WAY_BLOCK_BYTES, SMALL_BLOCK_BYTES, TIME_FOR_THE_END, close,
 };
-use crate::drive::{Bench, Order};
-use crate::facts::{Stage, Stopped, Work};
+use crate::drive::{RunFixture, Order};
+use crate::measurements::{Stage, Stopped, RunKind};
 use crate::patient::{Patient, Sizes};
 use crate::protocol;
 
@@ -105,7 +105,7 @@ async fn once(patient: &mut Patient<'_>, mut sizes: Sizes, most: u32) -> Result<
     let count = patient.have(most).await?.min(most);
     let mut bench = patient.bench(sizes.extent).await?;
     let mut done = Ok(());
-    for work in [Work::Write, Work::Read] {
+    for work in [RunKind::Write, RunKind::Read] {
         done = enough(patient, &mut bench, &mut sizes, work, count).await;
         if done.is_err() {
             break;
@@ -120,18 +120,18 @@ async fn once(patient: &mut Patient<'_>, mut sizes: Sizes, most: u32) -> Result<
 /// Runs one kind of work until enough is under way.
 async fn enough(
     patient: &mut Patient<'_>,
-    bench: &mut Bench,
+    bench: &mut RunFixture,
     sizes: &mut Sizes,
-    work: Work,
+    work: RunKind,
     count: u32,
 ) -> Result<(), Stopped> {
-    if work == Work::Write && patient.scratch.is_none() {
+    if work == RunKind::Write && patient.scratch.is_none() {
         return Ok(());
     }
     loop {
-        let (block, depth) = if work == Work::Write { sizes.write } else { sizes.read };
+        let (block, depth) = if work == RunKind::Write { sizes.write } else { sizes.read };
         let run = patient.run(bench, patient.order(work, block, depth, count)).await?;
-        if work == Work::Write {
+        if work == RunKind::Write {
             // Each operation under way has written a block, even if none was done in the counted time.
             let blocks = run.operations.max(depth.into());
             patient.written = patient.written.max(blocks * u64::from(block)).min(sizes.extent);
@@ -143,7 +143,7 @@ async fn enough(
         let wants_more = had_too_little && has_time && patient.args.max_rate.is_none();
         let next = more(block, depth).filter(|(_, depth)| wants_more && is_bearable(*depth));
         let Some(next) = next else { break };
-        *(if work == Work::Write { &mut sizes.write } else { &mut sizes.read }) = next;
+        *(if work == RunKind::Write { &mut sizes.write } else { &mut sizes.read }) = next;
     }
     if patient.scratch.is_some() {
         bench.extent = patient.written;
@@ -152,14 +152,14 @@ async fn enough(
 }
 
 /// Warms up writes and reads, which may be held back differently.
-async fn warm_both(patient: &mut Patient<'_>, bench: &mut Bench, max_io: u32) -> Result<[Warm; 2], Stopped> {
+async fn warm_both(patient: &mut Patient<'_>, bench: &mut RunFixture, max_io: u32) -> Result<[Warm; 2], Stopped> {
     if patient.scratch.is_none() {
-        return Ok([warm_up(patient, bench, Work::Read, max_io, WARM_UP_BYTES_AT_LAST).await?; 2]);
+        return Ok([warm_up(patient, bench, RunKind::Read, max_io, WARM_UP_BYTES_AT_LAST).await?; 2]);
     }
-    let write = warm_up(patient, bench, Work::Write, max_io, WARM_UP_BYTES_AT_LAST).await?;
+    let write = warm_up(patient, bench, RunKind::Write, max_io, WARM_UP_BYTES_AT_LAST).await?;
     bench.extent = write.bytes.min(bench.extent);
     // Reads that do not wait with little under way count as fast as writes.
-    let read = warm_up(patient, bench, Work::Read, max_io, WARM_UP_BYTES_AT_FIRST).await?;
+    let read = warm_up(patient, bench, RunKind::Read, max_io, WARM_UP_BYTES_AT_FIRST).await?;
     Ok([write, if read.is_full { read } else { write }])
 }
 
@@ -167,8 +167,8 @@ async fn warm_both(patient: &mut Patient<'_>, bench: &mut Bench, max_io: u32) ->
 /// Otherwise the round trip would have been measured.
 async fn warm_up(
     patient: &mut Patient<'_>,
-    bench: &Bench,
-    work: Work,
+    bench: &RunFixture,
+    work: RunKind,
     max_io: u32,
     last: u32,
 ) -> Result<Warm, Stopped> {
@@ -208,7 +208,7 @@ async fn warm_up(
 /// Bytes under way at first, and bytes of the file that were moved to determine that. Blocks grow as long
 /// as larger ones take no longer. If they do, the path is narrow, and [`WARM_UP_BYTES_AT_FIRST`] would
 /// keep it busy for seconds.
-async fn first(patient: &Patient<'_>, bench: &Bench, work: Work, max_io: u32) -> Result<(u32, u64), Stopped> {
+async fn first(patient: &Patient<'_>, bench: &RunFixture, work: RunKind, max_io: u32) -> Result<(u32, u64), Stopped> {
     let largest = SLOW_WAY_BLOCK_BYTES.min(max_io);
     let file = bench.places.first().and_then(|(_, file)| file.as_ref());
     let (Some(file), None) = (file, patient.args.max_rate) else {
@@ -220,7 +220,7 @@ async fn first(patient: &Patient<'_>, bench: &Bench, work: Work, max_io: u32) ->
         let begun = Instant::now();
         let moving = async {
             match work {
-                Work::Write => file.write(0, &bench.content.slice(..size as usize)).await,
+                RunKind::Write => file.write(0, &bench.content.slice(..size as usize)).await,
                 _ => file.read(0, size).await.map(|data| data.len() as u32),
             }
         };
