@@ -8,8 +8,8 @@ use load::comparison::{Doubt, Range, Worth, count_to_take};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::rules::short;
 use crate::observed_workload::ObservedWorkload;
+use crate::rules::short;
 use crate::{Error, server_account};
 
 /// The options that describe a workload.
@@ -155,7 +155,8 @@ pub fn advise(args: &AdviseArgs) -> Result<Advice, Error> {
     let (mut paths, mut taken) = (vec![Path::default()], None);
     for source in &args.from {
         if server_account::is_server(source) {
-            let counted = server_account::workload(source).and_then(|counted| ObservedWorkload::from(&counted, args));
+            let counted =
+                server_account::workload(source).and_then(|counted| ObservedWorkload::from(&counted, args));
             taken = Some(counted.map_err(|why| Error::Usage(format!("--from {source}: {why}")))?);
         } else {
             paths = read(source)?;

@@ -236,7 +236,8 @@ mod tests {
     fn every_course_leaves_room_for_a_long_path() {
         let course = |of: MeasurementBudget, targets| of.shared_by(targets).with_most(8);
         for targets in 1..=2 {
-            let (quick, full) = (course(MeasurementBudget::quick(), targets), course(MeasurementBudget::full(), targets));
+            let (quick, full) =
+                (course(MeasurementBudget::quick(), targets), course(MeasurementBudget::full(), targets));
             assert!(quick.limit * targets <= Duration::from_millis(12_500), "{quick:?}");
             assert!(full.limit * targets <= Duration::from_secs(116), "{full:?}");
             // Together with the end of the process (`run::LAST_WAIT`) within 15 and 120 seconds.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::measurements::{Data, TargetMeasurements, Protocol, RunKind};
 use crate::finding::Layer;
+use crate::measurements::{Data, Protocol, RunKind, TargetMeasurements};
 use crate::rules::short;
 use crate::verdict::capital;
 

@@ -2,7 +2,7 @@
 
 use load::comparison::{Doubt, Range, Worth, count_to_take};
 
-use crate::measurements::{Data, Run, Traffic, RunKind};
+use crate::measurements::{Data, Run, RunKind, Traffic};
 
 /// The least factor that is worth a change.
 pub(crate) const WORTH: f64 = 1.25;
@@ -175,7 +175,8 @@ mod tests {
         let mut run = large(RunKind::Read, 1, 10.0, 1.0).in_turn();
         assert_eq!(run.parts.len(), PARTS_OF_TURN);
         (run.turns, run.waited) = (vec![40.0], Some(0.1));
-        let other = Run { turns: vec![80.0], waited: Some(0.3), ..large(RunKind::Read, 1, 20.0, 3.0).in_turn() };
+        let other =
+            Run { turns: vec![80.0], waited: Some(0.3), ..large(RunKind::Read, 1, 20.0, 3.0).in_turn() };
         assert!(run.is_same(&other) && !run.is_same(&large(RunKind::Read, 2, 20.0, 1.0)));
         run.add_turn(&other);
         assert_eq!(

@@ -14,11 +14,13 @@ use std::time::{Duration, Instant};
 use client::Bytes;
 use client::remote::{Directory, File, OpenMode};
 use load::cpu::{Account, Usage};
-use load::engine::{MeasurementWindow, WorkerGroup, CompletedOperation, Kind, Operation, Record, Tally, MeasurementPhase};
+use load::engine::{
+    CompletedOperation, Kind, MeasurementPhase, MeasurementWindow, Operation, Record, Tally, WorkerGroup,
+};
 use load::host_activity::waited_ns;
 
 use crate::cleanup::CreatedNames;
-use crate::measurements::{Run, Traffic, RunKind};
+use crate::measurements::{Run, RunKind, Traffic};
 use crate::tcp::TcpInfo;
 
 /// The number of parts of a run.
@@ -79,7 +81,12 @@ impl From<client::Error> for Failure {
 }
 
 /// Waits until the rate is even, and starts the measured time. Returns its start.
-async fn open(course: &MeasurementWindow, order: &Order, begun: Instant, account: &Accounting<'_>) -> Instant {
+async fn open(
+    course: &MeasurementWindow,
+    order: &Order,
+    begun: Instant,
+    account: &Accounting<'_>,
+) -> Instant {
     let last = begun + order.ramp + order.settling;
     let mut from = begun + order.ramp;
     if !order.settling.is_zero() {

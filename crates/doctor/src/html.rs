@@ -1,8 +1,8 @@
 //! The report as one self-contained page.
 
-use load::plots::{PlotLine, Plot, STYLE, escape, short};
+use load::plots::{Plot, PlotLine, STYLE, escape, short};
 
-use crate::measurements::{TargetMeasurements, RunKind};
+use crate::measurements::{RunKind, TargetMeasurements};
 use crate::report::{Examined, Report};
 use crate::terminal::work;
 

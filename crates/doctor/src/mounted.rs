@@ -23,12 +23,13 @@ use crate::args::{Args, MeasurementBudget};
 use crate::drive::Moment;
 use crate::existing::{DEEP, LISTED, NOTHING};
 use crate::measurements::{
-    Cause, Channel, Connections, Data, TargetMeasurements, Metadata, NameWork, Protocol, Run, Stage, Stopped, RunKind, median,
+    Cause, Channel, Connections, Data, Metadata, NameWork, Protocol, Run, RunKind, Stage, Stopped,
+    TargetMeasurements, median,
 };
 use crate::mount::Mount;
 use crate::patient::{Patient, cut};
 use crate::tcp::TcpInfo;
-use crate::{Error, mount, ping, mount_cleanup, tcp};
+use crate::{Error, mount, mount_cleanup, ping, tcp};
 
 /// The most bytes of the test file.
 const FILE_SIZE: u64 = 16 << 20;
@@ -216,7 +217,11 @@ enum Subject {
 }
 
 /// Creates the directory of the test files. Returns the reason if that is not allowed.
-async fn make(patient: &mut Patient<'_>, worker: &BlockingWorker, scratch: &Path) -> Result<Option<String>, Stopped> {
+async fn make(
+    patient: &mut Patient<'_>,
+    worker: &BlockingWorker,
+    scratch: &Path,
+) -> Result<Option<String>, Stopped> {
     let directory = scratch.to_owned();
     patient.scratch = Some(scratch.display().to_string());
     match worker.aside(patient.course.stall, move || std::fs::create_dir(&directory)).await {
@@ -290,7 +295,12 @@ async fn layers(
 }
 
 /// The largest file below `path`, if it has at least a block.
-async fn existing(patient: &mut Patient<'_>, worker: &BlockingWorker, path: &Path, block: u32) -> Option<PathBuf> {
+async fn existing(
+    patient: &mut Patient<'_>,
+    worker: &BlockingWorker,
+    path: &Path,
+    block: u32,
+) -> Option<PathBuf> {
     let (root, until, is_over) =
         (path.to_owned(), Instant::now() + patient.course.stall * 3 / 4, Arc::clone(&worker.is_over));
     let looking = move || largest(&root, until, &is_over);
@@ -340,9 +350,13 @@ async fn through(
     if let Subject::Own(scratch) = subject {
         lay_out(patient, worker, &scratch.join(FILE), held).await?;
     }
-    for (work, depth) in
-        [(RunKind::Write, 8), (RunKind::Read, 8), (RunKind::SmallRead, 1), (RunKind::SmallRead, 8), (RunKind::SmallRead, 64)]
-    {
+    for (work, depth) in [
+        (RunKind::Write, 8),
+        (RunKind::Read, 8),
+        (RunKind::SmallRead, 1),
+        (RunKind::SmallRead, 8),
+        (RunKind::SmallRead, 64),
+    ] {
         if work != RunKind::Write || matches!(subject, Subject::Own(_)) {
             run(patient, worker, subject, held, work, depth).await?;
         }
@@ -354,7 +368,12 @@ async fn through(
 }
 
 /// Writes the file that is read later, within the limits.
-async fn lay_out(patient: &Patient<'_>, worker: &BlockingWorker, file: &Path, held: &WorkLimits) -> Result<(), Stopped> {
+async fn lay_out(
+    patient: &Patient<'_>,
+    worker: &BlockingWorker,
+    file: &Path,
+    held: &WorkLimits,
+) -> Result<(), Stopped> {
     let (file, held, is_over) = (file.to_owned(), *held, Arc::clone(&worker.is_over));
     let laying = move || laid_out(&file, &held, &is_over);
     match worker.aside(patient.left(), laying).await {
@@ -385,7 +404,13 @@ fn laid_out(file: &Path, held: &WorkLimits, is_over: &AtomicBool) -> io::Result<
 }
 
 /// The options of one run for `trunkline load`.
-fn words(patient: &Patient<'_>, subject: &Subject, held: &WorkLimits, work: RunKind, depth: u32) -> Vec<String> {
+fn words(
+    patient: &Patient<'_>,
+    subject: &Subject,
+    held: &WorkLimits,
+    work: RunKind,
+    depth: u32,
+) -> Vec<String> {
     let (block, rate) = held.of(work);
     let is_random = work == RunKind::SmallRead;
     let (run, ramp) = (patient.course.run, patient.course.ramp);

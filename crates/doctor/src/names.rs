@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::remote::{Directory, OpenMode};
-use load::engine::{self, MeasurementWindow, WorkerGroup, CompletedOperation, Kind, MeasurementPhase};
+use load::engine::{self, CompletedOperation, Kind, MeasurementPhase, MeasurementWindow, WorkerGroup};
 
 use crate::cleanup::CreatedNames;
 use crate::drive::{Failure, Moment};
@@ -197,7 +197,8 @@ impl engine::Operation for NameWorker {
     }
 
     async fn once(&mut self, turn: MeasurementPhase) -> Result<CompletedOperation, Failure> {
-        let number = if let MeasurementPhase::Counts(number) = turn { self.first + number as u32 } else { self.first };
+        let number =
+            if let MeasurementPhase::Counts(number) = turn { self.first + number as u32 } else { self.first };
         let begin = Instant::now();
         let doing = (self.operation)(self.place.clone(), number);
         let done = tokio::time::timeout(self.stall, doing).await;

@@ -208,7 +208,9 @@ mod tests {
             assert!(why.contains(wanted), "{line}: {why}");
         }
         assert!(
-            ObservedWorkload::from(&Workload::default(), &asked("--from .")).unwrap_err().contains("none was used yet")
+            ObservedWorkload::from(&Workload::default(), &asked("--from ."))
+                .unwrap_err()
+                .contains("none was used yet")
         );
     }
 

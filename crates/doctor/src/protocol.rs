@@ -94,7 +94,8 @@ pub(crate) async fn open(
             let tree = step(Stage::Share, patience, session.connect(&target.share)).await?;
             let log_on_ms = begun.elapsed().as_secs_f64() * 1000.0;
             let seals = session.seals() || tree.demands_encryption();
-            let facts = SmbProperties { clock_ahead_ms, log_on_ms, seals, ..smb(&connection, &session, options) };
+            let facts =
+                SmbProperties { clock_ahead_ms, log_on_ms, seals, ..smb(&connection, &session, options) };
             Ok((remote::Session::Smb { connection, session, tree }, Protocol::Smb(facts)))
         }
         ClientOptions::Nfs(options) => {

@@ -4,8 +4,8 @@
 use serde::Serialize;
 
 use crate::compare::Comparison;
-use crate::measurements::{Cause, TargetMeasurements};
 use crate::finding::Finding;
+use crate::measurements::{Cause, TargetMeasurements};
 use crate::verdict::{ShareHealth, Verdict};
 
 /// The results of an examination.
@@ -41,7 +41,8 @@ impl Report {
     pub fn status(&self) -> u8 {
         let interrupted =
             |it: &Examined| it.facts.stopped.as_ref().is_some_and(|it| it.cause == Cause::Interrupted);
-        let failed = |it: &Examined| it.verdict.state == ShareHealth::Stopped || it.facts.left_behind.is_some();
+        let failed =
+            |it: &Examined| it.verdict.state == ShareHealth::Stopped || it.facts.left_behind.is_some();
         match (self.targets.iter().any(interrupted), self.targets.iter().any(failed)) {
             (true, _) => 130,
             (_, true) => 1,

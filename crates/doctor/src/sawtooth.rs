@@ -1,7 +1,7 @@
 //! Layer 7: a rate that collapses repeatedly at regular intervals, as when a token bucket empties and is
 //! refilled.
 
-use crate::measurements::{Run, Sawtooth, RunKind, median};
+use crate::measurements::{Run, RunKind, Sawtooth, median};
 
 /// The shortest part of a run in which a rate is distinguishable from chance (s), and the least
 /// operations in it.

@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::measurements::{
-    Connections, Connects, Data, TargetMeasurements, Interface, Metadata, NfsProperties, Protocol, Route, Scope, SmbProperties, ServerTransactions,
-    Transport, RunKind, median,
-};
 use crate::finding::Layer;
+use crate::measurements::{
+    Connections, Connects, Data, Interface, Metadata, NfsProperties, Protocol, Route, RunKind, Scope,
+    ServerTransactions, SmbProperties, TargetMeasurements, Transport, median,
+};
 use crate::mount::Mount;
 use crate::report::{Examined, Report};
 use crate::rules::short;

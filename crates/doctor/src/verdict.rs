@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use crate::measurements::{Cause, TargetMeasurements, Route, Stage, Stopped};
-use crate::finding::{Finding, Layer, ChangeLocation};
+use crate::finding::{ChangeLocation, Finding, Layer};
+use crate::measurements::{Cause, Route, Stage, Stopped, TargetMeasurements};
 use crate::rules::short;
 
 /// The verdict on one server.

@@ -12,8 +12,8 @@
 //! each agent has its own.
 
 mod agent;
-mod connection;
 mod conductor;
+mod connection;
 
 pub use agent::Agent;
 pub use conductor::{Conducted, conduct};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-pub use crate::measure::{MeasurementWindow, Kind, Record, Tally, MeasurementPhase};
+pub use crate::measure::{Kind, MeasurementPhase, MeasurementWindow, Record, Tally};
 use crate::pace::{Bound, Pacing};
 
 /// The repeated work of a worker.
@@ -21,7 +21,10 @@ pub trait Operation {
     fn waiting(why: io::Error) -> Self::Error;
 
     /// Runs the operation once.
-    fn once(&mut self, turn: MeasurementPhase) -> impl Future<Output = Result<CompletedOperation, Self::Error>> + Send;
+    fn once(
+        &mut self,
+        turn: MeasurementPhase,
+    ) -> impl Future<Output = Result<CompletedOperation, Self::Error>> + Send;
 }
 
 /// The result of one operation.
@@ -133,7 +136,8 @@ mod tests {
         let begun = Instant::now();
         // The second planned start is long after the end.
         for (most_per_s, most) in [(20.0, 10), (0.01, 1)] {
-            let window = Arc::new(MeasurementWindow::new(Duration::ZERO, Some(Duration::from_millis(500)), None));
+            let window =
+                Arc::new(MeasurementWindow::new(Duration::ZERO, Some(Duration::from_millis(500)), None));
             let record: Arc<Mutex<Record>> = Arc::default();
             window.begin(Instant::now());
             WorkerGroup::begin(3, |_| Nothing, &window, Some(most_per_s), &record).end().await.unwrap();

@@ -391,7 +391,15 @@ mod tests {
         let at = |ms| window.turn(start + Duration::from_millis(ms));
         assert_eq!([at(0), at(999)], [MeasurementPhase::Aside, MeasurementPhase::Aside]);
         let turns = [at(1000), at(1001), at(9000), at(9001)];
-        assert_eq!(turns, [MeasurementPhase::Counts(0), MeasurementPhase::Counts(1), MeasurementPhase::Counts(2), MeasurementPhase::Over]);
+        assert_eq!(
+            turns,
+            [
+                MeasurementPhase::Counts(0),
+                MeasurementPhase::Counts(1),
+                MeasurementPhase::Counts(2),
+                MeasurementPhase::Over
+            ]
+        );
     }
 
     #[test]
@@ -434,7 +442,14 @@ mod tests {
         let turns = [0, 1, 2, 3, 5, 6].map(|second| window.turn(start + seconds(second)));
         assert_eq!(
             turns,
-            [MeasurementPhase::Aside, MeasurementPhase::Counts(0), MeasurementPhase::Counts(1), MeasurementPhase::Aside, MeasurementPhase::Aside, MeasurementPhase::Over]
+            [
+                MeasurementPhase::Aside,
+                MeasurementPhase::Counts(0),
+                MeasurementPhase::Counts(1),
+                MeasurementPhase::Aside,
+                MeasurementPhase::Aside,
+                MeasurementPhase::Over
+            ]
         );
     }
 

@@ -50,7 +50,10 @@ impl TargetSession {
             Protocol::Local => remote::Session::Local,
             Protocol::Null => {
                 let (tasks, share) = null::open(plan).await?;
-                return Ok(TargetSession { session: Session::Null { _tasks: tasks }, share: TargetDirectory::Null(share) });
+                return Ok(TargetSession {
+                    session: Session::Null { _tasks: tasks },
+                    share: TargetDirectory::Null(share),
+                });
             }
         };
         let share = TargetDirectory::Remote(session.root(open::mount_options(plan)));
@@ -94,7 +97,9 @@ impl TargetDirectory {
     /// The directory `path`, for operations on names.
     pub(crate) async fn directory(&self, path: &str) -> client::Result<TargetDirectory> {
         match self {
-            TargetDirectory::Remote(directory) => Ok(TargetDirectory::Remote(directory.directory(path).await?)),
+            TargetDirectory::Remote(directory) => {
+                Ok(TargetDirectory::Remote(directory.directory(path).await?))
+            }
             TargetDirectory::Null(share) => Ok(TargetDirectory::Null(share.clone())),
         }
     }

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Plan;
 use crate::channel::{Channel, Security};
+use crate::comparison::{Doubt, Range};
 use crate::cpu::Usage;
 use crate::measure::Record;
 use crate::plan::{Files, Protocol, Workload};
-use crate::comparison::{Doubt, Range};
 use crate::work::data;
 use crate::work::metadata::Names;
 

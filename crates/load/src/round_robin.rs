@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
+use crate::comparison::ENOUGH_TURNS;
 use crate::host_activity::{self, ActivitySample, HostActivity};
 use crate::report::{Measured, Turns};
 use crate::run::{clear, measure};
-use crate::comparison::ENOUGH_TURNS;
 use crate::{Error, Plan, Report, Stop};
 
 /// The shortest counted time of a turn. The start dominates a shorter one.

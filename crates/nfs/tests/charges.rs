@@ -12,7 +12,7 @@ use nfs_wire::types::StateId;
 use share::FileNumber;
 use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, Work};
 use testkit::nfs::{Client, Wire, World, closing, put, reading, writing};
-use volume::faulty::{VolumeCall, FaultyVolume, FaultPlan};
+use volume::faulty::{FaultPlan, FaultyVolume, VolumeCall};
 use volume::memory::MemoryVolume;
 use volume::{Failure, Name, OpenHow, Volume};
 use volume_posix::PosixVolume;

@@ -6,7 +6,7 @@ use nfs_wire::op::{Args, Res, commit, write};
 use nfs_wire::types::{StableHow, StateId, Verifier};
 use testkit::nfs::*;
 use volume::Failure;
-use volume::faulty::{VolumeCall, PlannedFault};
+use volume::faulty::{PlannedFault, VolumeCall};
 
 /// A client that has the file open.
 struct Writer(Wire, Client, StateId);

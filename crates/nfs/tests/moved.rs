@@ -9,7 +9,7 @@ use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, bind_conn_to_session, names, open};
 use nfs_wire::types::{Identity, Owner};
 use testkit::nfs::*;
-use volume::faulty::{VolumeCall, PlannedFault, FaultPlan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 use volume::{Failure, HostEvent, Name, Volume};
 use volume_posix::PosixVolume;
 

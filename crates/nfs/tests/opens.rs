@@ -8,7 +8,7 @@ use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, read};
 use nfs_wire::types::{Identity, Owner, StateId};
 use testkit::nfs::*;
-use volume::faulty::{VolumeCall, PlannedFault};
+use volume::faulty::{PlannedFault, VolumeCall};
 use volume::{Failure, Name, NodeId, Volume};
 
 /// OPEN of the file, which may be there already and is to be empty.

@@ -4,7 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, Res, commit, create_session, destroy, exchange_id, names, open, read, stateid};
 use nfs_wire::types::StateId;
 use testkit::nfs::*;
-use volume::faulty::{VolumeCall, PlannedFault};
+use volume::faulty::{PlannedFault, VolumeCall};
 
 // RFC 8881 2.10.6.1
 #[test]

@@ -1,7 +1,7 @@
 //! What is known of an open file, as the engine gives it to protocols.
 
 use bitflags::bitflags;
-use volume::{NodeKind, NodeId, Time};
+use volume::{NodeId, NodeKind, Time};
 
 bitflags! {
     /// Attribute bits, numbered as NT numbers them (MS-FSCC 2.6), since they are stored so.

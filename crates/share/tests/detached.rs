@@ -12,7 +12,7 @@ use share::{
     Refusal, Step,
 };
 use volume::Failure;
-use volume::faulty::{VolumeCall, PlannedFault};
+use volume::faulty::{PlannedFault, VolumeCall};
 use volume::security::Rights;
 use wire::Now;
 

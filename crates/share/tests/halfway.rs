@@ -9,7 +9,7 @@ use common::*;
 use share::{
     Attributes, Basic, Caching, Config, Deny, Disposition, Identity, Open, Refusal, TimeSet, WriteAt,
 };
-use volume::faulty::{VolumeCall, PlannedFault, FaultPlan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 use volume::security::{Acl, Descriptor, Parts, Rights, Sid};
 use volume::{Failure, HostChange, HostEvent, NodeId, OpenHow, Time};
 
@@ -106,7 +106,8 @@ fn what_took_the_place_of_a_file_outlives_the_close_that_removes_it() {
 
 #[test]
 fn a_further_name_that_the_host_refuses_leaves_what_stands_there() {
-    for (call, to) in [(VolumeCall::Create, "old"), (VolumeCall::Rename, "old"), (VolumeCall::Create, "OLD")] {
+    for (call, to) in [(VolumeCall::Create, "old"), (VolumeCall::Rename, "old"), (VolumeCall::Create, "OLD")]
+    {
         let (world, plan, client, _) = two_files();
         let (before, open) = (id_of(&world, "old"), client.open("new").open());
         let link = || client.call(|c| world.share.link(c, &open, &path(to), true));
@@ -255,9 +256,11 @@ fn what_is_written_to_runs_with_nobody_elses_rights() {
 fn a_right_that_was_given_in_the_middle_of_a_change_goes_with_it() {
     let all = Caching::READ | Caching::HANDLE;
     // What of the file is changed, by a call of which kind, and whether the other gives its rights back as a whole.
-    for (what, call, whole) in
-        [("data", VolumeCall::Write, false), ("size", VolumeCall::Resize, false), ("mode", VolumeCall::SetAttributes, true)]
-    {
+    for (what, call, whole) in [
+        ("data", VolumeCall::Write, false),
+        ("size", VolumeCall::Resize, false),
+        ("mode", VolumeCall::SetAttributes, true),
+    ] {
         let (world, plan, client, other) = two_files();
         let open = client.open("old").access(if whole { READ | Rights::WRITE_DAC } else { ALL }).open();
         plan.add(call, 1, PlannedFault::Hold);

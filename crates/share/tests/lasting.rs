@@ -15,7 +15,7 @@ use share::{
     RangeNote, RangeRequest, Refusal, Restored, Share, Step, Unreadable,
 };
 use volume::Volume;
-use volume::journal::{Journal, MemoryJournal, JournalPosition};
+use volume::journal::{Journal, JournalPosition, MemoryJournal};
 use volume::memory::MemoryVolume;
 use wire::Now;
 

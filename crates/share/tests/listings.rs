@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::*;
 use share::engine::Entry;
 use share::{Config, Open};
-use volume::faulty::{VolumeCall, PlannedFault, FaultPlan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 use volume::{Failure, HostChange, HostEvent, Node, OpenHow, Volume};
 
 /// A directory `d` with so many files `f0`, `f1`, …, and a client that has it open.
@@ -233,6 +233,9 @@ fn a_change_of_a_file_is_no_change_of_the_names_that_were_listed() {
             sizes.push(entry.info().unwrap().size);
             ControlFlow::Continue(())
         });
-        assert_eq!((sizes, it.plan.count(VolumeCall::Entries) - scans), (vec![0, content.len() as u64, 0], 0));
+        assert_eq!(
+            (sizes, it.plan.count(VolumeCall::Entries) - scans),
+            (vec![0, content.len() as u64, 0], 0)
+        );
     }
 }

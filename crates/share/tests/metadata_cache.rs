@@ -9,10 +9,10 @@ use std::time::Duration;
 use common::*;
 use share::engine::Descriptors;
 use share::{Attributes, Basic, Caching, ChangeFilter, Config, Disposition, Options, Refusal, Waiter};
-use volume::faulty::{VolumeCall, PlannedFault, FaultPlan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
-use volume::{VolumeProperties, Failure, HostChange, HostEvent, Node, NodeId, OpenHow, Space, Time, Volume};
+use volume::{Failure, HostChange, HostEvent, Node, NodeId, OpenHow, Space, Time, Volume, VolumeProperties};
 
 /// What a client asks for to delete something.
 const GOES: Rights = Rights::DELETE.union(Rights::READ_ATTRIBUTES);
@@ -527,7 +527,11 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
         let before = plan.count(VolumeCall::Lookup) + plan.count(VolumeCall::OpenAgain);
         world.share.set_metadata_caching(limit == 0);
         open(FILES / 2);
-        assert_eq!(plan.count(VolumeCall::Lookup) + plan.count(VolumeCall::OpenAgain) - before, 1, "limit: {limit}");
+        assert_eq!(
+            plan.count(VolumeCall::Lookup) + plan.count(VolumeCall::OpenAgain) - before,
+            1,
+            "limit: {limit}"
+        );
     }
 }
 

@@ -13,7 +13,7 @@ use proptest::sample::Index;
 use share::{Attributes, Basic, Disposition, Info, Open, Options, Refusal};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
-use volume::{Actor, HostChange, HostEvent, NodeKind, Name, Node, NodeId, Note, OpenHow, Stat, Time, Volume};
+use volume::{Actor, HostChange, HostEvent, Name, Node, NodeId, NodeKind, Note, OpenHow, Stat, Time, Volume};
 
 const NAMES: [&str; 5] = ["x", "X", "y", "d", "D"];
 /// What the owner needs for every deed.

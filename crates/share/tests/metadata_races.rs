@@ -10,7 +10,7 @@ use common::*;
 use share::{
     Basic, Caching, Config, Disposition, Item, Open, OpenRequest, Opened, Options, Refusal, Step, TimeSet,
 };
-use volume::faulty::{VolumeCall, PlannedFault, FaultPlan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 use volume::memory::MemoryVolume;
 use volume::security::{Parts, Rights};
 use volume::{HostChange, HostEvent, Node, NodeId, OpenHow, Time, Volume};

@@ -7,7 +7,7 @@ use share::{
     Change, ChangeFilter, ChangeKind, Config, Deny, Disposition, LockRule, Options, RangeKind, RangeRequest,
     Refusal, Step, Waiter,
 };
-use volume::faulty::{VolumeCall, PlannedFault};
+use volume::faulty::{PlannedFault, VolumeCall};
 use volume::security::Rights;
 use volume::{Failure, HostChange, HostEvent, Volume};
 

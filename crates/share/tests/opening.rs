@@ -383,7 +383,11 @@ fn what_is_kept_for_a_client_whose_time_is_over_goes_when_anything_is_short() {
     world.share.ask_for_lapsed(weak);
     let lapses = |at: &str| keeper.1.lock().unwrap().push(gone.make(at));
     lapses("a");
-    plan.add(volume::faulty::VolumeCall::Create, 1, volume::faulty::PlannedFault::Fail(volume::Failure::Exhausted));
+    plan.add(
+        volume::faulty::VolumeCall::Create,
+        1,
+        volume::faulty::PlannedFault::Fail(volume::Failure::Exhausted),
+    );
     here.close(&here.make("b"));
     assert_eq!(world.share.open_count(), 0);
     lapses("c");

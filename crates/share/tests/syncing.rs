@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::*;
 use share::{Config, Open, Refusal, WriteAt};
 use volume::Failure;
-use volume::faulty::{VolumeCall, PlannedFault, FaultPlan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 
 /// A client and its open of the file.
 type Writer = (Client, Arc<Open>);

@@ -111,7 +111,10 @@ fn watches_of_all_shares_together_hold_a_part_of_the_descriptors_and_open_no_mor
     );
     let before = of_two.count(VolumeCall::Lookup);
     let (_, second) = watched(&two);
-    assert_eq!((taken(&two, &second), of_two.count(VolumeCall::Lookup)), (Err(Refusal::WatchOverflow), before));
+    assert_eq!(
+        (taken(&two, &second), of_two.count(VolumeCall::Lookup)),
+        (Err(Refusal::WatchOverflow), before)
+    );
     // What a watch held is there for others when it ends.
     client.close(&first);
     let (_, third) = watched(&two);

@@ -11,7 +11,7 @@ use smb_wire::{Command, FileId, NtStatus, Utf16, utf16};
 use testkit::smb::World;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Peer;
-use volume::faulty::{VolumeCall, FaultPlan};
+use volume::faulty::{FaultPlan, VolumeCall};
 
 /// A client that counts what its requests take.
 struct Counting {

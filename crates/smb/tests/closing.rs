@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smb_wire::{Command, FileId, NtStatus, close, flush, read, write};
 use testkit::smb::{Dial, Peer, World};
-use volume::faulty::{VolumeCall, PlannedFault};
+use volume::faulty::{PlannedFault, VolumeCall};
 
 const CONTENT: &[u8] = b"what the file holds";
 

@@ -19,7 +19,7 @@ use smb_wire::{
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 use testkit::smb::{Dial, Peer, World};
-use volume::faulty::{VolumeCall, PlannedFault, FaultyVolume, FaultPlan};
+use volume::faulty::{FaultPlan, FaultyVolume, PlannedFault, VolumeCall};
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
 

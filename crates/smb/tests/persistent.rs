@@ -16,7 +16,7 @@ use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, Store, World};
 use volume::Failure;
-use volume::faulty::{VolumeCall, PlannedFault};
+use volume::faulty::{PlannedFault, VolumeCall};
 
 const SECOND: Duration = Duration::from_secs(1);
 const KEY: LeaseKey = LeaseKey(*b"the client's key");

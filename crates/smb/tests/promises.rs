@@ -12,7 +12,7 @@ use smb_wire::{Command, FileId, Guid, List, NtStatus, change_notify, create};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 use volume::Failure;
-use volume::journal::{Journal, MemoryJournal, JournalPosition};
+use volume::journal::{Journal, JournalPosition, MemoryJournal};
 use volume::memory::MemoryVolume;
 
 const CONTEXT: RequestContext<'static> = RequestContext::DurableHandleRequestV2 {

@@ -13,7 +13,7 @@ use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{Answer, whole};
 use testkit::smb::{Dial, Peer, World};
 use volume::Failure;
-use volume::faulty::{VolumeCall, PlannedFault};
+use volume::faulty::{PlannedFault, VolumeCall};
 
 const CREATE: Guid = Guid(*b"first of creates");
 const OTHER_CREATE: Guid = Guid(*b"second of create");
@@ -475,7 +475,9 @@ fn a_create_that_is_replayed_while_the_disk_fails_is_to_be_tried_again() {
 
 #[test]
 fn a_create_that_fails_at_any_call_leaves_nothing_open() {
-    for call in [VolumeCall::Create, VolumeCall::Stat, VolumeCall::Note, VolumeCall::Lookup, VolumeCall::OpenAgain] {
+    for call in
+        [VolumeCall::Create, VolumeCall::Stat, VolumeCall::Note, VolumeCall::Lookup, VolumeCall::OpenAgain]
+    {
         let (mut failed, mut nth) = (0, 1);
         loop {
             let (world, plan) = World::faulty();
@@ -494,6 +496,9 @@ fn a_create_that_fails_at_any_call_leaves_nothing_open() {
             }
             nth += 1;
         }
-        assert!(failed > 0 || !matches!(call, VolumeCall::Create | VolumeCall::Stat), "{call:?} fails a CREATE");
+        assert!(
+            failed > 0 || !matches!(call, VolumeCall::Create | VolumeCall::Stat),
+            "{call:?} fails a CREATE"
+        );
     }
 }

@@ -29,7 +29,12 @@ pub(crate) struct ActingThread<'a> {
 impl ProcessIdentity {
     pub(crate) fn find() -> rustix::io::Result<ProcessIdentity> {
         let uid = credentials::user();
-        Ok(ProcessIdentity { uid, gid: credentials::group(), groups: credentials::groups()?, is_root: uid == 0 })
+        Ok(ProcessIdentity {
+            uid,
+            gid: credentials::group(),
+            groups: credentials::groups()?,
+            is_root: uid == 0,
+        })
     }
 
     /// The user that the host sees in the thread while it acts as `actor`.

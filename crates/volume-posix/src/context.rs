@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use volume::{VolumeProperties, NodeKind, Result, Stat};
+use volume::{NodeKind, Result, Stat, VolumeProperties};
 
 use crate::actor::ProcessIdentity;
-use crate::sidecar::SidecarStore;
 use crate::file_systems::FileSystems;
 use crate::node::PosixNode;
 use crate::root::Root;
+use crate::sidecar::SidecarStore;
 use crate::stat::stat_fd;
 use crate::table::NodeTable;
 

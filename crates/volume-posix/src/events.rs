@@ -5,8 +5,8 @@
 //! system would deliver every write on the host, and would not cover other file systems that are mounted
 //! below the volume. An event names its directory by a handle. A table leads from there to the node.
 
-mod rename_halves;
 mod raw;
+mod rename_halves;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,12 +21,12 @@ use rustix::io::Errno;
 use volume::{Failure, HostChange, HostEvent, NodeId, Result};
 use wire::Shrink;
 
-use self::rename_halves::{RenameHalf, PendingRename};
-use self::raw::{Fid, LONGEST, FidAndName, RawEvent};
+use self::raw::{Fid, FidAndName, LONGEST, RawEvent};
+use self::rename_halves::{PendingRename, RenameHalf};
 use crate::errno::{call, failure};
-use crate::properties;
 use crate::node::PosixNode;
 use crate::open::open_below;
+use crate::properties;
 use crate::sys::Handle;
 use crate::sys::fanotify::{self, Renames};
 
@@ -194,7 +194,11 @@ impl Events {
         if mask & libc::FAN_RENAME != 0 {
             let half = |named: Option<FidAndName>| {
                 let (fid, name) = named?;
-                Some(RenameHalf { directory: self.watched(&fid)?, name: name?, is_directory: is_on_directory })
+                Some(RenameHalf {
+                    directory: self.watched(&fid)?,
+                    name: name?,
+                    is_directory: is_on_directory,
+                })
             };
             if let Some(old) = half(event.old) {
                 halves.went(pid, old, sink);

@@ -23,9 +23,9 @@ use volume::{Failure, Result};
 
 use self::records::AssignedNumbers;
 use crate::errno::call;
-use crate::properties::file_system_name;
 use crate::mounts::{self, Mount};
 use crate::open::open_below;
+use crate::properties::file_system_name;
 use crate::stat::stat_fd;
 use crate::sys;
 
@@ -222,8 +222,9 @@ impl FileSystems {
         let changes = mounts::changes_now();
         let mounted = || mounts::below(root, changes).into_iter().map(|mount| mount.device);
         let seen = self.seen.read();
-        let is_same =
-            |(other, seen): (&u64, &ObservedFileSystem)| seen.id == number && *other != device && *other >> 32 != 0;
+        let is_same = |(other, seen): (&u64, &ObservedFileSystem)| {
+            seen.id == number && *other != device && *other >> 32 != 0
+        };
         let mut same = seen.iter().filter(|one| is_same(*one));
         number == self.own || same.any(|(other, _)| mounted().any(|device| device == *other))
     }

@@ -84,10 +84,14 @@ impl PosixJournal {
     /// [`JournalError`]; the file stays as it was.
     pub fn open(path: &Path) -> std::result::Result<(PosixJournal, RecoveredJournal), JournalError> {
         let host = |source| JournalError::Host { path: path.to_owned(), source };
-        let format::JournalContent { records, damage, salt, next, length, is_earlier } = match fs::read(path) {
+        let format::JournalContent { records, damage, salt, next, length, is_earlier } = match fs::read(path)
+        {
             Ok(bytes) => format::read(&bytes).ok_or_else(|| JournalError::Foreign(path.to_owned()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok((PosixJournal::of(path, JournalFileState::default()), RecoveredJournal::default()));
+                return Ok((
+                    PosixJournal::of(path, JournalFileState::default()),
+                    RecoveredJournal::default(),
+                ));
             }
             Err(error) => return Err(host(error)),
         };
@@ -100,7 +104,13 @@ impl PosixJournal {
             state
         } else {
             let file = OpenOptions::new().write(true).open(path).map_err(host)?;
-            JournalFileState { file: Some(file), salt, length: length as u64, next, ..JournalFileState::default() }
+            JournalFileState {
+                file: Some(file),
+                salt,
+                length: length as u64,
+                next,
+                ..JournalFileState::default()
+            }
         };
         let lacks_some = !damage.is_empty();
         let journal = PosixJournal { lacks_some, ..PosixJournal::of(path, state) };
@@ -308,7 +318,10 @@ mod tests {
         let journal = filled(&path, &records(20));
         assert_eq!(journal.size(), fs::metadata(&path).expect("the file").len());
         drop(journal);
-        assert_eq!(read_back(&path), RecoveredJournal { records: records(20), ..RecoveredJournal::default() });
+        assert_eq!(
+            read_back(&path),
+            RecoveredJournal { records: records(20), ..RecoveredJournal::default() }
+        );
     }
 
     #[test]
@@ -454,7 +467,10 @@ mod tests {
         for count in [0, 6] {
             fs::write(&path, format::earlier(&records(count))).expect("the file");
             for _ in 0..2 {
-                assert_eq!(read_back(&path), RecoveredJournal { records: records(count), ..RecoveredJournal::default() });
+                assert_eq!(
+                    read_back(&path),
+                    RecoveredJournal { records: records(count), ..RecoveredJournal::default() }
+                );
             }
             assert!(fs::read(&path).expect("the file").starts_with(format::MAGIC));
         }

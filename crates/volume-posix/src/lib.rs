@@ -19,28 +19,28 @@
 //!   need `unsafe`.
 
 mod actor;
-mod sidecar;
 mod bytes;
+mod context;
 mod errno;
 mod events;
-mod properties;
 mod file_systems;
 mod journal;
-mod reserve;
 mod mounts;
 mod node;
 mod open;
 mod pool;
+mod properties;
 mod quota;
+mod reserve;
 mod root;
 mod scan;
-mod context;
+mod sidecar;
 mod stat;
 mod sys;
 mod table;
 mod volume;
 
-pub use journal::{Damage, RecoveredJournal, JournalError, PosixJournal};
+pub use journal::{Damage, JournalError, PosixJournal, RecoveredJournal};
 pub use node::PosixNode;
 pub use pool::IdleFiles;
 pub use volume::{OpenError, PosixVolume};

@@ -26,13 +26,13 @@ use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::fs::OFlags;
 use rustix::io::{self, Errno};
-use volume::{Failure, NodeKind, NodeId, OpenHow, Result, Time};
+use volume::{Failure, NodeId, NodeKind, OpenHow, Result, Time};
 use wire::Source;
 
 use crate::bytes::is_cached;
 use crate::errno::call;
-use crate::reserve;
 use crate::open::ALWAYS;
+use crate::reserve;
 use crate::root::Root;
 use crate::stat::{stat_below, stat_fd};
 use crate::sys::{self, Handle, is_gone};

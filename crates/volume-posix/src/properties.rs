@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::io::Errno;
-use volume::{VolumeProperties, Result, Stat};
+use volume::{Result, Stat, VolumeProperties};
 
 use crate::errno::call;
 use crate::open::ALWAYS;
@@ -58,7 +58,12 @@ pub(crate) fn may_use_trusted(root: BorrowedFd<'_>) -> bool {
 }
 
 /// All constant properties of the volume with this root directory. `identity` is that of its file system.
-pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, identity: u64, tells_changes: bool) -> Result<VolumeProperties> {
+pub(crate) fn find(
+    root: BorrowedFd<'_>,
+    stat: &Stat,
+    identity: u64,
+    tells_changes: bool,
+) -> Result<VolumeProperties> {
     let file_system = file_system_name(root)?;
     let room = call(|| rustix::fs::fstatvfs(root))?;
     let read_only = room.f_flag.contains(StatVfsMountFlags::RDONLY);

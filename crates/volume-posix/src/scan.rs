@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
-use volume::{DirEntry, NodeKind, Name, Result};
+use volume::{DirEntry, Name, NodeKind, Result};
 
 use crate::errno::{call, failure};
 use crate::open::open_below;

@@ -29,9 +29,9 @@ use volume::{Failure, Name, Note, Result, Time};
 
 use crate::bytes::write_all;
 use crate::errno::{call, failure};
-use crate::properties::file_system_name;
 use crate::node::PosixNode;
 use crate::open::open_below;
+use crate::properties::file_system_name;
 use crate::quota::{SidecarQuota, cost};
 use crate::scan::scan;
 use crate::stat::{stat_below, stat_fd};
@@ -71,8 +71,11 @@ impl FolderKey {
         let (file_system, inode) = (hex()?, hex()?);
         let (secs, nanos) = parts.next()?.split_once('.')?;
         let secs = u64::from_str_radix(secs, 16).ok()?.cast_signed();
-        let key =
-            FolderKey { file_system, inode, born: Time { secs, nanos: u32::from_str_radix(nanos, 16).ok()? } };
+        let key = FolderKey {
+            file_system,
+            inode,
+            born: Time { secs, nanos: u32::from_str_radix(nanos, 16).ok()? },
+        };
         (key.folder().as_bytes() == name).then_some(key)
     }
 }
@@ -605,7 +608,8 @@ mod tests {
     #[test]
     fn a_folders_name_leads_back_to_its_key() {
         for secs in [0, -1, 1_700_000_000, i64::MIN] {
-            let key = FolderKey { file_system: u64::MAX, inode: 0x12, born: Time { secs, nanos: 999_999_999 } };
+            let key =
+                FolderKey { file_system: u64::MAX, inode: 0x12, born: Time { secs, nanos: 999_999_999 } };
             assert_eq!(FolderKey::parse(key.folder().as_bytes()), Some(key));
         }
         for name in ["", "1", "1-2", "1-2-3", "01-2-3.4", "1-2-3.4-5", "x-2-3.4", "1-2-3.100000000"] {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, FileType, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
-use volume::{NodeKind, NodeId, Result, Stat, Time};
+use volume::{NodeId, NodeKind, Result, Stat, Time};
 
 use crate::errno::call;
 

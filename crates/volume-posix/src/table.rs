@@ -245,7 +245,11 @@ impl NodeTable {
     /// # Errors
     /// [`Failure::Stale`] when the node is gone; [`Failure::Busy`] while it is searched for; errors of
     /// the host.
-    pub(crate) fn find<T>(&self, key: NodeKey, open: &dyn Fn(BorrowedFd<'_>, &Name) -> Result<T>) -> Result<T> {
+    pub(crate) fn find<T>(
+        &self,
+        key: NodeKey,
+        open: &dyn Fn(BorrowedFd<'_>, &Name) -> Result<T>,
+    ) -> Result<T> {
         // A search may have corrected the record just when somebody moved the node again.
         for _ in 0..2 {
             match self.at_its_place(key, open)? {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use volume::{VolumeProperties, Failure, HostEvent, NodeKind, Node, NodeId, Result, Space, Volume};
+use volume::{Failure, HostEvent, Node, NodeId, NodeKind, Result, Space, Volume, VolumeProperties};
 
 use crate::actor::ProcessIdentity;
-use crate::sidecar::SidecarStore;
+use crate::context::VolumeContext;
 use crate::errno::{call, failure};
 use crate::events::Events;
 use crate::file_systems::FileSystems;
@@ -18,7 +18,7 @@ use crate::mounts::MountsBelow;
 use crate::node::PosixNode;
 use crate::open::ALWAYS;
 use crate::root::Root;
-use crate::context::VolumeContext;
+use crate::sidecar::SidecarStore;
 use crate::stat::stat_fd;
 use crate::sys::Handle;
 use crate::table::NodeTable;
@@ -87,7 +87,8 @@ impl PosixVolume {
             FileSystems::open(root.as_fd(), stat.id.device, store.store().map_err(wrong_store)?)
                 .map_err(wrong)?;
         let shared = Arc::new(VolumeContext {
-            properties: properties::find(root.as_fd(), &stat, file_systems.own(), events.is_some()).map_err(wrong)?,
+            properties: properties::find(root.as_fd(), &stat, file_systems.own(), events.is_some())
+                .map_err(wrong)?,
             sidecar: store,
             file_systems,
             myself: ProcessIdentity::find().map_err(|errno| wrong(failure(errno)))?,

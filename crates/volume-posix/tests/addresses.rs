@@ -51,7 +51,9 @@ mod here {
         std::mem::forget(volume);
         let volume = open(&place);
         assert!(leads_to(&volume, &f, b"content"));
-        for (address, kind) in [(&root, NodeKind::Directory), (&d, NodeKind::Directory), (&e, NodeKind::Directory)] {
+        for (address, kind) in
+            [(&root, NodeKind::Directory), (&d, NodeKind::Directory), (&e, NodeKind::Directory)]
+        {
             let node = volume.find(address).unwrap();
             assert_eq!((node.kind(), node.address().as_ref()), (kind, Ok(address)));
         }

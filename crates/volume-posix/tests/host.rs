@@ -9,7 +9,7 @@ mod here {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::common::{file, files, found, fresh, name, open, others};
-    use volume::{Failure, NodeKind, Name, Note, OpenHow, Patience, Volume};
+    use volume::{Failure, Name, NodeKind, Note, OpenHow, Patience, Volume};
     use volume_posix::{OpenError, PosixVolume};
 
     #[test]

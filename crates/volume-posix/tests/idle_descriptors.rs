@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use volume::{Failure, NodeKind, Node, OpenHow, Patience, Volume};
+use volume::{Failure, Node, NodeKind, OpenHow, Patience, Volume};
 use volume_posix::{IdleFiles, PosixVolume};
 
 const LIMIT: u64 = 300;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::delegate::delegate;
-use crate::{VolumeProperties, Failure, HostEvent, Node, NodeId, Result, Space, Volume};
+use crate::{Failure, HostEvent, Node, NodeId, Result, Space, Volume, VolumeProperties};
 
 pub use node::FaultyNode;
 
@@ -345,7 +345,10 @@ mod tests {
         plan.add(VolumeCall::Root, 1, PlannedFault::Fail(Failure::Io));
         assert!(volume.space().is_ok());
         assert_eq!(volume.space(), Err(Failure::Io));
-        assert_eq!(plan.met(), [(VolumeCall::Space, slow), (VolumeCall::Space, PlannedFault::Fail(Failure::Io))]);
+        assert_eq!(
+            plan.met(),
+            [(VolumeCall::Space, slow), (VolumeCall::Space, PlannedFault::Fail(Failure::Io))]
+        );
         assert_eq!(plan.met(), []);
         plan.forget();
         assert!(volume.root().is_ok());

@@ -32,8 +32,8 @@ pub use error::{Failure, Result};
 pub use event::{HostChange, HostEvent};
 pub use metered::{Meter, MeteredVolume, QuotaRefusal, Usage};
 pub use name::{BadName, Name};
-pub use node::{VolumeProperties, Node, Volume};
+pub use node::{Node, Volume, VolumeProperties};
 pub use value::{
-    ADDRESS_MAX, Actor, DirEntry, Extent, NodeKind, NodeId, Note, OpenHow, Overview, Patience, Space, Stat,
+    ADDRESS_MAX, Actor, DirEntry, Extent, NodeId, NodeKind, Note, OpenHow, Overview, Patience, Space, Stat,
     StreamInfo, Time, Times,
 };

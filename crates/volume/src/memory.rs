@@ -15,8 +15,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
-    VolumeProperties, Failure, HostChange, HostEvent, NodeKind, Name, Node, NodeId, Note, OpenHow, Result, Space, Stat,
-    Time, Volume,
+    Failure, HostChange, HostEvent, Name, Node, NodeId, NodeKind, Note, OpenHow, Result, Space, Stat, Time,
+    Volume, VolumeProperties,
 };
 
 pub use node::MemoryNode;
@@ -30,7 +30,7 @@ pub struct MemoryVolume {
 
 #[derive(Debug)]
 struct MemoryFileSystem {
-    facts: VolumeProperties,
+    properties: VolumeProperties,
     device: u64,
     root: Arc<Inode>,
     next_inode: AtomicU64,
@@ -109,7 +109,7 @@ impl MemoryVolume {
     #[must_use]
     pub fn new(serial: u64) -> MemoryVolume {
         let born = Time { secs: 1_000_000_000, nanos: 0 };
-        let facts = VolumeProperties {
+        let properties = VolumeProperties {
             file_system: "memory".to_owned(),
             serial,
             born,
@@ -126,7 +126,7 @@ impl MemoryVolume {
         let clock = AtomicU64::new(1_000_000_000_000_000_000);
         MemoryVolume {
             inner: Arc::new(MemoryFileSystem {
-                facts,
+                properties,
                 device: serial,
                 root,
                 next_inode: AtomicU64::new(3),

@@ -28,8 +28,8 @@
 
 mod file;
 mod node;
-mod scan;
 mod node_id_set;
+mod scan;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -40,12 +40,12 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::delegate::delegate;
-use crate::{VolumeProperties, Failure, HostEvent, NodeKind, Name, Node, NodeId, Result, Space, Volume};
+use crate::{Failure, HostEvent, Name, Node, NodeId, NodeKind, Result, Space, Volume, VolumeProperties};
 
 use file::FileMeter;
 pub use node::MeteredNode;
-pub use scan::Scan;
 use node_id_set::NodeIdSet;
+pub use scan::Scan;
 
 /// Shards of the table of files, and of the names.
 const SHARDS: usize = 64;
@@ -460,8 +460,10 @@ impl MeteredVolume {
 
     fn made(inner: Arc<dyn Volume>, quota: Option<u64>, kept: Option<Usage>) -> MeteredVolume {
         let files = |usage: Usage| i64::try_from(usage.files).unwrap_or(i64::MAX);
-        let used =
-            kept.map_or(UsageDelta::default(), |kept| UsageDelta { bytes: kept.bytes.into(), files: files(kept) });
+        let used = kept.map_or(UsageDelta::default(), |kept| UsageDelta {
+            bytes: kept.bytes.into(),
+            files: files(kept),
+        });
         let meter = Meter {
             inner,
             is_awake: AtomicBool::new(false),

@@ -12,8 +12,8 @@ use wire::FileRange;
 
 use crate::metered::Meter;
 use crate::{
-    Actor, DirEntry, Extent, HostEvent, NodeKind, Name, NodeId, Note, OpenHow, Overview, Patience, Result, Space,
-    Stat, StreamInfo, Time, Times,
+    Actor, DirEntry, Extent, HostEvent, Name, NodeId, NodeKind, Note, OpenHow, Overview, Patience, Result,
+    Space, Stat, StreamInfo, Time, Times,
 };
 
 /// The properties and abilities of a volume. They are constant while it is open.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use volume::faulty::{VolumeCall, PlannedFault, FaultyVolume, FaultPlan};
+use volume::faulty::{FaultPlan, FaultyVolume, PlannedFault, VolumeCall};
 use volume::memory::MemoryVolume;
 use volume::metered::Scan;
-use volume::{Failure, NodeKind, MeteredVolume, Name, Node, NodeId, OpenHow, Usage, Volume};
+use volume::{Failure, MeteredVolume, Name, Node, NodeId, NodeKind, OpenHow, Usage, Volume};
 
 fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
@@ -213,7 +213,9 @@ impl Client {
                 self.keep(stream);
             }
             ClientAction::RemoveStream(f, s) => open(f)?.remove_stream(&named(s))?,
-            ClientAction::RenameStream(f, s, to, over) => open(f)?.rename_stream(&named(s), &named(to), over)?,
+            ClientAction::RenameStream(f, s, to, over) => {
+                open(f)?.rename_stream(&named(s), &named(to), over)?
+            }
             _ => unreachable!("{action:?}"),
         }
         Ok(())

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use client::remote::{Directory, File, OpenMode, Session};
 use load::noise;
 
-use crate::drive::{self, RunFixture, Failure, Order};
+use crate::drive::{self, Failure, Order, RunFixture};
 use crate::existing::Existing;
-use crate::measurements::{Cause, Data, Protocol, Run, Stage, Stopped, RunKind};
+use crate::measurements::{Cause, Data, Protocol, Run, RunKind, Stage, Stopped};
 use crate::patient::{Patient, accounts_of, ends};
 use crate::protocol::MOUNT_OPTIONS;
 use crate::tcp::TcpInfo;

@@ -15,14 +15,14 @@ use super::bench;
 use crate::args::{Args, MeasurementBudget};
 use crate::cleanup::CreatedNames;
 use crate::measurements::{
-    Cause, Connections, TargetMeasurements, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
+    Cause, Connections, Interface, Protocol, Scope, Stage, Stopped, TargetMeasurements, Transport, median,
 };
 use crate::patient::{Patient, accounts_of, cut, ends};
 use crate::ping::{self, Attempt};
 use crate::protocol::ClientOptions;
 use crate::route::{self, find};
 use crate::tcp::TcpInfo;
-use crate::{cleanup, server_account, packets, protocol};
+use crate::{cleanup, packets, protocol, server_account};
 
 /// The longest time for a log-off.
 const FAREWELL: Duration = Duration::from_millis(700);

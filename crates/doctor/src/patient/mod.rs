@@ -12,7 +12,7 @@ use client::remote::Session;
 use crate::args::{Args, MeasurementBudget};
 use crate::cleanup::CreatedNames;
 use crate::existing::Existing;
-use crate::measurements::{Cause, TargetMeasurements, Stage, Stopped};
+use crate::measurements::{Cause, Stage, Stopped, TargetMeasurements};
 use crate::protocol::ClientOptions;
 use crate::tcp::{self, TcpInfo};
 

@@ -3,9 +3,9 @@
 use load::comparison::{UNFELT_PART, Worth};
 
 use super::{gain, short, shown};
-use crate::measurements::{Channel, Connections, TargetMeasurements, Protocol, Run, RunKind, median};
-use crate::finding::{Finding, Layer, ChangeLocation};
 use crate::connection_gain::{Gain, WORTH};
+use crate::finding::{ChangeLocation, Finding, Layer};
+use crate::measurements::{Channel, Connections, Protocol, Run, RunKind, TargetMeasurements, median};
 use crate::mount::Mount;
 
 pub(super) fn connections(facts: &TargetMeasurements) -> Vec<Finding> {
@@ -280,8 +280,11 @@ pub(super) fn mount(facts: &TargetMeasurements) -> Vec<Finding> {
             let finding =
                 Finding::held(Layer::Connections, "client_multichannel_off", says).by(state.clone());
             let what = "mount with vers=3.1.1,multichannel,max_channels=4";
-            found
-                .push(finding.by(format!("options: {}", mount.options.join(","))).change(ChangeLocation::Client, what));
+            found.push(
+                finding
+                    .by(format!("options: {}", mount.options.join(",")))
+                    .change(ChangeLocation::Client, what),
+            );
         } else if connected > 0 && (connected as u64) < wanted {
             let says = format!("the mount has {connected} connections of the {wanted} that it was to have");
             let finding = Finding::held(Layer::Connections, "client_few_channels", says).by(state.clone());
@@ -369,7 +372,9 @@ fn mount_options(mount: &Mount) -> Vec<Finding> {
             let finding =
                 Finding::held(Layer::Metadata, "client_option", format!("the mount has {option}: {costs}"))
                     .by(option);
-            found.push(finding.change(ChangeLocation::Client, format!("mount without {option} if nothing needs it")));
+            found.push(
+                finding.change(ChangeLocation::Client, format!("mount without {option} if nothing needs it")),
+            );
         }
     }
     found

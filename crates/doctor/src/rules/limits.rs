@@ -5,8 +5,8 @@ use admin::workload::Held;
 use super::connections::knee;
 use super::path::by_server;
 use super::{has_queue, rtt, short, shown, single, waited};
-use crate::measurements::{Cause, Data, TargetMeasurements, NameWork, Run, RunKind};
-use crate::finding::{Finding, Layer, ChangeLocation};
+use crate::finding::{ChangeLocation, Finding, Layer};
+use crate::measurements::{Cause, Data, NameWork, Run, RunKind, TargetMeasurements};
 
 /// The time in ms that a server may take for a small operation without being called slow.
 const QUICK_MS: f64 = 4.0;
@@ -243,9 +243,10 @@ pub(super) fn limits(facts: &TargetMeasurements) -> Vec<Finding> {
                 short(unevenness(&last.parts) * 100.0),
                 short(last.idle * 100.0)
             ));
-        found.push(
-            finding.change(ChangeLocation::Server, "buy or allow more operations a second, or ask for larger pieces"),
-        );
+        found.push(finding.change(
+            ChangeLocation::Server,
+            "buy or allow more operations a second, or ask for larger pieces",
+        ));
     }
     found.extend(throughput(facts, data));
     found.extend(burst(facts, data));
@@ -325,7 +326,12 @@ fn throughput(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
     if let Some(queued) = super::queued(facts, one.work) {
         finding = finding.by(format!("a connect under load took {} ms longer", short(queued.max(0.0))));
     }
-    Some(finding.change(ChangeLocation::Server, "buy or allow more throughput there; more connections bring none"))
+    Some(
+        finding.change(
+            ChangeLocation::Server,
+            "buy or allow more throughput there; more connections bring none",
+        ),
+    )
 }
 
 /// The part of the first rate below which all rates stay if credits are used up.
@@ -348,7 +354,9 @@ fn burst(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
         );
         let finding =
             Finding::held(Layer::Limits, "burst", says).by(shown(first)).by(shown(last)).gain(1.0 / change);
-        return Some(finding.change(ChangeLocation::Server, "count on the lower rate; buy more if it does not do"));
+        return Some(
+            finding.change(ChangeLocation::Server, "count on the lower rate; buy more if it does not do"),
+        );
     }
     if change > 1.6 && last.interval[0] > begun {
         let says = "the first reads were much slower than the same at the end: the first run warms up, and is not to be believed";

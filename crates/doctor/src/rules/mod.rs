@@ -17,9 +17,9 @@ mod tests_of_paths;
 #[cfg(test)]
 pub(crate) mod tests_support;
 
-use crate::measurements::{Data, TargetMeasurements, Run, RunKind};
-use crate::finding::{Finding, Layer};
 use crate::connection_gain::Gain;
+use crate::finding::{Finding, Layer};
+use crate::measurements::{Data, Run, RunKind, TargetMeasurements};
 
 /// All findings about one server.
 #[must_use]

@@ -1,8 +1,8 @@
 //! Layers 1 and 2: the addresses of the name, and the path.
 
 use super::{gain, had_time, has_queue, queued, rtt, short, shown, single, unbounded};
-use crate::measurements::{Address, Cause, TargetMeasurements, Protocol, Route, Run, Scope, Stage, RunKind};
-use crate::finding::{Finding, Layer, ChangeLocation};
+use crate::finding::{ChangeLocation, Finding, Layer};
+use crate::measurements::{Address, Cause, Protocol, Route, Run, RunKind, Scope, Stage, TargetMeasurements};
 
 /// Lookups that take longer matter.
 const SLOW_NAME_MS: f64 = 500.0;
@@ -61,7 +61,9 @@ pub(super) fn name(facts: &TargetMeasurements) -> Vec<Finding> {
                     "have the name service answer {private} here (a private endpoint's zone, or /etc/hosts)"
                 );
                 found.push(
-                    Finding::held(Layer::Name, "public_address", says).by(by).change(ChangeLocation::Client, what),
+                    Finding::held(Layer::Name, "public_address", says)
+                        .by(by)
+                        .change(ChangeLocation::Client, what),
                 );
             }
             None if untried.is_some() => {
@@ -327,7 +329,8 @@ fn window(facts: &TargetMeasurements) -> Option<Finding> {
     };
     if let (Some(run), Some(window)) = (single(facts, RunKind::Read), transport.receive_window) {
         let window = window as f64;
-        if gained(RunKind::Read).is_some() && under_way(run) > 0.45 * window && under_way(run) < 2.2 * window {
+        if gained(RunKind::Read).is_some() && under_way(run) > 0.45 * window && under_way(run) < 2.2 * window
+        {
             let by = format!(
                 "{}; the window of this host is {} KiB, so one connection carries {} MiB/s at most",
                 shown(run),
@@ -335,7 +338,13 @@ fn window(facts: &TargetMeasurements) -> Option<Finding> {
                 most(window)
             );
             let what = "raise the third number of net.ipv4.tcp_rmem (sysctl), or take more connections";
-            return finding(RunKind::Read, ChangeLocation::Client, "the receive window of this host", by, what);
+            return finding(
+                RunKind::Read,
+                ChangeLocation::Client,
+                "the receive window of this host",
+                by,
+                what,
+            );
         }
     }
     let run = single(facts, RunKind::Write)?;

@@ -1,8 +1,8 @@
 //! Layer 3: the negotiated protocol options.
 
 use super::{rtt, short, shown};
-use crate::measurements::{TargetMeasurements, NfsProperties, Protocol, Run, SmbProperties, RunKind};
-use crate::finding::{Finding, Layer, ChangeLocation};
+use crate::finding::{ChangeLocation, Finding, Layer};
+use crate::measurements::{NfsProperties, Protocol, Run, RunKind, SmbProperties, TargetMeasurements};
 
 /// Requests that are smaller make a long path slow.
 const GOOD_SIZE: u32 = 1 << 20;
@@ -92,7 +92,11 @@ fn protection(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding
         }
     };
     let finding = with(Finding::held(Layer::Protocol, "signing", says).by("we asked for none"));
-    Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(share > CHEAP && algorithm != "AesGmac"))
+    Some(
+        finding
+            .change(ChangeLocation::Server, what)
+            .only_a_note_unless(share > CHEAP && algorithm != "AesGmac"),
+    )
 }
 
 fn size(facts: &TargetMeasurements, size: u32) -> Option<Finding> {

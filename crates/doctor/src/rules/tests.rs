@@ -3,10 +3,11 @@
 
 use super::tests_support::{Situation, large, situation, small};
 use super::*;
-use crate::measurements::{
-    Address, Cause, Channel, Connects, Interface, Protocol, Sawtooth, Scope, SmbProperties, Stage, Stopped, Traffic,
-};
 use crate::finding::Layer;
+use crate::measurements::{
+    Address, Cause, Channel, Connects, Interface, Protocol, Sawtooth, Scope, SmbProperties, Stage, Stopped,
+    Traffic,
+};
 use crate::mount::{Mount, MountConnection};
 use crate::verdict::{ShareHealth, verdict};
 
@@ -181,7 +182,8 @@ const FAULTS: &[Fault] = &[
             let data = facts.data.get_or_insert_default();
             data.runs.retain(|run| !matches!(run.work, RunKind::Read | RunKind::ReadAgain));
             data.runs.extend(
-                [(1, 11.5), (2, 23.0), (4, 46.0)].map(|(count, rate)| large(RunKind::Read, count, rate, 20.0)),
+                [(1, 11.5), (2, 23.0), (4, 46.0)]
+                    .map(|(count, rate)| large(RunKind::Read, count, rate, 20.0)),
             );
         },
         Layer::Transport,
@@ -300,7 +302,13 @@ const FAULTS: &[Fault] = &[
         FAR,
         |facts| {
             let (slots, slots_asked, max_io, minor_version) = (2, 128, 1 << 20, 2);
-            let nfs = crate::measurements::NfsProperties { slots, slots_asked, max_io, minor_version, ..Default::default() };
+            let nfs = crate::measurements::NfsProperties {
+                slots,
+                slots_asked,
+                max_io,
+                minor_version,
+                ..Default::default()
+            };
             facts.protocol = Some(Protocol::Nfs(nfs));
         },
         Layer::Protocol,
@@ -510,7 +518,8 @@ fn met_here() -> [(&'static str, TargetMeasurements); 4] {
     *again.unwrap() = large(RunKind::ReadAgain, 1, 4346.0, NEAR.rtt_ms);
     // A Samba whose rates at two depths were the same.
     let mut same_by_chance = at(0.05, 900.0, 950.0);
-    for run in runs(&mut same_by_chance).iter_mut().filter(|run| run.work == RunKind::SmallRead && run.depth > 1)
+    for run in
+        runs(&mut same_by_chance).iter_mut().filter(|run| run.work == RunKind::SmallRead && run.depth > 1)
     {
         *run = small(run.depth, if run.depth == 8 { 11_987.0 } else { 12_156.0 });
         (run.idle, run.own_processors) = (0.22, 0.35);
@@ -753,7 +762,8 @@ fn a_private_address_that_nobody_tried_is_worth_a_note_alone() {
 
 #[test]
 fn the_knee_of_depth_says_nothing_of_what_was_not_tried() {
-    let knee = |facts: &TargetMeasurements| findings(facts).into_iter().find(|it| it.kind == "knee").unwrap().says;
+    let knee =
+        |facts: &TargetMeasurements| findings(facts).into_iter().find(|it| it.kind == "knee").unwrap().says;
     let mut facts = situation(NEAR);
     assert!(knee(&facts).ends_with("64 under way, the most that was tried"), "{}", knee(&facts));
     runs(&mut facts).push(small(128, 64_000.0));
@@ -778,7 +788,8 @@ fn round_trips_of_names_are_those_of_a_connection_that_is_there() {
 fn a_sawtooth_and_small_packets_are_told_and_accuse_nobody() {
     let mut facts = situation(NEAR);
     let every_s = 0.5;
-    let sawtooth = Sawtooth { work: RunKind::Read, connections: 4, collapses: 4, every_s, usual_per_s: 400.0 };
+    let sawtooth =
+        Sawtooth { work: RunKind::Read, connections: 4, collapses: 4, every_s, usual_per_s: 400.0 };
     facts.data.get_or_insert_default().sawtooth = Some(sawtooth);
     for (interface, path, who) in
         [(1500, 1280, "behind this host"), (1280, 1280, "the interface of this host")]

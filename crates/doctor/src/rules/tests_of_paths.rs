@@ -4,8 +4,8 @@
 use super::tests::{FAR, NEAR, leading, runs};
 use super::tests_support::{Situation, large, situation};
 use super::*;
-use crate::measurements::{Address, Cause, Packets, Scope, Stage, Stopped};
 use crate::finding::Layer;
+use crate::measurements::{Address, Cause, Packets, Scope, Stage, Stopped};
 use crate::verdict::{ShareHealth, verdict};
 
 /// A server none of whose addresses accepted a connection.

@@ -1,8 +1,8 @@
 //! Measured values for tests: a healthy server, described by a few figures.
 
 use crate::measurements::{
-    Connections, Connects, Data, TargetMeasurements, Metadata, NameWork, Protocol, Route, Run, Scope, SmbProperties, Traffic,
-    Transport, RunKind,
+    Connections, Connects, Data, Metadata, NameWork, Protocol, Route, Run, RunKind, Scope, SmbProperties,
+    TargetMeasurements, Traffic, Transport,
 };
 
 /// The figures of a server.

@@ -64,8 +64,12 @@ impl Agent {
         let listener = TcpListener::bind((host.as_str(), port));
         let listener = listener.map_err(|why| Error::host(format!("--agent {address}: listening"), why))?;
         let password_file = args.password_file.clone();
-        let shared =
-            AgentState { secret, password_file, busy: AtomicBool::new(false), connections: AtomicUsize::new(0) };
+        let shared = AgentState {
+            secret,
+            password_file,
+            busy: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+        };
         Ok(Agent { listener, shared: Arc::new(shared) })
     }
 

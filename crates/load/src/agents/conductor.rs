@@ -280,7 +280,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         thread::spawn(move || {
-            let mut channel = AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, SECRET).unwrap();
+            let mut channel =
+                AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, SECRET).unwrap();
             let Message::Load { beat, .. } = hear(&mut channel) else { panic!("it is told nothing") };
             let heart = Heartbeat::start(channel.sender(), beat);
             part(channel, heart);

@@ -155,7 +155,11 @@ impl AgentConnection {
         let (out, inward) =
             if side == PeerRole::Conductor { (to_agent, to_conductor) } else { (to_conductor, to_agent) };
         let state = SenderState { stream: stream.try_clone()?, key: out, sent: 0 };
-        Ok(AgentConnection { stream, sender: MessageSender(Arc::new(Mutex::new(state))), inward: (inward, 0) })
+        Ok(AgentConnection {
+            stream,
+            sender: MessageSender(Arc::new(Mutex::new(state))),
+            inward: (inward, 0),
+        })
     }
 
     /// Calls `gone` from another thread when the other side disconnects, for as long as the result
@@ -242,9 +246,11 @@ mod tests {
     fn pair(secrets: [&'static str; 2]) -> [io::Result<AgentConnection>; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let agent =
-            thread::spawn(move || AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, secrets[0]));
-        let conductor = AgentConnection::open(TcpStream::connect(address).unwrap(), PeerRole::Conductor, secrets[1]);
+        let agent = thread::spawn(move || {
+            AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, secrets[0])
+        });
+        let conductor =
+            AgentConnection::open(TcpStream::connect(address).unwrap(), PeerRole::Conductor, secrets[1]);
         [agent.join().unwrap(), conductor]
     }
 

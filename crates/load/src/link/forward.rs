@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use net::tun::Tun;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::path::{Counts, Shape, PathDirection};
+use super::path::{Counts, PathDirection, Shape};
 use crate::Error;
 
 /// The largest IP packet.

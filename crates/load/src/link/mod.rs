@@ -14,11 +14,11 @@ mod args;
 mod ends;
 mod flow;
 mod forward;
+mod path;
 mod probe;
 mod proxy;
 mod report;
 mod run;
-mod path;
 
 pub use args::LinkArgs;
 pub use run::run;

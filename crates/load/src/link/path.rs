@@ -256,7 +256,8 @@ mod tests {
 
     #[test]
     fn a_slow_flow_does_not_hold_up_the_others() {
-        let mut path = PathDirection::new(Shape { flow_rate: Some(8_000_000), rate: Some(80_000_000), ..FREE }, 1);
+        let mut path =
+            PathDirection::new(Shape { flow_rate: Some(8_000_000), rate: Some(80_000_000), ..FREE }, 1);
         for _ in 0..3 {
             path.offer(0, &tcp(1, 1000));
         }
@@ -271,7 +272,8 @@ mod tests {
     #[test]
     fn flows_share_the_line() {
         let room = Shape { queue: 1 << 30, flow_queue: 1 << 30, ..FREE };
-        let mut path = PathDirection::new(Shape { flow_rate: Some(8_000_000), rate: Some(16_000_000), ..room }, 1);
+        let mut path =
+            PathDirection::new(Shape { flow_rate: Some(8_000_000), rate: Some(16_000_000), ..room }, 1);
         for _ in 0..1000 {
             (1..=4).for_each(|port| path.offer(0, &tcp(port, 1000)));
         }

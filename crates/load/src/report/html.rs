@@ -1,7 +1,7 @@
 //! A self-contained page: a table of the results, and plots by channels, by the size of an operation and
 //! by the depth of the queue.
 
-use super::plots::{PlotLine, Plot, STYLE, escape, short};
+use super::plots::{Plot, PlotLine, STYLE, escape, short};
 use super::{LoadParameters, Report};
 use crate::measure::SLICE;
 
@@ -123,12 +123,22 @@ fn bytes(count: u64) -> String {
 }
 
 fn channels(parameters: &LoadParameters) -> String {
-    if parameters.channels == 1 { "1 channel".to_owned() } else { format!("{} channels", parameters.channels) }
+    if parameters.channels == 1 {
+        "1 channel".to_owned()
+    } else {
+        format!("{} channels", parameters.channels)
+    }
 }
 
 fn name(report: &Report) -> String {
     let parameters = &report.parameters;
-    format!("{} {}, depth {}, {}", parameters.what, bytes(parameters.block.into()), parameters.depth, channels(parameters))
+    format!(
+        "{} {}, depth {}, {}",
+        parameters.what,
+        bytes(parameters.block.into()),
+        parameters.depth,
+        channels(parameters)
+    )
 }
 
 fn table(reports: &[Report]) -> String {
@@ -176,7 +186,8 @@ fn section(reports: &[Report], axis: &Axis) -> String {
     names.dedup();
     for (title, value) in VALUES {
         let at = |name: &str, place: u64| {
-            let is_it = |it: &&Report| (axis.rest)(&it.parameters) == name && (axis.of)(&it.parameters) == place;
+            let is_it =
+                |it: &&Report| (axis.rest)(&it.parameters) == name && (axis.of)(&it.parameters) == place;
             reports.iter().find(is_it).map(value)
         };
         let line = |name: &String| PlotLine {

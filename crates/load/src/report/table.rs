@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::plots::short;
 use super::{Report, deviation};
-use crate::measure::{Record, Tally};
 use crate::comparison::UNFELT_PART;
+use crate::measure::{Record, Tally};
 
 const MIB: f64 = 1024.0 * 1024.0;
 const NS_PER_MS: f64 = 1e6;
@@ -56,11 +56,13 @@ impl fmt::Display for Report {
         self.input(f)?;
         self.time(f)?;
         self.processors(f)?;
-        let parts: &[ReportSection] = if self.parameters.is_data { &[TOTAL, READ, WRITE] } else { &[METADATA] };
+        let parts: &[ReportSection] =
+            if self.parameters.is_data { &[TOTAL, READ, WRITE] } else { &[METADATA] };
         for (name, of) in parts {
             self.rates(f, name, *of)?;
         }
-        let parts: &[ReportSection] = if self.parameters.is_data { &[READ, WRITE, TOTAL] } else { &[METADATA] };
+        let parts: &[ReportSection] =
+            if self.parameters.is_data { &[READ, WRITE, TOTAL] } else { &[METADATA] };
         self.latencies(f, parts)?;
         if self.measured.channels.len() > 1 {
             self.channels(f)?;

@@ -15,7 +15,7 @@ use super::each_of;
 use crate::engine::{CompletedOperation, Kind};
 use crate::error::Doing;
 use crate::peer::{File, TargetDirectory};
-use crate::plan::{Content, Files, BlockPattern};
+use crate::plan::{BlockPattern, Content, Files};
 use crate::random::Random;
 use crate::{Error, Plan};
 

@@ -84,7 +84,9 @@ mod tests {
             assert!(supported_for(kind, 2).contains(extended), "{kind:?}");
             assert!(!supported_for(kind, 1).intersects(extended), "{kind:?}");
         }
-        for kind in [NodeKind::Link, NodeKind::Pipe, NodeKind::Socket, NodeKind::BlockDevice, NodeKind::CharDevice] {
+        for kind in
+            [NodeKind::Link, NodeKind::Pipe, NodeKind::Socket, NodeKind::BlockDevice, NodeKind::CharDevice]
+        {
             assert!(!supported_for(kind, 2).intersects(extended), "{kind:?}");
         }
     }

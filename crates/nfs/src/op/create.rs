@@ -47,8 +47,12 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> Done {
         CreateType::Lnk(text) => Some(Fresh::Link(link_text(text)?)),
         CreateType::Sock => Some(Fresh::Special { kind: NodeKind::Socket, mode, rdev: 0 }),
         CreateType::Fifo => Some(Fresh::Special { kind: NodeKind::Pipe, mode, rdev: 0 }),
-        CreateType::Blk(data) => Some(Fresh::Special { kind: NodeKind::BlockDevice, mode, rdev: device(data) }),
-        CreateType::Chr(data) => Some(Fresh::Special { kind: NodeKind::CharDevice, mode, rdev: device(data) }),
+        CreateType::Blk(data) => {
+            Some(Fresh::Special { kind: NodeKind::BlockDevice, mode, rdev: device(data) })
+        }
+        CreateType::Chr(data) => {
+            Some(Fresh::Special { kind: NodeKind::CharDevice, mode, rdev: device(data) })
+        }
         CreateType::Other(_) => return Err(NfsStat::BadType.into()),
     };
     let item = match fresh {

@@ -4,7 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::types::ChangeInfo;
 use share::{Attributes, Caching, Deny, Disposition, Item, OpenRequest, Options};
 use volume::security::Rights;
-use volume::{BadName, NodeKind, Name, NodeId};
+use volume::{BadName, Name, NodeId, NodeKind};
 
 use crate::compound::{Run, Stop};
 use crate::config::Export;

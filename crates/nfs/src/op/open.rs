@@ -10,7 +10,7 @@ use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, Sh
 use nfs_wire::types::{ChangeInfo, StateId, Verifier};
 use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, Opened, Options, TimeSet};
 use volume::security::Rights;
-use volume::{NodeKind, Name, Time};
+use volume::{Name, NodeKind, Time};
 
 use super::delegate::{delegate, delegate_again};
 use super::lookup::check_directory;

@@ -7,7 +7,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{Changed, RemoveArgs};
 use share::{Item, Opened};
 use volume::security::Rights;
-use volume::{NodeKind, Name};
+use volume::{Name, NodeKind};
 
 use super::lookup::check_directory;
 use super::names::{changed, in_the_way, name, opening_own, version, with_name_again};

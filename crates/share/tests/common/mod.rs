@@ -8,7 +8,7 @@ use share::{
     BreakNotice, CacheKey, Caching, CachingRequest, Caller, ClientKey, Config, Deny, Disposition, Holder,
     Identity, LockOwner, Open, OpenRequest, Opened, Options, Refusal, Share, Step, Ticket, Waiter, Wake,
 };
-use volume::faulty::{FaultyVolume, FaultPlan};
+use volume::faulty::{FaultPlan, FaultyVolume};
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid};
 use volume::{Name, Volume};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use smb_wire::NtStatus;
 use volume::Failure;
-use volume::faulty::{VolumeCall, PlannedFault, FaultPlan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 
 use super::dice::Dice;
 use super::log;
@@ -42,7 +42,8 @@ const WRITING: [(VolumeCall, usize); 7] = [
     (VolumeCall::SetNote, 1),
 ];
 /// What needs space.
-const FILLING: [VolumeCall; 4] = [VolumeCall::Write, VolumeCall::Resize, VolumeCall::Create, VolumeCall::SetNote];
+const FILLING: [VolumeCall; 4] =
+    [VolumeCall::Write, VolumeCall::Resize, VolumeCall::Create, VolumeCall::SetNote];
 
 /// How long slow calls take, in milliseconds.
 const SLOW: [u64; 4] = [20, 300, 2000, 12_000];

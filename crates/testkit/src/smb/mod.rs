@@ -22,7 +22,7 @@ use share::{Identity, Share};
 use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, TargetRule, UserConfig};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
-use volume::faulty::{VolumeCall, FaultyVolume, FaultPlan};
+use volume::faulty::{FaultPlan, FaultyVolume, VolumeCall};
 use volume::journal::{Journal, MemoryJournal};
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid, well_known};

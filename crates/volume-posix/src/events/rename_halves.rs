@@ -29,7 +29,8 @@ impl PendingRename {
 
     /// Handles the new name of a rename.
     pub fn came(&mut self, pid: i32, half: RenameHalf, sink: &mut dyn FnMut(HostEvent)) {
-        let is_second = |(by, first): &mut (i32, RenameHalf)| *by == pid && first.is_directory == half.is_directory;
+        let is_second =
+            |(by, first): &mut (i32, RenameHalf)| *by == pid && first.is_directory == half.is_directory;
         match self.first.take_if(is_second) {
             Some((_, first)) => sink(HostEvent::Renamed {
                 from: (first.directory, first.name),

@@ -200,7 +200,10 @@ mod tests {
         assert!(first != second && second != third && third != 7 && first == 0x2f);
         // A number that is derived from a key needs no record.
         let elsewhere = tempfile::tempdir().unwrap();
-        assert_eq!(AssignedNumbers::open(store(&elsewhere)).number(&[b"fuse b / y".to_vec()], &[], &[]), second);
+        assert_eq!(
+            AssignedNumbers::open(store(&elsewhere)).number(&[b"fuse b / y".to_vec()], &[], &[]),
+            second
+        );
     }
 
     #[test]

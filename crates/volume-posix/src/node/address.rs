@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use volume::{ADDRESS_MAX, Failure, NodeKind, Name, OpenHow, Result, Stat, Time};
+use volume::{ADDRESS_MAX, Failure, Name, NodeKind, OpenHow, Result, Stat, Time};
 
 use crate::errno::failure;
 use crate::file_systems::mount_mark;
-use crate::reserve;
 use crate::node::PosixNode;
 use crate::open::open_below;
+use crate::reserve;
 use crate::stat::{stat_below, stat_fd};
 use crate::sys::{Handle, ProcPath, is_gone};
 use crate::table::{NodeKey, NodeTable};

@@ -91,7 +91,8 @@ impl PosixNode {
 
     /// For most files the list of attribute names shows that there is no note.
     pub(crate) fn look_over(&self) -> Result<Overview> {
-        let names = if self.shared.properties.extended_attributes { self.attribute_names()? } else { Vec::new() };
+        let names =
+            if self.shared.properties.extended_attributes { self.attribute_names()? } else { Vec::new() };
         let has = |note| {
             let name = note_name(note, self.shared.is_trusted).to_bytes();
             names.split(|&byte| byte == 0).any(|one| one == name)

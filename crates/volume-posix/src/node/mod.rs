@@ -15,18 +15,18 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use volume::{
-    Actor, DirEntry, Extent, Failure, NodeKind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
-    Stat, StreamInfo, Time, Times,
+    Actor, DirEntry, Extent, Failure, Name, Node, NodeId, NodeKind, Note, OpenHow, Overview, Patience,
+    Result, Stat, StreamInfo, Time, Times,
 };
 
 use wire::FileRange;
 
+use crate::context::VolumeContext;
 use crate::errno::{call, failure};
-use crate::reserve;
 use crate::open::{ALWAYS, open_below};
 use crate::pool::{Descriptor, DescriptorGuard};
+use crate::reserve;
 use crate::scan::scan;
-use crate::context::VolumeContext;
 use crate::stat::{stat_below, stat_fd};
 use crate::sys::ProcPath;
 use crate::table::NodeKey;
@@ -163,7 +163,14 @@ impl PosixNode {
     fn reopened(&self, how: OpenHow) -> Result<PosixNode> {
         let flags = match (self.kind, how) {
             // A device, pipe or socket is never opened for more than its attributes.
-            (NodeKind::Link | NodeKind::Pipe | NodeKind::Socket | NodeKind::CharDevice | NodeKind::BlockDevice, _)
+            (
+                NodeKind::Link
+                | NodeKind::Pipe
+                | NodeKind::Socket
+                | NodeKind::CharDevice
+                | NodeKind::BlockDevice,
+                _,
+            )
             | (_, OpenHow::Attributes) => return self.duplicate(),
             (NodeKind::Directory, _) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;

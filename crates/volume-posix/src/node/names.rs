@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use volume::{Actor, Failure, NodeKind, Name, OpenHow, Result, Stat};
+use volume::{Actor, Failure, Name, NodeKind, OpenHow, Result, Stat};
 
 use crate::errno::{call, failure};
 use crate::node::PosixNode;
@@ -13,7 +13,7 @@ use crate::open::open_below;
 use crate::stat::{stat_below, stat_fd};
 use crate::sys::ProcPath;
 use crate::table::NodeTable;
-use crate::reserve, pool};
+use crate::{pool, reserve};
 
 /// How often a lookup is repeated while others replace the name.
 const TRIES: usize = 8;
@@ -282,7 +282,8 @@ impl PosixNode {
             return None;
         }
         let node = self.open_name(name, OpenHow::Attributes).ok()?;
-        let is_followed = self.shared.sidecar.has(&node) || table.is_some_and(|table| table.knows(node.key()));
+        let is_followed =
+            self.shared.sidecar.has(&node) || table.is_some_and(|table| table.knows(node.key()));
         is_followed.then_some(node)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use std::os::fd::AsFd;
-use volume::{Failure, NodeKind, Name, OpenHow, Result, StreamInfo};
+use volume::{Failure, Name, NodeKind, OpenHow, Result, StreamInfo};
 
 use crate::errno::call;
 use crate::node::PosixNode;

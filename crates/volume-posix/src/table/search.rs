@@ -12,9 +12,9 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
-use volume::{Failure, NodeKind, Name, Result, Time};
+use volume::{Failure, Name, NodeKind, Result, Time};
 
-use super::{NodeKey, MAX_DEPTH, NodeTable};
+use super::{MAX_DEPTH, NodeKey, NodeTable};
 use crate::open::open_below;
 use crate::scan::scan;
 use crate::stat::{stat_below, stat_fd};

@@ -3,10 +3,10 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use super::{VolumeCall, FaultPlan};
+use super::{FaultPlan, VolumeCall};
 use crate::delegate::delegate;
 use crate::{
-    Actor, DirEntry, Extent, NodeKind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result, Stat,
+    Actor, DirEntry, Extent, Name, Node, NodeId, NodeKind, Note, OpenHow, Overview, Patience, Result, Stat,
     StreamInfo, Times,
 };
 

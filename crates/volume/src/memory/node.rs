@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{MemoryFileSystem, Inode, Sparse, InodeState};
+use super::{Inode, InodeState, MemoryFileSystem, Sparse};
 use crate::security::posix;
 use crate::{
-    Actor, DirEntry, Extent, Failure, NodeKind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
-    Stat, StreamInfo, Times,
+    Actor, DirEntry, Extent, Failure, Name, Node, NodeId, NodeKind, Note, OpenHow, Overview, Patience,
+    Result, Stat, StreamInfo, Times,
 };
 
 /// An open file, directory, link or stream in memory.

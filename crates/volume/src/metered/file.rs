@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::{UsageDelta, Meter};
-use crate::{NodeKind, Name, Node, NodeId, Result};
+use super::{Meter, UsageDelta};
+use crate::{Name, Node, NodeId, NodeKind, Result};
 
 /// The number of the file's own data among its parts.
 pub(super) const DATA: u32 = 0;

@@ -10,8 +10,8 @@ use super::Meter;
 use super::file::{DATA, FileMeter, Sizing};
 use crate::delegate::delegate;
 use crate::{
-    Actor, DirEntry, Extent, Failure, NodeKind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
-    Stat, StreamInfo, Times,
+    Actor, DirEntry, Extent, Failure, Name, Node, NodeId, NodeKind, Note, OpenHow, Overview, Patience,
+    Result, Stat, StreamInfo, Times,
 };
 
 /// A node of a [`super::MeteredVolume`].

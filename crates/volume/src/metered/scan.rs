@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::node_id_set::NodeIdSet;
 use super::{Meter, Recount};
-use crate::{Failure, NodeKind, Name, Node, OpenHow, Result};
+use crate::{Failure, Name, Node, NodeKind, OpenHow, Result};
 
 /// Names that are read from a directory at once.
 const BATCH: usize = 256;

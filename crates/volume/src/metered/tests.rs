@@ -1,7 +1,7 @@
 //! The bytes that count, those that do not, and the refusal of growth.
 
 use super::*;
-use crate::faulty::{VolumeCall, PlannedFault, FaultyVolume, FaultPlan};
+use crate::faulty::{FaultPlan, FaultyVolume, PlannedFault, VolumeCall};
 use crate::memory::MemoryVolume;
 use crate::{Name, OpenHow};
 

@@ -10,8 +10,8 @@ use client::remote::Session;
 use load::host_activity::{self, ActivitySample, HostActivity};
 
 use super::{LONG_WAY_MS, TIME_FOR_THE_END, close};
-use crate::drive::{RunFixture, Order};
-use crate::measurements::{Channel, Connects, Others, Run, Stopped, RunKind};
+use crate::drive::{Order, RunFixture};
+use crate::measurements::{Channel, Connects, Others, Run, RunKind, Stopped};
 use crate::patient::Patient;
 use crate::ping;
 use crate::tcp::TcpInfo;

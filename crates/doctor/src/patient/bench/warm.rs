@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::{
     FILE_BYTES_AT_MOST, LARGE_BLOCK_BYTES, SLOW_WAY_BLOCK_BYTES, SMALL_BLOCK_BYTES, TIME_FOR_THE_END, close,
 };
-use crate::drive::{RunFixture, Order};
-use crate::measurements::{Stage, Stopped, RunKind};
+use crate::drive::{Order, RunFixture};
+use crate::measurements::{RunKind, Stage, Stopped};
 use crate::patient::{Patient, Sizes};
 use crate::protocol;
 
@@ -152,7 +152,11 @@ async fn enough(
 }
 
 /// Warms up writes and reads, which may be held back differently.
-async fn warm_both(patient: &mut Patient<'_>, bench: &mut RunFixture, max_io: u32) -> Result<[Warm; 2], Stopped> {
+async fn warm_both(
+    patient: &mut Patient<'_>,
+    bench: &mut RunFixture,
+    max_io: u32,
+) -> Result<[Warm; 2], Stopped> {
     if patient.scratch.is_none() {
         return Ok([warm_up(patient, bench, RunKind::Read, max_io, WARM_UP_BYTES_AT_LAST).await?; 2]);
     }
@@ -208,7 +212,12 @@ async fn warm_up(
 /// Bytes under way at first, and bytes of the file that were moved to determine that. Blocks grow as long
 /// as larger ones take no longer. If they do, the path is narrow, and [`WARM_UP_BYTES_AT_FIRST`] would
 /// keep it busy for seconds.
-async fn first(patient: &Patient<'_>, bench: &RunFixture, work: RunKind, max_io: u32) -> Result<(u32, u64), Stopped> {
+async fn first(
+    patient: &Patient<'_>,
+    bench: &RunFixture,
+    work: RunKind,
+    max_io: u32,
+) -> Result<(u32, u64), Stopped> {
     let largest = SLOW_WAY_BLOCK_BYTES.min(max_io);
     let file = bench.places.first().and_then(|(_, file)| file.as_ref());
     let (Some(file), None) = (file, patient.args.max_rate) else {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{NodeKind, Name, Node, OpenHow};
+use volume::{Name, Node, NodeKind, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::finding::look_up::{Named, Search};

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use volume::{Failure, NodeKind, Name, Node, OpenHow, Stat};
+use volume::{Failure, Name, Node, NodeKind, OpenHow, Stat};
 
 use crate::Refusal;
 use crate::engine::Share;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use volume::{NodeKind, Name};
+use volume::{Name, NodeKind};
 
 use crate::engine::Share;
 use crate::engine::parts::names::directory::Directory;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use volume::{NodeKind, Name, Node, NodeId, OpenHow};
+use volume::{Name, Node, NodeId, NodeKind, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::finding::item::Item;

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{NodeKind, NodeId, OpenHow};
+use volume::{NodeId, NodeKind, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::finding::item::{Item, Seen};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Failure, NodeKind, Name, Node, OpenHow, Stat};
+use volume::{Failure, Name, Node, NodeKind, OpenHow, Stat};
 use wire::Now;
 
 use crate::caching::grants::{Deadlines, Need};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use volume::security::posix::{self, Numbers};
 use volume::security::{self, Descriptor, Rights};
-use volume::{Failure, NodeKind, Name, Node, Stat};
+use volume::{Failure, Name, Node, NodeKind, Stat};
 
 use crate::engine::Share;
 use crate::engine::operations::extended;

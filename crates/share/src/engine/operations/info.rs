@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{NodeKind, Name, Node, Note, Stat, Time};
+use volume::{Name, Node, NodeKind, Note, Stat, Time};
 
 use crate::engine::Share;
 use crate::engine::parts::file::{File, Link};

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use volume::security::{Descriptor, Rights};
-use volume::{NodeKind, Name, NodeId};
+use volume::{Name, NodeId, NodeKind};
 
 use crate::CacheKey;
 use crate::caching::grants::{Asker, Need};

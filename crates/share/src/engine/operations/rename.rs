@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Failure, NodeKind, Name, NodeId, OpenHow};
+use volume::{Failure, Name, NodeId, NodeKind, OpenHow};
 
 use crate::caching::grants::{Asker, Need};
 use crate::engine::Share;

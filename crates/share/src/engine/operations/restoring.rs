@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use volume::journal::Journal;
 use volume::security::Rights;
-use volume::{NodeKind, Name, Node, OpenHow};
+use volume::{Name, Node, NodeKind, OpenHow};
 use wire::Now;
 
 use crate::caching::grants::{Asker, Grant};

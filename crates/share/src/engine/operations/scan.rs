@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{DirEntry, Failure, NodeKind, Name, Node, NodeId, OpenHow, Stat, Time};
+use volume::{DirEntry, Failure, Name, Node, NodeId, NodeKind, OpenHow, Stat, Time};
 
 use crate::engine::Share;
 use crate::engine::finding::look_up::{Named, Search};
@@ -275,7 +275,8 @@ impl<'a> Entry<'a> {
     pub fn info(&self) -> Result<Info, Refusal> {
         let hides = self.share.settings().hides(self.entry.name.as_bytes());
         let stops = self.open.options.contains(Options::STOP_AT_LINKS);
-        let may_be_followed = |kind: Option<NodeKind>| kind.is_none_or(|kind| kind == NodeKind::Link) && !stops;
+        let may_be_followed =
+            |kind: Option<NodeKind>| kind.is_none_or(|kind| kind == NodeKind::Link) && !stops;
         if !may_be_followed(self.entry.kind) {
             let stat = self.stat()?;
             if let Some(record) = self.known_record(&stat)

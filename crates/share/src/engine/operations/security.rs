@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use volume::security::{self, Descriptor, Parts, Rights};
-use volume::{Failure, NodeKind, Node};
+use volume::{Failure, Node, NodeKind};
 
 use crate::caching::grants::Need;
 use crate::engine::Share;

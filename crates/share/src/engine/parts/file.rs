@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use volume::security::Rights;
-use volume::{NodeKind, Name, Node, NodeId, OpenHow, Stat};
+use volume::{Name, Node, NodeId, NodeKind, OpenHow, Stat};
 
 use crate::caching::grants::{Asker, Grants, Surroundings};
 use crate::engine::parts::names::cache::Made;

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use volume::{NodeKind, NodeId};
+use volume::{NodeId, NodeKind};
 
 use crate::engine::parts::file::File;
 use table::Table;

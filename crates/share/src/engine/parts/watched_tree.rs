@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use volume::{Failure, NodeKind, NodeId, OpenHow};
+use volume::{Failure, NodeId, NodeKind, OpenHow};
 
 use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::values::descriptors::Descriptors;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use volume::security::posix::{self, Numbers};
 use volume::security::{self, Descriptor, Privileges, Rights, Sid, Token, well_known};
-use volume::{NodeKind, Node, Note, Stat};
+use volume::{Node, NodeKind, Note, Stat};
 
 use crate::engine::Share;
 use crate::engine::parts::names::directory::Directory;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use volume::{HostChange, HostEvent, NodeKind, Name, NodeId};
+use volume::{HostChange, HostEvent, Name, NodeId, NodeKind};
 
 use crate::caching::grants::{Asker, Need};
 use crate::engine::Share;

@@ -9,7 +9,7 @@
 //! bytes beside a file without taking a block for them.
 
 use volume::security::posix::{self, PosixEntry, Tag};
-use volume::{NodeKind, Node, Note, Overview, Stat, Time};
+use volume::{Node, NodeKind, Note, Overview, Stat, Time};
 
 use crate::{Attributes, Refusal};
 

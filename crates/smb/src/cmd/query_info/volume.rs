@@ -116,7 +116,8 @@ fn label(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 // MS-FSA 2.1.5.13.4
 fn device(query: &Query<'_>) -> Device {
     let mut characteristics = DeviceCharacteristics::DEVICE_IS_MOUNTED;
-    characteristics.set(DeviceCharacteristics::READ_ONLY_DEVICE, query.engine.volume().properties().read_only);
+    characteristics
+        .set(DeviceCharacteristics::READ_ONLY_DEVICE, query.engine.volume().properties().read_only);
     Device { device_type: Device::DISK, characteristics: characteristics.bits() }
 }
 

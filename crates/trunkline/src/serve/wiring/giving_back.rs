@@ -74,7 +74,7 @@ fn give_back(node: Arc<dyn Node>, long: &AtomicU32) {
 
 #[cfg(test)]
 mod tests {
-    use volume::faulty::{VolumeCall, PlannedFault, FaultyVolume};
+    use volume::faulty::{FaultyVolume, PlannedFault, VolumeCall};
     use volume::memory::MemoryVolume;
     use volume::{Name, OpenHow, Volume};
 

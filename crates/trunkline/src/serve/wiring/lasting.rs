@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use share::{Identity, Restored};
 use volume::security::Sid;
-use volume_posix::{RecoveredJournal, PosixJournal};
+use volume_posix::{PosixJournal, RecoveredJournal};
 
 use crate::config::Share;
 use crate::state::StateDir;

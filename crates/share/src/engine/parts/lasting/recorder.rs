@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use volume::journal::{Journal, MAX_RECORD, JournalPosition};
+use volume::journal::{Journal, JournalPosition, MAX_RECORD};
 
 use crate::Caching;
 use crate::caching::grants::{Grant, Holder};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use volume::{NodeKind, NodeId};
+use volume::{NodeId, NodeKind};
 use wire::Shrink;
 
 use crate::engine::parts::file::File;

@@ -1,6 +1,6 @@
 //! What is kept of directories is bounded, and never older than a change.
 
-use volume::faulty::{VolumeCall, FaultyVolume};
+use volume::faulty::{FaultyVolume, VolumeCall};
 use volume::memory::MemoryVolume;
 
 use super::placed::Counted;
