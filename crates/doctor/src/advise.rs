@@ -16,7 +16,10 @@ use crate::{Error, server_account};
 #[derive(Debug, Clone, clap::Args)]
 pub struct AdviseArgs {
     /// Threads that read or write at the same time
-    #[arg(long, visible_alias = "threads", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, visible_alias = "threads", value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub numjobs: u32,
     /// Files that they work on together
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -28,10 +31,16 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub iodepth: u32,
     /// Percentage of operations that read
-    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(
+        long, value_name = "PERCENT", default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     pub rwmixread: u32,
     /// Percentage of requests about names: open, close, create, delete, list
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(
+        long, value_name = "PERCENT", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     pub names: u32,
     /// The latency of one operation counts, and not the throughput
     #[arg(long)]
@@ -303,7 +312,8 @@ fn each_option(connections: &Piece) -> [Piece; 2] {
 fn shares(args: &AdviseArgs) -> Option<Piece> {
     let under_way = args.numjobs.saturating_mul(args.iodepth);
     let is_much = args.numjobs > 1 && under_way > MOST_DEPTH;
-    let says = "spread the work over several shares: each has limits of its own on operations and throughput, and so much under way reaches those of one";
+    let says = "spread the work over several shares: each has limits of its own on operations and \
+                throughput, and so much under way reaches those of one";
     is_much.then(|| piece("shares", Choice::Yes, Some(under_way.div_ceil(MOST_DEPTH)), Basis::Rule, says))
 }
 
@@ -342,7 +352,8 @@ fn connections(args: &AdviseArgs, path: &Path) -> Piece {
         return piece(about, Choice::No, Some(1), Basis::Rule, format!("one connection: {why}"));
     }
     if path.takes_one {
-        let says = "one connection: a session takes no more of this server; switch Multichannel on there, or raise what it allows, and measure again";
+        let says = "one connection: a session takes no more of this server; switch Multichannel on there, or \
+                    raise what it allows, and measure again";
         return piece(about, Choice::No, Some(1), Basis::Measured, says);
     }
     if let Some(measured) = measured_connections(args, path) {
@@ -361,7 +372,8 @@ fn connections(args: &AdviseArgs, path: &Path) -> Piece {
             Choice::Neutral,
             Some(CONNECTIONS),
             Basis::Rule,
-            "up to 4 connections: a single thread that works on several files with more than 16 KiB at once gains slightly",
+            "up to 4 connections: a single thread that works on several files with more than 16 KiB at once \
+             gains slightly",
         ),
         (1, ..) => piece(
             about,
@@ -375,14 +387,16 @@ fn connections(args: &AdviseArgs, path: &Path) -> Piece {
             Choice::No,
             Some(1),
             Basis::Rule,
-            "one connection: many small operations on a single file lose about 10 % with more; spread them over files first",
+            "one connection: many small operations on a single file lose about 10 % with more; spread them \
+             over files first",
         ),
         (_, 1, true) => piece(
             about,
             Choice::Yes,
             Some(CONNECTIONS),
             Basis::Rule,
-            "4 connections: several threads on one file gain with more than 16 KiB at once, and more on several files",
+            "4 connections: several threads on one file gain with more than 16 KiB at once, and more on \
+             several files",
         ),
         _ => piece(
             about,
@@ -405,7 +419,8 @@ fn depth(args: &AdviseArgs, path: &Path) -> Piece {
             Some(knee),
             Basis::Measured,
             format!(
-                "{knee} under way: small reads gain {} times up to there on this path and little behind it; this workload has {under_way}",
+                "{knee} under way: small reads gain {} times up to there on this path and little behind it; \
+                 this workload has {under_way}",
                 short(gain)
             ),
         );
@@ -430,7 +445,8 @@ fn not_advised(args: &AdviseArgs) -> Option<&'static str> {
     let is_little = args.numjobs == 1 || args.numjobs.saturating_mul(args.iodepth) < LOW_DEPTH;
     match (args.latency && is_little, args.rwmixread) {
         (true, ..50) => Some(
-            "writes that wait for each other, by one thread or with less than 16 under way, are not quicker over several connections",
+            "writes that wait for each other, by one thread or with less than 16 under way, are not quicker \
+             over several connections",
         ),
         (true, _) if args.bs <= SMALL => {
             Some("small reads with little under way are not quicker over several connections")
@@ -465,7 +481,8 @@ fn names(args: &AdviseArgs) -> Piece {
             Choice::Yes,
             None,
             Basis::Rule,
-            "cache metadata: most requests are about names; published gains are 30 % of latency and 60 % of operations, and more on a long way. Few large files instead of many small ones gain most",
+            "cache metadata: most requests are about names; published gains are 30 % of latency and 60 % of \
+             operations, and more on a long way. Few large files instead of many small ones gain most",
         ),
         10.. => piece(
             "metadata_cache",
@@ -487,7 +504,8 @@ fn names(args: &AdviseArgs) -> Piece {
 fn files(args: &AdviseArgs) -> Option<Piece> {
     if args.numjobs > 1 && args.nrfiles < args.numjobs {
         let says = format!(
-            "spread the work over at least {} files: one file has a limit of its own, and gains grow with the files",
+            "spread the work over at least {} files: one file has a limit of its own, and gains grow with \
+             the files",
             args.numjobs
         );
         return Some(piece("files", Choice::Yes, Some(args.numjobs), Basis::Rule, says));
@@ -569,12 +587,18 @@ mod tests {
 
     #[test]
     fn the_curve_of_the_path_goes_before_the_rules() {
-        let run = |work: &str, connections: u32, depth: u32, rate: f64| json!({ "work": work, "connections": connections, "depth": depth, "per_s": rate, "operations": 1000, "turns": [rate, rate, rate, rate] });
+        let run = |work: &str, connections: u32, depth: u32, rate: f64| {
+            json!({
+                "work": work, "connections": connections, "depth": depth, "per_s": rate, "operations": 1000,
+                "turns": [rate, rate, rate, rate]
+            })
+        };
         let report = json!({ "facts": { "data": { "runs": [
             run("read", 1, 16, 23.0), run("read", 2, 16, 46.0), run("read", 4, 16, 47.0),
             run("write", 1, 16, 50.0), run("write", 4, 16, 50.0),
-            run("small_files", 1, 32, 100.0), run("small_files", 2, 32, 180.0), run("small_files", 4, 32, 300.0),
-            run("small_read", 4, 1, 40.0), run("small_read", 4, 32, 1000.0), run("small_read", 4, 128, 1010.0),
+            run("small_files", 1, 32, 100.0), run("small_files", 2, 32, 180.0),
+            run("small_files", 4, 32, 300.0), run("small_read", 4, 1, 40.0),
+            run("small_read", 4, 32, 1000.0), run("small_read", 4, 128, 1010.0),
         ] } } });
         let path = curves(&report);
         let measured = |line: &str, about: &'static str| of(&pieces(&asked(line), &path), about).clone();
@@ -616,7 +640,8 @@ mod tests {
             })
         }) {
             let line = format!(
-                "--latency --rwmixread {reads} --numjobs {jobs} --nrfiles {files} --bs {size} --iodepth {depth} --names {names}"
+                "--latency --rwmixread {reads} --numjobs {jobs} --nrfiles {files} --bs {size} --iodepth \
+                 {depth} --names {names}"
             );
             for path in [&Path::default(), &measured] {
                 let pieces = pieces(&asked(&line), path);
@@ -649,7 +674,12 @@ mod tests {
 
     #[test]
     fn what_is_no_measurement_of_connections_goes_before_no_rule() {
-        let run = |work: &str, connections: u32, mib_s: f64| json!({ "work": work, "connections": connections, "depth": 16, "per_s": mib_s, "operations": 1000, "turns": [mib_s, mib_s, mib_s, mib_s] });
+        let run = |work: &str, connections: u32, mib_s: f64| {
+            json!({
+                "work": work, "connections": connections, "depth": 16, "per_s": mib_s, "operations": 1000,
+                "turns": [mib_s, mib_s, mib_s, mib_s]
+            })
+        };
         let runs = json!([run("read", 1, 20.0), run("read", 4, 80.0)]);
         let plain = advised(&json!({}), &json!({ "runs": runs }));
         assert_eq!((plain.count, plain.basis), (Some(4), Basis::Measured));
@@ -658,8 +688,17 @@ mod tests {
         assert_eq!((bounded.count, bounded.basis), (Some(4), Basis::Rule));
         // Nothing is advised by turns that lie on both sides, by rates that other programs may have
         // reduced, or by a single turn.
-        let uneven = json!([run("read", 1, 20.0), { "work": "read", "connections": 4, "depth": 16, "per_s": 40.0, "operations": 1000, "turns": [80.0, 21.0, 22.0, 40.0] }]);
-        let once = json!([{ "work": "read", "connections": 1, "depth": 16, "per_s": 20.0, "turns": [20.0] }, { "work": "read", "connections": 4, "depth": 16, "per_s": 80.0, "turns": [80.0] }]);
+        let uneven = json!([
+            run("read", 1, 20.0),
+            {
+                "work": "read", "connections": 4, "depth": 16, "per_s": 40.0, "operations": 1000,
+                "turns": [80.0, 21.0, 22.0, 40.0]
+            }
+        ]);
+        let once = json!([
+            { "work": "read", "connections": 1, "depth": 16, "per_s": 20.0, "turns": [20.0] },
+            { "work": "read", "connections": 4, "depth": 16, "per_s": 80.0, "turns": [80.0] }
+        ]);
         let others = json!({ "part": 0.8, "processors": 2, "is_server_here": true });
         for data in
             [json!({ "runs": uneven }), json!({ "runs": once }), json!({ "runs": runs, "others": others })]

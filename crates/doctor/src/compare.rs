@@ -207,7 +207,8 @@ fn unknown(both: [&TargetMeasurements; 2]) -> String {
     };
     match both.iter().find_map(number) {
         Some(usual) => format!(
-            "What {usual} connections carry was not measured, for lack of time, so that nothing can be said of a copy: take a longer course (--full)."
+            "What {usual} connections carry was not measured, for lack of time, so that nothing can be said \
+             of a copy: take a longer course (--full)."
         ),
         None => {
             "Reads and writes were not measured of both, so that nothing can be said of a copy.".to_owned()
@@ -249,7 +250,8 @@ fn explain(
             format!("{}: no difference that could be measured.", capital(&copy))
         }
         ([Some(a), Some(b)], [Some(first), Some(second)]) if same(a, b) && first != second => format!(
-            "One connection carries as much {what} both ({} and {} MiB/s), but a session takes {first} at the first and {second} at the second. That explains it: {copy}.",
+            "One connection carries as much {what} both ({} and {} MiB/s), but a session takes {first} at \
+             the first and {second} at the second. That explains it: {copy}.",
             short(a),
             short(b)
         ),
@@ -259,7 +261,8 @@ fn explain(
                 false => "the way or the server differs",
             };
             format!(
-                "One connection carries {} MiB/s {what} the first and {} MiB/s {what} the second, so {cause}: {copy}.",
+                "One connection carries {} MiB/s {what} the first and {} MiB/s {what} the second, so \
+                 {cause}: {copy}.",
                 short(a),
                 short(b)
             )

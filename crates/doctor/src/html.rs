@@ -11,7 +11,8 @@ use crate::terminal::work;
 pub fn html(report: &Report, command: &str) -> String {
     let names: Vec<&str> = report.targets.iter().map(|it| it.facts.target.as_str()).collect();
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>trunkline doctor: {0}</title><style>{STYLE} pre{{background:#f6f6f6;padding:1em;overflow-x:auto}}</style>\n\
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>trunkline doctor: \
+         {0}</title><style>{STYLE} pre{{background:#f6f6f6;padding:1em;overflow-x:auto}}</style>\n\
          <h1>Why is it slow?</h1>\n<p>{0}</p>\n<p><code>{1}</code></p>\n",
         escape(&names.join(", ")),
         escape(command)
@@ -32,7 +33,8 @@ pub fn html(report: &Report, command: &str) -> String {
         target(&mut page, examined);
     }
     page.push_str(&format!(
-        "<p>trunkline {}, {} course, {} s. 1 MiB is 1,048,576 bytes; intervals hold all turns of a run, or the mean with 95 % confidence.</p>\n</html>\n",
+        "<p>trunkline {}, {} course, {} s. 1 MiB is 1,048,576 bytes; intervals hold all turns of a run, or \
+         the mean with 95 % confidence.</p>\n</html>\n",
         report.version,
         report.course,
         short(report.took_s)

@@ -244,23 +244,29 @@ mod tests {
     use super::*;
 
     const MOUNTINFO: &str = "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
-        40 22 0:35 / /mnt/a\\040b rw,relatime shared:20 - cifs //10.0.0.1/docs rw,vers=3.1.1,addr=10.0.0.1,port=4450,rsize=4194304,multichannel,max_channels=4\n\
-        41 22 0:36 / /mnt/n rw,relatime - nfs4 10.0.0.2:/x rw,vers=4.2,rsize=1048576,hard,proto=tcp,nconnect=4,addr=10.0.0.2\n";
+        40 22 0:35 / /mnt/a\\040b rw,relatime shared:20 - cifs //10.0.0.1/docs \
+        rw,vers=3.1.1,addr=10.0.0.1,port=4450,rsize=4194304,multichannel,max_channels=4\n\
+        41 22 0:36 / /mnt/n rw,relatime - nfs4 10.0.0.2:/x \
+        rw,vers=4.2,rsize=1048576,hard,proto=tcp,nconnect=4,addr=10.0.0.2\n";
 
     const DEBUG_DATA: &str = "Display Internal CIFS Data Structures for Debugging\nServers:\n\
-        1) ConnectionId: 0x1 Hostname: 10.0.0.1\nNumber of credits: 389,1,1 Dialect 0x311\nTCP status: 1 Instance: 1\n\n\
+        1) ConnectionId: 0x1 Hostname: 10.0.0.1\nNumber of credits: 389,1,1 Dialect 0x311\nTCP status: 1 \
+        Instance: 1\n\n\
         \tSessions:\n\t1) Address: 10.0.0.1 Uses: 1 Capability: 0x300047\tSession Status: 1\n\n\
         \tExtra Channels: 2\n\t\tChannel: 2 ConnectionId: 0x2\n\t\tTCP status: 1 Instance: 1\n\
         \t\tChannel: 3 ConnectionId: 0x3\n\t\tTCP status: 3 Instance: 2\n\n\
-        \tShares:\n\t0) IPC: \\\\10.0.0.1\\IPC$ Mounts: 1\n\t1) \\\\10.0.0.1\\docs Mounts: 1 DevInfo: 0x20\n\n\
-        \tServer interfaces: 2\n\t1)\tSpeed: 10Gbps\n\t\tCapabilities: rss\n\t\tIPv4: 10.0.0.1\n\t\t[CONNECTED]\n\
+        \tShares:\n\t0) IPC: \\\\10.0.0.1\\IPC$ Mounts: 1\n\t1) \\\\10.0.0.1\\docs Mounts: 1 DevInfo: \
+        0x20\n\n\
+        \tServer interfaces: 2\n\t1)\tSpeed: 10Gbps\n\t\tCapabilities: rss\n\t\tIPv4: \
+        10.0.0.1\n\t\t[CONNECTED]\n\
         \t2)\tSpeed: 1Gbps\n\t\tIPv4: 10.9.0.1\n\
         2) ConnectionId: 0x9 Hostname: other\nTCP status: 1 Instance: 1\n\t1) \\\\other\\x Mounts: 1\n";
 
     const MOUNTSTATS: &str = "device rootfs mounted on / with fstype rootfs\n\
         device 10.0.0.2:/x mounted on /mnt/n with fstype nfs4 statvers=1.1\n\topts:\trw\n\
         \txprt:\ttcp 0 1 2 0 0 100 100 0 100 0 2 0 0\n\txprt:\ttcp 0 1 1 0 0 90 90 0 90 0 2 0 0\n\
-        \tper-op statistics\n\t        READ: 10 12 0 1000 2000 5 230 240 0\n\t       WRITE: 0 0 0 0 0 0 0 0 0\n";
+        \tper-op statistics\n\t        READ: 10 12 0 1000 2000 5 230 240 0\n\t       WRITE: 0 0 0 0 0 0 0 0 \
+        0\n";
 
     #[test]
     fn the_innermost_mount_counts_and_a_disk_is_none() {

@@ -69,7 +69,8 @@ pub(crate) async fn examine(
             return Err(Error::host(format!("looking at {}", path.display()), "it does not answer"));
         }
         let text = format!(
-            "{}: neither SMB nor NFS is mounted there; mount it first, or name the server as smb:// or nfs://",
+            "{}: neither SMB nor NFS is mounted there; mount it first, or name the server as smb:// or \
+             nfs://",
             path.display()
         );
         return Err(Error::Usage(text));
@@ -653,7 +654,8 @@ mod tests {
     #[test]
     fn what_load_reports_becomes_a_run() {
         let side = serde_json::json!({
-            "iops": 100.0, "bw_bytes": 26_214_400, "iops_stddev": 5.0, "iops_samples": 4, "runtime": 1000, "total_ios": 100,
+            "iops": 100.0, "bw_bytes": 26_214_400, "iops_stddev": 5.0, "iops_samples": 4,
+            "runtime": 1000, "total_ios": 100,
             "clat_ns": { "percentile": { "50.000000": 2_000_000, "99.000000": 9_000_000 } },
         });
         let run = run_of(RunKind::Write, 256 << 10, 8, &serde_json::json!({ "write": side })).unwrap();

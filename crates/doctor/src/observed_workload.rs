@@ -125,7 +125,8 @@ impl ObservedWorkload {
             None => "nobody is connected, so --numjobs and --iodepth count".to_owned(),
         };
         format!(
-            "counted on {}{by}: {} operations, {} % about names; of reads and writes {} % read, {} KiB each; {depth}",
+            "counted on {}{by}: {} operations, {} % about names; of reads and writes {} % read, {} KiB each; \
+             {depth}",
             self.share,
             self.operations,
             self.names_percent,

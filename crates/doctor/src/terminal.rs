@@ -174,7 +174,8 @@ fn transport(f: &mut Formatter<'_>, it: &Transport, to: &Route, data: Option<&Da
     if let Some(info) = &it.first_connection {
         writeln!(
             f,
-            "  kernel: round trip {} ms (least {}), window of {} packets of {} bytes, {} of {} segments sent again, {}",
+            "  kernel: round trip {} ms (least {}), window of {} packets of {} bytes, {} of {} segments sent \
+             again, {}",
             short(info.rtt_ms),
             short(info.min_rtt_ms),
             info.congestion_window,
@@ -196,7 +197,8 @@ fn windows(f: &mut Formatter<'_>, it: &Transport, data: Option<&Data>) -> fmt::R
         if let Some(window) = window {
             writeln!(
                 f,
-                "  {what} window of this host {} KiB, round trip {} ms: one connection {verb} {} MiB/s at most",
+                "  {what} window of this host {} KiB, round trip {} ms: one connection {verb} {} MiB/s at \
+                 most",
                 window >> 10,
                 short(base),
                 most(window)
@@ -305,7 +307,9 @@ fn interfaces(f: &mut Formatter<'_>, it: &Connections, route: Option<&Route>) ->
     }
     writeln!(
         f,
-        "  Server Name  Selected  Client IP  Server IP  Client Interface Index  Server Interface Index  Client RSS Capable  Client RDMA Capable  Failed  FailureCount  ClientLinkSpeed  ServerLinkSpeed  ServerRSSCapable  ServerRdmaCapable"
+        "  Server Name  Selected  Client IP  Server IP  Client Interface Index  Server Interface Index  \
+         Client RSS Capable  Client RDMA Capable  Failed  FailureCount  ClientLinkSpeed  ServerLinkSpeed  \
+         ServerRSSCapable  ServerRdmaCapable"
     )?;
     for interface in &it.interfaces {
         writeln!(f, "  {}", row(it, interface, route).join("  "))?;

@@ -174,28 +174,33 @@ fn how_far(stopped: &Stopped, is_by_address: bool) -> String {
         }
         (Cause::NoName, _) => "the name is misspelt, or this host's name service does not know it",
         (Cause::Unreachable, _) => {
-            "the host is off, or a firewall or a missing route is between: the share's settings are not to blame"
+            "the host is off, or a firewall or a missing route is between: the share's settings are not to \
+             blame"
         }
         (Cause::Closed, Stage::Connect) => {
-            "the host is there and the network works, but nobody listens on this port: the server is not started, or listens on another one"
+            "the host is there and the network works, but nobody listens on this port: the server is not \
+             started, or listens on another one"
         }
         (Cause::LargePackets, _) => {
             "large packets do not arrive on this path, and the server never saw what it did not answer"
         }
         (Cause::Silent, Stage::Negotiate) => {
-            "somebody listens and says nothing: the server hangs, or something between takes connections in its name"
+            "somebody listens and says nothing: the server hangs, or something between takes connections in \
+             its name"
         }
         (Cause::Silent, _) => {
             "the server stalls: it took the request and did not answer it; look at its log and its disks"
         }
         (Cause::Protocol, _) => {
-            "whoever listens there does not speak this protocol as this client does: another service, or a server with no common dialect"
+            "whoever listens there does not speak this protocol as this client does: another service, or a \
+             server with no common dialect"
         }
         (Cause::LogOn, _) => {
             "network and server work; the user or the password is wrong, or the user may not log on"
         }
         (Cause::Share, _) => {
-            "network, server and log-on work; there is no such share or directory, or this user may not use it"
+            "network, server and log-on work; there is no such share or directory, or this user may not use \
+             it"
         }
         (Cause::Full, _) => "the server has no room",
         (Cause::Interrupted, _) => "what is above was measured until then",

@@ -21,8 +21,10 @@ pub struct Args {
     #[arg(value_name = "TARGET", required_unless_present = "agent", value_parser = target)]
     pub targets: Vec<Url>,
     /// One of diskspd's flags, as `diskspd::spell_out` passes it on
-    #[arg(long = "diskspd", value_name = "FLAG", hide = true, allow_hyphen_values = true, conflicts_with_all = [
-        "rw", "metadata", "bs", "iodepth", "numjobs", "nrfiles", "filesize", "runtime", "ramp_time", "direct", "sync", "time_based",
+    #[arg(long = "diskspd", value_name = "FLAG", hide = true, allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = [
+        "rw", "metadata", "bs", "iodepth", "numjobs", "nrfiles", "filesize", "runtime", "ramp_time", "direct",
+        "sync", "time_based",
     ])]
     pub diskspd: Vec<String>,
     /// File whose first line is the password [default: the variable TRUNKLINE_PASSWORD, or else a prompt]
@@ -44,23 +46,38 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size, value_delimiter = ',', default_value = "4k")]
     pub bs: Vec<u64>,
     /// Operations that each job keeps under way
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(
+        long, value_name = "N", value_delimiter = ', ', default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
     pub iodepth: Vec<u32>,
     /// Jobs, each with its own files; if the targets are files, jobs for each of them
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
     pub numjobs: u32,
     /// Files of each job
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
     pub nrfiles: u32,
     /// Bytes of each file [default: 64m; targets that are files keep their size; with --metadata one
     /// block]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub filesize: Option<u64>,
     /// Bypass the caches: O_DIRECT on this host, unbuffered opens over SMB
-    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(
+        long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_parser = clap::value_parser!(u8).range(0..=1)
+    )]
     pub direct: Option<u8>,
     /// Make each write wait for the storage: O_SYNC, write-through opens over SMB, FILE_SYNC over NFS
-    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(
+        long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_parser = clap::value_parser!(u8).range(0..=1)
+    )]
     pub sync: Option<u8>,
     /// Work for the whole --runtime; this is always so here
     #[arg(long = "time_based", alias = "time-based")]
@@ -72,17 +89,29 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = time)]
     pub runtime: Option<Duration>,
     /// Time to run before anything is counted
-    #[arg(long = "ramp_time", alias = "ramp-time", value_name = "SECONDS", value_parser = time, default_value = "0")]
+    #[arg(
+        long = "ramp_time", alias = "ramp-time", value_name = "SECONDS", value_parser = time,
+        default_value = "0"
+    )]
     pub ramp_time: Duration,
     /// Start this many operations a second in each job, whether or not earlier ones are done; latencies
     /// count from the planned start
-    #[arg(long = "rate_iops", alias = "rate-iops", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(
+        long = "rate_iops", alias = "rate-iops", value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=10_000_000)
+    )]
     pub rate_iops: Option<u32>,
     /// Do exactly this many operations in all
-    #[arg(long = "number-ios", alias = "number_ios", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long = "number-ios", alias = "number_ios", value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     pub number_ios: Option<u64>,
     /// Names in the directory for --metadata
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1000,
+        value_parser = clap::value_parser!(u64).range(1..=10_000_000)
+    )]
     pub files: u64,
     /// With --metadata create: keep the new names until the next run in the same directory, because some
     /// file systems create files slowly after many deletions
@@ -105,17 +134,26 @@ pub struct Args {
     #[arg(long, value_parser = named_dialect())]
     pub dialect: Option<Dialect>,
     /// Connections, each with its own thread and session
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
     pub connections: u32,
     /// Channels of each session, with nfs:// its connections (nconnect); a list is measured in turns,
     /// with a part of --runtime in each, or one after the other if the time is short or with --agents
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(
+        long, value_name = "N", value_delimiter = ', ', default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=32)
+    )]
     pub channels: Vec<u32>,
     /// Bytes a second that each channel may carry in each direction; the client itself enforces this
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub channel_rate: Option<u64>,
     /// With --channel-rate: how many times slower than the others the last channel is
-    #[arg(long, value_name = "N", requires = "channel_rate", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(
+        long, value_name = "N", requires = "channel_rate",
+        value_parser = clap::value_parser!(u32).range(2..=1000)
+    )]
     pub slow_channel: Option<u32>,
     /// Process of the server on this host; its processor time (with its children's) is reported
     #[arg(long, value_name = "PID")]
@@ -130,7 +168,8 @@ pub struct Args {
     /// Wait at this address for a load from several machines; needs the same secret there and here
     #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["targets", "agents"])]
     pub agent: Option<String>,
-    /// File whose first line is the secret that agents and their conductor share [default: the variable TRUNKLINE_SECRET]
+    /// File whose first line is the secret of the agents and the conductor
+    /// [default: the variable TRUNKLINE_SECRET]
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
     /// Report in fio's JSON form

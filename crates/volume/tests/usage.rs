@@ -244,7 +244,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_known_is_what_lies_there(actions in actions(), quota in 1000_u64..20_000, asleep in 0..80_usize) {
+    fn what_is_known_is_what_lies_there(
+        actions in actions(),
+        quota in 1000_u64..20_000,
+        asleep in 0..80_usize,
+    ) {
         // In some runs nothing is counted at first, and the volume gets its quota when it has content.
         let asleep = asleep.saturating_sub(40).min(actions.len());
         let mut client = Client::new((asleep == 0).then_some(quota));

@@ -57,13 +57,15 @@ fn worth(facts: &TargetMeasurements) -> Option<Finding> {
         Worth::Enough => (
             "no_gain",
             format!(
-                "further connections bring no speed here, only tolerance to the loss of one: {count} carry {times}"
+                "further connections bring no speed here, only tolerance to the loss of one: {count} carry \
+                 {times}"
             ),
         ),
         Worth::Unsure => (
             "gain_unsure",
             format!(
-                "what further connections bring is not sure, as the turns differ by themselves: {count} carried {times}"
+                "what further connections bring is not sure, as the turns differ by themselves: {count} \
+                 carried {times}"
             ),
         ),
     };
@@ -75,7 +77,8 @@ fn worth(facts: &TargetMeasurements) -> Option<Finding> {
     }
     let what = match facts.protocol {
         Some(Protocol::Smb(_)) => format!(
-            "mount with multichannel,max_channels={count}; Windows does so by itself; copy with several threads"
+            "mount with multichannel,max_channels={count}; Windows does so by itself; copy with several \
+             threads"
         ),
         _ => format!("mount with nconnect={count}, and copy with several threads"),
     };
@@ -113,15 +116,18 @@ fn few_channels(facts: &TargetMeasurements, connections: &Connections) -> Option
         (false, _) => (
             "multichannel_off",
             "the server offers one connection for a session: Multichannel is off there".to_owned(),
-            "switch Multichannel on at the server (Trunkline: `multichannel = true`; Samba: `server multi channel support = yes`; Azure Files: SSD shares, the account's SMB Multichannel setting)",
+            "switch Multichannel on at the server (Trunkline: `multichannel = true`; Samba: `server multi \
+             channel support = yes`; Azure Files: SSD shares, the account's SMB Multichannel setting)",
         ),
         (true, true) => (
             "no_rss",
             format!(
-                "the server says of none of its interfaces that it has receive side scaling, so clients open one connection to each: {} here",
+                "the server says of none of its interfaces that it has receive side scaling, so clients open \
+                 one connection to each: {} here",
                 connections.got
             ),
-            "switch receive side scaling on there, or have the server say so (Trunkline: `rss = \"always\"`; Samba: `interfaces = \"ADDRESS;capability=RSS\"`)",
+            "switch receive side scaling on there, or have the server say so (Trunkline: `rss = \"always\"`; \
+             Samba: `interfaces = \"ADDRESS;capability=RSS\"`)",
         ),
         _ => (
             "few_channels",
@@ -165,8 +171,10 @@ fn client_off(facts: &TargetMeasurements, connections: &Connections, is_smb: boo
     let (kind, says, what) = match is_smb {
         true => (
             "client_multichannel_off",
-            "the server offers several connections for a session and this client takes one: Multichannel is off at the client",
-            "switch it on at the client (Linux: mount with multichannel,max_channels=4; Windows: Set-SmbClientConfiguration -EnableMultiChannel $true)",
+            "the server offers several connections for a session and this client takes one: Multichannel is \
+             off at the client",
+            "switch it on at the client (Linux: mount with multichannel,max_channels=4; Windows: \
+             Set-SmbClientConfiguration -EnableMultiChannel $true)",
         ),
         false => (
             "client_few_connections",
@@ -210,10 +218,15 @@ fn unreachable(connections: &Connections) -> Vec<Finding> {
         it.reachable == Some(false) && !it.selected && !is_local
     });
     lost.map(|it| {
-        let says = format!("the server offers {} for further connections, and it cannot be reached: clients wait for it again and again", it.address);
+        let says = format!(
+            "the server offers {} for further connections, and it cannot be reached: clients \
+                            wait for it again and again",
+            it.address
+        );
         let finding = Finding::held(Layer::Connections, "unreachable_address", says)
             .by(format!("interface {}, {} Mbit/s, was tried", it.index, it.mbit));
-        let what = "leave that address out (Trunkline: `listen`, `advertise`; Samba: `interfaces`), or open the way there";
+        let what = "leave that address out (Trunkline: `listen`, `advertise`; Samba: `interfaces`), or open \
+                    the way there";
         finding.change(ChangeLocation::Server, what)
     })
     .collect()
@@ -246,7 +259,8 @@ fn slow_one(connections: &Connections) -> Option<Finding> {
     let is_it = |it: &Channel| std::ptr::eq(it, slowest);
     let (slow, others) = apart(channels, leads_there).or_else(|| apart(channels, is_it))?;
     let says = format!(
-        "the connection to {} carries {} MiB/s, the others about {}: whoever shares files over all of them waits for it",
+        "the connection to {} carries {} MiB/s, the others about {}: whoever shares files over all of them \
+         waits for it",
         slowest.peer,
         short(median(&slow)?),
         short(median(&others)?)
@@ -288,7 +302,8 @@ pub(super) fn mount(facts: &TargetMeasurements) -> Vec<Finding> {
         } else if connected > 0 && (connected as u64) < wanted {
             let says = format!("the mount has {connected} connections of the {wanted} that it was to have");
             let finding = Finding::held(Layer::Connections, "client_few_channels", says).by(state.clone());
-            let what = "examine the server itself: trunkline doctor smb://USER@HOST/SHARE says which of its addresses answer; older kernels leave channels out silently";
+            let what = "examine the server itself: trunkline doctor smb://USER@HOST/SHARE says which of its \
+                        addresses answer; older kernels leave channels out silently";
             found.push(finding.change(ChangeLocation::Client, what));
         }
     } else {
@@ -330,18 +345,21 @@ fn nfs_mount(mount: &Mount, state: &str) -> Vec<Finding> {
     let wanted = mount.number("nconnect").unwrap_or(1);
     if connected > 0 && (connected as u64) < wanted {
         let says = format!(
-            "the mount was to have {wanted} connections and has {connected}: the first mount of a server decides for all of them"
+            "the mount was to have {wanted} connections and has {connected}: the first mount of a server \
+             decides for all of them"
         );
         let finding = Finding::held(Layer::Connections, "client_few_connections", says).by(state);
         let what =
             "unmount all of this server, and mount with nconnect first; or give the share a port of its own";
         found.push(finding.change(ChangeLocation::Client, what));
     } else if wanted <= 1 {
-        let says = "the mount has one connection, as the first mount of a server decides for all of them; nconnect=4 helps where each connection is slow by itself";
+        let says = "the mount has one connection, as the first mount of a server decides for all of them; \
+                    nconnect=4 helps where each connection is slow by itself";
         found.push(Finding::note(Layer::Connections, "client_one_connection", says).by(state));
     }
     if let Some((again, all)) = mount.sent_again.filter(|(again, all)| *again > 3 && *again * 1000 > *all) {
-        let says = "requests of this mount had to be sent again: connections were lost, or the server did not answer";
+        let says = "requests of this mount had to be sent again: connections were lost, or the server did \
+                    not answer";
         let by = format!("{again} of {all} reads and writes");
         found.push(Finding::held(Layer::Transport, "client_sent_again", says).by(by));
     }

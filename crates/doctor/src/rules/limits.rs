@@ -46,7 +46,8 @@ pub(super) fn store(facts: &TargetMeasurements) -> Vec<Finding> {
             && late_echo(facts) < own / 2.0
         {
             let says = format!(
-                "the server needs {} ms for a read of 4 KiB, beyond the {} ms of the network: its store is slow",
+                "the server needs {} ms for a read of 4 KiB, beyond the {} ms of the network: its store is \
+                 slow",
                 short(own),
                 short(base)
             );
@@ -103,7 +104,8 @@ pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
         let own = it.median_ms - base * f64::from(it.trips);
         if own > QUICK_MS * f64::from(it.trips) && own > base {
             let says = format!(
-                "{} takes {} ms, of which the network explains {} ms: the server is slow with names, as without a cache of them",
+                "{} takes {} ms, of which the network explains {} ms: the server is slow with names, as \
+                 without a cache of them",
                 it.what,
                 short(it.median_ms),
                 short(base * f64::from(it.trips))
@@ -128,7 +130,8 @@ pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
         && missing > stat.median_ms * 3.0 + 2.0
         && stat.idle > 0.1
     {
-        let says = "names that are not there take the server much longer than those that are, as when it reads the whole directory to compare without regard to case";
+        let says = "names that are not there take the server much longer than those that are, as when it \
+                    reads the whole directory to compare without regard to case";
         let finding = Finding::held(Layer::Metadata, "scans", says).by(format!(
             "{} ms for a missing name, {} ms for one that is there, among {} names",
             short(missing),
@@ -232,7 +235,8 @@ pub(super) fn limits(facts: &TargetMeasurements) -> Vec<Finding> {
     let Some(data) = &facts.data else { return found };
     if let Some((earlier, last)) = cap(facts) {
         let says = format!(
-            "the server answers {} small requests a second, however many are under way: a limit on operations, or a store that does no more",
+            "the server answers {} small requests a second, however many are under way: a limit on \
+             operations, or a store that does no more",
             short(last.per_s)
         );
         let finding = Finding::held(Layer::Limits, "operations_limit", says)
@@ -311,7 +315,8 @@ fn throughput(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
         _ => "reads",
     };
     let says = format!(
-        "{which} stop at {} MiB/s whatever the number of connections, while the path and this host have room: a limit of the server, or of its store",
+        "{which} stop at {} MiB/s whatever the number of connections, while the path and this host have \
+         room: a limit of the server, or of its store",
         short(best.mib_s)
     );
     let mut finding = Finding::held(Layer::Limits, "throughput_limit", says).by(shown(one));
@@ -349,7 +354,8 @@ fn burst(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
     let stays = late.iter().all(|rate| *rate < begun * STAYS_BELOW) && last.interval[1] < begun * STAYS_BELOW;
     if change < 0.6 && stays && by_server(facts, last) {
         let says = format!(
-            "reads became {} times slower in the course of the examination: burst credits are used up, or a cache is",
+            "reads became {} times slower in the course of the examination: burst credits are used up, or a \
+             cache is",
             short(1.0 / change)
         );
         let finding =
@@ -359,7 +365,8 @@ fn burst(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
         );
     }
     if change > 1.6 && last.interval[0] > begun {
-        let says = "the first reads were much slower than the same at the end: the first run warms up, and is not to be believed";
+        let says = "the first reads were much slower than the same at the end: the first run warms up, and \
+                    is not to be believed";
         return Some(Finding::note(Layer::Limits, "warm_up", says).by(shown(first)).by(shown(last)));
     }
     None
@@ -370,7 +377,8 @@ fn burst(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
 fn sawtooth(data: &Data) -> Option<Finding> {
     let it = data.sawtooth.as_ref()?;
     let says = format!(
-        "the rate breaks down to less than half every {} s: as where a service throttles in steps, or a path drops what is too much for it",
+        "the rate breaks down to less than half every {} s: as where a service throttles in steps, or a path \
+         drops what is too much for it",
         short(it.every_s)
     );
     let by = format!(

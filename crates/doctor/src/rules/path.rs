@@ -68,13 +68,15 @@ pub(super) fn name(facts: &TargetMeasurements) -> Vec<Finding> {
             }
             None if untried.is_some() => {
                 let says = format!(
-                    "the name leads to a public address first, and to the private {} behind it, which was not tried: if both lead to the same server, the private one should come first",
+                    "the name leads to a public address first, and to the private {} behind it, which was \
+                     not tried: if both lead to the same server, the private one should come first",
                     shown_or(untried)
                 );
                 found.push(Finding::note(Layer::Name, "public_address", says).by(by));
             }
             None if own_is_private => {
-                let says = "the server is reached by a public address, so through NAT or a gateway; if it has a private one, the name should lead there";
+                let says = "the server is reached by a public address, so through NAT or a gateway; if it \
+                            has a private one, the name should lead there";
                 found.push(Finding::note(Layer::Name, "public_address", says).by(by));
             }
             None => {}
@@ -158,14 +160,19 @@ fn large_packets(facts: &TargetMeasurements) -> Option<Finding> {
     let lost = packets.lost?;
     let arrived = packets.arrived;
     let says = format!(
-        "the path carries packets of {arrived} bytes and loses those of {lost} without a word: its MTU is about {arrived}, and the messages that say so (ICMP) do not come through. The server is not to blame: small questions are answered, and whatever is larger never arrives"
+        "the path carries packets of {arrived} bytes and loses those of {lost} without a word: its MTU is \
+         about {arrived}, and the messages that say so (ICMP) do not come through. The server is not to \
+         blame: small questions are answered, and whatever is larger never arrives"
     );
     let by = format!(
-        "a packet of {arrived} bytes was acknowledged, one of {lost} bytes was sent again {} times and was not",
+        "a packet of {arrived} bytes was acknowledged, one of {lost} bytes was sent again {} times and was \
+         not",
         packets.sent_again
     );
     let what = format!(
-        "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") through; until then set the MTU of this interface to {arrived} (ip link set dev INTERFACE mtu {arrived}), clamp the MSS on the router, or set net.ipv4.tcp_mtu_probing=1"
+        "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") through; until then set the MTU of \
+         this interface to {arrived} (ip link set dev INTERFACE mtu {arrived}), clamp the MSS on the router, \
+         or set net.ipv4.tcp_mtu_probing=1"
     );
     Some(Finding::held(Layer::Transport, "black_hole", says).by(by).change(ChangeLocation::Path, what))
 }
@@ -182,7 +189,8 @@ fn small_packets(facts: &TargetMeasurements) -> Option<Finding> {
     let least = interface.into_iter().chain(path).min().filter(|it| *it < ORDINARY_MTU)?;
     let behind = interface.is_some_and(|own| own > least);
     let says = format!(
-        "packets on this path have at most {least} bytes, 1,500 are usual: {} takes the rest, and each byte costs both ends more packets",
+        "packets on this path have at most {least} bytes, 1,500 are usual: {} takes the rest, and each byte \
+         costs both ends more packets",
         if behind {
             "a tunnel or an old line behind this host"
         } else {
@@ -252,7 +260,8 @@ fn loss(facts: &TargetMeasurements) -> Option<Finding> {
     let part = lost_part(facts, base);
     if part > 0.0 {
         by.push(format!(
-            "about {} % of the segments were lost, in one run as in the other, while the round trip stayed near {} ms",
+            "about {} % of the segments were lost, in one run as in the other, while the round trip stayed \
+             near {} ms",
             short(part * 100.0),
             short(base)
         ));
@@ -267,7 +276,8 @@ fn loss(facts: &TargetMeasurements) -> Option<Finding> {
     if let Some(gain) = gain(facts).filter(|gain| gain.times() > 1.2) {
         finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
     }
-    let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then more connections, and BBR where the sender is yours";
+    let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then more \
+                connections, and BBR where the sender is yours";
     Some(finding.change(ChangeLocation::Path, what))
 }
 
@@ -317,7 +327,8 @@ fn window(facts: &TargetMeasurements) -> Option<Finding> {
         let (times, best) = (gain.times(), gain.many);
         let holds = best.mib_s * 1_048_576.0 * base / 1000.0;
         let says = format!(
-            "{which} is too small for this path, so that one connection waits for the other side most of the time"
+            "{which} is too small for this path, so that one connection waits for the other side most of the \
+             time"
         );
         let path = format!(
             "the path holds at least {} KiB (best rate times {} ms)",
@@ -386,11 +397,13 @@ fn timer(facts: &TargetMeasurements) -> Option<Finding> {
     let even = echo.iter().filter(|it| (**it - answer).abs() < late * 0.3).count() * 10 >= echo.len() * 7;
     let says = match even {
         true => format!(
-            "each small answer is held back by {} ms, as by a timer: Nagle's algorithm with delayed acknowledgements, or something that collects packets",
+            "each small answer is held back by {} ms, as by a timer: Nagle's algorithm with delayed \
+             acknowledgements, or something that collects packets",
             short(late)
         ),
         false => format!(
-            "answers that cost nothing come {} ms later than the network needs: somebody between, or the server itself, is busy",
+            "answers that cost nothing come {} ms later than the network needs: somebody between, or the \
+             server itself, is busy",
             short(late)
         ),
     };
@@ -407,7 +420,8 @@ fn distance(facts: &TargetMeasurements) -> Option<Finding> {
     let base = rtt(facts).filter(|it| *it > 2.0)?;
     let window = transport.receive_window.unwrap_or(u64::MAX).min(transport.send_window.unwrap_or(u64::MAX));
     let says = format!(
-        "each question takes {} ms on its way and back, whatever the server does: only more of them under way make up for it",
+        "each question takes {} ms on its way and back, whatever the server does: only more of them under \
+         way make up for it",
         short(base)
     );
     let mut finding = Finding::note(Layer::Transport, "distance", says).by(format!(

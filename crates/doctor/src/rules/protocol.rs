@@ -77,9 +77,11 @@ fn protection(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding
     if smb.seals {
         let cipher = smb.cipher.clone().unwrap_or_default();
         let says = format!(
-            "the server demands that everything is encrypted ({cipher}), which costs both sides processor time"
+            "the server demands that everything is encrypted ({cipher}), which costs both sides processor \
+             time"
         );
-        let what = "where the path is safe already, let the server not demand it; else take AES-128-GCM, the cheapest cipher";
+        let what = "where the path is safe already, let the server not demand it; else take AES-128-GCM, the \
+                    cheapest cipher";
         let finding = with(Finding::held(Layer::Protocol, "sealing", says).by("we asked for none"));
         return Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(share > CHEAP / 4.0));
     }
@@ -88,7 +90,8 @@ fn protection(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding
     let what = match algorithm.as_str() {
         "AesGmac" => "leave it: AES-GMAC is the cheapest there is",
         _ => {
-            "let both sides offer AES-128-GMAC (Samba: `server smb3 signing algorithms`; Windows 11 and Server 2022 have it)"
+            "let both sides offer AES-128-GMAC (Samba: `server smb3 signing algorithms`; Windows 11 and \
+             Server 2022 have it)"
         }
     };
     let finding = with(Finding::held(Layer::Protocol, "signing", says).by("we asked for none"));
@@ -106,7 +109,8 @@ fn size(facts: &TargetMeasurements, size: u32) -> Option<Finding> {
     let says = format!("a request moves {} KiB at most, so that large files take many", size >> 10);
     let finding = Finding::held(Layer::Protocol, "small_requests", says)
         .by(format!("the server allows {} KiB; 1024 KiB are usual", size >> 10));
-    let what = "raise it there (Samba: `smb2 max read`, `smb2 max write`, dialect 2.1 or later; NFS: rsize and wsize limits)";
+    let what = "raise it there (Samba: `smb2 max read`, `smb2 max write`, dialect 2.1 or later; NFS: rsize \
+                and wsize limits)";
     Some(
         finding
             .change(ChangeLocation::Server, what)
@@ -165,7 +169,8 @@ fn clock(ahead_ms: i64) -> Option<Finding> {
     let seconds = short(ahead_ms.abs() as f64 / 1000.0);
     let direction = if ahead_ms > 0 { "ahead of" } else { "behind" };
     let says = format!(
-        "the server's clock is {seconds} s {direction} ours: times of files are wrong, and from 5 minutes on Kerberos refuses"
+        "the server's clock is {seconds} s {direction} ours: times of files are wrong, and from 5 minutes on \
+         Kerberos refuses"
     );
     let finding =
         Finding::held(Layer::Protocol, "clock", says).by(format!("{ahead_ms} ms between the clocks"));

@@ -158,7 +158,8 @@ impl AgentState {
         let line = ConductorLine::try_parse_from(words.into_iter().skip(2));
         let mut args = line.map_err(|why| Error::Usage(why.to_string()))?.args;
         args.password_file.clone_from(&self.password_file);
-        let none = "it has no password for the target: give it --password-file FILE, or set TRUNKLINE_PASSWORD there";
+        let none = "it has no password for the target: give it --password-file FILE, or set \
+                    TRUNKLINE_PASSWORD there";
         let password = args.password()?.ok_or_else(|| Error::Usage(none.to_owned()))?;
         let plans = Plan::all(&args, &password)?;
         Ok(plans.into_iter().map(|plan| plan.of_client(number)).collect())

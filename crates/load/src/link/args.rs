@@ -24,7 +24,10 @@ pub struct LinkArgs {
     #[arg(long, value_name = "PART", value_parser = share, default_value = "0%")]
     pub loss: f64,
     /// Bytes of the largest packet
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(1280..=65_520))]
+    #[arg(
+        long, value_name = "BYTES", default_value_t = 1500,
+        value_parser = clap::value_parser!(u16).range(1280..=65_520)
+    )]
     pub mtu: u16,
     /// Bytes above which a packet vanishes without notice, as behind a tunnel whose router's messages are
     /// lost (RFC 2923 2.1)
@@ -42,7 +45,10 @@ pub struct LinkArgs {
     pub seed: u64,
     /// Needs no root, and works for this server alone: connections of the command to {host}:{port} go
     /// there, limited to --rate and --flow-rate and by nothing else
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["rtt", "loss", "mtu", "black_hole", "queue", "congestion_control", "seed"])]
+    #[arg(
+        long, value_name = "HOST:PORT",
+        conflicts_with_all = ["rtt", "loss", "mtu", "black_hole", "queue", "congestion_control", "seed"]
+    )]
     pub proxy: Option<String>,
     /// Command to run; {host} stands for the address at which it reaches the servers of this machine,
     /// also in the variable TRUNKLINE_LINK_HOST; with --proxy {port} stands for the port, also in

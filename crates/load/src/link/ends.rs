@@ -91,7 +91,8 @@ impl Ends {
             }
         }
         Err(Error::Usage(format!(
-            "{MAX_LINKS} links are there already; remove those that nobody uses with: ip netns del trunkline-link-N"
+            "{MAX_LINKS} links are there already; remove those that nobody uses with: ip netns del \
+             trunkline-link-N"
         )))
     }
 

@@ -25,7 +25,8 @@ impl fmt::Display for LinkReport {
         if let (Some(least), Some(most)) = (self.connects.first(), self.connects.last()) {
             writeln!(
                 f,
-                "link: a round trip of {:.3} ms was asked for; {} connections took {:.3} ms (median, {:.3} to {:.3})",
+                "link: a round trip of {:.3} ms was asked for; {} connections took {:.3} ms (median, {:.3} \
+                 to {:.3})",
                 ms(self.rtt),
                 self.connects.len(),
                 ms(self.connects[self.connects.len() / 2]),
@@ -53,7 +54,8 @@ impl fmt::Display for LinkReport {
         if self.missed > 0 {
             writeln!(
                 f,
-                "link: {} packets were dropped since the forwarder did not keep up: take these numbers for less than the link's",
+                "link: {} packets were dropped since the forwarder did not keep up: take these numbers for \
+                 less than the link's",
                 self.missed
             )?;
         }

@@ -28,7 +28,8 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
     }
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Usage(
-            "trunkline link makes network devices, which only root may: run it with sudo, or with --proxy HOST:PORT where \
+            "trunkline link makes network devices, which only root may: run it with sudo, or with --proxy \
+             HOST:PORT where \
              only rates matter"
                 .to_owned(),
         ));

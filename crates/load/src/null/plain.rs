@@ -25,10 +25,16 @@ pub struct LoopArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4k")]
     pub bs: u64,
     /// Requests that each connection keeps under way
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
     pub iodepth: u32,
     /// Connections, each with a thread of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
     pub connections: u32,
     /// Bytes of the file that are read, at random
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64m")]
@@ -74,7 +80,9 @@ pub fn plain(args: &LoopArgs) -> Result<Value, Error> {
     let spent = Account::own().ok().zip(before.ok()).map(|(after, before)| after.since(&before));
     let operations: u64 = done.map_err(failed)?.iter().sum();
     Ok(
-        json!({ "ops": operations, "bytes": operations * args.bs, "seconds": seconds, "client_cpu_ns": spent }),
+        json!({
+            "ops": operations, "bytes": operations * args.bs, "seconds": seconds, "client_cpu_ns": spent
+        }),
     )
 }
 

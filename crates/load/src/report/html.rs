@@ -72,7 +72,8 @@ const PERCENTILES: [(&str, f64); 9] = [
 pub fn html(reports: &[Report], command: &str) -> String {
     let title = reports.first().map_or("", |report| &report.title);
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>trunkline load: {0}</title><style>{STYLE}</style>\n\
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>trunkline load: \
+         {0}</title><style>{STYLE}</style>\n\
          <h1>What a share gives</h1>\n<p>{0}</p>\n<p><code>{1}</code></p>\n",
         escape(title),
         escape(command)
@@ -85,9 +86,12 @@ pub fn html(reports: &[Report], command: &str) -> String {
     page.push_str(&by_percentile(reports).draw());
     page.push_str(&over_time(reports).draw());
     page.push_str(
-        "</div>\n<h2>What the numbers mean</h2>\n<p>An operation counts when it begins in the measured time; warm-up does not count. \
-         A latency runs from the begin of an operation to its answer; with a rate, from when it was planned to begin. \
-         1 MiB is 1,048,576 bytes. Throughput is the size of an operation times operations for a second; whether the bytes \
+        "</div>\n<h2>What the numbers mean</h2>\n<p>An operation counts when it begins in the measured time; \
+         warm-up does not count. \
+         A latency runs from the begin of an operation to its answer; with a rate, from when it was planned \
+         to begin. \
+         1 MiB is 1,048,576 bytes. Throughput is the size of an operation times operations for a second; \
+         whether the bytes \
          that were counted agree stands in the last column.</p>\n</html>\n",
     );
     page
@@ -142,7 +146,8 @@ fn name(report: &Report) -> String {
 }
 
 fn table(reports: &[Report]) -> String {
-    let mut out = "<table><tr><th>load<th>MiB/s<th>I/O per s<th>mean ms<th>50th<th>95th<th>99th<th>99.9th<th>size x I/O per s</tr>\n".to_owned();
+    let mut out = "<table><tr><th>load<th>MiB/s<th>I/O per s<th>mean \
+                   ms<th>50th<th>95th<th>99th<th>99.9th<th>size x I/O per s</tr>\n".to_owned();
     for report in reports {
         let mean = report.all.total().latency.mean() / NS_PER_MS;
         let percentiles = [50.0, 95.0, 99.0, 99.9].map(|it| format!("<td>{}", short(latency(report, it))));

@@ -3,10 +3,14 @@
 use std::fmt::Write;
 
 /// The style sheet of a page with plots.
-pub const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1020px;margin:2em auto;padding:0 1em;color:#222}\
-h2{margin-top:2em}table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}\
-td:first-child,th:first-child{text-align:left}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(400px,1fr));gap:1em}\
-figure{margin:0}svg{width:100%;font:11px system-ui,sans-serif}figcaption{font-size:13px}.g{stroke:#e4e4e4}.t{font-size:14px;font-weight:600}\
+pub const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1020px;\
+margin:2em auto;padding:0 1em;color:#222}\
+h2{margin-top:2em}table{border-collapse:collapse;width:100%}\
+td,th{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}\
+td:first-child,th:first-child{text-align:left}\
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(400px,1fr));gap:1em}\
+figure{margin:0}svg{width:100%;font:11px system-ui,sans-serif}figcaption{font-size:13px}.g{stroke:#e4e4e4}\
+.t{font-size:14px;font-weight:600}\
 .x{text-anchor:middle}.y{text-anchor:end}code{background:#f3f3f3;padding:.1em .3em}";
 
 /// A plot: lines over the same named points.
@@ -72,7 +76,8 @@ impl Plot<'_> {
             self.lines.iter().flat_map(|line| line.values.iter().flatten().copied()).collect();
         let scale = Scale::of(&values, self.logarithmic);
         let mut out = format!(
-            "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{0}</title><text class=\"t\" x=\"{LEFT}\" y=\"16\">{0}</text>\n",
+            "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{0}</title><text class=\"t\" \
+             x=\"{LEFT}\" y=\"16\">{0}</text>\n",
             escape(self.title)
         );
         for mark in scale.marks() {
@@ -144,7 +149,8 @@ impl Plot<'_> {
             put(
                 out,
                 format_args!(
-                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"><title>{says}</title></circle>\n"
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" \
+                     fill=\"{colour}\"><title>{says}</title></circle>\n"
                 ),
             );
         }

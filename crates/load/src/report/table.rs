@@ -50,7 +50,8 @@ impl fmt::Display for Report {
         if let Some(credits) = self.most_credits() {
             writeln!(
                 f,
-                "the server grants {credits} credits at once: what they do not pay for went in parts, one after the other"
+                "the server grants {credits} credits at once: what they do not pay for went in parts, one \
+                 after the other"
             )?;
         }
         self.input(f)?;
@@ -117,7 +118,8 @@ impl Report {
         writeln!(f, "\n{name} IO")?;
         writeln!(
             f,
-            "thread |       bytes     |     I/Os     |    MiB/s   |  I/O per s |  AvgLat  | IopsStdDev | LatStdDev |  file"
+            "thread |       bytes     |     I/Os     |    MiB/s   |  I/O per s |  AvgLat  | IopsStdDev | \
+             LatStdDev |  file"
         )?;
         let line = "-".repeat(117);
         writeln!(f, "{line}")?;
@@ -222,7 +224,8 @@ impl Report {
             let verdict = if holds { "holds" } else { "DOES NOT HOLD" };
             writeln!(
                 f,
-                "I/O size x I/O per s = {} x {iops:.2} = {product:.2} MiB/s; counted {counted:.2} MiB/s: {verdict}",
+                "I/O size x I/O per s = {} x {iops:.2} = {product:.2} MiB/s; counted {counted:.2} MiB/s: \
+                 {verdict}",
                 self.parameters.block
             )?;
         }

@@ -63,7 +63,8 @@ pub(crate) async fn lay_out(share: &TargetDirectory, plan: &Plan, shape: &BlockP
                 file.close().await.doing(|| format!("closing {path}"))?;
                 if size < u64::from(plan.block) {
                     let text = format!(
-                        "{path} has {size} bytes, less than one operation; -cSIZE or --filesize makes it larger"
+                        "{path} has {size} bytes, less than one operation; -cSIZE or --filesize makes it \
+                         larger"
                     );
                     return Err(Error::Wrong(text));
                 }
