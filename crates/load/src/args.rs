@@ -47,7 +47,7 @@ pub struct Args {
     pub bs: Vec<u64>,
     /// Operations that each job keeps under way
     #[arg(
-        long, value_name = "N", value_delimiter = ', ', default_value = "1",
+        long, value_name = "N", value_delimiter = ',', default_value = "1",
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     pub iodepth: Vec<u32>,
@@ -142,7 +142,7 @@ pub struct Args {
     /// Channels of each session, with nfs:// its connections (nconnect); a list is measured in turns,
     /// with a part of --runtime in each, or one after the other if the time is short or with --agents
     #[arg(
-        long, value_name = "N", value_delimiter = ', ', default_value = "1",
+        long, value_name = "N", value_delimiter = ',', default_value = "1",
         value_parser = clap::value_parser!(u32).range(1..=32)
     )]
     pub channels: Vec<u32>,

@@ -79,11 +79,9 @@ pub fn plain(args: &LoopArgs) -> Result<Value, Error> {
     let seconds = begin.elapsed().as_secs_f64();
     let spent = Account::own().ok().zip(before.ok()).map(|(after, before)| after.since(&before));
     let operations: u64 = done.map_err(failed)?.iter().sum();
-    Ok(
-        json!({
-            "ops": operations, "bytes": operations * args.bs, "seconds": seconds, "client_cpu_ns": spent
-        }),
-    )
+    Ok(json!({
+        "ops": operations, "bytes": operations * args.bs, "seconds": seconds, "client_cpu_ns": spent
+    }))
 }
 
 /// Runs one connection. Returns the number of complete replies within the time.

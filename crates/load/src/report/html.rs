@@ -147,7 +147,8 @@ fn name(report: &Report) -> String {
 
 fn table(reports: &[Report]) -> String {
     let mut out = "<table><tr><th>load<th>MiB/s<th>I/O per s<th>mean \
-                   ms<th>50th<th>95th<th>99th<th>99.9th<th>size x I/O per s</tr>\n".to_owned();
+                   ms<th>50th<th>95th<th>99th<th>99.9th<th>size x I/O per s</tr>\n"
+        .to_owned();
     for report in reports {
         let mean = report.all.total().latency.mean() / NS_PER_MS;
         let percentiles = [50.0, 95.0, 99.0, 99.9].map(|it| format!("<td>{}", short(latency(report, it))));
