@@ -353,7 +353,7 @@ fn connections(args: &AdviseArgs, path: &Path) -> Piece {
     }
     if path.takes_one {
         let says = "one connection: a session takes no more of this server; switch Multichannel on there, or \
-                    raise what it allows, and measure again";
+                    raise its limit, and measure again";
         return piece(about, Choice::No, Some(1), Basis::Measured, says);
     }
     if let Some(measured) = measured_connections(args, path) {
@@ -436,7 +436,7 @@ fn depth(args: &AdviseArgs, path: &Path) -> Piece {
             ),
         );
     }
-    let says = format!("{under_way} under way is in order; up to 64 the rate grows where the way is long");
+    let says = format!("{under_way} under way is sufficient; up to 64 the rate grows on a long path");
     piece(about, Choice::Neutral, Some(under_way), Basis::Rule, says)
 }
 
@@ -482,7 +482,7 @@ fn names(args: &AdviseArgs) -> Piece {
             None,
             Basis::Rule,
             "cache metadata: most requests are about names; published gains are 30 % of latency and 60 % of \
-             operations, and more on a long way. Few large files instead of many small ones gain most",
+             operations, and more on a long path. Few large files instead of many small ones gain most",
         ),
         10.. => piece(
             "metadata_cache",

@@ -207,11 +207,11 @@ fn unknown(both: [&TargetMeasurements; 2]) -> String {
     };
     match both.iter().find_map(number) {
         Some(usual) => format!(
-            "What {usual} connections carry was not measured, for lack of time, so that nothing can be said \
-             of a copy: take a longer course (--full)."
+            "The rate of {usual} connections was not measured for lack of time, so a copy cannot be \
+             predicted: take a longer course (--full)."
         ),
         None => {
-            "Reads and writes were not measured of both, so that nothing can be said of a copy.".to_owned()
+            "Reads and writes were not measured for both servers, so a copy cannot be predicted.".to_owned()
         }
     }
 }
@@ -222,7 +222,7 @@ fn network(rtt: [Option<f64>; 2]) -> (String, bool) {
     let takes = format!("A connect takes {} ms to the first and {} ms to the second", short(a), short(b));
     match same(a, b) {
         true => (format!("{takes}, so it is not the network."), true),
-        false => (format!("{takes}: the ways differ."), false),
+        false => (format!("{takes}: the paths differ."), false),
     }
 }
 
@@ -321,7 +321,13 @@ mod tests {
         four.data.get_or_insert_default().runs.retain(|run| run.connections < 4);
         let comparison = compare(&one, &four);
         assert_eq!((comparison.write_times_s, comparison.read_time_ratio), (None, None));
-        assert!(comparison.paragraph.contains("What 4 connections carry was not measured"), "{comparison:?}");
+        assert!(
+            comparison.paragraph.contains(
+                "The rate of 4 connections was not \
+                                               measured"
+            ),
+            "{comparison:?}"
+        );
         assert!(comparison.paragraph.contains("it is not the network"), "{comparison:?}");
     }
 

@@ -166,10 +166,10 @@ fn transport(f: &mut Formatter<'_>, it: &Transport, to: &Route, data: Option<&Da
         writeln!(f, "  {from:.2}\t\t{count}")?;
     }
     if let Some(loaded) = it.connect_under_load.as_ref().and_then(Connects::median) {
-        writeln!(f, "  while the share is read: {loaded:.2}ms in the middle")?;
+        writeln!(f, "  while the share is read: {loaded:.2}ms (median)")?;
     }
     if let Some(loaded) = it.connect_under_writes.as_ref().and_then(Connects::median) {
-        writeln!(f, "  while it is written: {loaded:.2}ms in the middle")?;
+        writeln!(f, "  while it is written: {loaded:.2}ms (median)")?;
     }
     if let Some(info) = &it.first_connection {
         writeln!(

@@ -185,15 +185,15 @@ fn how_far(stopped: &Stopped, is_by_address: bool) -> String {
             "large packets do not arrive on this path, and the server never saw what it did not answer"
         }
         (Cause::Silent, Stage::Negotiate) => {
-            "somebody listens and says nothing: the server hangs, or something between takes connections in \
-             its name"
+            "a process listens but sends nothing: the server hangs, or a device in between accepts \
+             connections in its name"
         }
         (Cause::Silent, _) => {
             "the server stalls: it took the request and did not answer it; look at its log and its disks"
         }
         (Cause::Protocol, _) => {
-            "whoever listens there does not speak this protocol as this client does: another service, or a \
-             server with no common dialect"
+            "the process that listens there does not speak this protocol like this client: another service, \
+             or a server with no common dialect"
         }
         (Cause::LogOn, _) => {
             "network and server work; the user or the password is wrong, or the user may not log on"
@@ -203,8 +203,8 @@ fn how_far(stopped: &Stopped, is_by_address: bool) -> String {
              it"
         }
         (Cause::Full, _) => "the server has no room",
-        (Cause::Interrupted, _) => "what is above was measured until then",
-        _ => "what is above was measured until then",
+        (Cause::Interrupted, _) => "the values above were measured until then",
+        _ => "the values above were measured until then",
     };
     format!("{got} ({}): {means}.", stopped.why)
 }

@@ -48,24 +48,25 @@ fn worth(facts: &TargetMeasurements) -> Option<Finding> {
         Worth::More => (
             "worth",
             format!(
-                "one connection carries a part of what there is: {count} of them are worth {times}{behind}"
+                "one connection uses only a part of what is possible: {count} of them are worth \
+                 {times}{behind}"
             ),
         ),
         Worth::Enough if range.least > 1.0 => {
-            ("little_gain", format!("further connections bring little: {count} carry {times}"))
+            ("little_gain", format!("further connections gain little: {count} carry {times}"))
         }
         Worth::Enough => (
             "no_gain",
             format!(
-                "further connections bring no speed here, only tolerance to the loss of one: {count} carry \
+                "further connections make nothing faster here, and only help when one is lost: {count} carry \
                  {times}"
             ),
         ),
         Worth::Unsure => (
             "gain_unsure",
             format!(
-                "what further connections bring is not sure, as the turns differ by themselves: {count} \
-                 carried {times}"
+                "the gain of further connections is not certain, because the turns differ by themselves: \
+                 {count} carried {times}"
             ),
         ),
     };
@@ -90,9 +91,9 @@ fn unknown(facts: &TargetMeasurements, gain: &Gain<'_>) -> Finding {
     let why = match (others(facts), gain.one.turns.len().min(gain.many.turns.len())) {
         (_, ..2) => "there was no time for a second turn: take a longer course".to_owned(),
         (Some(others), _) => format!("{others}: stop them, and examine again"),
-        (None, _) => "in some turn nothing came: examine again when the server answers evenly".to_owned(),
+        (None, _) => "one turn made no progress: examine again when the server answers evenly".to_owned(),
     };
-    let says = format!("what further connections bring was not measured: {why}");
+    let says = format!("the gain of further connections was not measured: {why}");
     Finding::note(Layer::Connections, "gain_unsure", says).by(shown(gain.one)).by(shown(gain.many))
 }
 
@@ -122,12 +123,12 @@ fn few_channels(facts: &TargetMeasurements, connections: &Connections) -> Option
         (true, true) => (
             "no_rss",
             format!(
-                "the server says of none of its interfaces that it has receive side scaling, so clients open \
-                 one connection to each: {} here",
+                "the server reports receive side scaling for none of its interfaces, so clients open one \
+                 connection to each: {} here",
                 connections.got
             ),
-            "switch receive side scaling on there, or have the server say so (Trunkline: `rss = \"always\"`; \
-             Samba: `interfaces = \"ADDRESS;capability=RSS\"`)",
+            "switch receive side scaling on there, or make the server report it (Trunkline: `rss = \
+             \"always\"`; Samba: `interfaces = \"ADDRESS;capability=RSS\"`)",
         ),
         _ => (
             "few_channels",
@@ -135,7 +136,7 @@ fn few_channels(facts: &TargetMeasurements, connections: &Connections) -> Option
                 "the session got {} connections of the {} that were asked for",
                 connections.got, connections.asked
             ),
-            "raise what the server allows (Trunkline: `max_channels`), and look at firewalls between",
+            "raise the limit of the server (Trunkline: `max_channels`), and check firewalls in between",
         ),
     };
     let mut finding = Finding::held(Layer::Connections, kind, says);
@@ -156,7 +157,11 @@ fn with_gain(facts: &TargetMeasurements, connections: &Connections, finding: Fin
     let is_sure = gain.is_sure() && has_time;
     let mut finding = finding.by(shown(one)).by(shown(best));
     if connections.separate_sessions {
-        finding = finding.by(format!("those {} connections were sessions of their own", best.connections));
+        finding = finding.by(format!(
+            "each of those {} connections was a session of its \
+                                      own",
+            best.connections
+        ));
     }
     finding.rests_on.extend(others(facts));
     if is_sure && connections.separate_sessions {
@@ -208,7 +213,7 @@ fn few_of_nfs(facts: &TargetMeasurements, connections: &Connections) -> Option<F
         finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
     }
     let what =
-        "raise what the server allows (Trunkline: `nfs_max_connections`), and look at firewalls between";
+        "raise the limit of the server (Trunkline: `nfs_max_connections`), and check firewalls in between";
     Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(is_sure || connections.got == 1))
 }
 
@@ -219,14 +224,14 @@ fn unreachable(connections: &Connections) -> Vec<Finding> {
     });
     lost.map(|it| {
         let says = format!(
-            "the server offers {} for further connections, and it cannot be reached: clients \
-                            wait for it again and again",
+            "the server offers {} for further connections, but it cannot be reached: clients wait for it \
+             again and again",
             it.address
         );
         let finding = Finding::held(Layer::Connections, "unreachable_address", says)
             .by(format!("interface {}, {} Mbit/s, was tried", it.index, it.mbit));
-        let what = "leave that address out (Trunkline: `listen`, `advertise`; Samba: `interfaces`), or open \
-                    the way there";
+        let what = "remove that address (Trunkline: `listen`, `advertise`; Samba: `interfaces`), or make it \
+                    reachable";
         finding.change(ChangeLocation::Server, what)
     })
     .collect()
@@ -259,8 +264,7 @@ fn slow_one(connections: &Connections) -> Option<Finding> {
     let is_it = |it: &Channel| std::ptr::eq(it, slowest);
     let (slow, others) = apart(channels, leads_there).or_else(|| apart(channels, is_it))?;
     let says = format!(
-        "the connection to {} carries {} MiB/s, the others about {}: whoever shares files over all of them \
-         waits for it",
+        "the connection to {} carries {} MiB/s, the others about {}: work that uses all of them waits for it",
         slowest.peer,
         short(median(&slow)?),
         short(median(&others)?)
@@ -275,7 +279,7 @@ fn slow_one(connections: &Connections) -> Option<Finding> {
     let gain = sum / others.len() as f64 * all as f64 / (sum + slow.iter().sum::<f64>());
     let finding = Finding::held(Layer::Connections, "slow_channel", says).by(by).gain(gain);
     let what = format!(
-        "look at the path to {}: its interface, cable, queue; or leave the address out",
+        "check the path to {}: its interface, cable, queue; or remove the address",
         slowest.peer.ip()
     );
     Some(finding.change(ChangeLocation::Path, what))
@@ -300,10 +304,10 @@ pub(super) fn mount(facts: &TargetMeasurements) -> Vec<Finding> {
                     .change(ChangeLocation::Client, what),
             );
         } else if connected > 0 && (connected as u64) < wanted {
-            let says = format!("the mount has {connected} connections of the {wanted} that it was to have");
+            let says = format!("the mount has {connected} connections of the {wanted} that were requested");
             let finding = Finding::held(Layer::Connections, "client_few_channels", says).by(state.clone());
-            let what = "examine the server itself: trunkline doctor smb://USER@HOST/SHARE says which of its \
-                        addresses answer; older kernels leave channels out silently";
+            let what = "examine the server itself: trunkline doctor smb://USER@HOST/SHARE shows which of its \
+                        addresses answer; older kernels silently leave channels out";
             found.push(finding.change(ChangeLocation::Client, what));
         }
     } else {
@@ -345,7 +349,7 @@ fn nfs_mount(mount: &Mount, state: &str) -> Vec<Finding> {
     let wanted = mount.number("nconnect").unwrap_or(1);
     if connected > 0 && (connected as u64) < wanted {
         let says = format!(
-            "the mount was to have {wanted} connections and has {connected}: the first mount of a server \
+            "the mount requested {wanted} connections and has {connected}: the first mount of a server \
              decides for all of them"
         );
         let finding = Finding::held(Layer::Connections, "client_few_connections", says).by(state);
@@ -382,9 +386,9 @@ fn mount_options(mount: &Mount) -> Vec<Finding> {
         }
     }
     for (option, costs) in [
-        ("sync", "every write waits for the server's store"),
-        ("noac", "nothing is kept about files: every look is a question"),
-        ("actimeo=0", "nothing is kept about files: every look is a question"),
+        ("sync", "every write waits for the server's storage"),
+        ("noac", "no attributes are cached: every access needs a request"),
+        ("actimeo=0", "no attributes are cached: every access needs a request"),
     ] {
         if mount.options.iter().any(|it| it == option) {
             let finding =

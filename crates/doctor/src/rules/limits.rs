@@ -23,7 +23,7 @@ pub(super) fn store(facts: &TargetMeasurements) -> Vec<Finding> {
     if let Some(stopped) = facts.stopped.as_ref().filter(|it| it.cause == Cause::Full) {
         let says = "the server's disk, or our quota there, is full: nothing can be written";
         let finding = Finding::held(Layer::Storage, "full", says).by(stopped.why.clone());
-        found.push(finding.change(ChangeLocation::Server, "make room there"));
+        found.push(finding.change(ChangeLocation::Server, "free space there"));
     }
     let small = facts
         .data
@@ -46,7 +46,7 @@ pub(super) fn store(facts: &TargetMeasurements) -> Vec<Finding> {
             && late_echo(facts) < own / 2.0
         {
             let says = format!(
-                "the server needs {} ms for a read of 4 KiB, beyond the {} ms of the network: its store is \
+                "the server needs {} ms for a read of 4 KiB, beyond the {} ms of the network: its storage is \
                  slow",
                 short(own),
                 short(base)
@@ -56,7 +56,7 @@ pub(super) fn store(facts: &TargetMeasurements) -> Vec<Finding> {
                 .gain(run.median_ms / (base + 0.5));
             found.push(finding.change(
                 ChangeLocation::Server,
-                "look at the disks there (iostat -x), at their cache, at the tier that was bought",
+                "check the disks there (iostat -x), their cache, and the performance tier",
             ));
         }
     }
@@ -105,22 +105,17 @@ pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
         if own > QUICK_MS * f64::from(it.trips) && own > base {
             let says = format!(
                 "{} takes {} ms, of which the network explains {} ms: the server is slow with names, as \
-                 without a cache of them",
+                 without a metadata cache",
                 it.what,
                 short(it.median_ms),
                 short(base * f64::from(it.trips))
             );
             let finding = Finding::held(Layer::Metadata, "slow_names", says)
-                .by(format!(
-                    "{}: {} ms in the middle, {} round trips",
-                    it.what,
-                    short(it.median_ms),
-                    it.trips
-                ))
+                .by(format!("{}: median {} ms, {} round trips", it.what, short(it.median_ms), it.trips))
                 .gain(it.median_ms / (it.median_ms - own + 0.5));
             found.push(finding.change(
                 ChangeLocation::Server,
-                "a cache of metadata there, quicker disks for it, or fewer and larger files",
+                "use a metadata cache there, faster disks for it, or fewer and larger files",
             ));
             break;
         }
@@ -130,8 +125,8 @@ pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
         && missing > stat.median_ms * 3.0 + 2.0
         && stat.idle > 0.1
     {
-        let says = "names that are not there take the server much longer than those that are, as when it \
-                    reads the whole directory to compare without regard to case";
+        let says = "missing names take the server much longer than existing ones, as if it read the whole \
+                    directory to compare names without regard to case";
         let finding = Finding::held(Layer::Metadata, "scans", says).by(format!(
             "{} ms for a missing name, {} ms for one that is there, among {} names",
             short(missing),
@@ -140,7 +135,7 @@ pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
         ));
         found.push(finding.gain(missing / stat.median_ms.max(0.05)).change(
             ChangeLocation::Server,
-            "an index of names without regard to case, or `case sensitive = yes` (Samba)",
+            "use a case-insensitive index of names, or `case sensitive = yes` (Samba)",
         ));
     }
     if let Some(slowest) = metadata.operations.iter().max_by(|a, b| a.median_ms.total_cmp(&b.median_ms)) {
@@ -183,7 +178,8 @@ fn capped_names(facts: &TargetMeasurements) -> Option<Finding> {
     let first = stopped.first().filter(|_| stopped.len() >= KINDS && !is_full)?;
     let names: Vec<&str> = stopped.iter().map(|it| it.what).collect();
     let says = format!(
-        "work with names ({}) stops evenly, though this host and the path have time: a limit of the server",
+        "work with names ({}) stops at an even rate, although this host and the path have capacity left: a \
+         limit of the server",
         names.join(", ")
     );
     let finding = Finding::held(Layer::Limits, "metadata_limit", says)
@@ -235,8 +231,8 @@ pub(super) fn limits(facts: &TargetMeasurements) -> Vec<Finding> {
     let Some(data) = &facts.data else { return found };
     if let Some((earlier, last)) = cap(facts) {
         let says = format!(
-            "the server answers {} small requests a second, however many are under way: a limit on \
-             operations, or a store that does no more",
+            "the server answers {} small requests a second, however many are under way: a limit of \
+             operations, or of its storage",
             short(last.per_s)
         );
         let finding = Finding::held(Layer::Limits, "operations_limit", says)
@@ -249,7 +245,7 @@ pub(super) fn limits(facts: &TargetMeasurements) -> Vec<Finding> {
             ));
         found.push(finding.change(
             ChangeLocation::Server,
-            "buy or allow more operations a second, or ask for larger pieces",
+            "buy or allow more operations a second, or make larger requests",
         ));
     }
     found.extend(throughput(facts, data));
@@ -268,7 +264,7 @@ fn told(facts: &TargetMeasurements) -> Option<Finding> {
     }
     let kinds: Vec<String> = told.by_type.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     let percent = held as f64 * 100.0 / all as f64;
-    let says = format!("the server says that its limits held {} % of our requests", short(percent));
+    let says = format!("the server reports that its limits throttled {} % of our requests", short(percent));
     let mut finding = Finding::held(Layer::Limits, "throttled", says)
         .by(format!("response types of {all} transactions: {}", kinds.join(", ")));
     if let Some(iops) = told.provisioned_iops {
@@ -282,7 +278,11 @@ fn told(facts: &TargetMeasurements) -> Option<Finding> {
     }
     let by_limit = Held::of(told.by_type.iter().map(|(kind, count)| (&**kind, *count)));
     let mut what = by_limit.advice(all, None);
-    what.push("`trunkline status transactions --share SHARE` shows which operations are held".to_owned());
+    what.push(
+        "`trunkline status transactions --share SHARE` shows which operations are \
+               throttled"
+            .to_owned(),
+    );
     Some(finding.change(ChangeLocation::Server, what.join("; ")).only_a_note_unless(percent >= 1.0))
 }
 
@@ -316,7 +316,7 @@ fn throughput(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
     };
     let says = format!(
         "{which} stop at {} MiB/s whatever the number of connections, while the path and this host have \
-         room: a limit of the server, or of its store",
+         capacity left: a limit of the server, or of its storage",
         short(best.mib_s)
     );
     let mut finding = Finding::held(Layer::Limits, "throughput_limit", says).by(shown(one));
@@ -334,7 +334,7 @@ fn throughput(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
     Some(
         finding.change(
             ChangeLocation::Server,
-            "buy or allow more throughput there; more connections bring none",
+            "buy or allow more throughput there; more connections gain nothing",
         ),
     )
 }
@@ -354,19 +354,18 @@ fn burst(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
     let stays = late.iter().all(|rate| *rate < begun * STAYS_BELOW) && last.interval[1] < begun * STAYS_BELOW;
     if change < 0.6 && stays && by_server(facts, last) {
         let says = format!(
-            "reads became {} times slower in the course of the examination: burst credits are used up, or a \
-             cache is",
+            "reads became {} times slower during the examination: burst credits or a cache are used up",
             short(1.0 / change)
         );
         let finding =
             Finding::held(Layer::Limits, "burst", says).by(shown(first)).by(shown(last)).gain(1.0 / change);
         return Some(
-            finding.change(ChangeLocation::Server, "count on the lower rate; buy more if it does not do"),
+            finding.change(ChangeLocation::Server, "expect the lower rate; buy more if it is not sufficient"),
         );
     }
     if change > 1.6 && last.interval[0] > begun {
-        let says = "the first reads were much slower than the same at the end: the first run warms up, and \
-                    is not to be believed";
+        let says = "the first reads were much slower than the same at the end: the first run warms up, so \
+                    its rate is not reliable";
         return Some(Finding::note(Layer::Limits, "warm_up", says).by(shown(first)).by(shown(last)));
     }
     None
@@ -377,8 +376,8 @@ fn burst(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
 fn sawtooth(data: &Data) -> Option<Finding> {
     let it = data.sawtooth.as_ref()?;
     let says = format!(
-        "the rate breaks down to less than half every {} s: as where a service throttles in steps, or a path \
-         drops what is too much for it",
+        "the rate collapses to less than half every {} s, as when a service throttles in steps, or a path \
+         drops excess packets",
         short(it.every_s)
     );
     let by = format!(

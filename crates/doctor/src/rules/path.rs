@@ -27,7 +27,7 @@ pub(super) fn name(facts: &TargetMeasurements) -> Vec<Finding> {
             route.name,
             short(route.resolved_in_ms)
         ));
-        found.push(finding.change(ChangeLocation::Client, "look at the resolvers in /etc/resolv.conf"));
+        found.push(finding.change(ChangeLocation::Client, "check the resolvers in /etc/resolv.conf"));
     }
     found.extend(dead_addresses(route));
     if crate::route::scope(route.used) == Scope::Public {
@@ -126,7 +126,7 @@ pub(super) fn host(facts: &TargetMeasurements) -> Option<Finding> {
             "dead_host",
             format!("the host {} does not answer on port {}", route.used, route.port),
             ChangeLocation::Path,
-            "look whether that host is on, and for a firewall or a missing route on the way".to_owned(),
+            "check whether that host is on, and for a firewall or a missing route".to_owned(),
         ),
         _ => return None,
     };
@@ -160,9 +160,9 @@ fn large_packets(facts: &TargetMeasurements) -> Option<Finding> {
     let lost = packets.lost?;
     let arrived = packets.arrived;
     let says = format!(
-        "the path carries packets of {arrived} bytes and loses those of {lost} without a word: its MTU is \
-         about {arrived}, and the messages that say so (ICMP) do not come through. The server is not to \
-         blame: small questions are answered, and whatever is larger never arrives"
+        "the path carries packets of {arrived} bytes and silently loses those of {lost}: its MTU is about \
+         {arrived}, and the ICMP messages that report this do not arrive. The server is not at fault: small \
+         requests are answered, and larger ones never arrive"
     );
     let by = format!(
         "a packet of {arrived} bytes was acknowledged, one of {lost} bytes was sent again {} times and was \
@@ -189,8 +189,8 @@ fn small_packets(facts: &TargetMeasurements) -> Option<Finding> {
     let least = interface.into_iter().chain(path).min().filter(|it| *it < ORDINARY_MTU)?;
     let behind = interface.is_some_and(|own| own > least);
     let says = format!(
-        "packets on this path have at most {least} bytes, 1,500 are usual: {} takes the rest, and each byte \
-         costs both ends more packets",
+        "packets on this path have at most {least} bytes instead of the usual 1,500: {} uses the rest, so \
+         both ends handle more packets",
         if behind {
             "a tunnel or an old line behind this host"
         } else {
@@ -260,8 +260,7 @@ fn loss(facts: &TargetMeasurements) -> Option<Finding> {
     let part = lost_part(facts, base);
     if part > 0.0 {
         by.push(format!(
-            "about {} % of the segments were lost, in one run as in the other, while the round trip stayed \
-             near {} ms",
+            "about {} % of the segments were lost, in all runs alike, while the round trip stayed near {} ms",
             short(part * 100.0),
             short(base)
         ));
@@ -276,8 +275,8 @@ fn loss(facts: &TargetMeasurements) -> Option<Finding> {
     if let Some(gain) = gain(facts).filter(|gain| gain.times() > 1.2) {
         finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
     }
-    let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then more \
-                connections, and BBR where the sender is yours";
+    let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then use more \
+                connections, and BBR on senders that you control";
     Some(finding.change(ChangeLocation::Path, what))
 }
 
@@ -298,7 +297,7 @@ fn narrow(facts: &TargetMeasurements) -> Option<Finding> {
         _ => ["read", "from the server"],
     };
     let says = format!(
-        "the path is full: it carries {mbit} Mbit/s {direction}, and whatever more is sent waits in a queue"
+        "the path is full: it carries {mbit} Mbit/s {direction}, and all further data waits in a queue"
     );
     let load = queued(facts, best.work)? + rtt(facts)?;
     let finding = Finding::held(Layer::Transport, "narrow", says).by(shown(best)).by(format!(
@@ -307,8 +306,11 @@ fn narrow(facts: &TargetMeasurements) -> Option<Finding> {
         short(load)
     ));
     let what = match gain {
-        Some(_) => "a wider line, or less over this one: more connections and tuning bring nothing here",
-        None => "a wider line, or less over this one",
+        Some(_) => {
+            "use a faster line, or send less over this one: more connections and tuning gain nothing \
+                    here"
+        }
+        None => "use a faster line, or send less over this one",
     };
     Some(finding.change(ChangeLocation::Path, what))
 }
@@ -397,20 +399,21 @@ fn timer(facts: &TargetMeasurements) -> Option<Finding> {
     let even = echo.iter().filter(|it| (**it - answer).abs() < late * 0.3).count() * 10 >= echo.len() * 7;
     let says = match even {
         true => format!(
-            "each small answer is held back by {} ms, as by a timer: Nagle's algorithm with delayed \
-             acknowledgements, or something that collects packets",
+            "each small reply is delayed by {} ms, as by a timer: Nagle's algorithm with delayed \
+             acknowledgements, or a device that collects packets",
             short(late)
         ),
         false => format!(
-            "answers that cost nothing come {} ms later than the network needs: somebody between, or the \
-             server itself, is busy",
+            "replies that cost nothing arrive {} ms later than the network explains: a device in between, or \
+             the server itself, is busy",
             short(late)
         ),
     };
     let finding = Finding::held(Layer::Transport, "held_answers", says)
         .by(format!("an echo takes {} ms, a connect {} ms", short(answer), short(base)))
         .gain(answer / base.max(0.1));
-    let what = "TCP_NODELAY on the server, and no proxy or inspection between that collects small packets";
+    let what = "set TCP_NODELAY on the server, and remove any proxy or inspection that collects small \
+                packets";
     Some(finding.change(if even { ChangeLocation::Path } else { ChangeLocation::Server }, what))
 }
 
@@ -420,12 +423,12 @@ fn distance(facts: &TargetMeasurements) -> Option<Finding> {
     let base = rtt(facts).filter(|it| *it > 2.0)?;
     let window = transport.receive_window.unwrap_or(u64::MAX).min(transport.send_window.unwrap_or(u64::MAX));
     let says = format!(
-        "each question takes {} ms on its way and back, whatever the server does: only more of them under \
-         way make up for it",
+        "each request takes {} ms for the round trip, whatever the server does: only more of them under way \
+         make up for it",
         short(base)
     );
     let mut finding = Finding::note(Layer::Transport, "distance", says).by(format!(
-        "connect: {} of {} answered, {} ms in the middle",
+        "connect: {} of {} answered, median {} ms",
         transport.connect.times_ms.len(),
         transport.connect.sent,
         short(base)

@@ -77,18 +77,17 @@ fn protection(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding
     if smb.seals {
         let cipher = smb.cipher.clone().unwrap_or_default();
         let says = format!(
-            "the server demands that everything is encrypted ({cipher}), which costs both sides processor \
-             time"
+            "the server requires encryption of everything ({cipher}), which costs both sides processor time"
         );
-        let what = "where the path is safe already, let the server not demand it; else take AES-128-GCM, the \
-                    cheapest cipher";
+        let what = "if the path is safe already, do not require it on the server; otherwise use AES-128-GCM, \
+                    the cheapest cipher";
         let finding = with(Finding::held(Layer::Protocol, "sealing", says).by("we asked for none"));
         return Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(share > CHEAP / 4.0));
     }
     let algorithm = &smb.signing;
-    let says = format!("the server demands signatures, and they are made by {algorithm}");
+    let says = format!("the server requires signatures, and they use {algorithm}");
     let what = match algorithm.as_str() {
-        "AesGmac" => "leave it: AES-GMAC is the cheapest there is",
+        "AesGmac" => "keep it: AES-GMAC is the cheapest algorithm",
         _ => {
             "let both sides offer AES-128-GMAC (Samba: `server smb3 signing algorithms`; Windows 11 and \
              Server 2022 have it)"
@@ -129,11 +128,8 @@ fn credits(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding> {
     if !had_work || smb.credits >= ENOUGH.max(smb.credits_asked / 8) {
         return None;
     }
-    let says = format!(
-        "the server lets us have {} KiB under way: it grants {} credits",
-        smb.credits * 64,
-        smb.credits
-    );
+    let says =
+        format!("the server allows {} KiB under way: it grants {} credits", smb.credits * 64, smb.credits);
     let mut finding = Finding::held(Layer::Protocol, "credits", says)
         .by(format!("{} credits were granted, {} were asked for", smb.credits, smb.credits_asked));
     if let Some(most) = most(facts, smb.credits, 65536.0) {
@@ -147,10 +143,8 @@ fn slots(facts: &TargetMeasurements, nfs: &NfsProperties) -> Option<Finding> {
     if nfs.slots >= ENOUGH {
         return None;
     }
-    let says = format!(
-        "the server lets us have {} requests under way, whatever the number of connections",
-        nfs.slots
-    );
+    let says =
+        format!("the server allows {} requests under way, whatever the number of connections", nfs.slots);
     let mut finding = Finding::held(Layer::Protocol, "slots", says)
         .by(format!("{} slots were granted, {} were asked for", nfs.slots, nfs.slots_asked));
     if let Some(most) = most(facts, nfs.slots, 4096.0) {
