@@ -5,8 +5,8 @@ use super::tests_support::{Situation, large, situation, small};
 use super::*;
 use crate::finding::Layer;
 use crate::measurements::{
-    Address, Cause, Channel, Connects, Interface, Protocol, Sawtooth, Scope, SmbProperties, Stage, Stopped,
-    Traffic,
+    Address, Cause, Channel, Connects, Interface, NfsProperties, Protocol, Sawtooth, Scope, SmbProperties,
+    Stage, Stopped, Traffic,
 };
 use crate::mount::{Mount, MountConnection};
 use crate::verdict::{ShareHealth, verdict};
@@ -302,13 +302,7 @@ const FAULTS: &[Fault] = &[
         FAR,
         |facts| {
             let (slots, slots_asked, max_io, minor_version) = (2, 128, 1 << 20, 2);
-            let nfs = crate::measurements::NfsProperties {
-                slots,
-                slots_asked,
-                max_io,
-                minor_version,
-                ..Default::default()
-            };
+            let nfs = NfsProperties { slots, slots_asked, max_io, minor_version, ..Default::default() };
             facts.protocol = Some(Protocol::Nfs(nfs));
         },
         Layer::Protocol,
@@ -506,8 +500,7 @@ fn met_here() -> [(&'static str, TargetMeasurements); 4] {
         let usual = 3617.0 * 4.0;
         run.turns = vec![usual / 4.0, usual, usual * 1.02, usual * 0.99];
     }
-    // Everything became faster with time, so the writes over one connection, which were the first of all,
-    // were the slowest.
+    // Everything became faster with time, so the first writes, over one connection, were the slowest.
     let mut cold = situation(Situation { got: 1, separate: true, single: 3547.0, best: 2687.0, ..NEAR });
     for (run, rate) in
         runs(&mut cold).iter_mut().filter(|run| run.work == RunKind::Write).zip([2080.0, 2667.0, 2449.0])
@@ -518,8 +511,7 @@ fn met_here() -> [(&'static str, TargetMeasurements); 4] {
     *again.unwrap() = large(RunKind::ReadAgain, 1, 4346.0, NEAR.rtt_ms);
     // A Samba whose rates at two depths were the same.
     let mut same_by_chance = at(0.05, 900.0, 950.0);
-    for run in
-        runs(&mut same_by_chance).iter_mut().filter(|run| run.work == RunKind::SmallRead && run.depth > 1)
+    for run in runs(&mut same_by_chance).iter_mut().filter(|it| it.work == RunKind::SmallRead && it.depth > 1)
     {
         *run = small(run.depth, if run.depth == 8 { 11_987.0 } else { 12_156.0 });
         (run.idle, run.own_processors) = (0.22, 0.35);
@@ -545,8 +537,7 @@ fn sound_servers_are_healthy() {
     smb(&mut alone).capabilities = vec!["large MTU"];
     let mut full_gigabit = at(0.4, 112.0, 112.5);
     under_load(&mut full_gigabit, 9.0);
-    // As much is under way as arrives in a round trip, and an operation takes no longer: more of them
-    // would gain more.
+    // As much is under way as arrives in a round trip, and no operation waits: more would gain more.
     let mut little_under_way = situation(Situation { single: 24.0, best: 24.1, ..FAR });
     runs(&mut little_under_way).iter_mut().for_each(|run| run.median_ms = 24.0);
     // A flow that increases its rate loses packets once.
@@ -575,8 +566,7 @@ fn sound_servers_are_healthy() {
             refused: false,
         }];
     }
-    // On a busy host, writes once waited for the send buffer and gained nothing, and reads gained
-    // something (MiB/s as measured).
+    // On a busy host, writes waited for the send buffer and gained nothing; reads did (MiB/s as measured).
     let mut waiting_writes = at(5.34, 83.9, 142.2);
     runs(&mut waiting_writes).retain(|run| run.work != RunKind::Write);
     let written = [(1, 145.0), (2, 132.8), (4, 59.4)];
