@@ -6,8 +6,8 @@ use std::time::Duration;
 use client::join;
 use client::remote::{Directory, OpenMode};
 
+use crate::examination::Examination;
 use crate::measurements::{Stage, Stopped};
-use crate::patient::Patient;
 use crate::protocol;
 
 /// The most directories that are listed to find a readable file, and their greatest depth.
@@ -77,12 +77,12 @@ async fn largest(root: &Directory, [least, enough]: [u64; 2], patience: Duration
 /// The largest readable file with at least `least` bytes. One with `enough` bytes is as good as any
 /// larger one. If there is none, the reason is returned.
 pub(crate) async fn readable(
-    patient: &Patient<'_>,
+    exam: &Examination<'_>,
     root: &Directory,
     [least, enough]: [u64; 2],
 ) -> Result<Result<Existing, String>, Stopped> {
     let mut reason = NOTHING.to_owned();
-    for file in largest(root, [least, enough], patient.course.stall).await {
+    for file in largest(root, [least, enough], exam.course.stall).await {
         let trying = async {
             let open = root.directory(&file.directory).await?.open(&file.name, OpenMode::Read).await?;
             // A lock of another client shows only now.
@@ -90,8 +90,8 @@ pub(crate) async fn readable(
             open.close().await?;
             read
         };
-        let tried = tokio::time::timeout(patient.course.stall, trying).await;
-        match tried.map_err(|_| patient.silent(Stage::Data, "opening a file"))? {
+        let tried = tokio::time::timeout(exam.course.stall, trying).await;
+        match tried.map_err(|_| exam.silent(Stage::Data, "opening a file"))? {
             Ok(_) => return Ok(Ok(file)),
             Err(why) if why.is_loss() => return Err(protocol::stopped(Stage::Data, &why)),
             Err(why) => reason = format!("none of the largest files may be read: {}: {why}", file.name),

@@ -21,13 +21,13 @@ use tokio::task::JoinSet;
 
 use crate::args::{Args, MeasurementBudget};
 use crate::drive::Moment;
+use crate::examination::{Examination, cut};
 use crate::existing::{DEEP, LISTED, NOTHING};
 use crate::measurements::{
     Cause, Channel, Connections, Data, Metadata, NameWork, Protocol, Run, RunKind, Stage, Stopped,
     TargetMeasurements, median,
 };
 use crate::mount::Mount;
-use crate::patient::{Patient, cut};
 use crate::tcp::TcpInfo;
 use crate::{Error, mount, mount_cleanup, ping, tcp};
 
@@ -86,23 +86,23 @@ pub(crate) async fn examine(
         port: mount.port,
         ..target.clone()
     };
-    let mut patient = Patient::new(&server, target.to_string(), args, course, "");
-    patient.facts.protocol = Some(Protocol::Mount(mount));
+    let mut exam = Examination::new(&server, target.to_string(), args, course, "");
+    exam.facts.protocol = Some(Protocol::Mount(mount));
     let scratch = path.join(format!(".trunkline-doctor-{:08x}", u32::from_ne_bytes(auth::crypto::random())));
     let worker = BlockingWorker::new();
     let ended = tokio::select! {
-        ended = layers(&mut patient, &worker, answers, &path, &scratch) => Ok(ended.err()),
+        ended = layers(&mut exam, &worker, answers, &path, &scratch) => Ok(ended.err()),
         () = told => Err(Cause::Interrupted),
         () = tokio::time::sleep_until((begun + course.limit).into()) => Err(Cause::Other),
     };
-    patient.facts.stopped = match ended {
+    exam.facts.stopped = match ended {
         Ok(stopped) => stopped,
-        Err(cause) => Some(cut(&patient.facts, cause, course.limit)),
+        Err(cause) => Some(cut(&exam.facts, cause, course.limit)),
     };
-    if patient.scratch.is_some() && !worker.clear(&scratch, patient.farewell()).await {
-        patient.facts.left_behind = Some(scratch.display().to_string());
+    if exam.scratch.is_some() && !worker.clear(&scratch, exam.farewell()).await {
+        exam.facts.left_behind = Some(scratch.display().to_string());
     }
-    Ok(patient.facts)
+    Ok(exam.facts)
 }
 
 /// The port of a mount that does not show it, as Linux's SMB client does not. It is the usual port if
@@ -219,21 +219,21 @@ enum Subject {
 
 /// Creates the directory of the test files. Returns the reason if that is not allowed.
 async fn make(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     worker: &BlockingWorker,
     scratch: &Path,
 ) -> Result<Option<String>, Stopped> {
     let directory = scratch.to_owned();
-    patient.scratch = Some(scratch.display().to_string());
-    match worker.aside(patient.course.stall, move || std::fs::create_dir(&directory)).await {
+    exam.scratch = Some(scratch.display().to_string());
+    match worker.aside(exam.course.stall, move || std::fs::create_dir(&directory)).await {
         Some(Ok(())) => Ok(None),
-        None => Err(patient.silent(Stage::Data, "making a directory")),
+        None => Err(exam.silent(Stage::Data, "making a directory")),
         Some(Err(why)) if is_full(&why) => {
             let why = format!("{}: {why}", scratch.display());
             Err(Stopped { stage: Stage::Data, why, stalled: false, cause: Cause::Full })
         }
         Some(Err(why)) => {
-            patient.scratch = None;
+            exam.scratch = None;
             Ok(Some(format!("nothing can be made in it: {why}")))
         }
     }
@@ -250,45 +250,44 @@ fn failed(stage: Stage, why: &io::Error) -> Stopped {
 }
 
 async fn layers(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     worker: &BlockingWorker,
     answers: bool,
     path: &Path,
     scratch: &Path,
 ) -> Result<(), Stopped> {
-    patient.reach().await?;
+    exam.reach().await?;
     if !answers {
-        return Err(patient.silent(Stage::Share, "looking at the mount"));
+        return Err(exam.silent(Stage::Share, "looking at the mount"));
     }
-    patient.facts.connections = Some(kernels(patient));
-    let bound_mib_s = patient.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
-    patient.facts.data = Some(Data { bound_mib_s, bound_iops: patient.args.max_iops, ..Data::default() });
-    let Some(held) = WorkLimits::by(patient.args) else {
-        patient
-            .facts
+    exam.facts.connections = Some(kernels(exam));
+    let bound_mib_s = exam.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
+    exam.facts.data = Some(Data { bound_mib_s, bound_iops: exam.args.max_iops, ..Data::default() });
+    let Some(held) = WorkLimits::by(exam.args) else {
+        exam.facts
             .left_out
             .push("runs through the mount: --max-rate is less than a block of 4 KiB".to_owned());
         return Ok(());
     };
-    let not_written = match patient.args.read_only {
+    let not_written = match exam.args.read_only {
         true => Some("--read-only".to_owned()),
-        false => make(patient, worker, scratch).await?,
+        false => make(exam, worker, scratch).await?,
     };
     let subject = match not_written {
         None => Subject::Own(scratch.to_owned()),
         Some(why) => {
-            patient.facts.data.get_or_insert_default().not_written = Some(why);
-            patient.facts.left_out.push("names: nothing may be made here".to_owned());
-            match existing(patient, worker, path, held.block).await {
+            exam.facts.data.get_or_insert_default().not_written = Some(why);
+            exam.facts.left_out.push("names: nothing may be made here".to_owned());
+            match existing(exam, worker, path, held.block).await {
                 Some(file) => Subject::Existing(file),
                 None => return Ok(()),
             }
         }
     };
-    through(patient, worker, &subject, &held).await?;
+    through(exam, worker, &subject, &held).await?;
     // The counters of the kernel's client include this work too.
-    if let Some(Protocol::Mount(mount)) = &mut patient.facts.protocol
-        && let (Some(now), true) = mount::look(path, patient.course.stall).await
+    if let Some(Protocol::Mount(mount)) = &mut exam.facts.protocol
+        && let (Some(now), true) = mount::look(path, exam.course.stall).await
     {
         *mount = Mount { port: mount.port, ..now };
     }
@@ -297,18 +296,18 @@ async fn layers(
 
 /// The largest file below `path`, if it has at least a block.
 async fn existing(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     worker: &BlockingWorker,
     path: &Path,
     block: u32,
 ) -> Option<PathBuf> {
     let (root, until, is_over) =
-        (path.to_owned(), Instant::now() + patient.course.stall * 3 / 4, Arc::clone(&worker.is_over));
+        (path.to_owned(), Instant::now() + exam.course.stall * 3 / 4, Arc::clone(&worker.is_over));
     let looking = move || largest(&root, until, &is_over);
-    let found = worker.aside(patient.course.stall, looking).await.flatten();
+    let found = worker.aside(exam.course.stall, looking).await.flatten();
     let found = found.filter(|(_, size)| *size >= u64::from(block));
     if found.is_none() {
-        patient.facts.left_out.push(format!("runs through the mount: {NOTHING}"));
+        exam.facts.left_out.push(format!("runs through the mount: {NOTHING}"));
     }
     found.map(|(file, _)| file)
 }
@@ -343,13 +342,13 @@ fn largest(root: &Path, until: Instant, is_over: &AtomicBool) -> Option<(PathBuf
 
 /// Runs on `subject`, and work with names if files may be created.
 async fn through(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     worker: &BlockingWorker,
     subject: &Subject,
     held: &WorkLimits,
 ) -> Result<(), Stopped> {
     if let Subject::Own(scratch) = subject {
-        lay_out(patient, worker, &scratch.join(FILE), held).await?;
+        lay_out(exam, worker, &scratch.join(FILE), held).await?;
     }
     for (work, depth) in [
         (RunKind::Write, 8),
@@ -359,27 +358,27 @@ async fn through(
         (RunKind::SmallRead, 64),
     ] {
         if work != RunKind::Write || matches!(subject, Subject::Own(_)) {
-            run(patient, worker, subject, held, work, depth).await?;
+            run(exam, worker, subject, held, work, depth).await?;
         }
     }
     match subject {
-        Subject::Own(scratch) => names(patient, worker, scratch, held.names).await,
+        Subject::Own(scratch) => names(exam, worker, scratch, held.names).await,
         Subject::Existing(_) => Ok(()),
     }
 }
 
 /// Writes the file that is read later, within the limits.
 async fn lay_out(
-    patient: &Patient<'_>,
+    exam: &Examination<'_>,
     worker: &BlockingWorker,
     file: &Path,
     held: &WorkLimits,
 ) -> Result<(), Stopped> {
     let (file, held, is_over) = (file.to_owned(), *held, Arc::clone(&worker.is_over));
     let laying = move || laid_out(&file, &held, &is_over);
-    match worker.aside(patient.left(), laying).await {
+    match worker.aside(exam.left(), laying).await {
         Some(done) => done.map_err(|why| failed(Stage::Data, &why)),
-        None => Err(patient.silent(Stage::Data, "writing a file")),
+        None => Err(exam.silent(Stage::Data, "writing a file")),
     }
 }
 
@@ -406,7 +405,7 @@ fn laid_out(file: &Path, held: &WorkLimits, is_over: &AtomicBool) -> io::Result<
 
 /// The options of one run for `trunkline load`.
 fn words(
-    patient: &Patient<'_>,
+    exam: &Examination<'_>,
     subject: &Subject,
     held: &WorkLimits,
     work: RunKind,
@@ -414,7 +413,7 @@ fn words(
 ) -> Vec<String> {
     let (block, rate) = held.of(work);
     let is_random = work == RunKind::SmallRead;
-    let (run, ramp) = (patient.course.run, patient.course.ramp);
+    let (run, ramp) = (exam.course.run, exam.course.ramp);
     let mut words = vec!["load".to_owned()];
     match subject {
         Subject::Own(scratch) => {
@@ -449,15 +448,15 @@ fn words(
 
 /// One run. It also measures connects meanwhile, and the traffic of each connection during large reads.
 async fn run(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     worker: &BlockingWorker,
     subject: &Subject,
     held: &WorkLimits,
     work: RunKind,
     depth: u32,
 ) -> Result<(), Stopped> {
-    let words = words(patient, subject, held, work, depth);
-    let (peer, time) = (patient.destination(), patient.course.ramp + patient.course.run);
+    let words = words(exam, subject, held, work, depth);
+    let (peer, time) = (exam.destination(), exam.course.ramp + exam.course.run);
     let mut pings = JoinSet::new();
     if work != RunKind::SmallRead {
         pings.spawn(async move {
@@ -467,27 +466,27 @@ async fn run(
     }
     let before = tcp::to(peer).unwrap_or_default();
     let (idle, own, begun) = (Moment::read(&Vec::new), Account::own().ok(), Instant::now());
-    let report = loaded(patient, worker, &words).await?;
+    let report = loaded(exam, worker, &words).await?;
     let seconds = begun.elapsed().as_secs_f64();
     let own = own.zip(Account::own().ok()).map_or(0, |(before, now)| now.since(&before));
-    let connections = patient.facts.connections.as_ref().map_or(1, |it| it.got);
+    let connections = exam.facts.connections.as_ref().map_or(1, |it| it.got);
     let run = run_of(work, held.of(work).0, depth, &report).map(|run| Run {
         connections,
         own_processors: own as f64 / 1e9 / seconds,
         idle: idle.idle_since(),
         ..run
     });
-    patient.facts.data.get_or_insert_default().runs.extend(run);
+    exam.facts.data.get_or_insert_default().runs.extend(run);
     let connects = match pings.join_next().await {
         Some(Ok(connects)) => Some(connects),
         _ => None,
     };
-    if let (RunKind::Write, Some(transport)) = (work, &mut patient.facts.transport) {
+    if let (RunKind::Write, Some(transport)) = (work, &mut exam.facts.transport) {
         transport.connect_under_writes = connects;
-    } else if let (RunKind::Read, Some(transport)) = (work, &mut patient.facts.transport) {
+    } else if let (RunKind::Read, Some(transport)) = (work, &mut exam.facts.transport) {
         transport.connect_under_load = connects;
         let channels = carried(peer, &before, &tcp::to(peer).unwrap_or_default(), seconds);
-        if let Some(connections) = patient.facts.connections.as_mut().filter(|_| !channels.is_empty()) {
+        if let Some(connections) = exam.facts.connections.as_mut().filter(|_| !channels.is_empty()) {
             connections.channels = channels;
         }
     }
@@ -511,9 +510,9 @@ fn carried(
 }
 
 /// The kernel's connections to the server, from its table of sockets.
-fn kernels(patient: &Patient<'_>) -> Connections {
-    let Some(Protocol::Mount(mount)) = &patient.facts.protocol else { return Connections::default() };
-    let peer = patient.destination();
+fn kernels(exam: &Examination<'_>) -> Connections {
+    let Some(Protocol::Mount(mount)) = &exam.facts.protocol else { return Connections::default() };
+    let peer = exam.destination();
     let channel = |(local, info): (SocketAddr, TcpInfo)| Channel {
         local,
         peer,
@@ -535,13 +534,13 @@ fn kernels(patient: &Patient<'_>) -> Connections {
 
 /// Creates names, opens them, and deletes them, one after the other.
 async fn names(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     worker: &BlockingWorker,
     scratch: &Path,
     most_per_s: Option<u32>,
 ) -> Result<(), Stopped> {
     let place = scratch.join(NAMES);
-    let time = patient.course.names;
+    let time = exam.course.names;
     let mut metadata = Metadata::default();
     for (what, trips) in [("create", 2), ("open", 2), ("delete", 1)] {
         let (place, is_over, made) = (place.clone(), Arc::clone(&worker.is_over), metadata.names as usize);
@@ -562,8 +561,8 @@ async fn names(
                 _ => std::fs::remove_file(of(number)),
             })
         };
-        let done = worker.aside(patient.left(), doing).await;
-        let times = done.ok_or_else(|| patient.silent(Stage::Metadata, "work with names"))?;
+        let done = worker.aside(exam.left(), doing).await;
+        let times = done.ok_or_else(|| exam.silent(Stage::Metadata, "work with names"))?;
         let times = times.map_err(|why| failed(Stage::Metadata, &why))?;
         if what == "create" {
             metadata.names = times.len() as u32;
@@ -572,7 +571,7 @@ async fn names(
         let (parts, idle) = (Vec::new(), idle.idle_since());
         metadata.operations.push(NameWork { what, trips, median_ms, per_s: None, depth: 1, parts, idle });
     }
-    patient.facts.metadata = Some(metadata);
+    exam.facts.metadata = Some(metadata);
     Ok(())
 }
 
@@ -598,13 +597,13 @@ fn series(
 }
 
 /// One load, as a job of fio's report.
-async fn loaded(patient: &Patient<'_>, worker: &BlockingWorker, words: &[String]) -> Result<Value, Stopped> {
+async fn loaded(exam: &Examination<'_>, worker: &BlockingWorker, words: &[String]) -> Result<Value, Stopped> {
     let stopped = |why: String, stalled, cause| Stopped { stage: Stage::Data, why, stalled, cause };
     let command =
         Command::try_parse_from(words).map_err(|why| stopped(why.to_string(), false, Cause::Other))?;
     let plan =
         Plan::all(&command.args, "").map_err(|why| stopped(why.to_string(), false, Cause::Other))?.remove(0);
-    let (patience, stop) = (patient.left(), worker.stop.clone());
+    let (patience, stop) = (exam.left(), worker.stop.clone());
     let work = move || load::run_until(plan, &stop).map(|report| report.json());
     match worker.aside(patience, work).await {
         Some(Ok(json)) => Ok(json["jobs"][0].clone()),
@@ -694,15 +693,15 @@ mod tests {
         let course = args.course();
         let scratch = here.path().join("scratch");
         for is_about_names in [false, true] {
-            let mut patient = Patient::new(&args.targets[0], String::new(), &args, &course, "");
+            let mut exam = Examination::new(&args.targets[0], String::new(), &args, &course, "");
             let worker = BlockingWorker::new();
             std::fs::create_dir(&scratch).unwrap();
             let (subject, held) = (Subject::Own(scratch.clone()), WorkLimits::by(&args).unwrap());
             let made = scratch.join(NAMES);
             let work = async {
                 match is_about_names {
-                    true => names(&mut patient, &worker, &scratch, None).await,
-                    false => through(&mut patient, &worker, &subject, &held).await,
+                    true => names(&mut exam, &worker, &scratch, None).await,
+                    false => through(&mut exam, &worker, &subject, &held).await,
                 }
             };
             tokio::select! {
@@ -741,11 +740,11 @@ mod tests {
     fn the_words_of_every_run_are_understood_and_hold_it_to_the_bound() {
         let args: Args = asked("/mnt/x --quick --max-rate 1m");
         let course = args.course();
-        let patient = Patient::new(&args.targets[0], String::new(), &args, &course, "");
+        let exam = Examination::new(&args.targets[0], String::new(), &args, &course, "");
         let held = WorkLimits::by(&args).unwrap();
         for subject in [Subject::Own("/mnt/x/scratch".into()), Subject::Existing("/mnt/x/a file".into())] {
             for (work, rate) in [(RunKind::Read, 4), (RunKind::SmallRead, 256)] {
-                let words = words(&patient, &subject, &held, work, 8);
+                let words = words(&exam, &subject, &held, work, 8);
                 let command = Command::try_parse_from(&words).unwrap();
                 let plans = Plan::all(&command.args, "").unwrap();
                 assert_eq!((command.args.rate_iops, plans.len()), (Some(rate), 1), "{words:?}");

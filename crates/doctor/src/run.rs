@@ -8,8 +8,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Args, MeasurementBudget};
 use crate::compare::compare;
+use crate::examination::{Examination, cut};
 use crate::measurements::{Cause, TargetMeasurements};
-use crate::patient::{Patient, cut};
 use crate::rules::findings;
 use crate::verdict::verdict;
 use crate::{Error, Examined, Report, mounted};
@@ -89,14 +89,14 @@ async fn one(
     if target.scheme == Scheme::Local {
         return mounted::examine(target, args, course, told).await;
     }
-    let mut patient = Patient::new(target, target.to_string(), args, course, password);
+    let mut exam = Examination::new(target, target.to_string(), args, course, password);
     let is_over = tokio::select! {
-        () = patient.examine() => false,
+        () = exam.examine() => false,
         () = told => true,
     };
     if is_over {
-        patient.facts.stopped = Some(cut(&patient.facts, Cause::Interrupted, course.limit));
+        exam.facts.stopped = Some(cut(&exam.facts, Cause::Interrupted, course.limit));
     }
-    patient.clear().await;
-    Ok(patient.facts)
+    exam.clear().await;
+    Ok(exam.facts)
 }

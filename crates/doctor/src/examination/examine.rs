@@ -14,10 +14,10 @@ use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 use super::bench;
 use crate::args::{Args, MeasurementBudget};
 use crate::cleanup::CreatedNames;
+use crate::examination::{Examination, accounts_of, cut, ends};
 use crate::measurements::{
     Cause, Connections, Interface, Protocol, Scope, Stage, Stopped, TargetMeasurements, Transport, median,
 };
-use crate::patient::{Patient, accounts_of, cut, ends};
 use crate::ping::{self, Attempt};
 use crate::protocol::ClientOptions;
 use crate::route::{self, find};
@@ -37,14 +37,14 @@ const PROBE: Duration = Duration::from_millis(900);
 /// is a larger part.
 const SHORT_WAY: Duration = Duration::from_millis(20);
 
-impl<'a> Patient<'a> {
+impl<'a> Examination<'a> {
     pub(crate) fn new(
         target: &'a Url,
         text: String,
         args: &'a Args,
         course: &'a MeasurementBudget,
         password: &str,
-    ) -> Patient<'a> {
+    ) -> Examination<'a> {
         let how = match target.scheme {
             Scheme::Nfs => ClientOptions::Nfs(nfs::Options {
                 patience: course.stall,
@@ -65,19 +65,19 @@ impl<'a> Patient<'a> {
             }
         };
         let begun = Instant::now();
-        Patient {
+        Examination {
             target,
             args,
             course,
             how,
             facts: TargetMeasurements { target: text, ..TargetMeasurements::default() },
-            lines: Vec::new(),
+            sessions: Vec::new(),
             scratch: None,
             made: CreatedNames::default(),
             existing: None,
             written: 0,
             sizes: None,
-            ways: Vec::new(),
+            addresses: Vec::new(),
             begun,
             until: begun + course.limit,
         }
@@ -116,18 +116,18 @@ impl<'a> Patient<'a> {
     /// Layer 3.
     async fn meet(&mut self) -> Result<(), Stopped> {
         let (stall, address) = (self.course.stall, self.destination());
-        let (line, agreed) = protocol::open(&self.how, self.target, address, stall).await?;
+        let (session, agreed) = protocol::open(&self.how, self.target, address, stall).await?;
         self.facts.protocol = Some(agreed);
-        self.lines.push(line);
+        self.sessions.push(session);
         self.first_words().await
     }
 
     /// Layers 4 to 7.
     async fn layers(&mut self) -> Result<(), Stopped> {
         self.connections().await?;
-        let before = self.told_before().await;
+        let before = self.transactions_before().await;
         let worked = self.work().await;
-        self.told_since(before).await;
+        self.record_transactions_since(before).await;
         self.note_end();
         worked
     }
@@ -140,14 +140,14 @@ impl<'a> Patient<'a> {
     }
 
     /// The server's own counts so far, if it is to be asked.
-    async fn told_before(&mut self) -> Option<Transactions> {
+    async fn transactions_before(&mut self) -> Option<Transactions> {
         let source = self.args.server.clone()?;
         let asked = server_account::transactions(source, self.course.stall).await;
         asked.map_err(|why| self.facts.left_out.push(format!("the server's own account: {why}"))).ok()
     }
 
     /// Records the transactions on this share since `before`.
-    async fn told_since(&mut self, before: Option<Transactions>) {
+    async fn record_transactions_since(&mut self, before: Option<Transactions>) {
         let (Some(before), Some(source)) = (before, self.args.server.clone()) else { return };
         match server_account::transactions(source, self.course.stall).await {
             Ok(now) => self.facts.told = server_account::told(&before, &now, self.target),
@@ -217,7 +217,7 @@ impl<'a> Patient<'a> {
         let mut times = Vec::new();
         while times.len() < self.course.connects as usize && Instant::now() < until {
             let begun = Instant::now();
-            let echo = tokio::time::timeout(self.course.stall, self.lines[0].echo()).await;
+            let echo = tokio::time::timeout(self.course.stall, self.sessions[0].echo()).await;
             let silent = |_| Stopped {
                 stage: Stage::Share,
                 why: format!("no answer to an echo within {} s", self.course.stall.as_secs_f64()),
@@ -240,12 +240,12 @@ impl<'a> Patient<'a> {
         let asked = self.course.connections.last().copied().unwrap_or(1);
         let client_off = self.args.one_connection;
         let mut facts = Connections { asked, client_off, ..Connections::default() };
-        let offered = match (&self.lines[0], &self.facts.protocol) {
+        let offered = match (&self.sessions[0], &self.facts.protocol) {
             (Session::Smb { .. }, Some(Protocol::Smb(smb))) => smb.capabilities.contains(&"Multichannel"),
             _ => true,
         };
         facts.offered = offered;
-        if let (Session::Smb { session, .. }, true) = (&self.lines[0], offered) {
+        if let (Session::Smb { session, .. }, true) = (&self.sessions[0], offered) {
             let asking = async {
                 let tree = session.connect("IPC$").await?;
                 let interfaces = tree.interfaces().await;
@@ -261,17 +261,17 @@ impl<'a> Patient<'a> {
             }
         }
         let begun = Instant::now();
-        let found = if client_off { Ok(1) } else { self.find_ways(asked, &facts.interfaces).await };
+        let found = if client_off { Ok(1) } else { self.plan_addresses(asked, &facts.interfaces).await };
         let possible = found.unwrap_or_else(|why| {
             facts.failure.get_or_insert(why);
             1
         });
-        let widening = self.lines[0].widen(possible as usize, &self.ways);
+        let widening = self.sessions[0].widen(possible as usize, &self.addresses);
         let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
         let (got, failure) = match widened {
             Ok((got, failure)) => (got, failure.map(|why| why.to_string())),
             Err(_) => {
-                let got = self.lines[0].channels().len();
+                let got = self.sessions[0].channels().len();
                 (got, Some("a further connection was not answered in time".to_owned()))
             }
         };
@@ -281,12 +281,12 @@ impl<'a> Patient<'a> {
             let text = "the server offers no address that would take more of them".to_owned();
             (facts.got < asked && !client_off).then_some(text)
         });
-        let peers: Vec<IpAddr> = self.lines[0].channels().iter().map(|it| it.peer.ip()).collect();
+        let peers: Vec<IpAddr> = self.sessions[0].channels().iter().map(|it| it.peer.ip()).collect();
         let own = self.facts.route.as_ref().and_then(|it| it.source);
         facts.client_index = own.and_then(route::interface_index);
         judge(&mut facts.interfaces, &peers, own, facts.got);
         // Runs begin with one connection.
-        self.lines[0].narrow(1);
+        self.sessions[0].narrow(1);
         facts.separate_sessions = facts.got == 1 && asked > 1;
         self.facts.connections = Some(facts);
         Ok(())
@@ -295,8 +295,8 @@ impl<'a> Patient<'a> {
     /// Decides the addresses of further connections: those that a client would use of the server's offer,
     /// without those that cannot be reached. Returns how many connections are possible, or why that is
     /// unknown.
-    async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
-        let Session::Smb { session, .. } = &self.lines[0] else { return Ok(asked) };
+    async fn plan_addresses(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
+        let Session::Smb { session, .. } = &self.sessions[0] else { return Ok(asked) };
         let planning = tokio::time::timeout(self.course.stall, session.addresses(asked as usize)).await;
         let planned = planning.map_err(|_| "the server did not tell its addresses in time".to_owned())?;
         let mut planned = planned.map_err(|why| format!("the server does not tell its addresses: {why}"))?;
@@ -305,8 +305,8 @@ impl<'a> Patient<'a> {
             interfaces.iter().any(|other| other.address == it.ip() && other.reachable == Some(false))
         };
         planned.retain(|it| !lost(it));
-        self.ways = planned;
-        Ok(match self.ways.len() as u32 {
+        self.addresses = planned;
+        Ok(match self.addresses.len() as u32 {
             0 => 1,
             _ if is_whole => asked,
             some => some + 1,
@@ -346,36 +346,36 @@ impl<'a> Patient<'a> {
     }
 
     /// Opens `count` connections for the next run. Returns how many there are.
-    pub(crate) async fn have(&mut self, count: u32) -> Result<u32, Stopped> {
+    pub(crate) async fn open_connections(&mut self, count: u32) -> Result<u32, Stopped> {
         let separate = self.facts.connections.as_ref().is_some_and(|it| it.separate_sessions);
         if !separate {
-            let widening = self.lines[0].widen(count as usize, &self.ways);
+            let widening = self.sessions[0].widen(count as usize, &self.addresses);
             let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
             // Connections that were opened before the time was over exist nevertheless.
-            return Ok(widened.map_or_else(|_| self.lines[0].channels().len(), |(got, _)| got) as u32);
+            return Ok(widened.map_or_else(|_| self.sessions[0].channels().len(), |(got, _)| got) as u32);
         }
         let address = self.destination();
-        while (self.lines.len() as u32) < count {
+        while (self.sessions.len() as u32) < count {
             let opened = protocol::open(&self.how, self.target, address, self.course.stall).await;
             match opened {
-                Ok((line, _)) => self.lines.push(line),
+                Ok((session, _)) => self.sessions.push(session),
                 Err(_) => break,
             }
         }
-        Ok(self.lines.len() as u32)
+        Ok(self.sessions.len() as u32)
     }
 
     /// Returns to one connection.
-    pub(crate) async fn have_one(&mut self) {
-        self.lines[0].narrow(1);
-        for line in self.lines.drain(1..) {
-            farewell(line, FAREWELL).await;
+    pub(crate) async fn close_extra_connections(&mut self) {
+        self.sessions[0].narrow(1);
+        for session in self.sessions.drain(1..) {
+            farewell(session, FAREWELL).await;
         }
     }
 
     /// The kernel's counters of all connections.
     pub(crate) fn accounts(&self) -> Vec<(SocketAddr, SocketAddr, TcpInfo)> {
-        let ours: Vec<_> = self.lines.iter().flat_map(ends).collect();
+        let ours: Vec<_> = self.sessions.iter().flat_map(ends).collect();
         accounts_of(&ours)
     }
 
@@ -388,7 +388,7 @@ impl<'a> Patient<'a> {
             transport.first_connection = first;
         }
         if let (Some(Protocol::Smb(smb)), Some(Session::Smb { connection, .. })) =
-            (&mut self.facts.protocol, self.lines.first())
+            (&mut self.facts.protocol, self.sessions.first())
         {
             smb.credits = connection.credits();
             smb.protection_ns_per_mib = protocol::protection_ns(connection, smb);
@@ -438,9 +438,9 @@ impl<'a> Patient<'a> {
             // Operations under way may have files open. These are closed with their session.
             self.close_all(patience(FAREWELL / 2, until)).await;
         }
-        if let Some(line) = self.lines.first() {
+        if let Some(session) = self.sessions.first() {
             let half = Instant::now() + patience(self.course.limit, until) / 2;
-            if cleanup::clear(line, directory, scratch, &self.made, half).await {
+            if cleanup::clear(session, directory, scratch, &self.made, half).await {
                 return true;
             }
         }
@@ -451,15 +451,15 @@ impl<'a> Patient<'a> {
             self.destination(),
             FAREWELL.max(self.trip() * FAREWELL_TRIPS / 2),
         );
-        let Ok(Ok((line, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
-        let is_cleared = cleanup::clear(&line, directory, scratch, &self.made, until).await;
-        self.lines.push(line);
+        let Ok(Ok((session, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
+        let is_cleared = cleanup::clear(&session, directory, scratch, &self.made, until).await;
+        self.sessions.push(session);
         is_cleared
     }
 
     /// Ends all sessions at once.
     async fn close_all(&mut self, patience: Duration) {
-        let farewells = self.lines.drain(..).map(|line| farewell(line, patience));
+        let farewells = self.sessions.drain(..).map(|session| farewell(session, patience));
         let mut closing: tokio::task::JoinSet<()> = farewells.collect();
         while closing.join_next().await.is_some() {}
     }

@@ -16,9 +16,9 @@ use client::remote::{Directory, File, OpenMode, Session};
 use load::noise;
 
 use crate::drive::{self, Failure, Order, RunFixture};
+use crate::examination::{Examination, accounts_of, ends};
 use crate::existing::Existing;
 use crate::measurements::{Cause, Data, Protocol, Run, RunKind, Stage, Stopped};
-use crate::patient::{Patient, accounts_of, ends};
 use crate::protocol::MOUNT_OPTIONS;
 use crate::tcp::TcpInfo;
 use crate::{existing, names, protocol, sawtooth};
@@ -44,7 +44,7 @@ const GROWTH_SLICE_AT_LEAST: Duration = Duration::from_millis(40);
 /// The time that is reserved for the end of an examination.
 const TIME_FOR_THE_END: Duration = Duration::from_millis(600);
 
-impl Patient<'_> {
+impl Examination<'_> {
     /// The round trip in ms.
     fn trip_ms(&self) -> f64 {
         self.facts.transport.as_ref().and_then(|it| it.connect.median()).unwrap_or(1.0)
@@ -112,15 +112,15 @@ impl Patient<'_> {
     /// The objects that all sessions work with: the file is opened in each.
     async fn bench(&self, extent: u64) -> Result<RunFixture, Stopped> {
         let mut places = Vec::new();
-        for line in &self.lines {
+        for session in &self.sessions {
             let (place, name, mode) = match (&self.scratch, &self.facts.data) {
                 (Some(scratch), _) => {
                     self.made.note(FILE_NAME);
-                    (self.directory(line, scratch).await?, FILE_NAME.to_owned(), OpenMode::Make)
+                    (self.directory(session, scratch).await?, FILE_NAME.to_owned(), OpenMode::Make)
                 }
                 _ => {
                     let Existing { directory, name, .. } = self.existing.clone().unwrap_or_default();
-                    (self.directory(line, &directory).await?, name, OpenMode::Read)
+                    (self.directory(session, &directory).await?, name, OpenMode::Read)
                 }
             };
             let opening = tokio::time::timeout(self.course.stall, place.open(&name, mode)).await;
@@ -132,16 +132,16 @@ impl Patient<'_> {
         Ok(RunFixture { places, extent, content, made: self.made.clone() })
     }
 
-    async fn root(&self, line: &Session) -> Result<Directory, Stopped> {
-        let root = line.root(MOUNT_OPTIONS);
+    async fn root(&self, session: &Session) -> Result<Directory, Stopped> {
+        let root = session.root(MOUNT_OPTIONS);
         let looking = root.directory(&self.target.path);
         let found = tokio::time::timeout(self.course.stall, looking).await;
         let found = found.map_err(|_| self.silent(Stage::Share, "looking for the directory"))?;
         found.map_err(|why| protocol::stopped(Stage::Share, &why))
     }
 
-    async fn directory(&self, line: &Session, scratch: &str) -> Result<Directory, Stopped> {
-        let root = self.root(line).await?;
+    async fn directory(&self, session: &Session, scratch: &str) -> Result<Directory, Stopped> {
+        let root = self.root(session).await?;
         let found = tokio::time::timeout(self.course.stall, root.directory(scratch)).await;
         let found = found.map_err(|_| self.silent(Stage::Data, "looking for a directory"))?;
         found.map_err(|why| protocol::stopped(Stage::Data, &why))
@@ -155,7 +155,7 @@ impl Patient<'_> {
     /// Makes one run and records it, as a turn of an earlier run of the same work if there is one.
     async fn run(&mut self, bench: &RunFixture, order: Order) -> Result<Run, Stopped> {
         let stage = if order.work == RunKind::SmallFiles { Stage::Metadata } else { Stage::Data };
-        let ours: Vec<(SocketAddr, SocketAddr)> = self.lines.iter().flat_map(ends).collect();
+        let ours: Vec<(SocketAddr, SocketAddr)> = self.sessions.iter().flat_map(ends).collect();
         let account = || accounts_of(&ours).into_iter().map(|(_, _, info)| info).collect::<Vec<TcpInfo>>();
         let run = drive::run(bench, &order, &account).await.map_err(|why| match why {
             Failure::Server(why) => protocol::stopped(stage, &why),
@@ -192,42 +192,41 @@ async fn close(bench: RunFixture) {
 }
 
 /// Layer 5.
-pub(crate) async fn data(patient: &mut Patient<'_>) -> Result<(), Stopped> {
-    let bound = patient.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
-    patient.facts.data =
-        Some(Data { bound_mib_s: bound, bound_iops: patient.args.max_iops, ..Data::default() });
-    prepare(patient).await?;
-    if patient.scratch.is_none() && patient.existing.is_none() {
+pub(crate) async fn data(exam: &mut Examination<'_>) -> Result<(), Stopped> {
+    let bound = exam.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
+    exam.facts.data = Some(Data { bound_mib_s: bound, bound_iops: exam.args.max_iops, ..Data::default() });
+    prepare(exam).await?;
+    if exam.scratch.is_none() && exam.existing.is_none() {
         return Ok(());
     }
-    let decided = warm::decide(patient).await?;
-    patient.sizes = Some(decided);
-    turns::measure(patient).await?;
-    depths(patient, decided.extent).await?;
-    patient.have_one().await;
+    let decided = warm::decide(exam).await?;
+    exam.sizes = Some(decided);
+    turns::measure(exam).await?;
+    depths(exam, decided.extent).await?;
+    exam.close_extra_connections().await;
     Ok(())
 }
 
 /// Creates the directory of the test files, or finds a readable file.
-async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
-    let root = patient.root(&patient.lines[0]).await?;
+async fn prepare(exam: &mut Examination<'_>) -> Result<(), Stopped> {
+    let root = exam.root(&exam.sessions[0]).await?;
     let mut not_written = Some("--read-only".to_owned());
-    if !patient.args.read_only {
+    if !exam.args.read_only {
         let number: [u8; 6] = auth::crypto::random();
         let name: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!(".trunkline-doctor-{name}");
-        patient.scratch = Some(name.clone());
-        let made = tokio::time::timeout(patient.course.stall, root.make_directory(&name, false)).await;
+        exam.scratch = Some(name.clone());
+        let made = tokio::time::timeout(exam.course.stall, root.make_directory(&name, false)).await;
         match made {
-            Err(_) => return Err(patient.silent(Stage::Data, "making a directory")),
+            Err(_) => return Err(exam.silent(Stage::Data, "making a directory")),
             Ok(Ok(())) => {
-                patient.look_at_clock(&root, &name).await;
+                exam.look_at_clock(&root, &name).await;
                 return Ok(());
             }
             // It may have been created nevertheless.
             Ok(Err(why)) if why.is_loss() => return Err(protocol::stopped(Stage::Data, &why)),
             Ok(Err(why)) => {
-                patient.scratch = None;
+                exam.scratch = None;
                 let stopped = protocol::stopped(Stage::Data, &why);
                 if stopped.cause == Cause::Full {
                     return Err(stopped);
@@ -236,15 +235,15 @@ async fn prepare(patient: &mut Patient<'_>) -> Result<(), Stopped> {
             }
         }
     }
-    match existing::readable(patient, &root, [SLOW_WAY_BLOCK_BYTES.into(), FILE_BYTES_AT_MOST]).await? {
-        Ok(file) => patient.existing = Some(file),
-        Err(reason) => patient.facts.left_out.push(format!("reads and writes: {reason}")),
+    match existing::readable(exam, &root, [SLOW_WAY_BLOCK_BYTES.into(), FILE_BYTES_AT_MOST]).await? {
+        Ok(file) => exam.existing = Some(file),
+        Err(reason) => exam.facts.left_out.push(format!("reads and writes: {reason}")),
     }
-    patient.facts.data.get_or_insert_default().not_written = not_written;
+    exam.facts.data.get_or_insert_default().not_written = not_written;
     Ok(())
 }
 
-impl Patient<'_> {
+impl Examination<'_> {
     /// Over NFS the time of a new file shows the server's clock, and an open shows whether delegations
     /// are given. Without a reply in time they stay unknown.
     async fn look_at_clock(&mut self, root: &Directory, scratch: &str) {
@@ -269,18 +268,18 @@ impl Patient<'_> {
 }
 
 /// Small reads with an increasing number under way.
-async fn depths(patient: &mut Patient<'_>, extent: u64) -> Result<(), Stopped> {
-    let extent = if patient.scratch.is_some() { patient.written } else { extent };
-    let bench = patient.bench(extent.max(u64::from(SMALL_BLOCK_BYTES))).await?;
-    let count = patient.lines.iter().map(|line| line.channels().len()).sum::<usize>() as u32;
+async fn depths(exam: &mut Examination<'_>, extent: u64) -> Result<(), Stopped> {
+    let extent = if exam.scratch.is_some() { exam.written } else { extent };
+    let bench = exam.bench(extent.max(u64::from(SMALL_BLOCK_BYTES))).await?;
+    let count = exam.sessions.iter().map(|session| session.channels().len()).sum::<usize>() as u32;
     let mut done = Ok(());
-    for depth in patient.course.depths.clone() {
-        let plain = patient.order(RunKind::SmallRead, SMALL_BLOCK_BYTES, depth, count);
+    for depth in exam.course.depths.clone() {
+        let plain = exam.order(RunKind::SmallRead, SMALL_BLOCK_BYTES, depth, count);
         let order = Order { ramp: plain.ramp / 2, settling: Duration::ZERO, time: plain.time / 2, ..plain };
-        if !patient.has_time(order.ramp + order.time, "queue depths") {
+        if !exam.has_time(order.ramp + order.time, "queue depths") {
             break;
         }
-        if let Err(stopped) = patient.run(&bench, order).await {
+        if let Err(stopped) = exam.run(&bench, order).await {
             done = Err(stopped);
             break;
         }
@@ -290,40 +289,40 @@ async fn depths(patient: &mut Patient<'_>, extent: u64) -> Result<(), Stopped> {
 }
 
 /// Layer 6.
-pub(crate) async fn names(patient: &mut Patient<'_>) -> Result<(), Stopped> {
-    let Some(scratch) = patient.scratch.clone() else {
-        patient.facts.left_out.push("names: nothing may be made here".to_owned());
+pub(crate) async fn names(exam: &mut Examination<'_>) -> Result<(), Stopped> {
+    let Some(scratch) = exam.scratch.clone() else {
+        exam.facts.left_out.push("names: nothing may be made here".to_owned());
         return Ok(());
     };
-    if !patient.has_time(patient.course.names * 4, "names") {
+    if !exam.has_time(exam.course.names * 4, "names") {
         return Ok(());
     }
-    let place = patient.directory(&patient.lines[0], &scratch).await?;
-    let until = Instant::now() + patient.left().saturating_sub(TIME_FOR_THE_END * 2);
-    let is_smb = matches!(patient.facts.protocol, Some(Protocol::Smb(_)));
-    let several = patient.facts.connections.as_ref().is_some_and(|it| it.got > 1);
+    let place = exam.directory(&exam.sessions[0], &scratch).await?;
+    let until = Instant::now() + exam.left().saturating_sub(TIME_FOR_THE_END * 2);
+    let is_smb = matches!(exam.facts.protocol, Some(Protocol::Smb(_)));
+    let several = exam.facts.connections.as_ref().is_some_and(|it| it.got > 1);
     let bounds = names::Bounds {
         delete_trips: if is_smb && several { 2 } else { 1 },
-        time: patient.course.names,
+        time: exam.course.names,
         until,
-        stall: patient.course.stall,
-        most_per_s: patient.args.max_iops.map(f64::from),
+        stall: exam.course.stall,
+        most_per_s: exam.args.max_iops.map(f64::from),
     };
     // Results stay even if the work is cut off.
-    let metadata = patient.facts.metadata.get_or_insert_default();
-    names::measure(&place, &bounds, &patient.made, metadata).await
+    let metadata = exam.facts.metadata.get_or_insert_default();
+    names::measure(&place, &bounds, &exam.made, metadata).await
 }
 
 /// Layer 7: the first large reads once more, now that the server has worked for a while.
-pub(crate) async fn again(patient: &mut Patient<'_>) -> Result<(), Stopped> {
-    let Some(sizes) = patient.sizes else { return Ok(()) };
-    let order = patient.order(RunKind::ReadAgain, sizes.read.0, sizes.read.1, 1);
-    if !patient.has_time(order.ramp + order.time, "a second look") {
+pub(crate) async fn again(exam: &mut Examination<'_>) -> Result<(), Stopped> {
+    let Some(sizes) = exam.sizes else { return Ok(()) };
+    let order = exam.order(RunKind::ReadAgain, sizes.read.0, sizes.read.1, 1);
+    if !exam.has_time(order.ramp + order.time, "a second look") {
         return Ok(());
     }
-    let extent = if patient.scratch.is_some() { patient.written } else { sizes.extent };
-    let bench = patient.bench(extent).await?;
-    let done = patient.run(&bench, order).await;
+    let extent = if exam.scratch.is_some() { exam.written } else { sizes.extent };
+    let bench = exam.bench(extent).await?;
+    let done = exam.run(&bench, order).await;
     close(bench).await;
     done.map(drop)
 }

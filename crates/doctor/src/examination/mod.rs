@@ -17,14 +17,14 @@ use crate::protocol::ClientOptions;
 use crate::tcp::{self, TcpInfo};
 
 /// One server under examination.
-pub(crate) struct Patient<'a> {
+pub(crate) struct Examination<'a> {
     pub(crate) target: &'a Url,
     pub(crate) args: &'a Args,
     pub(crate) course: &'a MeasurementBudget,
     pub(crate) how: ClientOptions,
     pub(crate) facts: TargetMeasurements,
     /// The sessions: one, or several if each takes a single connection.
-    pub(crate) lines: Vec<Session>,
+    pub(crate) sessions: Vec<Session>,
     /// The name of the directory of the test files, after its creation was requested.
     pub(crate) scratch: Option<String>,
     /// The names in it.
@@ -35,7 +35,7 @@ pub(crate) struct Patient<'a> {
     pub(crate) written: u64,
     pub(crate) sizes: Option<Sizes>,
     /// The addresses of further connections (SMB).
-    ways: Vec<SocketAddr>,
+    addresses: Vec<SocketAddr>,
     begun: Instant,
     /// The end of the work.
     until: Instant,

@@ -9,8 +9,8 @@ use super::{
     FILE_BYTES_AT_MOST, LARGE_BLOCK_BYTES, SLOW_WAY_BLOCK_BYTES, SMALL_BLOCK_BYTES, TIME_FOR_THE_END, close,
 };
 use crate::drive::{Order, RunFixture};
+use crate::examination::{Examination, Sizes};
 use crate::measurements::{RunKind, Stage, Stopped};
-use crate::patient::{Patient, Sizes};
 use crate::protocol;
 
 /// The least and the most bytes under way in large runs, if the path allows.
@@ -57,27 +57,27 @@ fn more(block: u32, depth: u32) -> Option<(u32, u32)> {
 }
 
 /// Warms up without counting, and decides how much is to be under way.
-pub(super) async fn decide(patient: &mut Patient<'_>) -> Result<Sizes, Stopped> {
-    let most = patient.course.connections.last().copied().unwrap_or(1);
-    let max_io = patient.lines[0].max_io();
-    let size = patient.existing.as_ref().map_or(FILE_BYTES_AT_MOST, |it| it.size);
-    let mut bench = patient.bench(size.min(FILE_BYTES_AT_MOST)).await?;
-    let warmed = warm_both(patient, &mut bench, max_io).await;
+pub(super) async fn decide(exam: &mut Examination<'_>) -> Result<Sizes, Stopped> {
+    let most = exam.course.connections.last().copied().unwrap_or(1);
+    let max_io = exam.sessions[0].max_io();
+    let size = exam.existing.as_ref().map_or(FILE_BYTES_AT_MOST, |it| it.size);
+    let mut bench = exam.bench(size.min(FILE_BYTES_AT_MOST)).await?;
+    let warmed = warm_both(exam, &mut bench, max_io).await;
     close(bench).await;
     let [write, read] = warmed?;
-    forget(patient);
-    let of = |warm: Warm| sizes(warm.rate, warm.is_full, patient.trip_ms(), most, max_io);
+    forget(exam);
+    let of = |warm: Warm| sizes(warm.rate, warm.is_full, exam.trip_ms(), most, max_io);
     let (write_sizes, read_sizes) = (of(write), of(read));
     let block_s = |warm: Warm, (block, _): (u32, u32)| f64::from(block) / warm.rate.max(1.0);
     let slower =
-        block_s(write, write_sizes).max(block_s(read, read_sizes)).min(patient.course.run.as_secs_f64());
+        block_s(write, write_sizes).max(block_s(read, read_sizes)).min(exam.course.run.as_secs_f64());
     let decided = Sizes {
         write: write_sizes,
         read: read_sizes,
         extent: size.min(FILE_BYTES_AT_MOST),
         block_time: Duration::from_secs_f64(slower),
     };
-    once(patient, decided, most).await
+    once(exam, decided, most).await
 }
 
 /// The rate of one connection after it has settled.
@@ -92,8 +92,8 @@ struct Warm {
 }
 
 /// Removes the runs so far: the warm-up is no measurement.
-fn forget(patient: &mut Patient<'_>) {
-    let data = patient.facts.data.get_or_insert_default();
+fn forget(exam: &mut Examination<'_>) {
+    let data = exam.facts.data.get_or_insert_default();
     data.runs.clear();
     data.sawtooth = None;
 }
@@ -101,96 +101,96 @@ fn forget(patient: &mut Patient<'_>) {
 /// Writes and reads once over the largest number of connections, so that the file has its blocks and both
 /// sides have seen this load. If operations returned at once, too few were under way, and there are more
 /// from now on.
-async fn once(patient: &mut Patient<'_>, mut sizes: Sizes, most: u32) -> Result<Sizes, Stopped> {
-    let count = patient.have(most).await?.min(most);
-    let mut bench = patient.bench(sizes.extent).await?;
+async fn once(exam: &mut Examination<'_>, mut sizes: Sizes, most: u32) -> Result<Sizes, Stopped> {
+    let count = exam.open_connections(most).await?.min(most);
+    let mut bench = exam.bench(sizes.extent).await?;
     let mut done = Ok(());
     for work in [RunKind::Write, RunKind::Read] {
-        done = enough(patient, &mut bench, &mut sizes, work, count).await;
+        done = enough(exam, &mut bench, &mut sizes, work, count).await;
         if done.is_err() {
             break;
         }
     }
     close(bench).await;
-    forget(patient);
-    patient.have_one().await;
+    forget(exam);
+    exam.close_extra_connections().await;
     done.map(|()| sizes)
 }
 
 /// Runs one kind of work until enough is under way.
 async fn enough(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     bench: &mut RunFixture,
     sizes: &mut Sizes,
     work: RunKind,
     count: u32,
 ) -> Result<(), Stopped> {
-    if work == RunKind::Write && patient.scratch.is_none() {
+    if work == RunKind::Write && exam.scratch.is_none() {
         return Ok(());
     }
     loop {
         let (block, depth) = if work == RunKind::Write { sizes.write } else { sizes.read };
-        let run = patient.run(bench, patient.order(work, block, depth, count)).await?;
+        let run = exam.run(bench, exam.order(work, block, depth, count)).await?;
         if work == RunKind::Write {
             // Each operation under way has written a block, even if none was done in the counted time.
             let blocks = run.operations.max(depth.into());
-            patient.written = patient.written.max(blocks * u64::from(block)).min(sizes.extent);
+            exam.written = exam.written.max(blocks * u64::from(block)).min(sizes.extent);
         }
-        let had_too_little = crate::rules::had_too_little(&patient.facts, &run);
-        let has_time = patient.left() > patient.course.limit / 2 + TIME_FOR_THE_END;
+        let had_too_little = crate::rules::had_too_little(&exam.facts, &run);
+        let has_time = exam.left() > exam.course.limit / 2 + TIME_FOR_THE_END;
         // Data that a narrow path carries for seconds would make the server look silent.
-        let is_bearable = |depth: u32| sizes.block_time * depth < patient.course.stall / 3;
-        let wants_more = had_too_little && has_time && patient.args.max_rate.is_none();
+        let is_bearable = |depth: u32| sizes.block_time * depth < exam.course.stall / 3;
+        let wants_more = had_too_little && has_time && exam.args.max_rate.is_none();
         let next = more(block, depth).filter(|(_, depth)| wants_more && is_bearable(*depth));
         let Some(next) = next else { break };
         *(if work == RunKind::Write { &mut sizes.write } else { &mut sizes.read }) = next;
     }
-    if patient.scratch.is_some() {
-        bench.extent = patient.written;
+    if exam.scratch.is_some() {
+        bench.extent = exam.written;
     }
     Ok(())
 }
 
 /// Warms up writes and reads, which may be held back differently.
 async fn warm_both(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     bench: &mut RunFixture,
     max_io: u32,
 ) -> Result<[Warm; 2], Stopped> {
-    if patient.scratch.is_none() {
-        return Ok([warm_up(patient, bench, RunKind::Read, max_io, WARM_UP_BYTES_AT_LAST).await?; 2]);
+    if exam.scratch.is_none() {
+        return Ok([warm_up(exam, bench, RunKind::Read, max_io, WARM_UP_BYTES_AT_LAST).await?; 2]);
     }
-    let write = warm_up(patient, bench, RunKind::Write, max_io, WARM_UP_BYTES_AT_LAST).await?;
+    let write = warm_up(exam, bench, RunKind::Write, max_io, WARM_UP_BYTES_AT_LAST).await?;
     bench.extent = write.bytes.min(bench.extent);
     // Reads that do not wait with little under way count as fast as writes.
-    let read = warm_up(patient, bench, RunKind::Read, max_io, WARM_UP_BYTES_AT_FIRST).await?;
+    let read = warm_up(exam, bench, RunKind::Read, max_io, WARM_UP_BYTES_AT_FIRST).await?;
     Ok([write, if read.is_full { read } else { write }])
 }
 
 /// Warms up one kind of work. The data under way increases up to `last` bytes, until operations wait.
 /// Otherwise the round trip would have been measured.
 async fn warm_up(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     bench: &RunFixture,
     work: RunKind,
     max_io: u32,
     last: u32,
 ) -> Result<Warm, Stopped> {
-    let time = patient.course.run.min(WARM_UP_PART_AT_MOST);
-    let (mut under_way, mut bytes) = first(patient, bench, work, max_io).await?;
+    let time = exam.course.run.min(WARM_UP_PART_AT_MOST);
+    let (mut under_way, mut bytes) = first(exam, bench, work, max_io).await?;
     let smallest = under_way;
     loop {
         let block = SLOW_WAY_BLOCK_BYTES.min(max_io).min(under_way);
         // A connection reaches its rate in the first part.
         let is_first = under_way == smallest;
         let ramp = match is_first {
-            true if patient.trip_ms() < 1.0 => Duration::ZERO,
-            true => patient.ramp(),
-            false => patient.ramp() / 3,
+            true if exam.trip_ms() < 1.0 => Duration::ZERO,
+            true => exam.ramp(),
+            false => exam.ramp() / 3,
         };
-        let plain = patient.order(work, block, (under_way / block).max(1), 1);
+        let plain = exam.order(work, block, (under_way / block).max(1), 1);
         let order = Order { ramp, settling: Duration::ZERO, time, ..plain };
-        let run = patient.run(bench, order).await?;
+        let run = exam.run(bench, order).await?;
         // Each run starts at the beginning of the file.
         bytes = bytes.max(run.operations * u64::from(block));
         if run.operations == 0 {
@@ -201,8 +201,8 @@ async fn warm_up(
         }
         let (early, late) = halves(&run.parts);
         let is_growing = is_first && run.operations >= 16 && late > 1.25 * early;
-        let is_full = crate::rules::waited(&patient.facts, &run) && !is_growing;
-        if is_full || under_way >= last || patient.trip_ms() < 1.0 || patient.args.max_rate.is_some() {
+        let is_full = crate::rules::waited(&exam.facts, &run) && !is_growing;
+        if is_full || under_way >= last || exam.trip_ms() < 1.0 || exam.args.max_rate.is_some() {
             return Ok(Warm { rate: late.max(run.per_s) * f64::from(block), is_full, bytes });
         }
         under_way *= 4;
@@ -213,14 +213,14 @@ async fn warm_up(
 /// as larger ones take no longer. If they do, the path is narrow, and [`WARM_UP_BYTES_AT_FIRST`] would
 /// keep it busy for seconds.
 async fn first(
-    patient: &Patient<'_>,
+    exam: &Examination<'_>,
     bench: &RunFixture,
     work: RunKind,
     max_io: u32,
 ) -> Result<(u32, u64), Stopped> {
     let largest = SLOW_WAY_BLOCK_BYTES.min(max_io);
     let file = bench.places.first().and_then(|(_, file)| file.as_ref());
-    let (Some(file), None) = (file, patient.args.max_rate) else {
+    let (Some(file), None) = (file, exam.args.max_rate) else {
         return Ok((WARM_UP_BYTES_AT_FIRST, largest.into()));
     };
     let mut before: Option<(u32, Duration)> = None;
@@ -233,9 +233,9 @@ async fn first(
                 _ => file.read(0, size).await.map(|data| data.len() as u32),
             }
         };
-        let moved = tokio::time::timeout(patient.course.stall, moving).await;
+        let moved = tokio::time::timeout(exam.course.stall, moving).await;
         moved
-            .map_err(|_| patient.silent(Stage::Data, "a first block"))?
+            .map_err(|_| exam.silent(Stage::Data, "a first block"))?
             .map_err(|why| protocol::stopped(Stage::Data, &why))?;
         let took = begun.elapsed();
         if let Some((smaller, quicker)) = before

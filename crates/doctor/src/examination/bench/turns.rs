@@ -11,8 +11,8 @@ use load::host_activity::{self, ActivitySample, HostActivity};
 
 use super::{LONG_WAY_MS, TIME_FOR_THE_END, close};
 use crate::drive::{Order, RunFixture};
+use crate::examination::Examination;
 use crate::measurements::{Channel, Connects, Others, Run, RunKind, Stopped};
-use crate::patient::Patient;
 use crate::ping;
 use crate::tcp::TcpInfo;
 
@@ -30,31 +30,31 @@ const KINDS_OF_NAMES: u32 = 8;
 const FEWEST_TURNS: u32 = 2;
 
 /// Runs all turns for which there is time.
-pub(super) async fn measure(patient: &mut Patient<'_>) -> Result<(), Stopped> {
-    let counts = counts(patient);
+pub(super) async fn measure(exam: &mut Examination<'_>) -> Result<(), Stopped> {
+    let counts = counts(exam);
     let (mut activity, mut took) = (HostActivity::default(), Duration::ZERO);
-    for turn in 0..patient.course.turns {
+    for turn in 0..exam.course.turns {
         let begun = Instant::now();
-        if turn >= FEWEST_TURNS && patient.left() < took + behind(patient) {
-            let text = format!("turns of connections: {turn} of {} were made", patient.course.turns);
-            patient.facts.left_out.push(text);
+        if turn >= FEWEST_TURNS && exam.left() < took + behind(exam) {
+            let text = format!("turns of connections: {turn} of {} were made", exam.course.turns);
+            exam.facts.left_out.push(text);
             break;
         }
         let mut had = 0;
         for count in &counts {
-            let needed = (patient.turn_time() + patient.turn_ramp() + patient.settling()) * 2;
-            if *count > 1 && !patient.has_time(needed, "several connections") {
+            let needed = (exam.turn_time() + exam.turn_ramp() + exam.settling()) * 2;
+            if *count > 1 && !exam.has_time(needed, "several connections") {
                 break;
             }
-            let have = patient.have(*count).await?.min(*count);
+            let have = exam.open_connections(*count).await?.min(*count);
             if have <= had {
                 break;
             }
-            look_around(patient, &mut activity).await;
-            step(patient, have, counts.last() == Some(count), turn == 0).await?;
+            sample_activity(exam, &mut activity).await;
+            step(exam, have, counts.last() == Some(count), turn == 0).await?;
             had = have;
         }
-        patient.have_one().await;
+        exam.close_extra_connections().await;
         // The first turn has small files too, and does not count for this.
         took = begun.elapsed();
     }
@@ -63,78 +63,77 @@ pub(super) async fn measure(patient: &mut Patient<'_>) -> Result<(), Stopped> {
 
 /// The numbers of connections. On a long path the quick course has time only for one and for as many as a
 /// client uses.
-fn counts(patient: &Patient<'_>) -> Vec<u32> {
-    let all = &patient.course.connections;
-    match (patient.course.name, all.as_slice()) {
-        ("quick", [first, .., last]) if patient.trip_ms() > LONG_WAY_MS => vec![*first, *last],
+fn counts(exam: &Examination<'_>) -> Vec<u32> {
+    let all = &exam.course.connections;
+    match (exam.course.name, all.as_slice()) {
+        ("quick", [first, .., last]) if exam.trip_ms() > LONG_WAY_MS => vec![*first, *last],
         _ => all.clone(),
     }
 }
 
 /// The time after the turns: depths, names, and the reads at the end, for which the quick course reserves
 /// no time.
-fn behind(patient: &Patient<'_>) -> Duration {
-    let run = patient.ramp() + patient.course.run;
-    let depths = run / 2 * patient.course.depths.len() as u32;
-    let names =
-        if patient.scratch.is_some() { patient.course.names * KINDS_OF_NAMES } else { Duration::ZERO };
-    let again = if patient.course.name == "quick" { Duration::ZERO } else { run };
+fn behind(exam: &Examination<'_>) -> Duration {
+    let run = exam.ramp() + exam.course.run;
+    let depths = run / 2 * exam.course.depths.len() as u32;
+    let names = if exam.scratch.is_some() { exam.course.names * KINDS_OF_NAMES } else { Duration::ZERO };
+    let again = if exam.course.name == "quick" { Duration::ZERO } else { run };
     depths + names + again + TIME_FOR_THE_END
 }
 
 /// Samples the use of this host by other programs.
-async fn look_around(patient: &mut Patient<'_>, activity: &mut HostActivity) {
+async fn sample_activity(exam: &mut Examination<'_>, activity: &mut HostActivity) {
     let sample = ActivitySample::begin();
     tokio::time::sleep(host_activity::SAMPLE_TIME).await;
     activity.add(&sample);
-    let is_server_here = patient.facts.route.as_ref().is_some_and(|it| it.is_here());
+    let is_server_here = exam.facts.route.as_ref().is_some_and(|it| it.is_here());
     let processors = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
     if let Some(part) = activity.others() {
-        patient.facts.data.get_or_insert_default().others = Some(Others { part, processors, is_server_here });
+        exam.facts.data.get_or_insert_default().others = Some(Others { part, processors, is_server_here });
     }
 }
 
 /// Writes and reads with this number of connections.
-async fn step(patient: &mut Patient<'_>, count: u32, is_last: bool, is_first: bool) -> Result<(), Stopped> {
-    let extent = match (&patient.scratch, patient.sizes) {
-        (Some(_), _) => patient.written,
+async fn step(exam: &mut Examination<'_>, count: u32, is_last: bool, is_first: bool) -> Result<(), Stopped> {
+    let extent = match (&exam.scratch, exam.sizes) {
+        (Some(_), _) => exam.written,
         (None, sizes) => sizes.map_or(0, |it| it.extent),
     };
-    let bench = patient.bench(extent).await?;
-    let done = runs(patient, &bench, count, is_last, is_first).await;
+    let bench = exam.bench(extent).await?;
+    let done = runs(exam, &bench, count, is_last, is_first).await;
     close(bench).await;
     done
 }
 
 async fn runs(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     bench: &RunFixture,
     count: u32,
     is_last: bool,
     is_first: bool,
 ) -> Result<(), Stopped> {
-    let Some(sizes) = patient.sizes else { return Ok(()) };
-    if patient.scratch.is_some() {
+    let Some(sizes) = exam.sizes else { return Ok(()) };
+    if exam.scratch.is_some() {
         let (block, depth) = sizes.write;
-        large(patient, bench, patient.order(RunKind::Write, block, depth, count)).await?;
+        large(exam, bench, exam.order(RunKind::Write, block, depth, count)).await?;
     }
     let (block, depth) = sizes.read;
-    let order = patient.order(RunKind::Read, block, depth, count);
-    read(patient, bench, order).await?;
+    let order = exam.order(RunKind::Read, block, depth, count);
+    read(exam, bench, order).await?;
     if is_first && (count == 1 || is_last) {
-        small_files(patient, bench, count).await?;
+        small_files(exam, bench, count).await?;
     }
     Ok(())
 }
 
 /// A large run. With one connection, connects are measured meanwhile.
-async fn large(patient: &mut Patient<'_>, bench: &RunFixture, order: Order) -> Result<(), Stopped> {
+async fn large(exam: &mut Examination<'_>, bench: &RunFixture, order: Order) -> Result<(), Stopped> {
     if order.connections > 1 {
-        return patient.run(bench, order).await.map(drop);
+        return exam.run(bench, order).await.map(drop);
     }
     let work = order.work;
-    let (_, connects) = connecting(patient, bench, order).await?;
-    if let (Some(connects), Some(transport)) = (connects, &mut patient.facts.transport) {
+    let (_, connects) = connecting(exam, bench, order).await?;
+    if let (Some(connects), Some(transport)) = (connects, &mut exam.facts.transport) {
         let loaded = match work {
             RunKind::Write => &mut transport.connect_under_writes,
             _ => &mut transport.connect_under_load,
@@ -148,49 +147,49 @@ async fn large(patient: &mut Patient<'_>, bench: &RunFixture, order: Order) -> R
 }
 
 /// Large reads, and the traffic of each connection in them.
-async fn read(patient: &mut Patient<'_>, bench: &RunFixture, order: Order) -> Result<(), Stopped> {
-    let before = patient.accounts();
-    let looking = tokio::spawn(look(patient.lines.clone(), order.ramp + order.time));
+async fn read(exam: &mut Examination<'_>, bench: &RunFixture, order: Order) -> Result<(), Stopped> {
+    let before = exam.accounts();
+    let looking = tokio::spawn(look(exam.sessions.clone(), order.ramp + order.time));
     let begun = Instant::now();
-    large(patient, bench, order).await?;
+    large(exam, bench, order).await?;
     let seconds = begun.elapsed().as_secs_f64();
     let busy = looking.await.unwrap_or_default();
-    let channels = carried(&before, &patient.accounts(), &busy, seconds);
-    if let Some(connections) = &mut patient.facts.connections {
+    let channels = carried(&before, &exam.accounts(), &busy, seconds);
+    if let Some(connections) = &mut exam.facts.connections {
         connections.channels = channels;
     }
     Ok(())
 }
 
 /// Small files, if there is time for them.
-async fn small_files(patient: &mut Patient<'_>, bench: &RunFixture, count: u32) -> Result<(), Stopped> {
-    if patient.scratch.is_none() {
+async fn small_files(exam: &mut Examination<'_>, bench: &RunFixture, count: u32) -> Result<(), Stopped> {
+    if exam.scratch.is_none() {
         return Ok(());
     }
-    if let Some(why) = no_time_for_small_files(patient) {
+    if let Some(why) = no_time_for_small_files(exam) {
         let text = format!("small files: the quick course has no time for them {why}");
-        if !patient.facts.left_out.contains(&text) {
-            patient.facts.left_out.push(text);
+        if !exam.facts.left_out.contains(&text) {
+            exam.facts.left_out.push(text);
         }
         return Ok(());
     }
-    let small = patient.order(RunKind::SmallFiles, SMALL_FILE_BYTES, SMALL_FILES_AT_ONCE, count);
-    if patient.has_time(small.ramp + small.time, "small files") {
-        patient.run(bench, small).await?;
+    let small = exam.order(RunKind::SmallFiles, SMALL_FILE_BYTES, SMALL_FILES_AT_ONCE, count);
+    if exam.has_time(small.ramp + small.time, "small files") {
+        exam.run(bench, small).await?;
     }
     Ok(())
 }
 
 /// The reason why the quick course leaves small files out: the rest of its time is for names.
-fn no_time_for_small_files(patient: &Patient<'_>) -> Option<&'static str> {
-    if patient.course.name != "quick" {
+fn no_time_for_small_files(exam: &Examination<'_>) -> Option<&'static str> {
+    if exam.course.name != "quick" {
         return None;
     }
-    let runs = patient.facts.data.iter().flat_map(|it| &it.runs);
+    let runs = exam.facts.data.iter().flat_map(|it| &it.runs);
     // A run without operations has no median.
     let is_slow = |it: &Run| it.median_ms > SLOW_FILE_MS || it.operations == 0;
     let were_slow = runs.filter(|it| it.work == RunKind::SmallFiles).any(is_slow);
-    match (patient.trip_ms() > LONG_WAY_MS, were_slow) {
+    match (exam.trip_ms() > LONG_WAY_MS, were_slow) {
         (true, _) => Some("on a long way"),
         (_, true) => Some("over more connections, since they take so long"),
         _ => None,
@@ -199,16 +198,16 @@ fn no_time_for_small_files(patient: &Patient<'_>) -> Option<&'static str> {
 
 /// A run, with connects while the path is busy with it.
 async fn connecting(
-    patient: &mut Patient<'_>,
+    exam: &mut Examination<'_>,
     bench: &RunFixture,
     order: Order,
 ) -> Result<(Run, Option<Connects>), Stopped> {
-    let (to, time) = (patient.destination(), order.ramp + order.time);
+    let (to, time) = (exam.destination(), order.ramp + order.time);
     let pings = tokio::spawn(async move {
         tokio::time::sleep(time / 4).await;
         ping::series(to, 6, time / 16, time / 2).await
     });
-    let run = patient.run(bench, order).await?;
+    let run = exam.run(bench, order).await?;
     Ok((run, pings.await.ok()))
 }
 
