@@ -332,7 +332,7 @@ impl Operation for Worker {
         Failure::Server(client::Error::Local(why.into()))
     }
 
-    async fn once(&mut self, _turn: MeasurementPhase) -> Result<CompletedOperation, Failure> {
+    async fn once(&mut self, _phase: MeasurementPhase) -> Result<CompletedOperation, Failure> {
         self.progress.begun.fetch_add(1, Ordering::Relaxed);
         let kind = self.operation().await?;
         self.progress.ended.fetch_add(1, Ordering::Relaxed);

@@ -196,9 +196,12 @@ impl engine::Operation for NameWorker {
         Failure::Server(client::Error::Local(why.into()))
     }
 
-    async fn once(&mut self, turn: MeasurementPhase) -> Result<CompletedOperation, Failure> {
-        let number =
-            if let MeasurementPhase::Counts(number) = turn { self.first + number as u32 } else { self.first };
+    async fn once(&mut self, phase: MeasurementPhase) -> Result<CompletedOperation, Failure> {
+        let number = if let MeasurementPhase::Counts(number) = phase {
+            self.first + number as u32
+        } else {
+            self.first
+        };
         let begin = Instant::now();
         let doing = (self.operation)(self.place.clone(), number);
         let done = tokio::time::timeout(self.stall, doing).await;

@@ -23,7 +23,7 @@ pub trait Operation {
     /// Runs the operation once.
     fn once(
         &mut self,
-        turn: MeasurementPhase,
+        phase: MeasurementPhase,
     ) -> impl Future<Output = Result<CompletedOperation, Self::Error>> + Send;
 }
 
@@ -49,16 +49,16 @@ pub(crate) async fn work<O: Operation>(
     let mut begin = Instant::now();
     loop {
         if let Some(pacing) = &pacing {
-            let Some(turn) = pacing.next(window).await.map_err(O::waiting)? else { return Ok(()) };
-            begin = turn;
+            let Some(phase) = pacing.next(window).await.map_err(O::waiting)? else { return Ok(()) };
+            begin = phase;
         }
-        let turn = window.turn(begin);
-        if turn == MeasurementPhase::Over {
+        let phase = window.phase(begin);
+        if phase == MeasurementPhase::Over {
             return Ok(());
         }
-        let done = operation.once(turn).await?;
+        let done = operation.once(phase).await?;
         let end = Instant::now();
-        if let Some(at) = window.counted(turn, end) {
+        if let Some(at) = window.counted(phase, end) {
             let took: Duration = end - done.begun.unwrap_or(begin);
             let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
             record.tally(done.kind).add(done.bytes, took, at);
@@ -126,7 +126,7 @@ mod tests {
             why
         }
 
-        async fn once(&mut self, _turn: MeasurementPhase) -> io::Result<CompletedOperation> {
+        async fn once(&mut self, _phase: MeasurementPhase) -> io::Result<CompletedOperation> {
             Ok(CompletedOperation { kind: Kind::Metadata, bytes: 0, begun: None })
         }
     }

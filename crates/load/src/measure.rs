@@ -333,7 +333,7 @@ impl MeasurementWindow {
     }
 
     /// The phase of an operation that begins at `now`.
-    pub(crate) fn turn(&self, now: Instant) -> MeasurementPhase {
+    pub(crate) fn phase(&self, now: Instant) -> MeasurementPhase {
         if self.is_over(now) {
             return MeasurementPhase::Over;
         }
@@ -350,12 +350,12 @@ impl MeasurementWindow {
 }
 
 impl MeasurementWindow {
-    /// The time from the start of the measured time to `end`, for an operation of the phase `turn`.
+    /// The time from the start of the measured time to `end`, for an operation of this phase.
     /// `None` if it does not count.
-    pub(crate) fn counted(&self, turn: MeasurementPhase, end: Instant) -> Option<Duration> {
+    pub(crate) fn counted(&self, phase: MeasurementPhase, end: Instant) -> Option<Duration> {
         let at = end.checked_duration_since(*self.from.get()?)?;
         let counts = match self.ramp {
-            Some(_) => matches!(turn, MeasurementPhase::Counts(_)),
+            Some(_) => matches!(phase, MeasurementPhase::Counts(_)),
             None => self.runtime.is_none_or(|runtime| at < runtime),
         };
         counts.then_some(at)
@@ -371,7 +371,7 @@ mod tests {
         let window = MeasurementWindow::opened_later(Duration::from_millis(100));
         let now = Instant::now();
         assert_eq!(
-            (window.turn(now), window.counted(MeasurementPhase::Aside, now)),
+            (window.phase(now), window.counted(MeasurementPhase::Aside, now)),
             (MeasurementPhase::Aside, None),
             "it has not begun"
         );
@@ -380,7 +380,7 @@ mod tests {
         // An operation that began earlier counts too.
         assert_eq!(window.counted(MeasurementPhase::Aside, at(99)), Some(Duration::from_millis(99)));
         assert!(window.counted(MeasurementPhase::Counts(0), at(100)).is_none());
-        assert_eq!(window.turn(at(100)), MeasurementPhase::Over);
+        assert_eq!(window.phase(at(100)), MeasurementPhase::Over);
     }
 
     #[test]
@@ -388,7 +388,7 @@ mod tests {
         let window = MeasurementWindow::new(Duration::from_secs(1), None, Some(3));
         let start = Instant::now();
         window.begin(start);
-        let at = |ms| window.turn(start + Duration::from_millis(ms));
+        let at = |ms| window.phase(start + Duration::from_millis(ms));
         assert_eq!([at(0), at(999)], [MeasurementPhase::Aside, MeasurementPhase::Aside]);
         let turns = [at(1000), at(1001), at(9000), at(9001)];
         assert_eq!(
@@ -407,17 +407,17 @@ mod tests {
         let window = MeasurementWindow::new(Duration::ZERO, Some(Duration::from_secs(2)), None);
         let start = Instant::now();
         window.begin(start);
-        assert_eq!(window.turn(start + Duration::from_millis(1999)), MeasurementPhase::Counts(0));
-        assert_eq!(window.turn(start + Duration::from_secs(2)), MeasurementPhase::Over);
-        assert_eq!(window.turn(start), MeasurementPhase::Counts(1));
+        assert_eq!(window.phase(start + Duration::from_millis(1999)), MeasurementPhase::Counts(0));
+        assert_eq!(window.phase(start + Duration::from_secs(2)), MeasurementPhase::Over);
+        assert_eq!(window.phase(start), MeasurementPhase::Counts(1));
         window.stop();
-        assert_eq!(window.turn(start), MeasurementPhase::Over);
+        assert_eq!(window.phase(start), MeasurementPhase::Over);
         let stop = Stop::default();
         let window = MeasurementWindow::new(Duration::ZERO, None, None).and_stopped_by(&stop);
         window.begin(start);
-        assert_eq!(window.turn(start), MeasurementPhase::Counts(0));
+        assert_eq!(window.phase(start), MeasurementPhase::Counts(0));
         stop.clone().now();
-        assert_eq!(window.turn(start), MeasurementPhase::Over);
+        assert_eq!(window.phase(start), MeasurementPhase::Over);
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
         let window = MeasurementWindow::new(seconds(1), Some(seconds(2)), None);
         let start = Instant::now();
         window.begin(start);
-        let (early, timely) = (window.turn(start), window.turn(start + seconds(2)));
+        let (early, timely) = (window.phase(start), window.phase(start + seconds(2)));
         assert_eq!((early, timely), (MeasurementPhase::Aside, MeasurementPhase::Counts(0)));
         // One operation ends in the measured time, the other one after it.
         assert_eq!(window.counted(early, start + seconds(2)), None);
@@ -439,7 +439,7 @@ mod tests {
         let window = MeasurementWindow::new(seconds(1), Some(seconds(2)), None).and_cool_down(seconds(3));
         let start = Instant::now();
         window.begin(start);
-        let turns = [0, 1, 2, 3, 5, 6].map(|second| window.turn(start + seconds(second)));
+        let turns = [0, 1, 2, 3, 5, 6].map(|second| window.phase(start + seconds(second)));
         assert_eq!(
             turns,
             [

@@ -88,7 +88,7 @@ impl LoadRun {
     /// start of the measured time do not count, and those under way at its end do. The two balance each
     /// other, and the time is the requested one. Without a warm-up nothing is under way at the start, and
     /// the last reply ends the time. The same holds for a run that was stopped.
-    fn in_the_end(&self) -> Vec<Record> {
+    fn final_records(&self) -> Vec<Record> {
         let mut jobs = self.by_job();
         let is_even = !self.plan.ramp.is_zero() && self.plan.operations.is_none();
         if let Some(runtime) = self.plan.runtime.filter(|_| is_even && !self.window.is_stopped()) {
@@ -180,7 +180,14 @@ pub(crate) fn measure(
     }
     let (processor, usage) = watched?;
     let security = security.expect("there is at least one connection");
-    Ok(Measured { jobs: shared.in_the_end(), missed: shared.missed(), processor, usage, security, channels })
+    Ok(Measured {
+        jobs: shared.final_records(),
+        missed: shared.missed(),
+        processor,
+        usage,
+        security,
+        channels,
+    })
 }
 
 /// Raises the limit of open files to the maximum, because each thread has its own files.
@@ -466,9 +473,9 @@ impl Operation for Worker {
         Error::host("waiting for the planned begin", why)
     }
 
-    async fn once(&mut self, turn: MeasurementPhase) -> Result<CompletedOperation, Error> {
+    async fn once(&mut self, phase: MeasurementPhase) -> Result<CompletedOperation, Error> {
         let random = &mut self.random;
-        match (&*self.work, turn) {
+        match (&*self.work, phase) {
             (WorkerFiles::Data(jobs), _) => jobs[&self.job].step(random).await,
             (WorkerFiles::Metadata(names), MeasurementPhase::Counts(number)) => {
                 names.step(self.share.files()?, number, random).await

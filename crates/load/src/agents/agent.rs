@@ -105,43 +105,43 @@ impl Agent {
 
 impl AgentState {
     fn hear(&self, stream: TcpStream) -> io::Result<()> {
-        let mut channel = AgentConnection::open(stream, PeerRole::Agent, &self.secret)?;
-        let Message::Load { words, number, beat } = channel.receive(Duration::from_secs(60))? else {
-            return channel.send(&Message::Failed("it was not told what to do".to_owned()));
+        let mut connection = AgentConnection::open(stream, PeerRole::Agent, &self.secret)?;
+        let Message::Load { words, number, beat } = connection.receive(Duration::from_secs(60))? else {
+            return connection.send(&Message::Failed("it was not told what to do".to_owned()));
         };
         if self.busy.swap(true, Ordering::AcqRel) {
-            return channel
+            return connection
                 .send(&Message::Failed("it is busy with another load; try again later".to_owned()));
         }
-        let heart = Heartbeat::start(channel.sender(), beat);
-        let done = self.load(&mut channel, words, number);
+        let heart = Heartbeat::start(connection.sender(), beat);
+        let done = self.load(&mut connection, words, number);
         drop(heart);
         self.busy.store(false, Ordering::Release);
-        channel.send(&match done {
+        connection.send(&match done {
             Ok(()) => Message::Done,
             Err(why) => Message::Failed(why.to_string()),
         })
     }
 
-    fn load(&self, channel: &mut AgentConnection, words: Vec<String>, number: u32) -> Result<(), Error> {
+    fn load(&self, connection: &mut AgentConnection, words: Vec<String>, number: u32) -> Result<(), Error> {
         let lost = |why: io::Error| Error::host("waiting for the other clients", why);
         for plan in self.plans(words, number)? {
             let (stop, mut watch) = (Stop::default(), None);
             let measured = measure(&plan, &stop, || {
-                channel.send(&Message::Ready).map_err(lost)?;
-                match channel.receive(OTHERS_TIME).map_err(lost)? {
+                connection.send(&Message::Ready).map_err(lost)?;
+                match connection.receive(OTHERS_TIME).map_err(lost)? {
                     Message::Go => {
                         // Without the conductor nobody would receive the results.
                         let stop = stop.clone();
-                        watch = Some(channel.watch(move || stop.now()).map_err(lost)?);
+                        watch = Some(connection.watch(move || stop.now()).map_err(lost)?);
                         Ok(())
                     }
                     _ => Err(Error::Wrong("the load was called off".to_owned())),
                 }
             })?;
             drop(watch);
-            let told = channel.send(&Message::Measured(Box::new(measured)));
-            let asked = told.and_then(|()| channel.receive(OTHERS_TIME));
+            let told = connection.send(&Message::Measured(Box::new(measured)));
+            let asked = told.and_then(|()| connection.receive(OTHERS_TIME));
             // The files are removed even if the conductor is gone and cannot ask for it.
             clear(&plan)?;
             if matches!(asked.map_err(lost)?, Message::Clear { is_last: true }) {
@@ -198,13 +198,13 @@ mod tests {
     /// Requests a load of many minutes, and returns the agent's reply.
     fn ask(address: SocketAddr, here: &std::path::Path) -> (AgentConnection, Message) {
         let stream = TcpStream::connect(address).unwrap();
-        let mut channel = AgentConnection::open(stream, PeerRole::Conductor, SECRET).unwrap();
+        let mut connection = AgentConnection::open(stream, PeerRole::Conductor, SECRET).unwrap();
         let words =
             format!("{} --rw randread --bs 4k --filesize 64k --runtime 600 --time_based", here.display());
         let words = words.split_whitespace().map(str::to_owned).collect();
-        channel.send(&Message::Load { words, number: 1, beat: 10 * SOON }).unwrap();
-        let said = channel.receive(SOON).unwrap();
-        (channel, said)
+        connection.send(&Message::Load { words, number: 1, beat: 10 * SOON }).unwrap();
+        let said = connection.receive(SOON).unwrap();
+        (connection, said)
     }
 
     #[test]

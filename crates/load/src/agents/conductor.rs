@@ -46,19 +46,19 @@ pub fn conduct(args: &Args, words: &[String], secret: &str) -> Result<Conducted,
     }
     let plans = Plan::all(args, "")?;
     let silence = args.agent_timeout;
-    let mut channels = Vec::new();
+    let mut connections = Vec::new();
     for name in &args.agents {
-        channels.push(connect(name, secret, silence)?);
+        connections.push(connect(name, secret, silence)?);
     }
-    for ((channel, name), number) in channels.iter().zip(&args.agents).zip(1..) {
-        let load = Message::Load { words: behind(words), number, beat: silence / BEATS };
-        channel.send(&load).map_err(|why| failed(name, &why, silence))?;
+    for ((connection, name), number) in connections.iter().zip(&args.agents).zip(1..) {
+        let load = Message::Load { words: agent_words(words), number, beat: silence / BEATS };
+        connection.send(&load).map_err(|why| failed(name, &why, silence))?;
     }
-    AgentGroup::of(&args.agents, channels, silence)?.play(plans)
+    AgentGroup::of(&args.agents, connections, silence)?.run_loads(plans)
 }
 
 /// The words for the agents: all but the conductor's own options.
-fn behind(words: &[String]) -> Vec<String> {
+fn agent_words(words: &[String]) -> Vec<String> {
     const OWN: [&str; 5] = ["--agents", "--agent-timeout", "--secret-file", "--html", "--password-file"];
     let mut kept = Vec::new();
     let mut words = words.iter();
@@ -97,14 +97,14 @@ enum AgentLoss {
     /// The wait ends.
     Ends,
     /// The wait for the others continues.
-    IsBorne,
+    Continues,
 }
 
 /// All agents. One thread receives from each, so that a silent agent is noticed whatever the others do.
 struct AgentGroup {
     agents: Vec<Agent>,
     /// The received messages, each with the number of its agent.
-    said: mpsc::Receiver<(usize, io::Result<Message>)>,
+    received: mpsc::Receiver<(usize, io::Result<Message>)>,
     silence: Duration,
     /// The errors, the first one first.
     lost: Vec<Error>,
@@ -126,16 +126,20 @@ impl Drop for Agent {
 }
 
 impl AgentGroup {
-    fn of(names: &[String], channels: Vec<AgentConnection>, silence: Duration) -> Result<AgentGroup, Error> {
-        let (sender, said) = mpsc::channel();
+    fn of(
+        names: &[String],
+        connections: Vec<AgentConnection>,
+        silence: Duration,
+    ) -> Result<AgentGroup, Error> {
+        let (sender, received) = mpsc::channel();
         let mut agents = Vec::new();
-        for (number, (mut channel, name)) in channels.into_iter().zip(names).enumerate() {
-            let end = channel.end().map_err(|why| failed(name, &why, silence))?;
-            agents.push(Agent { name: name.clone(), sender: channel.sender(), end, is_lost: false });
+        for (number, (mut connection, name)) in connections.into_iter().zip(names).enumerate() {
+            let end = connection.end().map_err(|why| failed(name, &why, silence))?;
+            agents.push(Agent { name: name.clone(), sender: connection.sender(), end, is_lost: false });
             let sender = sender.clone();
             thread::spawn(move || {
                 loop {
-                    let heard = channel.receive(silence);
+                    let heard = connection.receive(silence);
                     // After its last message an agent may disconnect.
                     let is_end = matches!(heard, Err(_) | Ok(Message::Done | Message::Failed(_)));
                     let is_new = !matches!(heard, Ok(Message::Alive));
@@ -145,19 +149,21 @@ impl AgentGroup {
                 }
             });
         }
-        Ok(AgentGroup { agents, said, silence, lost: Vec::new() })
+        Ok(AgentGroup { agents, received, silence, lost: Vec::new() })
     }
 
     /// Runs one load after the other, until an agent is lost.
-    fn play(mut self, plans: Vec<Plan>) -> Result<Conducted, Error> {
+    fn run_loads(mut self, plans: Vec<Plan>) -> Result<Conducted, Error> {
         let (mut reports, mut left) = (Vec::new(), plans.len());
-        self.hear_all(LONG, AgentLoss::Ends, |message| matches!(message, Message::Ready).then_some(()));
+        self.receive_from_all(LONG, AgentLoss::Ends, |message| {
+            matches!(message, Message::Ready).then_some(())
+        });
         for plan in plans {
             if !self.lost.is_empty() {
                 break;
             }
             left -= 1;
-            reports.extend(self.together(&plan, left == 0));
+            reports.extend(self.run_load(&plan, left == 0));
         }
         match reports.is_empty() {
             true => Err(self.lost.swap_remove(0)),
@@ -167,11 +173,11 @@ impl AgentGroup {
 
     /// Runs one load on all agents, which are ready. `None` if no agent has results. Afterwards the
     /// agents are ready for the next load, unless this was the last.
-    fn together(&mut self, plan: &Plan, is_last: bool) -> Option<Report> {
+    fn run_load(&mut self, plan: &Plan, is_last: bool) -> Option<Report> {
         let slack = self.silence * SLACK;
         let time = plan.runtime.map_or(LONG, |runtime| plan.ramp + runtime + plan.cool_down + slack);
-        self.tell_all(&Message::Go);
-        let measured = self.hear_all(time, AgentLoss::IsBorne, |message| match message {
+        self.send_to_all(&Message::Go);
+        let measured = self.receive_from_all(time, AgentLoss::Continues, |message| match message {
             Message::Measured(measured) => Some(*measured),
             _ => None,
         });
@@ -183,16 +189,20 @@ impl AgentGroup {
             }
         }
         let is_last = is_last || !self.lost.is_empty();
-        self.tell_all(&Message::Clear { is_last });
+        self.send_to_all(&Message::Clear { is_last });
         if is_last {
-            self.hear_all(LONG, AgentLoss::IsBorne, |message| matches!(message, Message::Done).then_some(()));
+            self.receive_from_all(LONG, AgentLoss::Continues, |message| {
+                matches!(message, Message::Done).then_some(())
+            });
         } else {
-            self.hear_all(LONG, AgentLoss::Ends, |message| matches!(message, Message::Ready).then_some(()));
+            self.receive_from_all(LONG, AgentLoss::Ends, |message| {
+                matches!(message, Message::Ready).then_some(())
+            });
         }
         (!all.is_empty()).then(|| Report::merged(plan, all, missing))
     }
 
-    fn tell_all(&mut self, message: &Message) {
+    fn send_to_all(&mut self, message: &Message) {
         for number in 0..self.agents.len() {
             let agent = &self.agents[number];
             if agent.is_lost {
@@ -200,14 +210,14 @@ impl AgentGroup {
             }
             if let Err(why) = agent.sender.send(message) {
                 let why = failed(&agent.name, &why, self.silence);
-                self.lose(number, why);
+                self.mark_lost(number, why);
             }
         }
     }
 
     /// The values that `take` extracts from the next message of each agent, in the order of the agents.
     /// An agent without such a message within `time` is lost.
-    fn hear_all<T>(
+    fn receive_from_all<T>(
         &mut self,
         time: Duration,
         loss: AgentLoss,
@@ -221,24 +231,25 @@ impl AgentGroup {
             if awaited.is_empty() || loss == AgentLoss::Ends && !self.lost.is_empty() {
                 return heard;
             }
-            let Ok((number, said)) = self.said.recv_timeout(until.saturating_duration_since(Instant::now()))
+            let Ok((number, said)) =
+                self.received.recv_timeout(until.saturating_duration_since(Instant::now()))
             else {
                 for number in awaited {
                     let why = format!("it is there, but was not done after {} s", time.as_secs_f64());
-                    self.lose(number, Error::host(self.name(number), why));
+                    self.mark_lost(number, Error::host(self.name(number), why));
                 }
                 return heard;
             };
             match said {
                 // A late message of an agent that was given up.
                 _ if self.agents[number].is_lost => {}
-                Err(why) => self.lose(number, failed(&self.agents[number].name, &why, self.silence)),
-                Ok(Message::Failed(why)) => self.lose(number, Error::host(self.name(number), why)),
+                Err(why) => self.mark_lost(number, failed(&self.agents[number].name, &why, self.silence)),
+                Ok(Message::Failed(why)) => self.mark_lost(number, Error::host(self.name(number), why)),
                 Ok(message) => match take(message) {
                     found @ Some(_) if heard[number].is_none() => heard[number] = found,
                     _ => {
                         let why = "it is not where it should be in the order of things";
-                        self.lose(number, Error::Wrong(format!("{}: {why}", self.name(number))));
+                        self.mark_lost(number, Error::Wrong(format!("{}: {why}", self.name(number))));
                     }
                 },
             }
@@ -249,7 +260,7 @@ impl AgentGroup {
         format!("agent {}", self.agents[number].name)
     }
 
-    fn lose(&mut self, number: usize, why: Error) {
+    fn mark_lost(&mut self, number: usize, why: Error) {
         self.agents[number].is_lost = true;
         self.lost.push(why);
     }
@@ -280,47 +291,47 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         thread::spawn(move || {
-            let mut channel =
+            let mut connection =
                 AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, SECRET).unwrap();
-            let Message::Load { beat, .. } = hear(&mut channel) else { panic!("it is told nothing") };
-            let heart = Heartbeat::start(channel.sender(), beat);
-            part(channel, heart);
+            let Message::Load { beat, .. } = hear(&mut connection) else { panic!("it is told nothing") };
+            let heart = Heartbeat::start(connection.sender(), beat);
+            part(connection, heart);
         });
         address
     }
 
-    fn hear(channel: &mut AgentConnection) -> Message {
-        channel.receive(CONNECT_TIME).unwrap()
+    fn hear(connection: &mut AgentConnection) -> Message {
+        connection.receive(CONNECT_TIME).unwrap()
     }
 
     /// Sends nothing more, but keeps the connection as long as the other side does.
-    fn be_silent(mut channel: AgentConnection, heart: Heartbeat) {
+    fn be_silent(mut connection: AgentConnection, heart: Heartbeat) {
         drop(heart);
-        while channel.receive(LONG).is_ok() {}
+        while connection.receive(LONG).is_ok() {}
     }
 
     /// Sends `Alive` messages and never finishes.
-    fn be_busy(mut channel: AgentConnection, _heart: Heartbeat) {
-        while channel.receive(LONG).is_ok() {}
+    fn be_busy(mut connection: AgentConnection, _heart: Heartbeat) {
+        while connection.receive(LONG).is_ok() {}
     }
 
     /// Reports that it is ready, and waits for the start.
-    fn begin(channel: &mut AgentConnection) {
-        channel.send(&Message::Ready).unwrap();
-        assert!(matches!(hear(channel), Message::Go));
+    fn begin(connection: &mut AgentConnection) {
+        connection.send(&Message::Ready).unwrap();
+        assert!(matches!(hear(connection), Message::Go));
     }
 
     /// Does what it is told.
-    fn measure(mut channel: AgentConnection, _heart: Heartbeat) {
+    fn measure(mut connection: AgentConnection, _heart: Heartbeat) {
         loop {
-            begin(&mut channel);
-            channel.send(&Message::Measured(Box::default())).unwrap();
-            match hear(&mut channel) {
+            begin(&mut connection);
+            connection.send(&Message::Measured(Box::default())).unwrap();
+            match hear(&mut connection) {
                 Message::Clear { is_last: true } => break,
                 message => assert!(matches!(message, Message::Clear { is_last: false })),
             }
         }
-        channel.send(&Message::Done).unwrap();
+        connection.send(&Message::Done).unwrap();
     }
 
     fn conducted(parts: &[AgentScript], line: &str) -> (Vec<String>, Result<Conducted, Error>) {
@@ -333,9 +344,9 @@ mod tests {
 
     #[test]
     fn the_others_are_reported_without_an_agent_that_falls_silent() {
-        let silent: AgentScript = |mut channel, heart| {
-            begin(&mut channel);
-            be_silent(channel, heart);
+        let silent: AgentScript = |mut connection, heart| {
+            begin(&mut connection);
+            be_silent(connection, heart);
         };
         for (of, parts) in [[silent, measure as AgentScript], [measure, silent]].iter().enumerate() {
             let (agents, conducted) = conducted(parts, "--runtime 60 --agent-timeout 1 --rw read,write");
@@ -355,9 +366,9 @@ mod tests {
 
     #[test]
     fn an_agent_that_is_there_and_never_done_is_given_up() {
-        let busy: AgentScript = |mut channel, heart| {
-            begin(&mut channel);
-            be_busy(channel, heart);
+        let busy: AgentScript = |mut connection, heart| {
+            begin(&mut connection);
+            be_busy(connection, heart);
         };
         let (agents, conducted) =
             conducted(&[measure, busy], "--runtime 100ms --ramp_time 100ms --agent-timeout 500ms");
@@ -376,10 +387,10 @@ mod tests {
 
     #[test]
     fn a_loss_while_they_clear_away_takes_nothing_from_what_was_measured() {
-        let silent: AgentScript = |mut channel, heart| {
-            begin(&mut channel);
-            channel.send(&Message::Measured(Box::default())).unwrap();
-            be_silent(channel, heart);
+        let silent: AgentScript = |mut connection, heart| {
+            begin(&mut connection);
+            connection.send(&Message::Measured(Box::default())).unwrap();
+            be_silent(connection, heart);
         };
         let (agents, conducted) = conducted(&[silent, measure], "--runtime 60 --agent-timeout 1");
         let Conducted { reports, lost } = conducted.unwrap();
@@ -391,6 +402,6 @@ mod tests {
     fn what_is_the_conductors_own_is_not_handed_on() {
         let words = "--agents a,b --bs 4k --secret-file=s -d5 --html x y --json --agent-timeout 5";
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-        assert_eq!(behind(&words), ["--bs", "4k", "-d5", "y", "--json"]);
+        assert_eq!(agent_words(&words), ["--bs", "4k", "-d5", "y", "--json"]);
     }
 }

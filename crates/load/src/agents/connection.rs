@@ -277,8 +277,8 @@ mod tests {
 
     #[test]
     fn a_host_that_is_switched_off_is_noticed_on_both_sides() {
-        for channel in pair(["the same secret"; 2]).map(Result::unwrap) {
-            let stream = &channel.stream;
+        for connection in pair(["the same secret"; 2]).map(Result::unwrap) {
+            let stream = &connection.stream;
             assert!(sockopt::socket_keepalive(stream).unwrap());
             let probes = sockopt::tcp_keepintvl(stream).unwrap() * sockopt::tcp_keepcnt(stream).unwrap();
             assert_eq!(sockopt::tcp_keepidle(stream).unwrap() + probes, DEAD_TIME);
