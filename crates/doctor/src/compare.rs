@@ -322,10 +322,7 @@ mod tests {
         let comparison = compare(&one, &four);
         assert_eq!((comparison.write_times_s, comparison.read_time_ratio), (None, None));
         assert!(
-            comparison.paragraph.contains(
-                "The rate of 4 connections was not \
-                                               measured"
-            ),
+            comparison.paragraph.contains("The rate of 4 connections was not measured"),
             "{comparison:?}"
         );
         assert!(comparison.paragraph.contains("it is not the network"), "{comparison:?}");

@@ -45,7 +45,7 @@ fn remedy(why: &client::Error) -> &'static str {
             NtStatus::LOGON_FAILURE => "; see the user in TARGET, and the password",
             NtStatus::BAD_NETWORK_NAME => "; the server has no such share",
             NtStatus::ACCESS_DENIED => "; this user may not do that there",
-            NtStatus::DISK_FULL => "; make room there, or take fewer or smaller files",
+            NtStatus::DISK_FULL => "; free space there, or use fewer or smaller files",
             _ => "",
         },
         client::Error::Refused { status: NfsStat::Access, .. } => {

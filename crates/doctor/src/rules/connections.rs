@@ -157,11 +157,8 @@ fn with_gain(facts: &TargetMeasurements, connections: &Connections, finding: Fin
     let is_sure = gain.is_sure() && has_time;
     let mut finding = finding.by(shown(one)).by(shown(best));
     if connections.separate_sessions {
-        finding = finding.by(format!(
-            "each of those {} connections was a session of its \
-                                      own",
-            best.connections
-        ));
+        finding =
+            finding.by(format!("each of those {} connections was a session of its own", best.connections));
     }
     finding.rests_on.extend(others(facts));
     if is_sure && connections.separate_sessions {

@@ -279,9 +279,7 @@ fn told(facts: &TargetMeasurements) -> Option<Finding> {
     let by_limit = Held::of(told.by_type.iter().map(|(kind, count)| (&**kind, *count)));
     let mut what = by_limit.advice(all, None);
     what.push(
-        "`trunkline status transactions --share SHARE` shows which operations are \
-               throttled"
-            .to_owned(),
+        "`trunkline status transactions --share SHARE` shows which operations are throttled".to_owned(),
     );
     Some(finding.change(ChangeLocation::Server, what.join("; ")).only_a_note_unless(percent >= 1.0))
 }

@@ -307,8 +307,7 @@ fn narrow(facts: &TargetMeasurements) -> Option<Finding> {
     ));
     let what = match gain {
         Some(_) => {
-            "use a faster line, or send less over this one: more connections and tuning gain nothing \
-                    here"
+            "use a faster line, or send less over this one: more connections and tuning gain nothing here"
         }
         None => "use a faster line, or send less over this one",
     };
@@ -412,8 +411,8 @@ fn timer(facts: &TargetMeasurements) -> Option<Finding> {
     let finding = Finding::held(Layer::Transport, "held_answers", says)
         .by(format!("an echo takes {} ms, a connect {} ms", short(answer), short(base)))
         .gain(answer / base.max(0.1));
-    let what = "set TCP_NODELAY on the server, and remove any proxy or inspection that collects small \
-                packets";
+    let what =
+        "set TCP_NODELAY on the server, and remove any proxy or inspection that collects small packets";
     Some(finding.change(if even { ChangeLocation::Path } else { ChangeLocation::Server }, what))
 }
 

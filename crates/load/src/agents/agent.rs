@@ -136,7 +136,7 @@ impl AgentState {
                         watch = Some(connection.watch(move || stop.now()).map_err(lost)?);
                         Ok(())
                     }
-                    _ => Err(Error::Wrong("the load was called off".to_owned())),
+                    _ => Err(Error::Wrong("the load was cancelled".to_owned())),
                 }
             })?;
             drop(watch);

@@ -248,7 +248,7 @@ impl AgentGroup {
                 Ok(message) => match take(message) {
                     found @ Some(_) if heard[number].is_none() => heard[number] = found,
                     _ => {
-                        let why = "it is not where it should be in the order of things";
+                        let why = "it sent an unexpected message";
                         self.mark_lost(number, Error::Wrong(format!("{}: {why}", self.name(number))));
                     }
                 },

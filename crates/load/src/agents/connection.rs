@@ -128,7 +128,7 @@ impl AgentConnection {
         let mut greeting = [0; GREETING.len() + NONCE];
         stream.read_exact(&mut greeting)?;
         let Some(theirs) = greeting.strip_prefix(GREETING.as_slice()) else {
-            return Err(io::Error::other("no trunkline of this kind is there"));
+            return Err(io::Error::other("no trunkline agent of this version is there"));
         };
         let nonces = match side {
             PeerRole::Conductor => [own.as_slice(), theirs].concat(),
@@ -214,7 +214,7 @@ impl AgentConnection {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         verify(&self.inward.0, &[&self.inward.1.to_be_bytes(), body.as_slice()].concat(), code)
-            .map_err(|_| io::Error::other("a message is not from who proved to be there"))?;
+            .map_err(|_| io::Error::other("a message has a wrong authentication code"))?;
         self.inward.1 += 1;
         serde_json::from_slice(&body).map_err(io::Error::other)
     }

@@ -91,8 +91,7 @@ impl Ends {
             }
         }
         Err(Error::Usage(format!(
-            "{MAX_LINKS} links are there already; remove those that nobody uses with: ip netns del \
-             trunkline-link-N"
+            "{MAX_LINKS} links exist already; remove unused ones with: ip netns del trunkline-link-N"
         )))
     }
 

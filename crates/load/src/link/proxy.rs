@@ -285,7 +285,7 @@ fn tell(f: &mut fmt::Formatter<'_>, name: &str, what: &str, rate: u64, mut kept:
     let off = |kept: f64| (kept / rate as f64 - 1.0) * 100.0;
     let middle = kept.get(kept.len() / 2);
     let (Some(least), Some(middle), Some(most)) = (kept.first(), middle, kept.last()) else {
-        return writeln!(f, "too seldom what holds anything up to be measured");
+        return writeln!(f, "too seldom the bottleneck to be measured");
     };
     let median = middle / 1e6;
     write!(f, "{median:.3} kept, off by {:+.2} %", off(*middle))?;

@@ -54,8 +54,8 @@ impl fmt::Display for LinkReport {
         if self.missed > 0 {
             writeln!(
                 f,
-                "link: {} packets were dropped since the forwarder did not keep up: take these numbers for \
-                 less than the link's",
+                "link: {} packets were dropped because the forwarder did not keep up: the link itself would \
+                 give better numbers",
                 self.missed
             )?;
         }

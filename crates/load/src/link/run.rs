@@ -28,9 +28,8 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
     }
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Usage(
-            "trunkline link makes network devices, which only root may: run it with sudo, or with --proxy \
-             HOST:PORT where \
-             only rates matter"
+            "trunkline link creates network devices, which needs root: run it with sudo, or with --proxy \
+             HOST:PORT if only rates matter"
                 .to_owned(),
         ));
     }

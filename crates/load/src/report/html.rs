@@ -86,13 +86,10 @@ pub fn html(reports: &[Report], command: &str) -> String {
     page.push_str(&by_percentile(reports).draw());
     page.push_str(&over_time(reports).draw());
     page.push_str(
-        "</div>\n<h2>What the numbers mean</h2>\n<p>An operation counts when it begins in the measured time; \
-         warm-up does not count. \
-         A latency runs from the begin of an operation to its answer; with a rate, from when it was planned \
-         to begin. \
-         1 MiB is 1,048,576 bytes. Throughput is the size of an operation times operations for a second; \
-         whether the bytes \
-         that were counted agree stands in the last column.</p>\n</html>\n",
+        "</div>\n<h2>What the numbers mean</h2>\n<p>An operation counts if it begins in the measured time; \
+         the warm-up does not count. A latency runs from the start of an operation to its reply; with a \
+         rate, from its planned start. 1 MiB is 1,048,576 bytes. Throughput is the size of an operation \
+         times operations a second; the last column shows whether the counted bytes agree.</p>\n</html>\n",
     );
     page
 }

@@ -50,8 +50,8 @@ impl fmt::Display for Report {
         if let Some(credits) = self.most_credits() {
             writeln!(
                 f,
-                "the server grants {credits} credits at once: what they do not pay for went in parts, one \
-                 after the other"
+                "the server grants {credits} credits at once: larger requests were sent in parts, one after \
+                 the other"
             )?;
         }
         self.input(f)?;
@@ -203,7 +203,7 @@ impl Report {
                 )?,
                 None => writeln!(
                     f,
-                    "what {} channels are worth is not known: see the turns",
+                    "the gain of {} channels is not known: see the turns",
                     self.parameters.channels
                 )?,
             }
