@@ -21,7 +21,7 @@ pub(crate) struct ProcessIdentity {
 
 /// While it exists, the thread acts as another user for the file system.
 pub(crate) struct ActingThread<'a> {
-    myself: &'a ProcessIdentity,
+    process: &'a ProcessIdentity,
     /// The guard must be dropped on the thread that created it.
     _not_send: std::marker::PhantomData<*const ()>,
 }
@@ -53,7 +53,7 @@ impl ProcessIdentity {
             return Ok(None);
         }
         // After this point a failure drops the guard, which restores everything that was changed.
-        let acting = ActingThread { myself: self, _not_send: std::marker::PhantomData };
+        let acting = ActingThread { process: self, _not_send: std::marker::PhantomData };
         credentials::set_groups(&actor.groups).map_err(failure)?;
         // The group is set first: without the user's privilege it could not be set any more.
         if !credentials::set_group(actor.gid) || !credentials::set_user(actor.uid) {
@@ -66,9 +66,9 @@ impl ProcessIdentity {
 impl Drop for ActingThread<'_> {
     fn drop(&mut self) {
         // The user is restored first, because the privilege to restore the rest comes with it.
-        let is_back = credentials::set_user(self.myself.uid)
-            && credentials::set_group(self.myself.gid)
-            && credentials::set_groups(&self.myself.groups).is_ok();
+        let is_back = credentials::set_user(self.process.uid)
+            && credentials::set_group(self.process.gid)
+            && credentials::set_groups(&self.process.groups).is_ok();
         if !is_back {
             tracing::error!("could not give the host credentials of a thread back; ending the process");
             std::process::abort();

@@ -18,7 +18,7 @@ pub(crate) struct VolumeContext {
     pub(crate) properties: VolumeProperties,
     pub(crate) sidecar: SidecarStore,
     pub(crate) file_systems: FileSystems,
-    pub(crate) myself: ProcessIdentity,
+    pub(crate) process: ProcessIdentity,
     /// Whether notes are stored in attributes that a file's owner cannot change.
     pub(crate) is_trusted: bool,
     pub(crate) umask: u32,

@@ -39,7 +39,7 @@ const SECOND_HALF: Duration = Duration::from_millis(1);
 pub(crate) struct Events {
     queue: OwnedFd,
     /// The process ID of this process, as it stands in events.
-    myself: i32,
+    own_pid: i32,
     watched: Mutex<WatchTables>,
     /// The number of watched directories. If it is zero, the queue is not read.
     count: AtomicUsize,
@@ -80,7 +80,7 @@ impl Events {
         fanotify::mark(queue.as_fd(), root, renames, false).ok()?;
         Some(Events {
             queue,
-            myself: i32::try_from(std::process::id()).unwrap_or(0),
+            own_pid: i32::try_from(std::process::id()).unwrap_or(0),
             watched: Mutex::default(),
             count: AtomicUsize::new(0),
             reading: Mutex::default(),
@@ -182,7 +182,7 @@ impl Events {
             if event.mask & libc::FAN_Q_OVERFLOW != 0 {
                 halves.end(sink);
                 sink(HostEvent::Overflow);
-            } else if event.pid != self.myself {
+            } else if event.pid != self.own_pid {
                 self.tell_one(event, halves, sink);
             }
         }

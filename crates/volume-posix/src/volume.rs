@@ -91,7 +91,7 @@ impl PosixVolume {
                 .map_err(wrong)?,
             sidecar: store,
             file_systems,
-            myself: ProcessIdentity::find().map_err(|errno| wrong(failure(errno)))?,
+            process: ProcessIdentity::find().map_err(|errno| wrong(failure(errno)))?,
             is_trusted: properties::may_use_trusted(root.as_fd()),
             umask: properties::umask(),
             table: match mount_by_handle {

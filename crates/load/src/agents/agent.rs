@@ -173,7 +173,7 @@ pub(super) struct Heartbeat(
 
 impl Heartbeat {
     pub(super) fn start(sender: MessageSender, beat: Duration) -> Heartbeat {
-        let (sender, over) = mpsc::channel();
+        let (stop, over) = mpsc::channel();
         thread::spawn(move || {
             while over.recv_timeout(beat) == Err(RecvTimeoutError::Timeout) {
                 // The thread that measures notices a failure of the connection.
@@ -182,7 +182,7 @@ impl Heartbeat {
                 }
             }
         });
-        Heartbeat(sender)
+        Heartbeat(stop)
     }
 }
 

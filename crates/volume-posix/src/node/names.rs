@@ -193,8 +193,8 @@ impl PosixNode {
     /// the rule of sticky directories is repeated here.
     pub(crate) fn check_name_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()> {
         let directory = self.directory()?;
-        let myself = &self.shared.myself;
-        let uid = myself.uid_as(actor);
+        let process = &self.shared.process;
+        let uid = process.uid_as(actor);
         if uid == 0 {
             return Ok(());
         }
