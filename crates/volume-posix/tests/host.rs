@@ -124,7 +124,7 @@ mod here {
         let wrong = PosixVolume::open(&plain, &beside).unwrap_err();
         assert_eq!(wrong, OpenError::NotADirectory(plain.clone()));
         let wrong = PosixVolume::open(place.path(), &plain.join("below")).unwrap_err();
-        assert!(matches!(wrong, OpenError::Beside { why: Failure::NotADirectory, .. }), "{wrong}");
+        assert!(matches!(wrong, OpenError::Sidecar { why: Failure::NotADirectory, .. }), "{wrong}");
     }
 
     #[test]
