@@ -518,7 +518,7 @@ impl Display for Advice {
         if let Some(taken) = &self.taken {
             writeln!(f, "{}", taken.line())?;
         }
-        for line in &self.sessions {
+        for line in &self.lines {
             let advice = match line.advice {
                 Choice::Yes => "yes",
                 Choice::Neutral => "as you like",
