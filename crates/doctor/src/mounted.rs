@@ -121,7 +121,7 @@ struct BlockingWorker {
     stop: Stop,
     /// As `stop`, for work that runs here.
     is_over: Arc<AtomicBool>,
-    /// WorkLimits by the thread while it works.
+    /// Held by the thread while it works.
     turn: Arc<Semaphore>,
 }
 

@@ -8,9 +8,9 @@
 //! 1. Names that are moved or removed through the volume are recorded at once.
 //! 2. If the host moved a name within its directory, reading that directory finds it.
 //! 3. Otherwise the whole volume is searched ([`search`]) in steps. A node that a complete search does
-//!   not find is gone.
+//!    not find is gone.
 //!
-//! TableFile are appended to one file with a plain write. They outlive the process, and no caller waits for
+//! Records are appended to one file with a plain write. They outlive the process, and no caller waits for
 //! the disk. A loss of power on the host may have removed records. The table is then in doubt: a node
 //! without a record is searched for, and is gone only if the search does not find it. The index in memory
 //! takes some 50 bytes for each node.
@@ -179,7 +179,7 @@ impl NodeTable {
         self.records.read().index.get(&key.inode).is_some_and(|entry| entry.born == key.born)
     }
 
-    /// TableFile the directory and name of a node.
+    /// Records the directory and name of a node.
     pub(crate) fn put(&self, key: NodeKey, parent: u64, name: &Name) {
         let mut records = self.records.write();
         records.gone.remove(&key);
@@ -200,7 +200,7 @@ impl NodeTable {
         }
     }
 
-    /// TableFile the new directory and name of a node after a rename, if its address was handed out.
+    /// Records the new directory and name of a node after a rename, if its address was handed out.
     pub(crate) fn moved(&self, stat: &Stat, parent: u64, name: &Name) {
         let key = NodeKey::of(stat);
         if self.knows(key) {
@@ -211,7 +211,7 @@ impl NodeTable {
         }
     }
 
-    /// TableFile that a node is gone.
+    /// Records that a node is gone.
     pub(crate) fn gone(&self, key: NodeKey) {
         let mut records = self.records.write();
         if records.gone.len() >= MAX_GONE {

@@ -1,4 +1,4 @@
-//! PlotLine plots as SVG, without scripts.
+//! Line plots as SVG, without scripts.
 
 use std::fmt::Write;
 

@@ -172,7 +172,7 @@ impl NodeTable {
         search.wanted.entry(key.inode).or_insert(SearchTarget { born: key.born, first }).born == key.born
     }
 
-    /// TableFile that a client has moved a directory.
+    /// Records that a client has moved a directory.
     pub(crate) fn moved_directory(&self) {
         self.search.lock().is_disturbed = true;
     }
@@ -282,7 +282,7 @@ impl Search {
         Ok(())
     }
 
-    /// TableFile the directory and name of a found node, and those of the directories above it.
+    /// Records the directory and name of a found node, and those of the directories above it.
     fn note(&self, table: &NodeTable, key: NodeKey, name: &Name) {
         for pair in self.path.windows(2) {
             if let [above, SearchLevel { key, name: Some(name), .. }] = pair {

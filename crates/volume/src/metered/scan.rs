@@ -1,4 +1,4 @@
-//! RecountProgress everything anew while clients continue.
+//! Counting everything anew while clients continue.
 //!
 //! A scan walks the volume once, with a few names in each [`Scan::step`]. Changes of files that it has
 //! counted are added to its sum when they happen. It finds the changes of other files when it reaches
