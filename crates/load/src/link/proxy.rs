@@ -27,7 +27,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// The use of a rate.
 #[derive(Debug, Default)]
 struct RateUsage {
-    stretch: Option<Stretch>,
+    period: Option<BusyPeriod>,
     /// Bytes and time of all measured busy periods.
     kept: (u64, Duration),
     /// The time of all busy periods, measured or not.
@@ -36,7 +36,7 @@ struct RateUsage {
 
 /// A busy period: a time in which there was always data to forward.
 #[derive(Debug)]
-struct Stretch {
+struct BusyPeriod {
     begin: Instant,
     /// The time at which the rate allows everything that was taken.
     paid: Instant,
@@ -69,24 +69,24 @@ impl Pace {
     /// Takes `bytes`, and returns the time at which they may be forwarded.
     fn take(&self, now: Instant, bytes: usize) -> Instant {
         let mut usage = self.usage();
-        if usage.stretch.as_ref().is_some_and(|it| now > it.paid + LATE) {
+        if usage.period.as_ref().is_some_and(|it| now > it.paid + LATE) {
             usage.end();
         }
         let anew =
-            || Stretch { begin: now, paid: now, done: now, bytes: 0, waits: false, measured: (now, 0) };
-        let stretch = usage.stretch.get_or_insert_with(anew);
-        stretch.paid += Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate as f64);
-        stretch.waits = stretch.paid > now;
-        stretch.paid
+            || BusyPeriod { begin: now, paid: now, done: now, bytes: 0, waits: false, measured: (now, 0) };
+        let period = usage.period.get_or_insert_with(anew);
+        period.paid += Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate as f64);
+        period.waits = period.paid > now;
+        period.paid
     }
 
     /// Records that `bytes` were forwarded.
-    fn handed_on(&self, now: Instant, bytes: usize) {
-        if let Some(stretch) = &mut self.usage().stretch {
-            stretch.bytes += bytes as u64;
-            stretch.done = now;
-            if stretch.waits {
-                stretch.measured = (now, stretch.bytes);
+    fn record_forwarded(&self, now: Instant, bytes: usize) {
+        if let Some(period) = &mut self.usage().period {
+            period.bytes += bytes as u64;
+            period.done = now;
+            if period.waits {
+                period.measured = (now, period.bytes);
             }
         }
     }
@@ -104,10 +104,10 @@ impl Pace {
 
 impl RateUsage {
     fn end(&mut self) {
-        let Some(stretch) = self.stretch.take() else { return };
-        let (until, bytes) = stretch.measured;
-        self.busy += stretch.done - stretch.begin;
-        let time = until - stretch.begin;
+        let Some(period) = self.period.take() else { return };
+        let (until, bytes) = period.measured;
+        self.busy += period.done - period.begin;
+        let time = until - period.begin;
         if time >= MEASURED {
             self.kept = (self.kept.0 + bytes, self.kept.1 + time);
         }
@@ -143,7 +143,7 @@ impl Direction {
                 thread::sleep(due - now);
             }
             to.write_all(&part[..count])?;
-            paces.iter().for_each(|it| it.handed_on(Instant::now(), count));
+            paces.iter().for_each(|it| it.record_forwarded(Instant::now(), count));
             self.bytes.fetch_add(count as u64, Ordering::Relaxed);
             Ok(count)
         };
@@ -264,10 +264,10 @@ impl fmt::Display for Proxy {
             if let Some(rate) = shared.flow_rate {
                 let flows = direction.flows.lock().unwrap_or_else(PoisonError::into_inner);
                 let kept: Vec<f64> = flows.iter().filter_map(|it| it.kept()).collect();
-                tell(f, name, "each", rate, kept)?;
+                write_rates(f, name, "each", rate, kept)?;
             }
             if let Some(all) = &direction.all {
-                tell(f, name, "all", all.rate, all.kept().into_iter().collect())?;
+                write_rates(f, name, "all", all.rate, all.kept().into_iter().collect())?;
             }
         }
         match &*shared.failure.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -278,7 +278,13 @@ impl fmt::Display for Proxy {
 }
 
 /// Prints the requested rate and the achieved rates.
-fn tell(f: &mut fmt::Formatter<'_>, name: &str, what: &str, rate: u64, mut kept: Vec<f64>) -> fmt::Result {
+fn write_rates(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    what: &str,
+    rate: u64,
+    mut kept: Vec<f64>,
+) -> fmt::Result {
     kept.sort_unstable_by(f64::total_cmp);
     let asked = rate as f64 / 1e6;
     write!(f, "link: {name} {what}: {asked:.3} Mbit/s asked for, ")?;
@@ -319,11 +325,11 @@ mod tests {
         assert_eq!(pace.kept(), None);
         for at in 0..10 {
             pace.take(begin + ms(10 * at), 10_000);
-            pace.handed_on(begin + ms(10 * (at + 1)), 10_000);
+            pace.record_forwarded(begin + ms(10 * (at + 1)), 10_000);
         }
         // A single packet, which is too short to measure.
         pace.take(begin + ms(5000), 10);
-        pace.handed_on(begin + ms(5000), 10);
+        pace.record_forwarded(begin + ms(5000), 10);
         let kept = pace.kept().expect("it is known");
         assert!((kept - 8e6).abs() < 1.0, "{kept}");
     }
@@ -334,7 +340,7 @@ mod tests {
         for at in 0..100 {
             let now = begin + Duration::from_micros(1100 * at);
             pace.take(now, 1000);
-            pace.handed_on(now + Duration::from_micros(1100), 1000);
+            pace.record_forwarded(now + Duration::from_micros(1100), 1000);
         }
         assert_eq!(pace.kept(), None);
     }

@@ -207,7 +207,7 @@ impl PosixNode {
     }
 }
 
-/// Only for a node whose descriptor stays open. Others are sent from a [`crate::pool::OpenFile`].
+/// Only for a node whose descriptor stays open. Others are sent from a `pool::OpenFile`.
 impl Source for PosixNode {
     fn fd(&self) -> BorrowedFd<'_> {
         match &self.descriptor {
