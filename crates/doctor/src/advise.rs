@@ -1,22 +1,25 @@
-//! `trunkline advise`: what several connections, depth and caches are worth for a workload. The rules are those that vendors
-//! publish for SMB Multichannel and nconnect; where a measurement of the path is given, its curve goes before them, and each
-//! line says which of the two it rests on.
+//! `trunkline advise`: the value of several connections, depth and caches for a workload. The rules are
+//! those that vendors publish for SMB Multichannel and nconnect. A measurement of the path takes
+//! precedence over them. Each line says whether it is based on a rule or on a measurement.
 
 use std::fmt::{self, Display, Formatter};
 
-use load::turns::{Doubt, Range, Worth, count_to_take};
+use load::comparison::{Doubt, Range, Worth, count_to_take};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::observed_workload::ObservedWorkload;
 use crate::rules::short;
-use crate::taken::Taken;
-use crate::{Error, live};
+use crate::{Error, server_account};
 
-/// The workload.
+/// The options that describe a workload.
 #[derive(Debug, Clone, clap::Args)]
 pub struct AdviseArgs {
     /// Threads that read or write at the same time
-    #[arg(long, visible_alias = "threads", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, visible_alias = "threads", value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub numjobs: u32,
     /// Files that they work on together
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -27,70 +30,76 @@ pub struct AdviseArgs {
     /// Operations that each thread keeps under way
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub iodepth: u32,
-    /// How many of a hundred operations read
-    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
+    /// Percentage of operations that read
+    #[arg(
+        long, value_name = "PERCENT", default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     pub rwmixread: u32,
-    /// How many of a hundred requests are about names: open, close, create, delete, list
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    /// Percentage of requests about names: open, close, create, delete, list
+    #[arg(
+        long, value_name = "PERCENT", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     pub names: u32,
-    /// The latency of one operation is what counts, and not how much is done
+    /// The latency of one operation counts, and not the throughput
     #[arg(long)]
     pub latency: bool,
-    /// What `trunkline doctor --json` has measured on this path; or a running Trunkline server, whose counts of --share
-    /// are the workload: its state directory, control socket, or the address of its metrics (http://127.0.0.1:9445). Twice
-    /// for both
+    /// Result of `trunkline doctor --json` on this path; or a running Trunkline server, whose counts of
+    /// --share are the workload: its state directory, control socket, or the address of its metrics
+    /// (http://127.0.0.1:9445). Twice for both
     #[arg(long, value_name = "FILE|SERVER")]
     pub from: Vec<String>,
-    /// The share whose workload is taken from the running server
+    /// Share whose workload is taken from the running server
     #[arg(long, value_name = "NAME", requires = "from")]
     pub share: Option<String>,
-    /// What one client does there alone, by its address or user
+    /// Only the work of one client of the share, by its address or user
     #[arg(long, value_name = "CLIENT", requires = "share")]
     pub client: Option<String>,
-    /// As JSON
+    /// Write JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// What is advised.
+/// The advice for a workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Advice {
-    /// Operations under way in all.
+    /// All operations under way at once.
     pub under_way: u32,
-    /// What was taken from a running server; nothing where options say what the workload is.
-    pub taken: Option<Taken>,
-    /// Each piece.
+    /// The workload of a running server. `None` if options describe the workload.
+    pub taken: Option<ObservedWorkload>,
+    /// The pieces of advice.
     pub lines: Vec<Piece>,
 }
 
 /// One piece of advice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Piece {
-    /// What it is about, for programs.
+    /// The subject, for programs.
     pub about: &'static str,
-    /// What to do.
+    /// The recommendation.
     pub advice: Choice,
-    /// How many, where that is a number.
+    /// The recommended number, if there is one.
     pub count: Option<u32>,
-    /// Why.
+    /// The reason.
     pub says: String,
-    /// What it rests on.
+    /// The basis of the recommendation.
     pub basis: Basis,
 }
 
-/// What to do.
+/// A recommendation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
-    /// Do it.
+    /// Recommended.
     Yes,
     /// It matters little.
     Neutral,
-    /// Leave it.
+    /// Not recommended.
     No,
 }
 
-/// What a piece of advice rests on.
+/// The basis of a piece of advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -103,7 +112,7 @@ pub enum Basis {
 /// A measured curve: connections and rate.
 type Curve = Vec<(u32, f64)>;
 
-/// What each number of connections carried in each turn, and what makes comparing them unsure.
+/// The rates of each number of connections in each turn, and the uncertainty of a comparison.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Compared {
     turns: Vec<(u32, Vec<f64>)>,
@@ -111,8 +120,8 @@ struct Compared {
 }
 
 impl Compared {
-    /// The number of connections to take, and what it is worth beside one; nothing where it was not measured in turns, or these do not
-    /// tell.
+    /// The number of connections to use, and its factor over one connection. `None` if it was not
+    /// measured in turns, or if the turns are not clear.
     fn worth(&self) -> Option<(u32, Range)> {
         let all: Vec<(u32, &[f64])> = self.turns.iter().map(|(count, turns)| (*count, &turns[..])).collect();
         let of = |wanted: u32| all.iter().find(|(count, _)| *count == wanted).map(|(_, turns)| *turns);
@@ -121,40 +130,42 @@ impl Compared {
     }
 }
 
-/// What was measured of a path, as far as advice needs it.
+/// The measured values of a path that advice needs.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Path {
     /// Large reads and writes.
     reads: Compared,
     writes: Compared,
-    /// Small reads for a second, by depth.
+    /// Small reads a second, by depth.
     depths: Curve,
-    /// What was examined.
+    /// The examined target.
     target: String,
-    /// Whether a session took one connection alone, though more were asked for.
+    /// Whether a session got only one connection although more were requested.
     takes_one: bool,
 }
 
-/// Reads smaller than this gain nothing over one file, in bytes (the published figure is about 16 KiB).
+/// Smaller reads of one file gain nothing from more connections, in bytes (the published figure is about
+/// 16 KiB).
 const SMALL: u64 = 16 << 10;
-/// The depth behind which nothing is gained.
+/// The depth beyond which nothing is gained.
 const MOST_DEPTH: u32 = 64;
-/// Below such a depth latency-sensitive work of one thread is not for several connections.
+/// Below this depth several connections do not help one thread whose latency counts.
 const LOW_DEPTH: u32 = 16;
-/// Connections behind which nothing is gained.
+/// The number of connections beyond which nothing is gained.
 const CONNECTIONS: u32 = 4;
-/// A gain that is worth it.
-const WORTH: f64 = crate::gain::WORTH;
+/// The least factor that is worth a change.
+const WORTH: f64 = crate::connection_gain::WORTH;
 
-/// Answers from a workload.
+/// Gives advice for a workload.
 ///
 /// # Errors
-/// When the measurement cannot be read, or the server does not tell what its clients do.
+/// If the measurement cannot be read, or if the server does not tell the work of its clients.
 pub fn advise(args: &AdviseArgs) -> Result<Advice, Error> {
     let (mut paths, mut taken) = (vec![Path::default()], None);
     for source in &args.from {
-        if live::is_server(source) {
-            let counted = live::workload(source).and_then(|counted| Taken::from(&counted, args));
+        if server_account::is_server(source) {
+            let counted =
+                server_account::workload(source).and_then(|counted| ObservedWorkload::from(&counted, args));
             taken = Some(counted.map_err(|why| Error::Usage(format!("--from {source}: {why}")))?);
         } else {
             paths = read(source)?;
@@ -178,7 +189,7 @@ fn read(file: &str) -> Result<Vec<Path>, Error> {
     Ok(paths)
 }
 
-/// The pieces of every path: what rests on rules once, what was measured for each.
+/// The advice for all paths: the pieces that rest on rules once, and the measured ones for each path.
 fn all_pieces(args: &AdviseArgs, paths: &[Path]) -> Vec<Piece> {
     let mut all: Vec<Piece> = Vec::new();
     for path in paths {
@@ -194,13 +205,14 @@ fn all_pieces(args: &AdviseArgs, paths: &[Path]) -> Vec<Piece> {
     all
 }
 
-/// Takes down a point, in place of an earlier one of the same number.
+/// Adds a point to a curve. It replaces an earlier one of the same number.
 fn point(curve: &mut Curve, at: f64, rate: f64) {
     curve.retain(|(other, _)| *other != at as u32);
     curve.push((at as u32, rate));
 }
 
-/// The curves of one target in a report of the doctor. What a bound of ours held is none of the path.
+/// The curves of one target in a report of the doctor. Runs that a limit of the doctor slowed down say
+/// nothing about the path.
 fn curves(target: &Value) -> Path {
     let (facts, mut path) = (&target["facts"], Path::default());
     let (data, connections) = (&facts["data"], &facts["connections"]);
@@ -218,7 +230,7 @@ fn curves(target: &Value) -> Path {
             run["turns"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         match run["work"].as_str() {
             Some("small_read") if !is_bounded => point(&mut path.depths, depth, rate),
-            // What sessions with a connection each carry together is not what one session carries.
+            // The rate of several sessions with one connection each is not the rate of one session.
             _ if is_slowed || separate => {}
             Some("read") => path.reads.turns.push((connections as u32, turns)),
             Some("write") => path.writes.turns.push((connections as u32, turns)),
@@ -231,14 +243,14 @@ fn curves(target: &Value) -> Path {
     path
 }
 
-/// What makes runs of one kind unsure: the same as in the doctor's own rules.
+/// The uncertainty of runs of one kind, by the same rules as in the doctor.
 fn doubt(data: &Value, work: &str) -> Doubt {
     let others = &data["others"];
     let part = others["part"].as_f64().unwrap_or(0.0);
     let runs = || data["runs"].as_array().into_iter().flatten().filter(|run| run["work"] == work);
     let waited = runs().map(|run| run["waited"].as_f64().unwrap_or(1.0)).fold(0.0, f64::max);
     let is_here = others["is_server_here"].as_bool() != Some(false);
-    // Reports of earlier versions have no `cut`, and count operations.
+    // Reports of earlier versions have no `cut`; the number of operations replaces it.
     let by_operations = |run: &Value| {
         let turns = run["turns"].as_array().map_or(1, Vec::len).max(1);
         Some(turns as f64 / run["operations"].as_f64()?.max(1.0))
@@ -248,7 +260,7 @@ fn doubt(data: &Value, work: &str) -> Doubt {
     Doubt { others: if is_here { part } else { part.min(waited) }, cut }
 }
 
-/// The least place of a curve at which it comes near to its best, and how much that is of its beginning.
+/// The first point of a curve that comes near to its maximum, and its factor over the first point of all.
 fn knee(curve: &Curve) -> Option<(u32, f64)> {
     let first = curve.iter().min_by_key(|(at, _)| *at)?;
     let best = curve.iter().map(|(_, rate)| *rate).max_by(f64::total_cmp)?;
@@ -278,7 +290,7 @@ fn pieces(args: &AdviseArgs, path: &Path) -> Vec<Piece> {
     pieces
 }
 
-/// What the advice on connections comes to for each protocol.
+/// The advice on connections, in the options of each protocol.
 fn each_option(connections: &Piece) -> [Piece; 2] {
     let count = connections.count.unwrap_or(1);
     let (multichannel, nconnect) = match count {
@@ -296,16 +308,17 @@ fn each_option(connections: &Piece) -> [Piece; 2] {
     [of("multichannel", multichannel), of("nconnect", nconnect)]
 }
 
-/// Much by several threads, which one share's limit may hold.
+/// Advice for much work by several threads, which the limit of one share may slow down.
 fn shares(args: &AdviseArgs) -> Option<Piece> {
     let under_way = args.numjobs.saturating_mul(args.iodepth);
     let is_much = args.numjobs > 1 && under_way > MOST_DEPTH;
-    let says = "spread the work over several shares: each has limits of its own on operations and throughput, and so much under way reaches those of one";
+    let says = "spread the work over several shares: each has limits of its own on operations and \
+                throughput, and so much under way reaches those of one";
     is_much.then(|| piece("shares", Choice::Yes, Some(under_way.div_ceil(MOST_DEPTH)), Basis::Rule, says))
 }
 
-/// What the curve of the path says of connections; nothing where it does not fit the workload. The curves are taken with much
-/// under way, so that they say nothing of one thread with little.
+/// The advice on connections by the curve of the path. `None` if the curve does not fit the workload. The
+/// curves are measured with many operations under way, so they say nothing about one thread with few.
 fn measured_connections(args: &AdviseArgs, path: &Path) -> Option<Piece> {
     let about = "connections";
     let under_way = args.numjobs.saturating_mul(args.iodepth);
@@ -314,32 +327,33 @@ fn measured_connections(args: &AdviseArgs, path: &Path) -> Option<Piece> {
         _ => (&path.writes, "writes"),
     };
     let has_much = args.numjobs > 1 || args.iodepth >= LOW_DEPTH;
-    // Small files are measured once, and one turn says nothing of connections.
+    // Small files are measured once, and one turn says nothing about connections.
     let fits = has_much && args.bs >= SMALL && args.names < 50;
     let (count, range) = compared.worth().filter(|_| fits)?;
-    // Those beyond what is under way have nothing to carry.
+    // More connections than operations under way would have nothing to carry.
     let count = count.min(under_way).max(1);
     let times = format!("{} times ({} to {})", short(range.middle), short(range.least), short(range.most));
     let (advice, count, says) = match range.says(WORTH) {
         Worth::More if count > 1 => {
             (Choice::Yes, count, format!("{count} connections: on this path {what} gain {times} with them"))
         }
-        // Nothing is advised where turns lie on both sides.
+        // Nothing is advised if the turns lie on both sides.
         Worth::Unsure => return None,
         _ => (Choice::No, 1, format!("one connection is enough: on this path {what} gain {times} with more")),
     };
     Some(piece(about, advice, Some(count), Basis::Measured, says))
 }
 
-/// Whether and how many connections, which Multichannel and nconnect are alike in.
+/// Whether and how many connections. Multichannel and nconnect are alike in this.
 fn connections(args: &AdviseArgs, path: &Path) -> Piece {
     let about = "connections";
-    // No curve goes before these: it shows what is carried, and they are about what waits.
+    // These rules precede any curve: a curve shows throughput, and they are about latency.
     if let Some(why) = not_advised(args) {
         return piece(about, Choice::No, Some(1), Basis::Rule, format!("one connection: {why}"));
     }
     if path.takes_one {
-        let says = "one connection: a session takes no more of this server; switch Multichannel on there, or raise what it allows, and measure again";
+        let says = "one connection: a session takes no more of this server; switch Multichannel on there, or \
+                    raise its limit, and measure again";
         return piece(about, Choice::No, Some(1), Basis::Measured, says);
     }
     if let Some(measured) = measured_connections(args, path) {
@@ -358,7 +372,8 @@ fn connections(args: &AdviseArgs, path: &Path) -> Piece {
             Choice::Neutral,
             Some(CONNECTIONS),
             Basis::Rule,
-            "up to 4 connections: a single thread that works on several files with more than 16 KiB at once gains slightly",
+            "up to 4 connections: a single thread that works on several files with more than 16 KiB at once \
+             gains slightly",
         ),
         (1, ..) => piece(
             about,
@@ -372,14 +387,16 @@ fn connections(args: &AdviseArgs, path: &Path) -> Piece {
             Choice::No,
             Some(1),
             Basis::Rule,
-            "one connection: many small operations on a single file lose about 10 % with more; spread them over files first",
+            "one connection: many small operations on a single file lose about 10 % with more; spread them \
+             over files first",
         ),
         (_, 1, true) => piece(
             about,
             Choice::Yes,
             Some(CONNECTIONS),
             Basis::Rule,
-            "4 connections: several threads on one file gain with more than 16 KiB at once, and more on several files",
+            "4 connections: several threads on one file gain with more than 16 KiB at once, and more on \
+             several files",
         ),
         _ => piece(
             about,
@@ -402,7 +419,8 @@ fn depth(args: &AdviseArgs, path: &Path) -> Piece {
             Some(knee),
             Basis::Measured,
             format!(
-                "{knee} under way: small reads gain {} times up to there on this path and little behind it; this workload has {under_way}",
+                "{knee} under way: small reads gain {} times up to there on this path and little behind it; \
+                 this workload has {under_way}",
                 short(gain)
             ),
         );
@@ -418,16 +436,17 @@ fn depth(args: &AdviseArgs, path: &Path) -> Piece {
             ),
         );
     }
-    let says = format!("{under_way} under way is in order; up to 64 the rate grows where the way is long");
+    let says = format!("{under_way} under way is sufficient; up to 64 the rate grows on a long path");
     piece(about, Choice::Neutral, Some(under_way), Basis::Rule, says)
 }
 
-/// Why several connections are not advised for work whose latency counts.
+/// The reason why several connections are not advised for work whose latency counts.
 fn not_advised(args: &AdviseArgs) -> Option<&'static str> {
     let is_little = args.numjobs == 1 || args.numjobs.saturating_mul(args.iodepth) < LOW_DEPTH;
     match (args.latency && is_little, args.rwmixread) {
         (true, ..50) => Some(
-            "writes that wait for each other, by one thread or with less than 16 under way, are not quicker over several connections",
+            "writes that wait for each other, by one thread or with less than 16 under way, are not quicker \
+             over several connections",
         ),
         (true, _) if args.bs <= SMALL => {
             Some("small reads with little under way are not quicker over several connections")
@@ -436,7 +455,7 @@ fn not_advised(args: &AdviseArgs) -> Option<&'static str> {
     }
 }
 
-/// What several connections do to latency, where that counts.
+/// The effect of several connections on latency, if that counts.
 fn latency(args: &AdviseArgs) -> Option<Piece> {
     let about = "latency";
     if !args.latency {
@@ -462,7 +481,8 @@ fn names(args: &AdviseArgs) -> Piece {
             Choice::Yes,
             None,
             Basis::Rule,
-            "cache metadata: most requests are about names; published gains are 30 % of latency and 60 % of operations, and more on a long way. Few large files instead of many small ones gain most",
+            "cache metadata: most requests are about names; published gains are 30 % of latency and 60 % of \
+             operations, and more on a long path. Few large files instead of many small ones gain most",
         ),
         10.. => piece(
             "metadata_cache",
@@ -484,7 +504,8 @@ fn names(args: &AdviseArgs) -> Piece {
 fn files(args: &AdviseArgs) -> Option<Piece> {
     if args.numjobs > 1 && args.nrfiles < args.numjobs {
         let says = format!(
-            "spread the work over at least {} files: one file has a limit of its own, and gains grow with the files",
+            "spread the work over at least {} files: one file has a limit of its own, and gains grow with \
+             the files",
             args.numjobs
         );
         return Some(piece("files", Choice::Yes, Some(args.numjobs), Basis::Rule, says));
@@ -514,7 +535,7 @@ impl Display for Advice {
 }
 
 impl Advice {
-    /// As JSON.
+    /// The advice as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
@@ -566,12 +587,18 @@ mod tests {
 
     #[test]
     fn the_curve_of_the_path_goes_before_the_rules() {
-        let run = |work: &str, connections: u32, depth: u32, rate: f64| json!({ "work": work, "connections": connections, "depth": depth, "per_s": rate, "operations": 1000, "turns": [rate, rate, rate, rate] });
+        let run = |work: &str, connections: u32, depth: u32, rate: f64| {
+            json!({
+                "work": work, "connections": connections, "depth": depth, "per_s": rate, "operations": 1000,
+                "turns": [rate, rate, rate, rate]
+            })
+        };
         let report = json!({ "facts": { "data": { "runs": [
             run("read", 1, 16, 23.0), run("read", 2, 16, 46.0), run("read", 4, 16, 47.0),
             run("write", 1, 16, 50.0), run("write", 4, 16, 50.0),
-            run("small_files", 1, 32, 100.0), run("small_files", 2, 32, 180.0), run("small_files", 4, 32, 300.0),
-            run("small_read", 4, 1, 40.0), run("small_read", 4, 32, 1000.0), run("small_read", 4, 128, 1010.0),
+            run("small_files", 1, 32, 100.0), run("small_files", 2, 32, 180.0),
+            run("small_files", 4, 32, 300.0), run("small_read", 4, 1, 40.0),
+            run("small_read", 4, 32, 1000.0), run("small_read", 4, 128, 1010.0),
         ] } } });
         let path = curves(&report);
         let measured = |line: &str, about: &'static str| of(&pieces(&asked(line), &path), about).clone();
@@ -585,15 +612,15 @@ mod tests {
         assert_eq!((writes.advice, writes.count, writes.basis), (Choice::No, Some(1), Basis::Measured));
         let depth = measured("--numjobs 8 --bs 4k", "depth");
         assert_eq!((depth.advice, depth.count, depth.basis), (Choice::Yes, Some(32), Basis::Measured));
-        // With one operation at a time there is nothing to share out, whatever the path, and with a few little; the curve
-        // was taken with many.
+        // With one operation at a time there is nothing to distribute, whatever the path, and with a few
+        // there is little. The curve was measured with many.
         for line in ["--numjobs 1 --rwmixread 100", "--numjobs 1 --iodepth 4 --rwmixread 100"] {
             let one = measured(line, "connections");
             assert_eq!((one.advice, one.count, one.basis), (Choice::No, Some(1), Basis::Rule), "{one:?}");
         }
         let deep = measured("--numjobs 1 --iodepth 32 --rwmixread 100", "connections");
         assert_eq!((deep.count, deep.basis), (Some(2), Basis::Measured));
-        // Small files were measured once, which says nothing of connections.
+        // Small files were measured once, which says nothing about connections.
         let names = measured("--numjobs 8 --nrfiles 8 --bs 4k --names 80", "connections");
         assert_eq!((names.advice, names.basis), (Choice::Yes, Basis::Rule), "{names:?}");
         assert_eq!(curves(&json!({})), Path::default());
@@ -613,7 +640,8 @@ mod tests {
             })
         }) {
             let line = format!(
-                "--latency --rwmixread {reads} --numjobs {jobs} --nrfiles {files} --bs {size} --iodepth {depth} --names {names}"
+                "--latency --rwmixread {reads} --numjobs {jobs} --nrfiles {files} --bs {size} --iodepth \
+                 {depth} --names {names}"
             );
             for path in [&Path::default(), &measured] {
                 let pieces = pieces(&asked(&line), path);
@@ -627,18 +655,18 @@ mod tests {
                 }
             }
         }
-        // As it once was said: 4 connections, and none.
+        // An earlier version contradicted itself here: 4 connections, and none.
         let pieces = pieces(&asked("--latency --rwmixread 0 --numjobs 8 --nrfiles 8"), &Path::default());
         assert_eq!((of(&pieces, "connections").count, of(&pieces, "latency").advice), (Some(1), Choice::No));
     }
 
-    /// The same in each of four turns.
+    /// The same rate in each of four turns.
     fn even(curve: &[(u32, f64)]) -> Compared {
         let turns = curve.iter().map(|(count, rate)| (*count, vec![*rate; 4])).collect();
         Compared { turns, doubt: Doubt::default() }
     }
 
-    /// Eight threads on eight files that read, by a report of one target.
+    /// The advice for eight threads that read eight files, by a report of one target.
     fn advised(connections: &Value, data: &Value) -> Piece {
         let path = curves(&json!({ "facts": { "connections": connections, "data": data } }));
         of(&pieces(&asked("--numjobs 8 --nrfiles 8 --rwmixread 100"), &path), "connections").clone()
@@ -646,23 +674,38 @@ mod tests {
 
     #[test]
     fn what_is_no_measurement_of_connections_goes_before_no_rule() {
-        let run = |work: &str, connections: u32, mib_s: f64| json!({ "work": work, "connections": connections, "depth": 16, "per_s": mib_s, "operations": 1000, "turns": [mib_s, mib_s, mib_s, mib_s] });
+        let run = |work: &str, connections: u32, mib_s: f64| {
+            json!({
+                "work": work, "connections": connections, "depth": 16, "per_s": mib_s, "operations": 1000,
+                "turns": [mib_s, mib_s, mib_s, mib_s]
+            })
+        };
         let runs = json!([run("read", 1, 20.0), run("read", 4, 80.0)]);
         let plain = advised(&json!({}), &json!({ "runs": runs }));
         assert_eq!((plain.count, plain.basis), (Some(4), Basis::Measured));
-        // A bound of ours held all of them.
+        // A limit of the doctor slowed down all of them.
         let bounded = advised(&json!({}), &json!({ "runs": runs, "bound_mib_s": 20.0 }));
         assert_eq!((bounded.count, bounded.basis), (Some(4), Basis::Rule));
-        // Turns that lie on both sides, other programs that may have taken it, and one turn, advise nothing.
-        let uneven = json!([run("read", 1, 20.0), { "work": "read", "connections": 4, "depth": 16, "per_s": 40.0, "operations": 1000, "turns": [80.0, 21.0, 22.0, 40.0] }]);
-        let once = json!([{ "work": "read", "connections": 1, "depth": 16, "per_s": 20.0, "turns": [20.0] }, { "work": "read", "connections": 4, "depth": 16, "per_s": 80.0, "turns": [80.0] }]);
+        // Nothing is advised by turns that lie on both sides, by rates that other programs may have
+        // reduced, or by a single turn.
+        let uneven = json!([
+            run("read", 1, 20.0),
+            {
+                "work": "read", "connections": 4, "depth": 16, "per_s": 40.0, "operations": 1000,
+                "turns": [80.0, 21.0, 22.0, 40.0]
+            }
+        ]);
+        let once = json!([
+            { "work": "read", "connections": 1, "depth": 16, "per_s": 20.0, "turns": [20.0] },
+            { "work": "read", "connections": 4, "depth": 16, "per_s": 80.0, "turns": [80.0] }
+        ]);
         let others = json!({ "part": 0.8, "processors": 2, "is_server_here": true });
         for data in
             [json!({ "runs": uneven }), json!({ "runs": once }), json!({ "runs": runs, "others": others })]
         {
             assert_eq!(advised(&json!({}), &data).basis, Basis::Rule, "{data}");
         }
-        // Sessions of their own, since one takes one connection.
+        // The sessions are separate, because one takes one connection.
         let off = advised(&json!({ "separate_sessions": true }), &json!({ "runs": runs }));
         assert_eq!((off.advice, off.count, off.basis), (Choice::No, Some(1), Basis::Measured));
         assert!(off.says.contains("a session takes no more"), "{off:?}");

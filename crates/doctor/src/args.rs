@@ -1,69 +1,72 @@
-//! The options of `trunkline doctor`, and what they come to.
+//! The options of `trunkline doctor`, and the budgets that follow from them.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use client::{Scheme, Url};
-use load::turns::ENOUGH_TURNS;
+use load::comparison::ENOUGH_TURNS;
 
 use crate::Error;
 
-/// What to examine, and how long.
+/// Target and length of the examination.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// What to examine: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path where one is mounted
+    /// Target: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path where one
+    /// is mounted
     #[arg(value_name = "TARGET", required = true, num_args = 1..=2, value_parser = load::target)]
     pub targets: Vec<Url>,
-    /// Be done within 15 seconds
+    /// Finish within 15 seconds
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
     /// Measure longer, with more connections and depths, within 120 seconds
     #[arg(long)]
     pub full: bool,
-    /// Change nothing on the server: read a file that is there, and make none
+    /// Change nothing on the server: read an existing file, and create none
     #[arg(long)]
     pub read_only: bool,
-    /// Bytes to move in a second at most, for example 20m
+    /// Most bytes to move in a second, for example 20m
     #[arg(long, value_name = "SIZE", value_parser = client::written::size)]
     pub max_rate: Option<u64>,
-    /// Operations on small blocks and names to begin in a second at most
+    /// Most operations on small blocks and names to begin in a second
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_iops: Option<u32>,
-    /// Connections to try at most
+    /// Most connections to try
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub connections: u32,
-    /// Take one connection for a session, as a client does whose Multichannel or nconnect is off, to see what that costs
+    /// Use one connection for a session, like a client with Multichannel or nconnect off, to see the cost
+    /// of that
     #[arg(long)]
     pub one_connection: bool,
-    /// Where the target is a Trunkline server: its state directory, its control socket, or the address of its metrics
-    /// (http://127.0.0.1:9445), to learn from itself which requests its limits held
+    /// If the target is a Trunkline server: its state directory, its control socket, or the address of
+    /// its metrics (http://127.0.0.1:9445); the server then tells which requests its limits throttled
     #[arg(long, value_name = "PLACE")]
     pub server: Option<String>,
-    /// File whose first line is the password [default: the variable TRUNKLINE_PASSWORD, else ask]
+    /// File whose first line is the password [default: the variable TRUNKLINE_PASSWORD, or else a prompt]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
     /// The same for the second target [default: that of the first]
     #[arg(long, value_name = "FILE")]
     pub second_password_file: Option<PathBuf>,
-    /// With nfs://: user of every call [default: our own]
+    /// With nfs://: user of every call [default: the user of this process]
     #[arg(long, value_name = "N")]
     pub uid: Option<u32>,
-    /// With nfs://: group of every call [default: our own]
+    /// With nfs://: group of every call [default: the group of this process]
     #[arg(long, value_name = "N")]
     pub gid: Option<u32>,
-    /// Report as JSON
+    /// Write the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Write one page with plots of what was measured
+    /// Write a page with plots of the results
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
 
 impl Args {
-    /// The password of each target, from files and the environment; else `ask` is called with the user.
+    /// The password of each target, from files and the environment. Otherwise `ask` is called with the
+    /// user.
     ///
     /// # Errors
-    /// When a file cannot be read, a target is of no use here, or whatever `ask` says.
+    /// If a file cannot be read, if a target cannot be examined, or an error of `ask`.
     pub fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Vec<String>, Error> {
         let mut passwords: Vec<String> = Vec::new();
         for (number, target) in self.targets.iter().enumerate() {
@@ -89,48 +92,49 @@ impl Args {
         Ok(passwords)
     }
 
-    /// How long everything takes.
-    pub(crate) fn course(&self) -> Course {
+    /// The budget of the examination.
+    pub(crate) fn course(&self) -> MeasurementBudget {
         let course = match (self.quick, self.full) {
-            (true, _) => Course::quick(),
-            (_, true) => Course::full(),
-            _ => Course::usual(),
+            (true, _) => MeasurementBudget::quick(),
+            (_, true) => MeasurementBudget::full(),
+            _ => MeasurementBudget::usual(),
         };
         course.shared_by(self.targets.len() as u32).with_most(self.connections)
     }
 }
 
-/// How long and how much is measured of one target.
+/// The times and amounts of work for the examination of one target.
 #[derive(Debug, Clone)]
-pub(crate) struct Course {
+pub(crate) struct MeasurementBudget {
     /// Its name in reports.
     pub(crate) name: &'static str,
-    /// What counts of one run, and what goes before it.
+    /// The counted time of one run, and the time before it.
     pub(crate) run: Duration,
     pub(crate) ramp: Duration,
-    /// How long each kind of work with names is measured.
+    /// The time for each kind of work with names.
     pub(crate) names: Duration,
-    /// How often numbers of connections are measured in turn, what counts of one run of these, and what goes before it.
+    /// The number of turns over the numbers of connections, the counted time of each run in them, and the
+    /// time before it.
     pub(crate) turns: u32,
     pub(crate) turn: Duration,
     pub(crate) turn_ramp: Duration,
     pub(crate) connections: Vec<u32>,
     pub(crate) depths: Vec<u32>,
-    /// TCP connects and echoes; on a short way twice as many connects.
+    /// TCP connects and echoes. On a short path there are twice as many connects.
     pub(crate) connects: u32,
-    /// When the examination of the target ends, whatever is left to do.
+    /// The end of the examination of the target, even if work is left.
     pub(crate) limit: Duration,
-    /// What comes after that at most: deleting what was made, and the end of the sessions.
+    /// The longest time after that: to delete the test files and end the sessions.
     pub(crate) farewell: Duration,
-    /// How long one answer may take before the server counts as stalled.
+    /// The time for one reply after which the server counts as stalled.
     pub(crate) stall: Duration,
-    /// Targets that share the time.
+    /// The number of targets that share the time.
     targets: u32,
 }
 
-impl Course {
-    fn quick() -> Course {
-        Course {
+impl MeasurementBudget {
+    fn quick() -> MeasurementBudget {
+        MeasurementBudget {
             name: "quick",
             run: Duration::from_millis(450),
             ramp: Duration::from_millis(250),
@@ -147,8 +151,8 @@ impl Course {
             targets: 1,
         }
     }
-    fn usual() -> Course {
-        Course {
+    fn usual() -> MeasurementBudget {
+        MeasurementBudget {
             name: "usual",
             run: Duration::from_millis(1500),
             ramp: Duration::from_millis(500),
@@ -160,11 +164,11 @@ impl Course {
             limit: Duration::from_secs(50),
             farewell: Duration::from_secs(7),
             stall: Duration::from_secs(6),
-            ..Course::quick()
+            ..MeasurementBudget::quick()
         }
     }
-    fn full() -> Course {
-        Course {
+    fn full() -> MeasurementBudget {
+        MeasurementBudget {
             name: "full",
             run: Duration::from_millis(2500),
             ramp: Duration::from_millis(800),
@@ -176,17 +180,19 @@ impl Course {
             limit: Duration::from_secs(116),
             farewell: Duration::from_millis(3400),
             stall: Duration::from_secs(8),
-            ..Course::quick()
+            ..MeasurementBudget::quick()
         }
     }
 
-    /// The same for one of several targets that are examined one after the other in the same time.
-    fn shared_by(mut self, targets: u32) -> Course {
+    /// The budget for one of several targets, which are examined one after the other in the same total
+    /// time.
+    fn shared_by(mut self, targets: u32) -> MeasurementBudget {
         self.targets = targets;
         if targets > 1 && self.name != "usual" {
             self.run /= targets;
-            // A congestion control that looks for the shortest round trip now and then, as BBR does, sends next to nothing for
-            // 200 ms. All turns together are so long that a prediction is off by less than it may be.
+            // A congestion control that probes for the shortest round trip now and then, as BBR does,
+            // sends next to nothing for 200 ms. All turns together are long enough to keep the error of a
+            // prediction within its limit.
             self.turn /= targets;
             self.ramp = self.ramp * 2 / 3;
             self.names /= targets;
@@ -198,9 +204,10 @@ impl Course {
         self
     }
 
-    fn with_most(mut self, most: u32) -> Course {
+    fn with_most(mut self, most: u32) -> MeasurementBudget {
         let (connections, depths): (&[u32], &[u32]) = match self.name {
-            // What is compared are one connection and as many as a client takes: there is no time for what is between them.
+            // One connection is compared with as many as a client uses. There is no time for numbers
+            // between them.
             "quick" if self.targets > 1 && most >= 4 => (&[1, 4], &[1, 8, 64]),
             "quick" => (&[1, 2, 4], &[1, 8, 64]),
             "full" => (&[1, 2, 4, 8], &[1, 4, 16, 32, 64, 128]),
@@ -216,8 +223,8 @@ impl Course {
 mod tests {
     use super::*;
 
-    /// What all runs of a course take when every answer comes at once.
-    fn least(course: &Course) -> Duration {
+    /// The time of all runs of a budget when every reply comes at once.
+    fn least(course: &MeasurementBudget) -> Duration {
         let steps = course.connections.len() as u32;
         let run = course.run + course.ramp;
         let data = (course.turn + course.turn_ramp) * 2 * steps * course.turns + run * 3;
@@ -227,16 +234,17 @@ mod tests {
 
     #[test]
     fn every_course_leaves_room_for_a_long_path() {
-        let course = |of: Course, targets| of.shared_by(targets).with_most(8);
+        let course = |of: MeasurementBudget, targets| of.shared_by(targets).with_most(8);
         for targets in 1..=2 {
-            let (quick, full) = (course(Course::quick(), targets), course(Course::full(), targets));
+            let (quick, full) =
+                (course(MeasurementBudget::quick(), targets), course(MeasurementBudget::full(), targets));
             assert!(quick.limit * targets <= Duration::from_millis(12_500), "{quick:?}");
             assert!(full.limit * targets <= Duration::from_secs(116), "{full:?}");
-            // With the end of the process (`run::LAST_WAIT`) within 15 and 120 seconds.
-            let whole = |course: &Course| (course.limit + course.farewell) * targets;
+            // Together with the end of the process (`run::LAST_WAIT`) within 15 and 120 seconds.
+            let whole = |course: &MeasurementBudget| (course.limit + course.farewell) * targets;
             assert!(whole(&quick) <= Duration::from_millis(14_500), "{quick:?}");
             assert!(whole(&full) <= Duration::from_millis(119_500), "{full:?}");
-            for course in [&quick, &full, &course(Course::usual(), targets)] {
+            for course in [&quick, &full, &course(MeasurementBudget::usual(), targets)] {
                 assert!(least(course) < course.limit * 4 / 5, "{:?}: {course:?}", least(course));
             }
         }

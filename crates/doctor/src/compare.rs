@@ -1,67 +1,68 @@
-//! Two servers side by side: what differs, and whether that explains why one of them is slower.
+//! A comparison of two servers: their differences, and whether these explain why one of them is slower.
 
 use serde::Serialize;
 
-use crate::facts::{Data, Facts, Protocol, Work};
 use crate::finding::Layer;
+use crate::measurements::{Data, Protocol, RunKind, TargetMeasurements};
 use crate::rules::short;
 use crate::verdict::capital;
 
-/// Both servers.
+/// The comparison of two servers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What was measured of both.
+    /// The measured values of both.
     pub rows: Vec<Row>,
-    /// Seconds that a copy of 1 GiB to each is expected to take.
+    /// The predicted time of a copy of 1 GiB to each, in seconds.
     pub write_times_s: Option<[f64; 2]>,
-    /// The same for reading.
+    /// The predicted time of such a copy from each.
     pub read_times_s: Option<[f64; 2]>,
-    /// How many times as long as the second the first takes for such a copy to it, and from it.
+    /// The factor between the time of the first and that of the second, for a copy to them.
     pub write_time_ratio: Option<f64>,
-    /// The same for reading.
+    /// The factor for a copy from them.
     pub read_time_ratio: Option<f64>,
-    /// What follows.
+    /// The conclusion.
     pub paragraph: String,
 }
 
-/// One thing of both.
+/// One value of both servers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// What.
+    /// The name of the value.
     pub what: &'static str,
-    /// Of the first.
+    /// The value of the first server.
     pub first: String,
-    /// Of the second.
+    /// The value of the second server.
     pub second: String,
-    /// Whether they differ by more than measuring does.
+    /// Whether they differ by more than the error of measurement.
     pub differs: bool,
 }
 
-/// Figures that differ by less are the same.
+/// Smaller relative differences count as equal.
 const SAME: f64 = 0.10;
 
-/// MiB of a copy that is spoken of.
+/// The size of the predicted copy in MiB.
 const COPY_MIB: f64 = 1024.0;
 
-/// The connections that a client opens to a server: as many as a session takes, up to four.
-fn usual(facts: &Facts) -> u32 {
+/// The connections that a client opens to a server: as many as a session gets, up to four.
+fn usual(facts: &TargetMeasurements) -> u32 {
     match facts.protocol {
-        // The kernel's client spreads over its connections whatever goes through the mount.
+        // The kernel's client distributes all work of the mount over its connections.
         Some(Protocol::Mount(_)) => facts.connections.as_ref().map_or(1, |it| it.got),
         _ => facts.connections.as_ref().map_or(1, |it| it.got.clamp(1, 4)),
     }
 }
 
-/// The rate that a client gets with them; nothing where so many were not measured, since fewer say little of them.
-fn usable(facts: &Facts, work: Work) -> Option<f64> {
+/// The rate with that number of connections. `None` if it was not measured, because rates of fewer say
+/// little about it.
+fn usable(facts: &TargetMeasurements, work: RunKind) -> Option<f64> {
     let data: &Data = facts.data.as_ref()?;
     let usual = usual(facts);
     data.run(work, usual)?;
     Some(data.best(work, usual)?.mib_s)
 }
 
-/// Seconds that a copy takes with them: the log-on and the connections come first, and then its bytes.
-fn copy_s(facts: &Facts, work: Work) -> Option<f64> {
+/// The predicted time of a copy in seconds: the log-on and the connections, and then the data.
+fn copy_s(facts: &TargetMeasurements, work: RunKind) -> Option<f64> {
     let rate = usable(facts, work).filter(|it| *it > 0.0)?;
     let log_on_ms = match facts.protocol.as_ref()? {
         Protocol::Smb(smb) => smb.log_on_ms,
@@ -99,7 +100,7 @@ impl Table {
     }
 }
 
-fn dialect(facts: &Facts) -> Option<String> {
+fn dialect(facts: &TargetMeasurements) -> Option<String> {
     match facts.protocol.as_ref()? {
         Protocol::Smb(smb) => Some(format!("SMB {}", smb.dialect)),
         Protocol::Nfs(nfs) => Some(format!("NFS 4.{}", nfs.minor_version)),
@@ -107,7 +108,7 @@ fn dialect(facts: &Facts) -> Option<String> {
     }
 }
 
-fn protection(facts: &Facts) -> Option<String> {
+fn protection(facts: &TargetMeasurements) -> Option<String> {
     match facts.protocol.as_ref()? {
         Protocol::Smb(smb) if smb.seals => smb.cipher.clone(),
         Protocol::Smb(smb) if smb.signs => Some(format!("signed, {}", smb.signing)),
@@ -115,20 +116,20 @@ fn protection(facts: &Facts) -> Option<String> {
     }
 }
 
-/// Holds the second server against the first.
+/// Compares two servers.
 #[must_use]
-pub fn compare(first: &Facts, second: &Facts) -> Comparison {
+pub fn compare(first: &TargetMeasurements, second: &TargetMeasurements) -> Comparison {
     let both = [first, second];
     let mut table = Table(Vec::new());
     let rtt = both.map(crate::rules::rtt);
     table.figures("connect, ms", rtt);
-    let used = |it: &Facts| it.route.as_ref().map(|it| it.used);
+    let used = |it: &TargetMeasurements| it.route.as_ref().map(|it| it.used);
     table.words("address", both.map(|it| Some(used(it)?.to_string())));
     table.words(
         "its scope",
         both.map(|it| Some(format!("{:?}", crate::route::scope(used(it)?)).to_lowercase())),
     );
-    let from = |it: &Facts| it.route.as_ref().and_then(|it| it.interface.clone());
+    let from = |it: &TargetMeasurements| it.route.as_ref().and_then(|it| it.interface.clone());
     table.words("our interface", both.map(from));
     table.words("dialect", both.map(dialect));
     table.words("protection", both.map(protection));
@@ -139,15 +140,15 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
     table.figures("connections a session takes", connections);
     let of =
         |work, count| both.map(|it| it.data.as_ref().and_then(|data| Some(data.run(work, count)?.mib_s)));
-    let single = [of(Work::Write, 1), of(Work::Read, 1)];
+    let single = [of(RunKind::Write, 1), of(RunKind::Read, 1)];
     table.figures("writes over one connection, MiB/s", single[0]);
     table.figures("reads over one connection, MiB/s", single[1]);
-    let writes = both.map(|it| usable(it, Work::Write));
-    let reads = both.map(|it| usable(it, Work::Read));
+    let writes = both.map(|it| usable(it, RunKind::Write));
+    let reads = both.map(|it| usable(it, RunKind::Read));
     table.figures("writes over what a session takes, up to 4", writes);
     table.figures("reads over what a session takes, up to 4", reads);
     for (title, what) in [("create, ms", "create"), ("open, ms", "open"), ("delete, ms", "delete")] {
-        let of = |it: &Facts| {
+        let of = |it: &TargetMeasurements| {
             let operations = &it.metadata.as_ref()?.operations;
             operations.iter().find(|it| it.what == what).map(|it| it.median_ms)
         };
@@ -155,7 +156,7 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
     }
     limits(&mut table, both);
     let times = |work| Some([copy_s(first, work)?, copy_s(second, work)?]);
-    let (write_times_s, read_times_s) = (times(Work::Write), times(Work::Read));
+    let (write_times_s, read_times_s) = (times(RunKind::Write), times(RunKind::Read));
     for (what, times) in [("1 GiB written, s", write_times_s), ("1 GiB read, s", read_times_s)] {
         table.figures(what, [times.map(|it| it[0]), times.map(|it| it[1])]);
     }
@@ -169,8 +170,8 @@ pub fn compare(first: &Facts, second: &Facts) -> Comparison {
     Comparison { rows: table.0, write_times_s, read_times_s, write_time_ratio, read_time_ratio, paragraph }
 }
 
-/// Largest READ and WRITE, and requests that may be under way.
-fn most_at_once(facts: &Facts) -> Option<[u32; 3]> {
+/// The largest READ and WRITE, and the number of requests that may be under way.
+fn most_at_once(facts: &TargetMeasurements) -> Option<[u32; 3]> {
     match facts.protocol.as_ref()? {
         Protocol::Smb(smb) => Some([smb.max_read, smb.max_write, smb.credits]),
         Protocol::Nfs(nfs) => Some([nfs.max_io, nfs.max_io, nfs.slots]),
@@ -178,16 +179,16 @@ fn most_at_once(facts: &Facts) -> Option<[u32; 3]> {
     }
 }
 
-/// Small reads, and what was found of limits.
-fn limits(table: &mut Table, both: [&Facts; 2]) {
-    let small = |facts: &Facts, is_one: bool| {
+/// Adds small reads, and the limits that were found.
+fn limits(table: &mut Table, both: [&TargetMeasurements; 2]) {
+    let small = |facts: &TargetMeasurements, is_one: bool| {
         let runs = facts.data.as_ref()?.runs.iter();
-        let fits = runs.filter(|it| it.work == Work::SmallRead && (it.depth == 1) == is_one);
+        let fits = runs.filter(|it| it.work == RunKind::SmallRead && (it.depth == 1) == is_one);
         fits.map(|it| it.per_s).max_by(f64::total_cmp)
     };
     table.figures("4 KiB reads a second, one under way", both.map(|it| small(it, true)));
     table.figures("4 KiB reads a second, the most", both.map(|it| small(it, false)));
-    let found = |facts: &Facts| {
+    let found = |facts: &TargetMeasurements| {
         let all = crate::rules::findings(facts).into_iter();
         let kinds: Vec<&str> =
             all.filter(|it| it.holds_back && it.layer == Layer::Limits).map(|it| it.kind).collect();
@@ -196,36 +197,37 @@ fn limits(table: &mut Table, both: [&Facts; 2]) {
     table.words("limits", both.map(found));
 }
 
-/// Why nothing can be said of a copy.
-fn unknown(both: [&Facts; 2]) -> String {
-    let number = |facts: &&Facts| {
+/// The reason why a copy cannot be predicted.
+fn unknown(both: [&TargetMeasurements; 2]) -> String {
+    let number = |facts: &&TargetMeasurements| {
         let data = facts.data.as_ref()?;
         let usual = usual(facts);
-        let is_missing = data.run(Work::Read, 1).is_some() && data.run(Work::Read, usual).is_none();
+        let is_missing = data.run(RunKind::Read, 1).is_some() && data.run(RunKind::Read, usual).is_none();
         is_missing.then_some(usual)
     };
     match both.iter().find_map(number) {
         Some(usual) => format!(
-            "What {usual} connections carry was not measured, for lack of time, so that nothing can be said of a copy: take a longer course (--full)."
+            "The rate of {usual} connections was not measured for lack of time, so a copy cannot be \
+             predicted: take a longer course (--full)."
         ),
         None => {
-            "Reads and writes were not measured of both, so that nothing can be said of a copy.".to_owned()
+            "Reads and writes were not measured for both servers, so a copy cannot be predicted.".to_owned()
         }
     }
 }
 
-/// What connects say of the network, and whether it is the same.
+/// The conclusion about the network from connects, and whether it is the same for both.
 fn network(rtt: [Option<f64>; 2]) -> (String, bool) {
     let [Some(a), Some(b)] = rtt else { return (String::new(), false) };
     let takes = format!("A connect takes {} ms to the first and {} ms to the second", short(a), short(b));
     match same(a, b) {
         true => (format!("{takes}, so it is not the network."), true),
-        false => (format!("{takes}: the ways differ."), false),
+        false => (format!("{takes}: the paths differ."), false),
     }
 }
 
-/// What differs, and whether it explains the difference: the method of elimination, from the network up. `what` is "to" or "from", the
-/// times are those of a copy, and `single` is what one connection carries.
+/// Names the differences, and whether they explain the times, by elimination from the network upwards.
+/// `what` is "to" or "from", the times are those of a copy, and `single` is the rate of one connection.
 fn explain(
     rtt: [Option<f64>; 2],
     connections: [Option<f64>; 2],
@@ -248,7 +250,8 @@ fn explain(
             format!("{}: no difference that could be measured.", capital(&copy))
         }
         ([Some(a), Some(b)], [Some(first), Some(second)]) if same(a, b) && first != second => format!(
-            "One connection carries as much {what} both ({} and {} MiB/s), but a session takes {first} at the first and {second} at the second. That explains it: {copy}.",
+            "One connection carries as much {what} both ({} and {} MiB/s), but a session takes {first} at \
+             the first and {second} at the second. That explains it: {copy}.",
             short(a),
             short(b)
         ),
@@ -258,7 +261,8 @@ fn explain(
                 false => "the way or the server differs",
             };
             format!(
-                "One connection carries {} MiB/s {what} the first and {} MiB/s {what} the second, so {cause}: {copy}.",
+                "One connection carries {} MiB/s {what} the first and {} MiB/s {what} the second, so \
+                 {cause}: {copy}.",
                 short(a),
                 short(b)
             )
@@ -317,7 +321,10 @@ mod tests {
         four.data.get_or_insert_default().runs.retain(|run| run.connections < 4);
         let comparison = compare(&one, &four);
         assert_eq!((comparison.write_times_s, comparison.read_time_ratio), (None, None));
-        assert!(comparison.paragraph.contains("What 4 connections carry was not measured"), "{comparison:?}");
+        assert!(
+            comparison.paragraph.contains("The rate of 4 connections was not measured"),
+            "{comparison:?}"
+        );
         assert!(comparison.paragraph.contains("it is not the network"), "{comparison:?}");
     }
 

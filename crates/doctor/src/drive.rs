@@ -1,9 +1,10 @@
-//! Short measured runs: so many operations under way over so many connections for so long. The measured time is divided
-//! into parts, whose rates say how even it was and how sure the mean is. It begins when the rate is even: a
-//! connection that still looks for its rate would be measured too slow, and one that has just dropped segments too fast.
+//! Short measured runs with a number of operations under way over a number of connections. The measured
+//! time is divided into parts. Their rates show how even it was and how certain the mean is. It begins
+//! when the rate is even: a connection that still increases its rate would be measured too slow, and one
+//! that has just dropped segments too fast.
 //!
-//! What keeps the operations under way and counts them is the engine of `trunkline load` ([`load::engine`]); here is what it does
-//! them on, when its measured time begins, and what is said of it.
+//! The engine of `trunkline load` ([`load::engine`]) keeps the operations under way and counts them. This
+//! module has the operations, decides when the measured time begins, and computes the result.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,56 +14,60 @@ use std::time::{Duration, Instant};
 use client::Bytes;
 use client::remote::{Directory, File, OpenMode};
 use load::cpu::{Account, Usage};
-use load::engine::{Course, Crew, Done, Kind, Operation, Record, Tally, Turn};
-use load::quiet::waited_ns;
+use load::engine::{
+    CompletedOperation, Kind, MeasurementPhase, MeasurementWindow, Operation, Record, Tally, WorkerGroup,
+};
+use load::host_activity::waited_ns;
 
-use crate::clear::Made;
-use crate::facts::{Run, Traffic, Work};
+use crate::cleanup::CreatedNames;
+use crate::measurements::{Run, RunKind, Traffic};
 use crate::tcp::TcpInfo;
 
-/// Parts of a run.
+/// The number of parts of a run.
 const PARTS: u32 = 20;
-/// How many times as many operations as are under way at once make a run so long that it does not matter where it begins and ends.
+/// With this many times the depth in operations, a run is so long that its exact start and end do not
+/// matter.
 const MANY_DEPTHS: u64 = 20;
-/// How often the kernel's round trip is read during a run.
+/// The number of times that the kernel's round trip is read during a run.
 const ROUND_TRIPS: u32 = 10;
 /// Student's t for 19 degrees of freedom, 95 %.
 const CONFIDENCE: f64 = 2.093;
 
-/// Reads the kernel's account of all connections.
+/// Reads the kernel's counters of all connections.
 type Accounting<'a> = dyn Fn() -> Vec<TcpInfo> + Sync + 'a;
 
-/// What a run works with: for each session a directory and, for data, the open file.
+/// The objects of a run: for each session a directory and, for data, the open file.
 #[derive(Debug, Clone)]
-pub(crate) struct Bench {
+pub(crate) struct RunFixture {
     pub(crate) places: Vec<(Directory, Option<Arc<File>>)>,
-    /// Bytes of the file that may be read, or written.
+    /// The bytes of the file that may be read or written.
     pub(crate) extent: u64,
     pub(crate) content: Bytes,
-    /// Files that may be there.
-    pub(crate) made: Made,
+    /// The names of files that may exist.
+    pub(crate) made: CreatedNames,
 }
 
-/// One run.
+/// The parameters of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
-    pub(crate) work: Work,
+    pub(crate) work: RunKind,
     pub(crate) block: u32,
     pub(crate) depth: u32,
     pub(crate) connections: u32,
-    /// What goes before the measured time at least.
+    /// The least time before the measured time.
     pub(crate) ramp: Duration,
-    /// How much longer that may go on while the rate changes, and in what steps the rate is looked at.
+    /// The longest extension of that time while the rate changes, and the interval at which the rate is
+    /// checked.
     pub(crate) settling: Duration,
     pub(crate) slice: Duration,
     pub(crate) time: Duration,
-    /// For how long nothing at all may come of what is under way.
+    /// The time without any progress after which the server counts as stalled.
     pub(crate) stall: Duration,
-    /// Operations that may begin in a second.
+    /// The most operations that may begin in a second.
     pub(crate) most_per_s: Option<f64>,
 }
 
-/// Why a run has no result.
+/// The reason why a run has no result.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
     Server(client::Error),
@@ -75,12 +80,17 @@ impl From<client::Error> for Failure {
     }
 }
 
-/// Waits until the rate is even, and lets what counts begin then; answers when that is.
-async fn open(course: &Course, order: &Order, begun: Instant, account: &Accounting<'_>) -> Instant {
+/// Waits until the rate is even, and starts the measured time. Returns its start.
+async fn open(
+    course: &MeasurementWindow,
+    order: &Order,
+    begun: Instant,
+    account: &Accounting<'_>,
+) -> Instant {
     let last = begun + order.ramp + order.settling;
     let mut from = begun + order.ramp;
     if !order.settling.is_zero() {
-        // The last two slices of what goes before are looked at already.
+        // The last two slices before the measured time are checked already.
         from = begun + order.ramp.saturating_sub(order.slice * 2);
         tokio::time::sleep_until(from.into()).await;
         let mut change = Change { seen: moved(&account()), before: None };
@@ -91,7 +101,7 @@ async fn open(course: &Course, order: &Order, begun: Instant, account: &Accounti
                 break;
             }
         }
-        // Two slices may be longer than all of what goes before.
+        // Two slices may be longer than the whole time before.
         from = from.max(begun + order.ramp);
     }
     tokio::time::sleep_until(from.into()).await;
@@ -99,26 +109,27 @@ async fn open(course: &Course, order: &Order, begun: Instant, account: &Accounti
     course.open(from.max(Instant::now()))
 }
 
-/// Bytes that came to the other side, and to us.
+/// Bytes that arrived at the other side, and at this one.
 fn moved(connections: &[TcpInfo]) -> u64 {
     connections.iter().map(|it| it.bytes_came + it.bytes_acknowledged).sum()
 }
 
-/// Whether the rate still changes from slice to slice: it grows while a connection looks for its rate, and it falls to what the path
-/// carries when segments that a full queue dropped have come. Bytes show that better than operations, which may be few.
+/// Detects whether the rate still changes from slice to slice. It grows while a connection increases its
+/// rate, and it falls to the rate of the path when the segments that a full queue dropped have arrived.
+/// Bytes show this better than operations, which may be few.
 #[derive(Debug)]
 struct Change {
-    /// Moved at the end of the last slice.
+    /// The bytes at the end of the last slice.
     seen: u64,
-    /// What that one brought.
+    /// The bytes of the last slice.
     before: Option<u64>,
 }
 
 impl Change {
-    /// Takes what was moved until the end of one more slice; whether it brought clearly more or less than the one before it, or is
-    /// the first.
+    /// Adds the bytes at the end of one more slice. True if the slice had clearly more or fewer bytes
+    /// than the one before, or if it is the first.
     fn goes_on(&mut self, moved: u64) -> bool {
-        // Less when a connection was lost, and its count with it.
+        // The sum decreases when a connection is lost together with its counter.
         let now = moved.saturating_sub(self.seen);
         let goes_on = self.before.is_none_or(|before| now.abs_diff(before) > before / 8);
         (self.seen, self.before) = (moved, Some(now));
@@ -126,7 +137,7 @@ impl Change {
     }
 }
 
-/// How many operations were begun, and how many of them have ended.
+/// The number of operations that began, and that ended.
 #[derive(Debug, Default)]
 struct Progress {
     begun: AtomicU64,
@@ -134,8 +145,8 @@ struct Progress {
 }
 
 impl Progress {
-    /// Ends when for so long nothing came of what is under way: no answer, and not a byte there or back. A slow way takes its
-    /// time over much that is sent at once, which is no stall.
+    /// Ends when the operations under way made no progress for `stall`: no reply, and not a byte in
+    /// either direction. A slow path needs time for much data that is sent at once, which is no stall.
     async fn stalls(&self, stall: Duration, account: &Accounting<'_>) -> Failure {
         let (mut before, mut since) = (None, Instant::now());
         loop {
@@ -151,8 +162,8 @@ impl Progress {
     }
 }
 
-/// Runs `order`. `account` reads the kernel's account of all connections.
-pub(crate) async fn run(bench: &Bench, order: &Order, account: &Accounting<'_>) -> Result<Run, Failure> {
+/// Runs `order`. `account` reads the kernel's counters of all connections.
+pub(crate) async fn run(bench: &RunFixture, order: &Order, account: &Accounting<'_>) -> Result<Run, Failure> {
     let progress = Arc::new(Progress::default());
     tokio::select! {
         done = measured(bench, order, account, &progress) => done,
@@ -160,15 +171,15 @@ pub(crate) async fn run(bench: &Bench, order: &Order, account: &Accounting<'_>) 
     }
 }
 
-/// The same for a server that does not stall.
+/// Runs `order` on a server that does not stall.
 async fn measured(
-    bench: &Bench,
+    bench: &RunFixture,
     order: &Order,
     account: &Accounting<'_>,
     progress: &Arc<Progress>,
 ) -> Result<Run, Failure> {
     let begun = Instant::now();
-    let course = Arc::new(Course::opened_later(order.time));
+    let course = Arc::new(MeasurementWindow::opened_later(order.time));
     let record = Arc::new(Mutex::new(Record::by_slices(order.time / PARTS)));
     let worker = |number: u32| Worker {
         bench: bench.clone(),
@@ -177,7 +188,7 @@ async fn measured(
         number: u64::from(number),
         turn: 0,
     };
-    let crew = Crew::begin(order.depth, worker, &course, order.most_per_s, &record);
+    let crew = WorkerGroup::begin(order.depth, worker, &course, order.most_per_s, &record);
     let from = open(&course, order, begun, account).await;
     let before = Moment::read(account);
     let mut longest_rtt_ms = 0.0f64;
@@ -226,23 +237,24 @@ fn result(order: &Order, tally: &Tally, before: &Moment, after: &Moment, longest
     }
 }
 
-/// Bytes that a run moved for a second by the kernel's count, which no border cuts. Nothing where operations are so many that
-/// they tell as much, or where the kernel does not count the same connections at both ends.
+/// Bytes a second by the kernel's count, which the ends of the run do not cut. `None` if the operations
+/// are numerous enough to tell the same, or if the kernel does not count the same connections at both
+/// ends.
 fn moved_per_s(order: &Order, operations: u64, before: &Moment, after: &Moment) -> Option<f64> {
     let is_long = operations >= MANY_DEPTHS * u64::from(order.depth);
     if is_long || before.tcp.is_empty() || before.tcp.len() != after.tcp.len() {
         return None;
     }
     let of: fn((&TcpInfo, &TcpInfo)) -> u64 = match order.work {
-        Work::Write => |(before, after)| after.bytes_delivered().saturating_sub(before.bytes_delivered()),
-        Work::Read | Work::ReadAgain => |(before, after)| after.bytes_came_since(before),
-        Work::SmallRead | Work::SmallFiles => return None,
+        RunKind::Write => |(before, after)| after.bytes_delivered().saturating_sub(before.bytes_delivered()),
+        RunKind::Read | RunKind::ReadAgain => |(before, after)| after.bytes_came_since(before),
+        RunKind::SmallRead | RunKind::SmallFiles => return None,
     };
     let moved: u64 = before.tcp.iter().zip(&after.tcp).map(of).sum();
     Some(moved as f64 / (after.at - before.at).as_secs_f64().max(1e-9))
 }
 
-/// The mean of the parts, less and more what it may be wrong by.
+/// The mean of the parts, minus and plus its error.
 fn interval(parts: &[f64]) -> [f64; 2] {
     let count = parts.len() as f64;
     let mean = parts.iter().sum::<f64>() / count;
@@ -251,7 +263,7 @@ fn interval(parts: &[f64]) -> [f64; 2] {
     [(mean - wrong).max(0.0), mean + wrong]
 }
 
-/// Accounts at one moment.
+/// The counters at one moment.
 pub(crate) struct Moment {
     at: Instant,
     own: Option<Account>,
@@ -272,7 +284,7 @@ impl Moment {
         }
     }
 
-    /// Part of all processors that had nothing to do since.
+    /// The idle part of all processors since that moment.
     pub(crate) fn idle_since(&self) -> f64 {
         Usage::read().since(&self.all).idle()
     }
@@ -303,12 +315,12 @@ fn traffic(before: &[TcpInfo], after: &[TcpInfo], longest_rtt_ms: f64) -> Option
     })
 }
 
-/// Does one operation after the other.
+/// A worker that does one operation after the other.
 struct Worker {
-    bench: Bench,
+    bench: RunFixture,
     order: Order,
     progress: Arc<Progress>,
-    /// Its number among all.
+    /// The number of the worker among all.
     number: u64,
     turn: u64,
 }
@@ -320,11 +332,11 @@ impl Operation for Worker {
         Failure::Server(client::Error::Local(why.into()))
     }
 
-    async fn once(&mut self, _turn: Turn) -> Result<Done, Failure> {
+    async fn once(&mut self, _phase: MeasurementPhase) -> Result<CompletedOperation, Failure> {
         self.progress.begun.fetch_add(1, Ordering::Relaxed);
         let kind = self.operation().await?;
         self.progress.ended.fetch_add(1, Ordering::Relaxed);
-        Ok(Done { kind, bytes: self.order.block.into(), begun: None })
+        Ok(CompletedOperation { kind, bytes: self.order.block.into(), begun: None })
     }
 }
 
@@ -337,7 +349,7 @@ impl Worker {
         let turn = self.turn * u64::from(self.order.depth) + self.number;
         self.turn += 1;
         match (self.order.work, file) {
-            (Work::SmallFiles, _) => {
+            (RunKind::SmallFiles, _) => {
                 let name = format!("s{}", self.number);
                 self.bench.made.note(&name);
                 place.put(&name, OpenMode::Anew, &self.bench.content.slice(..block as usize)).await?;
@@ -345,13 +357,13 @@ impl Worker {
                 self.bench.made.forget(&name);
                 Ok(Kind::Metadata)
             }
-            (Work::Write, Some(file)) => {
+            (RunKind::Write, Some(file)) => {
                 let content = self.bench.content.slice(..block as usize);
                 file.write(turn % blocks * u64::from(block), &content).await?;
                 Ok(Kind::Write)
             }
-            (Work::SmallRead, Some(file)) => {
-                // Fibonacci hashing: everywhere, and never twice the same in a row.
+            (RunKind::SmallRead, Some(file)) => {
+                // Fibonacci hashing: everywhere, and never the same twice in a row.
                 let at = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
                 file.read(at % blocks * u64::from(block), block).await?;
                 Ok(Kind::Read)
@@ -371,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_changes_is_told_from_one_that_varies() {
-        // After how many slices what counts begins.
+        // The number of slices before the measured time.
         let settled = |slices: &[u64]| {
             let mut change = Change { seen: 7, before: None };
             let mut done = 7;
@@ -385,9 +397,9 @@ mod tests {
         assert_eq!(settled(&[1, 2, 4, 8, 16, 31, 33, 32]), Some(6));
         assert_eq!(settled(&[80, 70]), Some(1));
         assert_eq!(settled(&[1, 3, 9, 27]), None);
-        // Segments that a full queue dropped come late, and all that came behind them with them.
+        // Segments that a full queue dropped arrive late, and all later ones with them.
         assert_eq!(settled(&[96, 30, 0, 340, 96, 94]), Some(5));
-        // A connection was lost, and its count with it.
+        // A connection was lost, together with its counter.
         let mut change = Change { seen: 1000, before: Some(100) };
         assert!(change.goes_on(400) && change.goes_on(500) && !change.goes_on(600));
         let account = |came, acknowledged| TcpInfo {
@@ -398,7 +410,7 @@ mod tests {
         assert_eq!(moved(&[account(1, 20), account(300, 0)]), 321);
     }
 
-    /// What an account tells of so many bytes.
+    /// The counters after this many bytes.
     fn account(bytes: u64) -> Vec<TcpInfo> {
         vec![TcpInfo { bytes_acknowledged: bytes, ..TcpInfo::default() }]
     }
@@ -445,16 +457,16 @@ mod tests {
         let before = moment(at, came(500));
         let after = moment(at + Duration::from_secs(2), came(30_500));
         let per_s = |work, operations| moved_per_s(&order(work), operations, &before, &after);
-        assert_eq!((per_s(Work::Read, 7), per_s(Work::Write, 7)), (Some(15_000.0), Some(0.0)));
-        assert_eq!((per_s(Work::Read, 8 * MANY_DEPTHS), per_s(Work::SmallRead, 7)), (None, None));
+        assert_eq!((per_s(RunKind::Read, 7), per_s(RunKind::Write, 7)), (Some(15_000.0), Some(0.0)));
+        assert_eq!((per_s(RunKind::Read, 8 * MANY_DEPTHS), per_s(RunKind::SmallRead, 7)), (None, None));
         // A connection was lost.
         let fewer = moment(after.at, Vec::new());
-        assert_eq!(moved_per_s(&order(Work::Read), 7, &before, &fewer), None);
+        assert_eq!(moved_per_s(&order(RunKind::Read), 7, &before, &fewer), None);
         let mut tally = Tally::default();
         tally.operations = 7;
-        let run = result(&order(Work::Read), &tally, &before, &after, 0.0);
+        let run = result(&order(RunKind::Read), &tally, &before, &after, 0.0);
         assert_eq!((run.per_s, run.cut, run.operations), (15.0, 0.0, 7));
-        let run = result(&order(Work::Read), &tally, &before, &fewer, 0.0);
+        let run = result(&order(RunKind::Read), &tally, &before, &fewer, 0.0);
         assert_eq!((run.per_s, run.cut), (3.5, 1.0 / 7.0));
     }
 

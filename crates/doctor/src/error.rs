@@ -1,23 +1,23 @@
-//! Why nothing was examined.
+//! The reasons why nothing was examined.
 
-/// One line for the user.
+/// An error, as one line for the user.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// What was asked for does not go together.
+    /// The options do not fit together.
     #[error("{0}")]
     Usage(String),
-    /// This host.
+    /// This host failed.
     #[error("{doing}: {why}")]
     Host {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// What the host says.
+        /// The error of the host.
         why: String,
     },
 }
 
 impl Error {
-    /// This host could not do something.
+    /// An operation of this host failed.
     pub fn host(doing: impl Into<String>, why: impl ToString) -> Error {
         Error::Host { doing: doing.into(), why: why.to_string() }
     }

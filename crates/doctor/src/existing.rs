@@ -1,4 +1,4 @@
-//! Files that were on the server before, one of which is read where nothing may be written: the largest that may be.
+//! Existing files on the server. If nothing may be written, the largest readable one is read.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,42 +6,43 @@ use std::time::Duration;
 use client::join;
 use client::remote::{Directory, OpenMode};
 
-use crate::facts::{Stage, Stopped};
-use crate::patient::Patient;
+use crate::examination::Examination;
+use crate::measurements::{Stage, Stopped};
 use crate::protocol;
 
-/// Directories that are listed at most to find a file that may be read, and how far below the first.
+/// The most directories that are listed to find a readable file, and their greatest depth.
 pub(crate) const LISTED: usize = 64;
 pub(crate) const DEEP: u32 = 4;
-/// Where there is none.
+/// The message if there is none.
 pub(crate) const NOTHING: &str = "there is no file to read in this directory, nor near below it";
-/// Files that are tried.
+/// The number of files that are tried.
 const TRIED: usize = 16;
 
-/// A file that was there before, which is only read.
+/// An existing file, which is only read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Existing {
-    /// Where it is, from the target's directory.
+    /// Its directory, relative to the target's directory.
     pub(crate) directory: String,
     pub(crate) name: String,
     pub(crate) size: u64,
 }
 
-/// The largest files of those that were seen, the largest first.
+/// The largest files that were seen, the largest first.
 #[derive(Debug, Default)]
 struct Largest(Vec<Existing>);
 
 impl Largest {
     fn add(&mut self, file: Existing) {
-        // Of equal ones the first that was seen.
+        // Of equal files, the one that was seen first.
         let at = self.0.partition_point(|it| it.size >= file.size);
         self.0.insert(at, file);
         self.0.truncate(TRIED);
     }
 }
 
-/// The largest files of at least `least` bytes in a directory and in those below it: directories nearer to it first, until one is
-/// found of `enough` bytes, so many were listed, or patience is over.
+/// The largest files with at least `least` bytes in a directory and below it. Nearer directories are
+/// searched first, until a file has `enough` bytes, the limit of directories is reached, or the time is
+/// over.
 async fn largest(root: &Directory, [least, enough]: [u64; 2], patience: Duration) -> Vec<Existing> {
     let mut found = Largest::default();
     let looking = async {
@@ -49,11 +50,11 @@ async fn largest(root: &Directory, [least, enough]: [u64; 2], patience: Duration
         for _ in 0..LISTED {
             let Some((directory, depth)) = next.pop_front() else { return };
             let Ok(place) = root.directory(&directory).await else { continue };
-            // What may not be listed is passed by.
+            // A directory that may not be listed is skipped.
             let Ok(entries) = place.list().await else { continue };
             for entry in entries {
                 let (name, size) = (String::from_utf8_lossy(&entry.name).into_owned(), entry.attributes.size);
-                // Behind a junction or a link of a share there may be files too.
+                // A junction or a link of a share may lead to files too.
                 let is_directory = entry.attributes.may_be_listed;
                 if is_directory && depth < DEEP && next.len() < LISTED {
                     next.push_back((join(&directory, &name), depth + 1));
@@ -68,29 +69,29 @@ async fn largest(root: &Directory, [least, enough]: [u64; 2], patience: Duration
             }
         }
     };
-    // What was found until then is good enough.
+    // The files that were found until then are good enough.
     let _whole = tokio::time::timeout(patience, looking).await;
     found.0
 }
 
-/// The largest file that may be read, of at least so many bytes; one of `enough` is as good as any larger one. Where there is none
-/// it is said why.
+/// The largest readable file with at least `least` bytes. One with `enough` bytes is as good as any
+/// larger one. If there is none, the reason is returned.
 pub(crate) async fn readable(
-    patient: &Patient<'_>,
+    exam: &Examination<'_>,
     root: &Directory,
     [least, enough]: [u64; 2],
 ) -> Result<Result<Existing, String>, Stopped> {
     let mut reason = NOTHING.to_owned();
-    for file in largest(root, [least, enough], patient.course.stall).await {
+    for file in largest(root, [least, enough], exam.course.stall).await {
         let trying = async {
             let open = root.directory(&file.directory).await?.open(&file.name, OpenMode::Read).await?;
-            // A lock of somebody else is met only now.
+            // A lock of another client shows only now.
             let read = open.read(0, 1).await;
             open.close().await?;
             read
         };
-        let tried = tokio::time::timeout(patient.course.stall, trying).await;
-        match tried.map_err(|_| patient.silent(Stage::Data, "opening a file"))? {
+        let tried = tokio::time::timeout(exam.course.stall, trying).await;
+        match tried.map_err(|_| exam.silent(Stage::Data, "opening a file"))? {
             Ok(_) => return Ok(Ok(file)),
             Err(why) if why.is_loss() => return Err(protocol::stopped(Stage::Data, &why)),
             Err(why) => reason = format!("none of the largest files may be read: {}: {why}", file.name),

@@ -1,32 +1,32 @@
-//! What follows from measurements: a sentence, the measurements it rests on, and what to change.
+//! A finding: a statement, the measurements that support it, and the change that it suggests.
 
-use load::turns::Range;
+use load::comparison::Range;
 use serde::Serialize;
 
-/// Where a share can be held back.
+/// The layer that can slow down a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
     /// Name and route.
     Name,
-    /// The path: delay, loss, width, windows.
+    /// The path: delay, loss, bandwidth, windows.
     Transport,
-    /// What client and server agreed on.
+    /// The negotiated protocol options.
     Protocol,
-    /// How many connections, and where to.
+    /// The number of connections, and their addresses.
     Connections,
-    /// The server's store.
+    /// The storage of the server.
     Storage,
     /// Work with names.
     Metadata,
-    /// What the server allows.
+    /// The limits of the server.
     Limits,
     /// This host.
     Client,
 }
 
 impl Layer {
-    /// For people.
+    /// The name of the layer, for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,59 +42,59 @@ impl Layer {
     }
 }
 
-/// Where something is to be changed.
+/// The place of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum ChangeLocation {
     /// The client.
     Client,
-    /// What lies between.
+    /// The network between client and server.
     Path,
     /// The server.
     Server,
 }
 
-impl Side {
-    /// For people.
+impl ChangeLocation {
+    /// The name of the place, for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Side::Client => "client",
-            Side::Path => "path",
-            Side::Server => "server",
+            ChangeLocation::Client => "client",
+            ChangeLocation::Path => "path",
+            ChangeLocation::Server => "server",
         }
     }
 }
 
-/// One statement.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// The layer it is about.
     pub layer: Layer,
-    /// A name for programs, which stays the same.
+    /// A stable name for programs.
     pub kind: &'static str,
-    /// Whether the share is slower, or worse to use, for it. What does not hold it back is worth knowing all the same.
+    /// Whether it makes the share slower, or worse to use. Otherwise it is only worth knowing.
     pub holds_back: bool,
     /// The statement.
     pub says: String,
-    /// The measurements it rests on.
+    /// The measurements that support it.
     pub rests_on: Vec<String>,
-    /// How many times as quick the share may become, where that was measured or can be computed.
+    /// The factor by which the share may become faster, if it was measured or can be computed.
     pub gain: Option<f64>,
-    /// Between which factors that lies; nothing where it was not measured in turns.
+    /// The range of that factor. `None` if it was not measured in turns.
     pub range: Option<[f64; 2]>,
-    /// What to change.
-    pub change: Option<(Side, String)>,
+    /// The suggested change.
+    pub change: Option<(ChangeLocation, String)>,
 }
 
 impl Finding {
-    /// Something that holds the share back.
+    /// A finding that holds the share back.
     pub(crate) fn held(layer: Layer, kind: &'static str, says: impl Into<String>) -> Finding {
         let (says, rests_on) = (says.into(), Vec::new());
         Finding { layer, kind, holds_back: true, says, rests_on, gain: None, range: None, change: None }
     }
 
-    /// Something worth knowing.
+    /// A finding that is only worth knowing.
     pub(crate) fn note(layer: Layer, kind: &'static str, says: impl Into<String>) -> Finding {
         Finding { holds_back: false, ..Finding::held(layer, kind, says) }
     }
@@ -112,7 +112,7 @@ impl Finding {
         Finding { gain: Some(range.middle), range: Some([range.least, range.most]), ..self }
     }
 
-    pub(crate) fn change(self, side: Side, what: impl Into<String>) -> Finding {
+    pub(crate) fn change(self, side: ChangeLocation, what: impl Into<String>) -> Finding {
         Finding { change: Some((side, what.into())), ..self }
     }
 

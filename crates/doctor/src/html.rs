@@ -1,17 +1,18 @@
-//! The report as one page that holds everything it shows, to be sent to somebody else.
+//! The report as one self-contained page.
 
-use load::plots::{Line, Plot, STYLE, escape, short};
+use load::plots::{Plot, PlotLine, STYLE, escape, short};
 
-use crate::facts::{Facts, Work};
+use crate::measurements::{RunKind, TargetMeasurements};
 use crate::report::{Examined, Report};
 use crate::terminal::work;
 
-/// The page; `command` is what was called.
+/// The report as a page; `command` is the command line.
 #[must_use]
 pub fn html(report: &Report, command: &str) -> String {
     let names: Vec<&str> = report.targets.iter().map(|it| it.facts.target.as_str()).collect();
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>trunkline doctor: {0}</title><style>{STYLE} pre{{background:#f6f6f6;padding:1em;overflow-x:auto}}</style>\n\
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>trunkline doctor: \
+         {0}</title><style>{STYLE} pre{{background:#f6f6f6;padding:1em;overflow-x:auto}}</style>\n\
          <h1>Why is it slow?</h1>\n<p>{0}</p>\n<p><code>{1}</code></p>\n",
         escape(&names.join(", ")),
         escape(command)
@@ -32,7 +33,8 @@ pub fn html(report: &Report, command: &str) -> String {
         target(&mut page, examined);
     }
     page.push_str(&format!(
-        "<p>trunkline {}, {} course, {} s. 1 MiB is 1,048,576 bytes; intervals hold all turns of a run, or the mean with 95 % confidence.</p>\n</html>\n",
+        "<p>trunkline {}, {} course, {} s. 1 MiB is 1,048,576 bytes; intervals hold all turns of a run, or \
+         the mean with 95 % confidence.</p>\n</html>\n",
         report.version,
         report.course,
         short(report.took_s)
@@ -77,7 +79,7 @@ fn target(page: &mut String, examined: &Examined) {
     page.push_str("</pre></details>\n");
 }
 
-fn plots(facts: &Facts) -> Vec<Plot<'static>> {
+fn plots(facts: &TargetMeasurements) -> Vec<Plot<'static>> {
     let mut plots = Vec::new();
     if let Some(transport) = &facts.transport {
         let steps = transport.connect.histogram();
@@ -85,7 +87,7 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
             title: "TCP connects by what they took",
             across: "ms",
             places: steps.iter().map(|(from, _)| short(*from)).collect(),
-            lines: vec![Line {
+            lines: vec![PlotLine {
                 name: "connects".to_owned(),
                 values: steps.iter().map(|(_, count)| Some(f64::from(*count))).collect(),
             }],
@@ -96,7 +98,7 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
     let mut counts: Vec<u32> = data.runs.iter().map(|it| it.connections).collect();
     counts.sort_unstable();
     counts.dedup();
-    let line = |of: Work| Line {
+    let line = |of: RunKind| PlotLine {
         name: work(of).to_owned(),
         values: counts.iter().map(|count| data.run(of, *count).map(|it| it.mib_s)).collect(),
     };
@@ -104,16 +106,16 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
         title: "throughput by connections, MiB/s",
         across: "connections",
         places: counts.iter().map(u32::to_string).collect(),
-        lines: [Work::Write, Work::Read].map(line).to_vec(),
+        lines: [RunKind::Write, RunKind::Read].map(line).to_vec(),
         logarithmic: false,
     });
-    let small: Vec<_> = data.runs.iter().filter(|it| it.work == Work::SmallRead).collect();
+    let small: Vec<_> = data.runs.iter().filter(|it| it.work == RunKind::SmallRead).collect();
     let depths: Vec<String> = small.iter().map(|it| it.depth.to_string()).collect();
     let of = |title, name: &str, values: Vec<Option<f64>>| Plot {
         title,
         across: "under way",
         places: depths.clone(),
-        lines: vec![Line { name: name.to_owned(), values }],
+        lines: vec![PlotLine { name: name.to_owned(), values }],
         logarithmic: false,
     };
     plots.push(of(
@@ -134,8 +136,8 @@ fn plots(facts: &Facts) -> Vec<Plot<'static>> {
         lines: data
             .runs
             .iter()
-            .filter(|it| !matches!(it.work, Work::SmallRead | Work::SmallFiles))
-            .map(|run| Line {
+            .filter(|it| !matches!(it.work, RunKind::SmallRead | RunKind::SmallFiles))
+            .map(|run| PlotLine {
                 name: format!("{} over {}", work(run.work), run.connections),
                 values: run.parts.iter().map(|it| Some(it * f64::from(run.block) / 1_048_576.0)).collect(),
             })

@@ -1,5 +1,6 @@
-//! What the kernel's own client says of a mounted path: mount options, channels, connections (proc(5), and the kernel's
-//! Documentation/filesystems). Everything here reads text; [`look`] reads the files.
+//! The state of the kernel's own client for a mounted path: mount options, channels, connections
+//! (proc(5), and the kernel's Documentation/filesystems). The functions here read text; only [`look`]
+//! reads the files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,43 +13,43 @@ use serde::Serialize;
 pub struct Mount {
     /// cifs, smb3, nfs or nfs4.
     pub kind: String,
-    /// What is mounted.
+    /// The mounted share or export.
     pub source: String,
-    /// Where.
+    /// The mount point.
     pub place: String,
-    /// Options that are in force.
+    /// The options in force.
     pub options: Vec<String>,
-    /// Address of the server.
+    /// The address of the server.
     pub address: Option<String>,
-    /// Its port.
+    /// The port of the server.
     pub port: u16,
-    /// Each connection, as far as the kernel tells of them.
+    /// Each connection, as far as the kernel shows them.
     pub connections: Vec<MountConnection>,
-    /// Addresses that the server offers, and whether one is connected (SMB).
+    /// The addresses that the server offers, and whether each is connected (SMB).
     pub interfaces: Vec<(String, bool)>,
-    /// Requests that had to be sent again, of all (NFS).
+    /// Requests that were sent again, and all requests (NFS).
     pub sent_again: Option<(u64, u64)>,
-    /// Mean time of a READ and a WRITE from the network's side, and with waiting, in ms (NFS).
+    /// The mean time of READ and WRITE on the network, and with waiting, in ms (NFS).
     pub times_ms: Vec<(String, f64, f64)>,
 }
 
 /// A connection of the kernel's client.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MountConnection {
-    /// Whether it is in use.
+    /// Whether it is connected.
     pub connected: bool,
     /// Requests that it has carried (NFS).
     pub requests: Option<u64>,
 }
 
 impl Mount {
-    /// Whether it speaks SMB.
+    /// Whether it is an SMB mount.
     #[must_use]
     pub fn is_smb(&self) -> bool {
         matches!(self.kind.as_str(), "cifs" | "smb3")
     }
 
-    /// The value of an option; empty for one without.
+    /// The value of an option. Empty for an option without a value.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.iter().find_map(|it| match it.split_once('=') {
@@ -57,26 +58,27 @@ impl Mount {
         })
     }
 
-    /// A number among the options.
+    /// The value of an option as a number.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         self.option(name)?.parse().ok()
     }
 
-    /// Connections in use.
+    /// The number of connected connections.
     #[must_use]
     pub fn connected(&self) -> usize {
         self.connections.iter().filter(|it| it.connected).count()
     }
 }
 
-/// What is mounted where `path` lies, nothing when that is neither SMB nor NFS; and whether it answers. One that does not within
-/// `patience` is known as far as the kernel tells by the path as it was written: the thread that waits for it is left alone.
+/// The mount that `path` is on, if it is SMB or NFS, and whether it responds. Without a response within
+/// `patience`, only the kernel's data for the path as it was written is returned, and the waiting thread
+/// is abandoned.
 pub(crate) async fn look(path: &Path, patience: Duration) -> (Option<Mount>, bool) {
     look_by(path, patience, |path| path.canonicalize().ok()).await
 }
 
-/// The same, with what may wait for the mount: it answers the path without symbolic links.
+/// As [`look`], with a function that may wait for the mount. It returns the path without symbolic links.
 async fn look_by(
     path: &Path,
     patience: Duration,
@@ -85,7 +87,7 @@ async fn look_by(
     let (asked, (done, is_done)) = (path.to_owned(), tokio::sync::oneshot::channel());
     std::thread::spawn(move || {
         let found = real(&asked).and_then(|path| find(&path));
-        // Whoever waits may have gone.
+        // The receiver may be gone.
         drop(done.send(found));
     });
     match tokio::time::timeout(patience, is_done).await {
@@ -94,12 +96,12 @@ async fn look_by(
     }
 }
 
-/// What the kernel has mounted where `path` lies, by its name alone.
+/// The mount that `path` is on, found by its name alone.
 fn of_kernel(path: &Path) -> Option<Mount> {
     mounted(&fs::read_to_string("/proc/self/mountinfo").ok()?, path.to_str()?)
 }
 
-/// The same, with the state of its connections.
+/// As [`of_kernel`], with the state of its connections.
 fn find(path: &Path) -> Option<Mount> {
     let mut mount = of_kernel(path)?;
     if mount.is_smb() {
@@ -110,7 +112,7 @@ fn find(path: &Path) -> Option<Mount> {
     Some(mount)
 }
 
-/// Undoes the octal escapes of /proc.
+/// Decodes the octal escapes of /proc.
 fn unescape(text: &str) -> String {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();
@@ -130,7 +132,7 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The innermost mount in /proc/self/mountinfo that holds `path`, when it is a share or export.
+/// The innermost mount in /proc/self/mountinfo that contains `path`, if it is a share or export.
 fn mounted(mountinfo: &str, path: &str) -> Option<Mount> {
     let mut best: Option<(usize, Mount)> = None;
     for line in mountinfo.lines() {
@@ -140,7 +142,7 @@ fn mounted(mountinfo: &str, path: &str) -> Option<Mount> {
         let (Some(place), [kind, source, of_super]) = (before.get(4), behind.as_slice()) else { continue };
         let place = unescape(place);
         let holds = path == place || path.starts_with(&format!("{}/", place.trim_end_matches('/')));
-        // What is mounted later at the same place covers what was there.
+        // A later mount at the same place hides the earlier one.
         if !holds || best.as_ref().is_some_and(|(length, _)| place.len() < *length) {
             continue;
         }
@@ -163,9 +165,10 @@ fn mounted(mountinfo: &str, path: &str) -> Option<Mount> {
 }
 
 impl Mount {
-    /// Reads channels and interfaces of the session from /proc/fs/cifs/DebugData.
+    /// Reads the channels and interfaces of the session from /proc/fs/cifs/DebugData.
     fn take_debug_data(&mut self, text: &str) {
-        // A mount of a directory below the share names that too: host and share are what is between the first four slashes.
+        // A mount of a directory below the share includes that directory. Host and share are the parts
+        // between the first four slashes.
         let share: Vec<&str> = self.source.split(['/', '\\']).take(4).collect();
         let share = share.join("\\");
         // Each server begins with a number and a ConnectionId at the left edge.
@@ -200,7 +203,7 @@ impl Mount {
         }
     }
 
-    /// Reads connections and times of the mount from /proc/self/mountstats.
+    /// Reads the connections and times of the mount from /proc/self/mountstats.
     fn take_mountstats(&mut self, text: &str) {
         let ours = format!(" mounted on {} with fstype nfs", self.place);
         let mut inside = false;
@@ -241,23 +244,29 @@ mod tests {
     use super::*;
 
     const MOUNTINFO: &str = "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
-        40 22 0:35 / /mnt/a\\040b rw,relatime shared:20 - cifs //10.0.0.1/docs rw,vers=3.1.1,addr=10.0.0.1,port=4450,rsize=4194304,multichannel,max_channels=4\n\
-        41 22 0:36 / /mnt/n rw,relatime - nfs4 10.0.0.2:/x rw,vers=4.2,rsize=1048576,hard,proto=tcp,nconnect=4,addr=10.0.0.2\n";
+        40 22 0:35 / /mnt/a\\040b rw,relatime shared:20 - cifs //10.0.0.1/docs \
+        rw,vers=3.1.1,addr=10.0.0.1,port=4450,rsize=4194304,multichannel,max_channels=4\n\
+        41 22 0:36 / /mnt/n rw,relatime - nfs4 10.0.0.2:/x \
+        rw,vers=4.2,rsize=1048576,hard,proto=tcp,nconnect=4,addr=10.0.0.2\n";
 
     const DEBUG_DATA: &str = "Display Internal CIFS Data Structures for Debugging\nServers:\n\
-        1) ConnectionId: 0x1 Hostname: 10.0.0.1\nNumber of credits: 389,1,1 Dialect 0x311\nTCP status: 1 Instance: 1\n\n\
+        1) ConnectionId: 0x1 Hostname: 10.0.0.1\nNumber of credits: 389,1,1 Dialect 0x311\nTCP status: 1 \
+        Instance: 1\n\n\
         \tSessions:\n\t1) Address: 10.0.0.1 Uses: 1 Capability: 0x300047\tSession Status: 1\n\n\
         \tExtra Channels: 2\n\t\tChannel: 2 ConnectionId: 0x2\n\t\tTCP status: 1 Instance: 1\n\
         \t\tChannel: 3 ConnectionId: 0x3\n\t\tTCP status: 3 Instance: 2\n\n\
-        \tShares:\n\t0) IPC: \\\\10.0.0.1\\IPC$ Mounts: 1\n\t1) \\\\10.0.0.1\\docs Mounts: 1 DevInfo: 0x20\n\n\
-        \tServer interfaces: 2\n\t1)\tSpeed: 10Gbps\n\t\tCapabilities: rss\n\t\tIPv4: 10.0.0.1\n\t\t[CONNECTED]\n\
+        \tShares:\n\t0) IPC: \\\\10.0.0.1\\IPC$ Mounts: 1\n\t1) \\\\10.0.0.1\\docs Mounts: 1 DevInfo: \
+        0x20\n\n\
+        \tServer interfaces: 2\n\t1)\tSpeed: 10Gbps\n\t\tCapabilities: rss\n\t\tIPv4: \
+        10.0.0.1\n\t\t[CONNECTED]\n\
         \t2)\tSpeed: 1Gbps\n\t\tIPv4: 10.9.0.1\n\
         2) ConnectionId: 0x9 Hostname: other\nTCP status: 1 Instance: 1\n\t1) \\\\other\\x Mounts: 1\n";
 
     const MOUNTSTATS: &str = "device rootfs mounted on / with fstype rootfs\n\
         device 10.0.0.2:/x mounted on /mnt/n with fstype nfs4 statvers=1.1\n\topts:\trw\n\
         \txprt:\ttcp 0 1 2 0 0 100 100 0 100 0 2 0 0\n\txprt:\ttcp 0 1 1 0 0 90 90 0 90 0 2 0 0\n\
-        \tper-op statistics\n\t        READ: 10 12 0 1000 2000 5 230 240 0\n\t       WRITE: 0 0 0 0 0 0 0 0 0\n";
+        \tper-op statistics\n\t        READ: 10 12 0 1000 2000 5 230 240 0\n\t       WRITE: 0 0 0 0 0 0 0 0 \
+        0\n";
 
     #[test]
     fn the_innermost_mount_counts_and_a_disk_is_none() {

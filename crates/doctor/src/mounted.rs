@@ -1,5 +1,6 @@
-//! A mounted path: what the kernel's client says of itself, the way to its server, and what the path gives through it. The
-//! runs are those of `trunkline load` on a directory of this host, past its cache where that is possible.
+//! The examination of a mounted path: the state of the kernel's client, the path to its server, and the
+//! rates through the mount. The runs are those of `trunkline load` on a directory of this host, and
+//! bypass its cache if that is possible.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -18,31 +19,32 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::args::{Args, Course};
+use crate::args::{Args, MeasurementBudget};
 use crate::drive::Moment;
+use crate::examination::{Examination, cut};
 use crate::existing::{DEEP, LISTED, NOTHING};
-use crate::facts::{
-    Cause, Channel, Connections, Data, Facts, Metadata, NameWork, Protocol, Run, Stage, Stopped, Work, median,
+use crate::measurements::{
+    Cause, Channel, Connections, Data, Metadata, NameWork, Protocol, Run, RunKind, Stage, Stopped,
+    TargetMeasurements, median,
 };
 use crate::mount::Mount;
-use crate::patient::{Patient, cut};
 use crate::tcp::TcpInfo;
-use crate::{Error, mount, ping, sweep, tcp};
+use crate::{Error, mount, mount_cleanup, ping, tcp};
 
-/// Bytes of the test file at most.
+/// The most bytes of the test file.
 const FILE_SIZE: u64 = 16 << 20;
-/// The name that `trunkline load` gives it.
+/// The name that `trunkline load` gives the file.
 const FILE: &str = "trunkline.0.0";
 /// The directory of the names.
 const NAMES: &str = "trunkline.names";
-/// Names that are made at most.
+/// The most names that are created.
 const MOST_NAMES: usize = 200;
-/// Bytes of one large operation; of those that a bound leaves several of a second, the largest is taken.
+/// Bytes of one large operation. The largest one is used of which a limit allows several a second.
 const LARGE: [u32; 3] = [256 << 10, 64 << 10, SMALL];
 /// Bytes of one small operation.
 const SMALL: u32 = 4 << 10;
 
-/// `trunkline load` as it is called here.
+/// The command line of `trunkline load`.
 #[derive(Debug, Parser)]
 struct Command {
     #[command(flatten)]
@@ -52,13 +54,13 @@ struct Command {
 /// Examines the path of `target`.
 ///
 /// # Errors
-/// When no share or export is mounted there.
+/// If no share or export is mounted there.
 pub(crate) async fn examine(
     target: &Url,
     args: &Args,
-    course: &Course,
+    course: &MeasurementBudget,
     told: impl Future<Output = ()>,
-) -> Result<Facts, Error> {
+) -> Result<TargetMeasurements, Error> {
     let path = PathBuf::from(&target.path);
     let begun = Instant::now();
     let (found, answers) = mount::look(&path, course.stall).await;
@@ -67,7 +69,8 @@ pub(crate) async fn examine(
             return Err(Error::host(format!("looking at {}", path.display()), "it does not answer"));
         }
         let text = format!(
-            "{}: neither SMB nor NFS is mounted there; mount it first, or name the server as smb:// or nfs://",
+            "{}: neither SMB nor NFS is mounted there; mount it first, or name the server as smb:// or \
+             nfs://",
             path.display()
         );
         return Err(Error::Usage(text));
@@ -83,55 +86,56 @@ pub(crate) async fn examine(
         port: mount.port,
         ..target.clone()
     };
-    let mut patient = Patient::new(&server, target.to_string(), args, course, "");
-    patient.facts.protocol = Some(Protocol::Mount(mount));
+    let mut exam = Examination::new(&server, target.to_string(), args, course, "");
+    exam.facts.protocol = Some(Protocol::Mount(mount));
     let scratch = path.join(format!(".trunkline-doctor-{:08x}", u32::from_ne_bytes(auth::crypto::random())));
-    let worker = Worker::new();
+    let worker = BlockingWorker::new();
     let ended = tokio::select! {
-        ended = layers(&mut patient, &worker, answers, &path, &scratch) => Ok(ended.err()),
+        ended = layers(&mut exam, &worker, answers, &path, &scratch) => Ok(ended.err()),
         () = told => Err(Cause::Interrupted),
         () = tokio::time::sleep_until((begun + course.limit).into()) => Err(Cause::Other),
     };
-    patient.facts.stopped = match ended {
+    exam.facts.stopped = match ended {
         Ok(stopped) => stopped,
-        Err(cause) => Some(cut(&patient.facts, cause, course.limit)),
+        Err(cause) => Some(cut(&exam.facts, cause, course.limit)),
     };
-    if patient.scratch.is_some() && !worker.clear(&scratch, patient.farewell()).await {
-        patient.facts.left_behind = Some(scratch.display().to_string());
+    if exam.scratch.is_some() && !worker.clear(&scratch, exam.farewell()).await {
+        exam.facts.left_behind = Some(scratch.display().to_string());
     }
-    Ok(patient.facts)
+    Ok(exam.facts)
 }
 
-/// The port of a mount that does not show it, as Linux's SMB client does not: the usual one if there is a connection to it,
-/// else the one that most connections go to.
+/// The port of a mount that does not show it, as Linux's SMB client does not. It is the usual port if
+/// there is a connection to it, or else the port with the most connections.
 fn port_of(connections: &[u16], usual: u16) -> u16 {
     let count = |port: u16| connections.iter().filter(|it| **it == port).count();
     let most = connections.iter().copied().max_by_key(|port| (*port == usual, count(*port), u16::MAX - port));
     most.unwrap_or(usual)
 }
 
-/// Does what may block for ever on a thread of its own, one thing after the other. Whoever waits may go; the thread then works
-/// on, so that what it makes can be deleted only when it has ended.
+/// Runs work that may block for ever on its own thread, one piece after the other. The caller may stop
+/// waiting. The thread then continues, so the files that it creates can be deleted only after it has
+/// ended.
 #[derive(Debug)]
-struct Worker {
+struct BlockingWorker {
     stop: Stop,
-    /// The same for what is done here.
+    /// As `stop`, for work that runs here.
     is_over: Arc<AtomicBool>,
     /// Held by the thread while it works.
     turn: Arc<Semaphore>,
 }
 
-impl Worker {
-    fn new() -> Worker {
-        Worker { stop: Stop::default(), is_over: Arc::default(), turn: Arc::new(Semaphore::new(1)) }
+impl BlockingWorker {
+    fn new() -> BlockingWorker {
+        BlockingWorker { stop: Stop::default(), is_over: Arc::default(), turn: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Its turn, when what it did before has ended.
+    /// Waits until the earlier work has ended.
     async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
-    /// Does `work`, and waits for it so long.
+    /// Runs `work`, and waits for it for this long.
     async fn aside<T: Send + 'static>(
         &self,
         patience: Duration,
@@ -143,7 +147,7 @@ impl Worker {
             std::thread::spawn(move || {
                 let answer = work();
                 drop(turn);
-                // Whoever waits may have gone.
+                // The receiver may be gone.
                 drop(done.send(answer));
             });
             is_done.await.ok()
@@ -151,16 +155,16 @@ impl Worker {
         tokio::time::timeout(patience, working).await.ok()?
     }
 
-    /// Ends what is under way, and deletes `scratch` when it has ended; whether nothing is left.
+    /// Ends the running work, and deletes `scratch` after it has ended. Returns whether nothing is left.
     async fn clear(&self, scratch: &Path, patience: Duration) -> bool {
         self.stop.now();
         self.is_over.store(true, Ordering::Relaxed);
         let (place, until) = (scratch.to_owned(), Instant::now() + patience);
-        self.aside(patience, move || sweep::delete(&place, until)).await == Some(true)
+        self.aside(patience, move || mount_cleanup::delete(&place, until)).await == Some(true)
     }
 }
 
-/// Waits, unless all is over.
+/// Waits, unless the work is to end.
 fn pause(time: Duration, is_over: &AtomicBool) {
     let until = Instant::now() + time;
     while !is_over.load(Ordering::Relaxed) {
@@ -172,9 +176,9 @@ fn pause(time: Duration, is_over: &AtomicBool) {
     }
 }
 
-/// What our work through the mount is held to (`--max-rate`, `--max-iops`), in operations of a second.
+/// The limits of work through the mount (`--max-rate`, `--max-iops`), in operations a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Held {
+struct WorkLimits {
     /// Bytes of one large operation.
     block: u32,
     large: Option<u64>,
@@ -184,48 +188,52 @@ struct Held {
     file: u64,
 }
 
-impl Held {
-    /// Nothing where less than one block of a second is allowed.
-    fn by(args: &Args) -> Option<Held> {
+impl WorkLimits {
+    /// The limits by the options. `None` if less than one block a second is allowed.
+    fn by(args: &Args) -> Option<WorkLimits> {
         let by_rate = |block: u32| args.max_rate.map(|rate| rate / u64::from(block));
         let is_fitting = |block: &u32| by_rate(*block).is_none_or(|count| count >= 4);
         let block = LARGE.into_iter().find(is_fitting).unwrap_or(SMALL);
         let small = by_rate(SMALL).into_iter().chain(args.max_iops.map(u64::from)).min();
-        // What is laid out is as much as may be moved in a second.
+        // The test file is written with as many bytes as may be moved in a second.
         let blocks = args.max_rate.unwrap_or(FILE_SIZE).min(FILE_SIZE) / u64::from(block);
         let file = blocks * u64::from(block);
-        let held = Held { block, large: by_rate(block), small, names: args.max_iops, file };
+        let held = WorkLimits { block, large: by_rate(block), small, names: args.max_iops, file };
         (held.large != Some(0)).then_some(held)
     }
 
-    /// Bytes of one operation, and how many may begin in a second.
-    fn of(&self, work: Work) -> (u32, Option<u64>) {
-        if work == Work::SmallRead { (SMALL, self.small) } else { (self.block, self.large) }
+    /// Bytes of one operation, and the most operations a second.
+    fn of(&self, work: RunKind) -> (u32, Option<u64>) {
+        if work == RunKind::SmallRead { (SMALL, self.small) } else { (self.block, self.large) }
     }
 }
 
-/// What the runs work on.
+/// The file or directory of the runs.
 #[derive(Debug, Clone, PartialEq)]
 enum Subject {
-    /// A file of our own in this directory.
+    /// A file of the doctor's own in this directory.
     Own(PathBuf),
-    /// One that was there, which is only read.
+    /// An existing file, which is only read.
     Existing(PathBuf),
 }
 
-/// Makes the directory of the test files; why not, where that is not allowed.
-async fn make(patient: &mut Patient<'_>, worker: &Worker, scratch: &Path) -> Result<Option<String>, Stopped> {
+/// Creates the directory of the test files. Returns the reason if that is not allowed.
+async fn make(
+    exam: &mut Examination<'_>,
+    worker: &BlockingWorker,
+    scratch: &Path,
+) -> Result<Option<String>, Stopped> {
     let directory = scratch.to_owned();
-    patient.scratch = Some(scratch.display().to_string());
-    match worker.aside(patient.course.stall, move || std::fs::create_dir(&directory)).await {
+    exam.scratch = Some(scratch.display().to_string());
+    match worker.aside(exam.course.stall, move || std::fs::create_dir(&directory)).await {
         Some(Ok(())) => Ok(None),
-        None => Err(patient.silent(Stage::Data, "making a directory")),
+        None => Err(exam.silent(Stage::Data, "making a directory")),
         Some(Err(why)) if is_full(&why) => {
             let why = format!("{}: {why}", scratch.display());
             Err(Stopped { stage: Stage::Data, why, stalled: false, cause: Cause::Full })
         }
         Some(Err(why)) => {
-            patient.scratch = None;
+            exam.scratch = None;
             Ok(Some(format!("nothing can be made in it: {why}")))
         }
     }
@@ -235,73 +243,78 @@ fn is_full(why: &io::Error) -> bool {
     matches!(why.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// What an error of this host's calls means for the examination.
+/// The meaning of an error of this host's calls for the examination.
 fn failed(stage: Stage, why: &io::Error) -> Stopped {
     let cause = if is_full(why) { Cause::Full } else { Cause::Other };
     Stopped { stage, why: why.to_string(), stalled: false, cause }
 }
 
 async fn layers(
-    patient: &mut Patient<'_>,
-    worker: &Worker,
+    exam: &mut Examination<'_>,
+    worker: &BlockingWorker,
     answers: bool,
     path: &Path,
     scratch: &Path,
 ) -> Result<(), Stopped> {
-    patient.reach().await?;
+    exam.reach().await?;
     if !answers {
-        return Err(patient.silent(Stage::Share, "looking at the mount"));
+        return Err(exam.silent(Stage::Share, "looking at the mount"));
     }
-    patient.facts.connections = Some(kernels(patient));
-    let bound_mib_s = patient.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
-    patient.facts.data = Some(Data { bound_mib_s, bound_iops: patient.args.max_iops, ..Data::default() });
-    let Some(held) = Held::by(patient.args) else {
-        patient
-            .facts
+    exam.facts.connections = Some(kernels(exam));
+    let bound_mib_s = exam.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
+    exam.facts.data = Some(Data { bound_mib_s, bound_iops: exam.args.max_iops, ..Data::default() });
+    let Some(held) = WorkLimits::by(exam.args) else {
+        exam.facts
             .left_out
             .push("runs through the mount: --max-rate is less than a block of 4 KiB".to_owned());
         return Ok(());
     };
-    let not_written = match patient.args.read_only {
+    let not_written = match exam.args.read_only {
         true => Some("--read-only".to_owned()),
-        false => make(patient, worker, scratch).await?,
+        false => make(exam, worker, scratch).await?,
     };
     let subject = match not_written {
         None => Subject::Own(scratch.to_owned()),
         Some(why) => {
-            patient.facts.data.get_or_insert_default().not_written = Some(why);
-            patient.facts.left_out.push("names: nothing may be made here".to_owned());
-            match existing(patient, worker, path, held.block).await {
+            exam.facts.data.get_or_insert_default().not_written = Some(why);
+            exam.facts.left_out.push("names: nothing may be made here".to_owned());
+            match existing(exam, worker, path, held.block).await {
                 Some(file) => Subject::Existing(file),
                 None => return Ok(()),
             }
         }
     };
-    through(patient, worker, &subject, &held).await?;
-    // Numbers of the kernel's client count this work too.
-    if let Some(Protocol::Mount(mount)) = &mut patient.facts.protocol
-        && let (Some(now), true) = mount::look(path, patient.course.stall).await
+    through(exam, worker, &subject, &held).await?;
+    // The counters of the kernel's client include this work too.
+    if let Some(Protocol::Mount(mount)) = &mut exam.facts.protocol
+        && let (Some(now), true) = mount::look(path, exam.course.stall).await
     {
         *mount = Mount { port: mount.port, ..now };
     }
     Ok(())
 }
 
-/// The largest file below `path`, where it is no smaller than a block.
-async fn existing(patient: &mut Patient<'_>, worker: &Worker, path: &Path, block: u32) -> Option<PathBuf> {
+/// The largest file below `path`, if it has at least a block.
+async fn existing(
+    exam: &mut Examination<'_>,
+    worker: &BlockingWorker,
+    path: &Path,
+    block: u32,
+) -> Option<PathBuf> {
     let (root, until, is_over) =
-        (path.to_owned(), Instant::now() + patient.course.stall * 3 / 4, Arc::clone(&worker.is_over));
+        (path.to_owned(), Instant::now() + exam.course.stall * 3 / 4, Arc::clone(&worker.is_over));
     let looking = move || largest(&root, until, &is_over);
-    let found = worker.aside(patient.course.stall, looking).await.flatten();
+    let found = worker.aside(exam.course.stall, looking).await.flatten();
     let found = found.filter(|(_, size)| *size >= u64::from(block));
     if found.is_none() {
-        patient.facts.left_out.push(format!("runs through the mount: {NOTHING}"));
+        exam.facts.left_out.push(format!("runs through the mount: {NOTHING}"));
     }
     found.map(|(file, _)| file)
 }
 
-/// The largest ordinary file in a directory and those below it on the same mount, nearer ones first, and its size; the search ends when
-/// one is large enough, many directories were listed, or its time is over.
+/// The largest regular file in a directory and below it on the same mount, and its size. Nearer
+/// directories come first. The search ends when a file is large enough, when many directories were
+/// listed, or when its time is over.
 fn largest(root: &Path, until: Instant, is_over: &AtomicBool) -> Option<(PathBuf, u64)> {
     let device = std::fs::metadata(root).ok()?.dev();
     let mut best: Option<(PathBuf, u64)> = None;
@@ -327,40 +340,49 @@ fn largest(root: &Path, until: Instant, is_over: &AtomicBool) -> Option<(PathBuf
     best
 }
 
-/// Runs on `subject`, and work with names where something may be made.
+/// Runs on `subject`, and work with names if files may be created.
 async fn through(
-    patient: &mut Patient<'_>,
-    worker: &Worker,
+    exam: &mut Examination<'_>,
+    worker: &BlockingWorker,
     subject: &Subject,
-    held: &Held,
+    held: &WorkLimits,
 ) -> Result<(), Stopped> {
     if let Subject::Own(scratch) = subject {
-        lay_out(patient, worker, &scratch.join(FILE), held).await?;
+        lay_out(exam, worker, &scratch.join(FILE), held).await?;
     }
-    for (work, depth) in
-        [(Work::Write, 8), (Work::Read, 8), (Work::SmallRead, 1), (Work::SmallRead, 8), (Work::SmallRead, 64)]
-    {
-        if work != Work::Write || matches!(subject, Subject::Own(_)) {
-            run(patient, worker, subject, held, work, depth).await?;
+    for (work, depth) in [
+        (RunKind::Write, 8),
+        (RunKind::Read, 8),
+        (RunKind::SmallRead, 1),
+        (RunKind::SmallRead, 8),
+        (RunKind::SmallRead, 64),
+    ] {
+        if work != RunKind::Write || matches!(subject, Subject::Own(_)) {
+            run(exam, worker, subject, held, work, depth).await?;
         }
     }
     match subject {
-        Subject::Own(scratch) => names(patient, worker, scratch, held.names).await,
+        Subject::Own(scratch) => names(exam, worker, scratch, held.names).await,
         Subject::Existing(_) => Ok(()),
     }
 }
 
-/// Writes the file that is read later, within what is allowed.
-async fn lay_out(patient: &Patient<'_>, worker: &Worker, file: &Path, held: &Held) -> Result<(), Stopped> {
+/// Writes the file that is read later, within the limits.
+async fn lay_out(
+    exam: &Examination<'_>,
+    worker: &BlockingWorker,
+    file: &Path,
+    held: &WorkLimits,
+) -> Result<(), Stopped> {
     let (file, held, is_over) = (file.to_owned(), *held, Arc::clone(&worker.is_over));
     let laying = move || laid_out(&file, &held, &is_over);
-    match worker.aside(patient.left(), laying).await {
+    match worker.aside(exam.left(), laying).await {
         Some(done) => done.map_err(|why| failed(Stage::Data, &why)),
-        None => Err(patient.silent(Stage::Data, "writing a file")),
+        None => Err(exam.silent(Stage::Data, "writing a file")),
     }
 }
 
-fn laid_out(file: &Path, held: &Held, is_over: &AtomicBool) -> io::Result<()> {
+fn laid_out(file: &Path, held: &WorkLimits, is_over: &AtomicBool) -> io::Result<()> {
     let content = noise(held.block as usize);
     let mut made = std::fs::File::create_new(file)?;
     let begun = Instant::now();
@@ -374,23 +396,29 @@ fn laid_out(file: &Path, held: &Held, is_over: &AtomicBool) -> io::Result<()> {
         }
         made.write_all(&content)?;
         if held.large.is_some() {
-            // What the kernel keeps would leave this host all at once.
+            // Otherwise the kernel would send the cached data all at once.
             made.sync_data()?;
         }
     }
     made.sync_data()
 }
 
-/// What one run is, as `trunkline load` is told.
-fn words(patient: &Patient<'_>, subject: &Subject, held: &Held, work: Work, depth: u32) -> Vec<String> {
+/// The options of one run for `trunkline load`.
+fn words(
+    exam: &Examination<'_>,
+    subject: &Subject,
+    held: &WorkLimits,
+    work: RunKind,
+    depth: u32,
+) -> Vec<String> {
     let (block, rate) = held.of(work);
-    let is_random = work == Work::SmallRead;
-    let (run, ramp) = (patient.course.run, patient.course.ramp);
+    let is_random = work == RunKind::SmallRead;
+    let (run, ramp) = (exam.course.run, exam.course.ramp);
     let mut words = vec!["load".to_owned()];
     match subject {
         Subject::Own(scratch) => {
             let pattern = match work {
-                Work::Write => "write",
+                RunKind::Write => "write",
                 _ if is_random => "randread",
                 _ => "read",
             };
@@ -401,7 +429,7 @@ fn words(patient: &Patient<'_>, subject: &Subject, held: &Held, work: Work, dept
             let time = |it: Duration| format!("{}ms", it.as_millis());
             words.extend(["--runtime".to_owned(), time(run), "--ramp_time".to_owned(), time(ramp)]);
         }
-        // A single file is named as diskspd does, whose times are whole seconds.
+        // A single file is given in the form of diskspd, whose times are whole seconds.
         Subject::Existing(file) => {
             words.push(file.display().to_string());
             let seconds = run.as_secs_f64().round().max(1.0);
@@ -418,19 +446,19 @@ fn words(patient: &Patient<'_>, subject: &Subject, held: &Held, work: Work, dept
     words
 }
 
-/// One run, with what connects take meanwhile, and what each connection carried of large reads.
+/// One run. It also measures connects meanwhile, and the traffic of each connection during large reads.
 async fn run(
-    patient: &mut Patient<'_>,
-    worker: &Worker,
+    exam: &mut Examination<'_>,
+    worker: &BlockingWorker,
     subject: &Subject,
-    held: &Held,
-    work: Work,
+    held: &WorkLimits,
+    work: RunKind,
     depth: u32,
 ) -> Result<(), Stopped> {
-    let words = words(patient, subject, held, work, depth);
-    let (peer, time) = (patient.destination(), patient.course.ramp + patient.course.run);
+    let words = words(exam, subject, held, work, depth);
+    let (peer, time) = (exam.destination(), exam.course.ramp + exam.course.run);
     let mut pings = JoinSet::new();
-    if work != Work::SmallRead {
+    if work != RunKind::SmallRead {
         pings.spawn(async move {
             tokio::time::sleep(time / 4).await;
             ping::series(peer, 6, time / 16, time / 2).await
@@ -438,34 +466,34 @@ async fn run(
     }
     let before = tcp::to(peer).unwrap_or_default();
     let (idle, own, begun) = (Moment::read(&Vec::new), Account::own().ok(), Instant::now());
-    let report = loaded(patient, worker, &words).await?;
+    let report = loaded(exam, worker, &words).await?;
     let seconds = begun.elapsed().as_secs_f64();
     let own = own.zip(Account::own().ok()).map_or(0, |(before, now)| now.since(&before));
-    let connections = patient.facts.connections.as_ref().map_or(1, |it| it.got);
+    let connections = exam.facts.connections.as_ref().map_or(1, |it| it.got);
     let run = run_of(work, held.of(work).0, depth, &report).map(|run| Run {
         connections,
         own_processors: own as f64 / 1e9 / seconds,
         idle: idle.idle_since(),
         ..run
     });
-    patient.facts.data.get_or_insert_default().runs.extend(run);
+    exam.facts.data.get_or_insert_default().runs.extend(run);
     let connects = match pings.join_next().await {
         Some(Ok(connects)) => Some(connects),
         _ => None,
     };
-    if let (Work::Write, Some(transport)) = (work, &mut patient.facts.transport) {
+    if let (RunKind::Write, Some(transport)) = (work, &mut exam.facts.transport) {
         transport.connect_under_writes = connects;
-    } else if let (Work::Read, Some(transport)) = (work, &mut patient.facts.transport) {
+    } else if let (RunKind::Read, Some(transport)) = (work, &mut exam.facts.transport) {
         transport.connect_under_load = connects;
         let channels = carried(peer, &before, &tcp::to(peer).unwrap_or_default(), seconds);
-        if let Some(connections) = patient.facts.connections.as_mut().filter(|_| !channels.is_empty()) {
+        if let Some(connections) = exam.facts.connections.as_mut().filter(|_| !channels.is_empty()) {
             connections.channels = channels;
         }
     }
     Ok(())
 }
 
-/// What each connection that was there before has brought since.
+/// The bytes that each earlier connection has received since.
 fn carried(
     peer: SocketAddr,
     before: &[(SocketAddr, TcpInfo)],
@@ -481,10 +509,10 @@ fn carried(
     after.iter().filter_map(channel).collect()
 }
 
-/// Connections of the kernel to the server, as its table of sockets has them.
-fn kernels(patient: &Patient<'_>) -> Connections {
-    let Some(Protocol::Mount(mount)) = &patient.facts.protocol else { return Connections::default() };
-    let peer = patient.destination();
+/// The kernel's connections to the server, from its table of sockets.
+fn kernels(exam: &Examination<'_>) -> Connections {
+    let Some(Protocol::Mount(mount)) = &exam.facts.protocol else { return Connections::default() };
+    let peer = exam.destination();
     let channel = |(local, info): (SocketAddr, TcpInfo)| Channel {
         local,
         peer,
@@ -497,22 +525,22 @@ fn kernels(patient: &Patient<'_>) -> Connections {
     Connections {
         offered: true,
         asked: u32::try_from(wanted).unwrap_or(1),
-        // Where the kernel does not tell of the session's, those to the server.
+        // If the kernel does not show the session's connections, those to the server count.
         got: if mount.connections.is_empty() { channels.len() } else { mount.connected() }.max(1) as u32,
         channels,
         ..Connections::default()
     }
 }
 
-/// Makes names, opens them, and deletes them, one after the other.
+/// Creates names, opens them, and deletes them, one after the other.
 async fn names(
-    patient: &mut Patient<'_>,
-    worker: &Worker,
+    exam: &mut Examination<'_>,
+    worker: &BlockingWorker,
     scratch: &Path,
     most_per_s: Option<u32>,
 ) -> Result<(), Stopped> {
     let place = scratch.join(NAMES);
-    let time = patient.course.names;
+    let time = exam.course.names;
     let mut metadata = Metadata::default();
     for (what, trips) in [("create", 2), ("open", 2), ("delete", 1)] {
         let (place, is_over, made) = (place.clone(), Arc::clone(&worker.is_over), metadata.names as usize);
@@ -533,8 +561,8 @@ async fn names(
                 _ => std::fs::remove_file(of(number)),
             })
         };
-        let done = worker.aside(patient.left(), doing).await;
-        let times = done.ok_or_else(|| patient.silent(Stage::Metadata, "work with names"))?;
+        let done = worker.aside(exam.left(), doing).await;
+        let times = done.ok_or_else(|| exam.silent(Stage::Metadata, "work with names"))?;
         let times = times.map_err(|why| failed(Stage::Metadata, &why))?;
         if what == "create" {
             metadata.names = times.len() as u32;
@@ -543,11 +571,12 @@ async fn names(
         let (parts, idle) = (Vec::new(), idle.idle_since());
         metadata.operations.push(NameWork { what, trips, median_ms, per_s: None, depth: 1, parts, idle });
     }
-    patient.facts.metadata = Some(metadata);
+    exam.facts.metadata = Some(metadata);
     Ok(())
 }
 
-/// Does `work` with one number after the other, so often at most, for so long, and so often of a second; answers what each took, in ms.
+/// Runs `work` with one number after the other, for at most this count and time, and at most this often a
+/// second. Returns the time of each in ms.
 fn series(
     most: usize,
     time: Duration,
@@ -567,14 +596,14 @@ fn series(
     Ok(times)
 }
 
-/// One load, as fio's job.
-async fn loaded(patient: &Patient<'_>, worker: &Worker, words: &[String]) -> Result<Value, Stopped> {
+/// One load, as a job of fio's report.
+async fn loaded(exam: &Examination<'_>, worker: &BlockingWorker, words: &[String]) -> Result<Value, Stopped> {
     let stopped = |why: String, stalled, cause| Stopped { stage: Stage::Data, why, stalled, cause };
     let command =
         Command::try_parse_from(words).map_err(|why| stopped(why.to_string(), false, Cause::Other))?;
     let plan =
         Plan::all(&command.args, "").map_err(|why| stopped(why.to_string(), false, Cause::Other))?.remove(0);
-    let (patience, stop) = (patient.left(), worker.stop.clone());
+    let (patience, stop) = (exam.left(), worker.stop.clone());
     let work = move || load::run_until(plan, &stop).map(|report| report.json());
     match worker.aside(patience, work).await {
         Some(Ok(json)) => Ok(json["jobs"][0].clone()),
@@ -587,9 +616,9 @@ async fn loaded(patient: &Patient<'_>, worker: &Worker, words: &[String]) -> Res
     }
 }
 
-/// What a load reports of the work itself.
-fn run_of(work: Work, block: u32, depth: u32, job: &Value) -> Option<Run> {
-    let of = if work == Work::Write { &job["write"] } else { &job["read"] };
+/// The run that a load reports.
+fn run_of(work: RunKind, block: u32, depth: u32, job: &Value) -> Option<Run> {
+    let of = if work == RunKind::Write { &job["write"] } else { &job["read"] };
     let per_s = of["iops"].as_f64()?;
     let bytes = of["bw_bytes"].as_f64()?;
     let deviation = of["iops_stddev"].as_f64()? / of["iops_samples"].as_f64()?.max(1.0).sqrt() * 2.0;
@@ -624,12 +653,13 @@ mod tests {
     #[test]
     fn what_load_reports_becomes_a_run() {
         let side = serde_json::json!({
-            "iops": 100.0, "bw_bytes": 26_214_400, "iops_stddev": 5.0, "iops_samples": 4, "runtime": 1000, "total_ios": 100,
+            "iops": 100.0, "bw_bytes": 26_214_400, "iops_stddev": 5.0, "iops_samples": 4,
+            "runtime": 1000, "total_ios": 100,
             "clat_ns": { "percentile": { "50.000000": 2_000_000, "99.000000": 9_000_000 } },
         });
-        let run = run_of(Work::Write, 256 << 10, 8, &serde_json::json!({ "write": side })).unwrap();
+        let run = run_of(RunKind::Write, 256 << 10, 8, &serde_json::json!({ "write": side })).unwrap();
         assert_eq!((run.mib_s, run.median_ms, run.interval), (25.0, 2.0, [95.0, 105.0]));
-        assert!(run_of(Work::Read, 256 << 10, 8, &serde_json::json!({})).is_none());
+        assert!(run_of(RunKind::Read, 256 << 10, 8, &serde_json::json!({})).is_none());
     }
 
     #[test]
@@ -647,7 +677,7 @@ mod tests {
         assert!(refused.unwrap_err().to_string().contains("mount it first"));
     }
 
-    /// Waits until something is in a directory.
+    /// Waits until a directory has an entry.
     async fn filled(directory: &Path) {
         let is_filled = || std::fs::read_dir(directory).is_ok_and(|mut it| it.next().is_some());
         while !is_filled() {
@@ -663,15 +693,15 @@ mod tests {
         let course = args.course();
         let scratch = here.path().join("scratch");
         for is_about_names in [false, true] {
-            let mut patient = Patient::new(&args.targets[0], String::new(), &args, &course, "");
-            let worker = Worker::new();
+            let mut exam = Examination::new(&args.targets[0], String::new(), &args, &course, "");
+            let worker = BlockingWorker::new();
             std::fs::create_dir(&scratch).unwrap();
-            let (subject, held) = (Subject::Own(scratch.clone()), Held::by(&args).unwrap());
+            let (subject, held) = (Subject::Own(scratch.clone()), WorkLimits::by(&args).unwrap());
             let made = scratch.join(NAMES);
             let work = async {
                 match is_about_names {
-                    true => names(&mut patient, &worker, &scratch, None).await,
-                    false => through(&mut patient, &worker, &subject, &held).await,
+                    true => names(&mut exam, &worker, &scratch, None).await,
+                    false => through(&mut exam, &worker, &subject, &held).await,
                 }
             };
             tokio::select! {
@@ -680,29 +710,29 @@ mod tests {
                 () = tokio::time::sleep(long) => panic!("nothing was made"),
             }
             assert!(worker.clear(&scratch, long).await);
-            // Nobody works any more who could make it again.
+            // No thread works any more that could create it again.
             assert!(worker.turn().await.is_some());
             assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
         }
     }
 
-    fn allowed(line: &str) -> Option<Held> {
-        Held::by(&asked(&format!("/mnt/x --quick {line}")))
+    fn allowed(line: &str) -> Option<WorkLimits> {
+        WorkLimits::by(&asked(&format!("/mnt/x --quick {line}")))
     }
 
     #[test]
     fn a_bound_holds_each_kind_of_work_by_its_own_blocks() {
         let held = allowed("--max-rate 20m").unwrap();
-        // 20 MiB of a second are 80 blocks of 256 KiB, whatever is under way.
+        // 20 MiB a second are 80 blocks of 256 KiB, whatever is under way.
         assert_eq!(
-            (held.of(Work::Read), held.of(Work::SmallRead)),
+            (held.of(RunKind::Read), held.of(RunKind::SmallRead)),
             ((256 << 10, Some(80)), (4096, Some(5120)))
         );
         assert_eq!((held.names, held.file), (None, 16 << 20));
         let few = allowed("--max-rate 100k --max-iops 7").unwrap();
-        assert_eq!((few.of(Work::Write), few.of(Work::SmallRead)), ((4096, Some(25)), (4096, Some(7))));
+        assert_eq!((few.of(RunKind::Write), few.of(RunKind::SmallRead)), ((4096, Some(25)), (4096, Some(7))));
         assert_eq!((few.names, few.file), (Some(7), 100 << 10));
-        assert_eq!(allowed("").unwrap().of(Work::Read), (256 << 10, None));
+        assert_eq!(allowed("").unwrap().of(RunKind::Read), (256 << 10, None));
         assert_eq!(allowed("--max-rate 1k"), None);
     }
 
@@ -710,11 +740,11 @@ mod tests {
     fn the_words_of_every_run_are_understood_and_hold_it_to_the_bound() {
         let args: Args = asked("/mnt/x --quick --max-rate 1m");
         let course = args.course();
-        let patient = Patient::new(&args.targets[0], String::new(), &args, &course, "");
-        let held = Held::by(&args).unwrap();
+        let exam = Examination::new(&args.targets[0], String::new(), &args, &course, "");
+        let held = WorkLimits::by(&args).unwrap();
         for subject in [Subject::Own("/mnt/x/scratch".into()), Subject::Existing("/mnt/x/a file".into())] {
-            for (work, rate) in [(Work::Read, 4), (Work::SmallRead, 256)] {
-                let words = words(&patient, &subject, &held, work, 8);
+            for (work, rate) in [(RunKind::Read, 4), (RunKind::SmallRead, 256)] {
+                let words = words(&exam, &subject, &held, work, 8);
                 let command = Command::try_parse_from(&words).unwrap();
                 let plans = Plan::all(&command.args, "").unwrap();
                 assert_eq!((command.args.rate_iops, plans.len()), (Some(rate), 1), "{words:?}");
@@ -726,7 +756,7 @@ mod tests {
     fn the_test_file_is_laid_out_no_quicker_than_is_allowed() {
         let here = tempfile::tempdir().unwrap();
         let file = here.path().join(FILE);
-        let held = Held { block: 4096, large: Some(50), small: None, names: None, file: 6 * 4096 };
+        let held = WorkLimits { block: 4096, large: Some(50), small: None, names: None, file: 6 * 4096 };
         let begun = Instant::now();
         laid_out(&file, &held, &AtomicBool::new(false)).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(100));

@@ -1,5 +1,5 @@
-//! Layer 6: work with names: one after the other, which shows what each costs, and many at once, which shows what the
-//! server can do.
+//! Layer 6: work with names. One after the other shows the cost of each; many at once show the rate of
+//! the server.
 
 use std::future::Future;
 use std::io;
@@ -8,43 +8,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::remote::{Directory, OpenMode};
-use load::engine::{self, Course, Crew, Done, Kind, Turn};
+use load::engine::{self, CompletedOperation, Kind, MeasurementPhase, MeasurementWindow, WorkerGroup};
 
-use crate::clear::Made;
+use crate::cleanup::CreatedNames;
 use crate::drive::{Failure, Moment};
-use crate::facts::{Cause, Metadata, NameWork, Stage, Stopped, median};
+use crate::measurements::{Cause, Metadata, NameWork, Stage, Stopped, median};
 use crate::protocol;
 
-/// Names under way at once.
+/// Operations on names under way at once.
 const DEPTH: u32 = 32;
-/// Names that are made at most.
+/// The most names that are created.
 const MOST: u32 = 3000;
-/// Parts in which rates are taken.
+/// The number of parts whose rates are taken.
 const PARTS: usize = 10;
 
-/// How long and how much.
+/// The limits of the work with names.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    /// For each kind of operation, one after the other and at once.
+    /// The time for each kind of operation, one after the other and at once.
     pub(crate) time: Duration,
-    /// When all of it must be over.
+    /// The end of all of it.
     pub(crate) until: Instant,
-    /// How long one answer may take.
+    /// The longest time for one reply.
     pub(crate) stall: Duration,
-    /// Round trips of a delete: one compound, or two requests in a session that ever had several channels.
+    /// Round trips of a delete: one compound, or two requests in a session that ever had several
+    /// channels.
     pub(crate) delete_trips: u32,
-    /// Operations in a second.
+    /// The most operations a second.
     pub(crate) most_per_s: Option<f64>,
 }
 
-/// Something with a name, and when its first half was done, where it has two.
+/// An operation with a name. It returns the time of the end of its first half, if it has two.
 type Doing = Pin<Box<dyn Future<Output = client::Result<Option<Instant>>> + Send>>;
 type Operation = Arc<dyn Fn(Directory, u32) -> Doing + Send + Sync>;
 
-/// What was done how quickly.
+/// The times of a series of operations.
 struct Series {
     times_ms: Vec<f64>,
-    /// What the second halves took.
+    /// The times of the second halves.
     second_ms: Vec<f64>,
     parts: Vec<f64>,
     per_s: f64,
@@ -58,12 +59,12 @@ where
     Arc::new(move |place, number| Box::pin(what(place, format!("n{number}"))))
 }
 
-/// Makes an empty file and closes it.
+/// Creates an empty file and closes it.
 pub(crate) async fn create(place: &Directory, name: &str) -> client::Result<()> {
     place.open(name, OpenMode::Make).await?.close().await
 }
 
-/// Opens a file and closes it; when it was open.
+/// Opens a file and closes it. Returns the time at which it was open.
 async fn open_and_close(place: &Directory, name: &str) -> client::Result<Instant> {
     let file = place.open(name, OpenMode::Read).await?;
     let opened = Instant::now();
@@ -71,15 +72,15 @@ async fn open_and_close(place: &Directory, name: &str) -> client::Result<Instant
     Ok(opened)
 }
 
-/// Measures in an empty directory, and leaves names behind that whoever made it deletes: those that `made` holds. What was learnt
-/// before a failure, or before nobody waited any more, is in `metadata`.
+/// Measures in an empty directory. The caller deletes the names that are left: those in `made`. Results
+/// are in `metadata` even after a failure, or when the caller stops waiting.
 pub(crate) async fn measure(
     place: &Directory,
     bounds: &Bounds,
-    made: &Made,
+    made: &CreatedNames,
     metadata: &mut Metadata,
 ) -> Result<(), Stopped> {
-    // Opening, and closing what was opened, are a trip each; stat is one compound in SMB and one in NFS.
+    // An open and a close take a round trip each. A stat is one compound in SMB and in NFS.
     let trips = 2;
     let noted = made.clone();
     let create = operation(move |place, name| {
@@ -152,7 +153,8 @@ fn work(what: &'static str, trips: u32, one: &Series, many: &Series) -> NameWork
     }
 }
 
-/// The second half of what was done one after the other. Many at once do both halves, so that it has no rate of its own.
+/// The second halves of operations that ran one after the other. With many at once both halves are done
+/// together, so the second has no rate of its own.
 fn second(what: &'static str, one: &Series) -> Option<NameWork> {
     let median_ms = median(&one.second_ms)?;
     Some(NameWork { what, trips: 1, median_ms, per_s: None, depth: 1, parts: Vec::new(), idle: one.idle })
@@ -174,38 +176,43 @@ async fn within<T>(bounds: &Bounds, work: impl Future<Output = client::Result<T>
     }
 }
 
-/// When something was begun, when its first half was done, and when all of it.
+/// The start of an operation, the end of its first half, and its end.
 type Times = (Instant, Option<Instant>, Instant);
 
-/// Does one operation after the other, and takes down the times.
-struct Worker {
+/// Runs one operation after the other, and records the times.
+struct NameWorker {
     place: Directory,
     operation: Operation,
     stall: Duration,
-    /// The number of the first.
+    /// The number of the first operation.
     first: u32,
     times: Arc<Mutex<Vec<Times>>>,
 }
 
-impl engine::Operation for Worker {
+impl engine::Operation for NameWorker {
     type Error = Failure;
 
     fn waiting(why: io::Error) -> Failure {
         Failure::Server(client::Error::Local(why.into()))
     }
 
-    async fn once(&mut self, turn: Turn) -> Result<Done, Failure> {
-        let number = if let Turn::Counts(number) = turn { self.first + number as u32 } else { self.first };
+    async fn once(&mut self, phase: MeasurementPhase) -> Result<CompletedOperation, Failure> {
+        let number = if let MeasurementPhase::Counts(number) = phase {
+            self.first + number as u32
+        } else {
+            self.first
+        };
         let begin = Instant::now();
         let doing = (self.operation)(self.place.clone(), number);
         let done = tokio::time::timeout(self.stall, doing).await;
         let halfway = done.map_err(|_| Failure::Stalled(self.stall))??;
         self.times.lock().unwrap_or_else(PoisonError::into_inner).push((begin, halfway, Instant::now()));
-        Ok(Done { kind: Kind::Metadata, bytes: 0, begun: None })
+        Ok(CompletedOperation { kind: Kind::Metadata, bytes: 0, begun: None })
     }
 }
 
-/// Does the operation with the numbers in `range`, `depth` at once, until they or the time are used up.
+/// Runs the operation with the numbers in `range`, `depth` at once, until the numbers or the time are
+/// used up.
 async fn series(
     place: &Directory,
     operation: &Operation,
@@ -215,7 +222,7 @@ async fn series(
 ) -> Result<Series, Stopped> {
     let begun = Instant::now();
     let until = (begun + bounds.time).min(bounds.until);
-    let course = Arc::new(Course::new(
+    let course = Arc::new(MeasurementWindow::new(
         Duration::ZERO,
         Some(until.saturating_duration_since(begun)),
         Some(range.len() as u64),
@@ -223,14 +230,14 @@ async fn series(
     course.begin(begun);
     let before = Moment::read(&Vec::new);
     let times: Arc<Mutex<Vec<Times>>> = Arc::default();
-    let worker = |_| Worker {
+    let worker = |_| NameWorker {
         place: place.clone(),
         operation: Arc::clone(operation),
         stall: bounds.stall,
         first: range.start,
         times: Arc::clone(&times),
     };
-    let crew = Crew::begin(depth, worker, &course, bounds.most_per_s, &Arc::default());
+    let crew = WorkerGroup::begin(depth, worker, &course, bounds.most_per_s, &Arc::default());
     crew.end().await.map_err(|why| match why {
         Failure::Server(why) => protocol::stopped(Stage::Metadata, &why),
         Failure::Stalled(_) => silent(bounds),

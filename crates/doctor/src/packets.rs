@@ -1,8 +1,10 @@
-//! Layer 2: whether large packets arrive where small ones do. A path that loses large packets and does not say so (RFC 2923 2.1)
-//! takes connections, small questions and their answers, and then nothing comes any more: it looks like a server that stalls.
+//! Layer 2: whether large packets arrive like small ones. A path that silently loses large packets (RFC
+//! 2923 2.1) accepts connections and small requests and replies, and then nothing arrives any more. It
+//! looks like a server that stalls.
 //!
-//! Connections of their own carry one packet each. The other side's kernel acknowledges what has arrived, whoever listens
-//! there, and ours counts what it had to send again ([`TcpInfo`]).
+//! Separate connections carry one packet each. The other side's kernel acknowledges what has arrived,
+//! regardless of the process that listens there. The local kernel counts the packets that it had to send
+//! again ([`TcpInfo`]).
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,35 +12,38 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::facts::Packets;
+use crate::measurements::Packets;
 use crate::tcp::{self, TcpInfo};
 
-/// Bytes of packets that paths are known to end at: of IPv6 at least (RFC 8200 5), tunnels, PPPoE (RFC 2516 7), Ethernet.
+/// Sizes of packets that known paths are limited to: the minimum of IPv6 (RFC 8200 5), tunnels, PPPoE
+/// (RFC 2516 7), Ethernet.
 const COMMON_MTUS: [u32; 10] = [576, 1280, 1360, 1400, 1420, 1440, 1460, 1480, 1492, 1500];
 /// Packets that are tried at once to find the limit between two of these.
 const BETWEEN: u32 = 8;
-/// How often a packet must have been sent again, and not been acknowledged, to count as lost for good. A path that loses one of a
-/// hundred by chance does so once in a hundred million.
+/// How often a packet must have been sent again, without an acknowledgement, to count as lost for good. A
+/// path that loses one packet in a hundred by chance does so once in a hundred million.
 const SENT_AGAIN_AT_LEAST: u32 = 3;
-/// The longest time for that: the kernel sends again after 0.2, 0.4 and 0.8 s where the way is short (RFC 6298 2.4 asks for 1 s).
+/// The longest time for that: the kernel sends again after 0.2, 0.4 and 0.8 s on a short path (RFC 6298
+/// 2.4 asks for 1 s).
 const PATIENCE: Duration = Duration::from_millis(2500);
-/// How often the kernel is asked.
+/// The interval at which the kernel is asked.
 const ASK_EVERY: Duration = Duration::from_millis(10);
-/// A message of 64 KiB in SMB's framing over TCP, and a fragment of a record in that of RPC: who reads it waits for the rest.
+/// A message of 64 KiB in SMB's framing over TCP, and a fragment of a record in that of RPC. A server
+/// that reads it waits for the rest.
 const FRAME: [u8; 4] = [0, 1, 0, 0];
 
-/// What became of one packet.
+/// The fate of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Arrived,
-    /// It was sent again so often, and nobody has acknowledged it.
+    /// It was sent again this often, and was never acknowledged.
     Lost(u32),
-    /// No connection, or no account of it.
+    /// There is no connection, or no account of it.
     Unknown,
 }
 
-/// Sends a small packet and the largest that this host would send; where that one does not arrive, finds the limit. Nothing where
-/// the kernel does not tell.
+/// Sends a small packet and the largest one that this host would send. If the large one does not arrive,
+/// it finds the limit. `None` if the kernel does not tell.
 pub(crate) async fn probe(to: SocketAddr) -> Option<Packets> {
     let whole = largest(to).await?;
     let first = fates(to, &[COMMON_MTUS[0], whole]).await;
@@ -58,7 +63,7 @@ pub(crate) async fn probe(to: SocketAddr) -> Option<Packets> {
     judge(&all)
 }
 
-/// What follows from the packets that were sent; nothing where none is known to have arrived.
+/// The conclusion from all packets. `None` if none is known to have arrived.
 fn judge(all: &[(u32, Fate)]) -> Option<Packets> {
     let arrived = all.iter().filter(|(_, fate)| *fate == Fate::Arrived).map(|(size, _)| *size).max()?;
     let lost = all.iter().filter_map(|(size, fate)| match fate {
@@ -69,15 +74,15 @@ fn judge(all: &[(u32, Fate)]) -> Option<Packets> {
     Some(Packets { arrived, lost: least.map(|it| it.0), sent_again: least.map_or(0, |it| it.1) })
 }
 
-/// Bytes of the largest packet that this host sends there.
+/// The size of the largest packet that this host sends to the address.
 async fn largest(to: SocketAddr) -> Option<u32> {
     let stream = connect(to).await?;
     let info = account(to, stream.local_addr().ok()?)?;
     Some(info.path_mtu.min(info.segment + headers(to))).filter(|it| *it > COMMON_MTUS[0])
 }
 
-/// Bytes in front of the data of a packet: the headers of IP and TCP, and TCP's timestamps, which Linux sends unless told otherwise
-/// (RFC 7323).
+/// Bytes in front of the data of a packet: the headers of IP and TCP, and TCP's timestamps, which Linux
+/// sends by default (RFC 7323).
 fn headers(to: SocketAddr) -> u32 {
     let ip = if to.is_ipv6() { 40 } else { 20 };
     ip + 20 + 12
@@ -85,7 +90,7 @@ fn headers(to: SocketAddr) -> u32 {
 
 async fn connect(to: SocketAddr) -> Option<TcpStream> {
     let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(to)).await.ok()?.ok()?;
-    // What is written at once leaves at once.
+    // Each write is sent at once.
     stream.set_nodelay(true).ok()?;
     Some(stream)
 }
@@ -103,7 +108,7 @@ async fn fates(to: SocketAddr, sizes: &[u32]) -> Vec<(u32, Fate)> {
     sending.join_all().await
 }
 
-/// Sends one packet of `size` bytes, headers and all.
+/// Sends one packet of `size` bytes, with its headers.
 async fn one(to: SocketAddr, size: u32) -> Option<Fate> {
     let stream = connect(to).await?;
     let local = stream.local_addr().ok()?;
@@ -116,7 +121,7 @@ async fn one(to: SocketAddr, size: u32) -> Option<Fate> {
     let until = Instant::now() + PATIENCE;
     loop {
         tokio::time::sleep(ASK_EVERY).await;
-        // Whoever has hung up has read it.
+        // A peer that has closed the connection has received the packet.
         let Some(now) = account(to, local) else { return Some(Fate::Arrived) };
         let again = now.segments_sent_again - before.segments_sent_again;
         if now.bytes_acknowledged >= before.bytes_acknowledged + content.len() as u64 {
@@ -157,7 +162,7 @@ mod tests {
         assert_eq!(judge(&all), Some(Packets { arrived: 1400, lost: Some(1420), sent_again: 4 }));
         // A host that answers nothing at all is no path with a limit.
         assert_eq!(judge(&[(576, Fate::Lost(3)), (1500, Fate::Lost(3))]), None);
-        // What was lost by chance, below what arrived, is not the limit.
+        // A chance loss below the size that arrived is not the limit.
         let by_chance = [(576, Fate::Lost(3)), (1500, Fate::Arrived)];
         assert_eq!(judge(&by_chance), Some(Packets { arrived: 1500, lost: None, sent_again: 0 }));
     }

@@ -1,4 +1,5 @@
-//! Layer 2: what a TCP connect takes, measured as psping does it: one after the other, those of a warm-up left out.
+//! Layer 2: the time of a TCP connect, measured like psping: one after the other, without those of a
+//! warm-up.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 
-use crate::facts::Connects;
+use crate::measurements::Connects;
 
-/// The longest that one attempt is waited for.
+/// The longest wait for one attempt.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// What is not answered is sent again after a second (RFC 6298 2.1): whoever waits longer than that has seen a loss.
+/// An unanswered packet is sent again after a second (RFC 6298 2.1). An attempt that waits longer has
+/// seen a loss.
 const SENT_AGAIN: Duration = Duration::from_millis(900);
 
-/// How one attempt ended.
+/// The result of one attempt.
 #[derive(Debug)]
 pub(crate) enum Attempt {
     Took(Duration),
@@ -21,7 +23,7 @@ pub(crate) enum Attempt {
     Failed(io::Error),
 }
 
-/// One attempt.
+/// Makes one attempt to connect.
 pub(crate) async fn once(to: SocketAddr, patience: Duration) -> Attempt {
     let begun = Instant::now();
     match tokio::time::timeout(patience, TcpStream::connect(to)).await {
@@ -35,8 +37,9 @@ pub(crate) async fn once(to: SocketAddr, patience: Duration) -> Attempt {
     }
 }
 
-/// `count` attempts that count, `pause` apart, with one before them that does not; ends early when `limit` has passed. An
-/// attempt that the limit cuts off says nothing, unless it has waited until it must have been sent again.
+/// Makes one attempt that does not count, and `count` that do, `pause` apart. It ends early when `limit`
+/// has passed. An attempt that the limit cuts off says nothing, unless it has waited so long that it must
+/// have been sent again.
 pub(crate) async fn series(to: SocketAddr, count: u32, pause: Duration, limit: Duration) -> Connects {
     let (mut connects, mut warm_up) = (Connects::default(), None);
     let until = Instant::now() + limit;
@@ -57,14 +60,14 @@ pub(crate) async fn series(to: SocketAddr, count: u32, pause: Duration, limit: D
         connects.sent += u32::from(number > 0);
         tokio::time::sleep(pause).await;
     }
-    // On a way that is longer than the time for all of them it is the only one there is.
+    // On a path that is longer than the whole time, it is the only attempt.
     if let (0, Some(took)) = (connects.sent, warm_up) {
         (connects.sent, connects.times_ms) = (1, vec![took.as_secs_f64() * 1000.0]);
     }
     connects
 }
 
-/// Whether an attempt that has waited so long was sent again, by what the first one took.
+/// Whether an attempt that has waited this long was sent again, judged by the time of the first one.
 fn is_overdue(waited: Duration, warm_up: Option<Duration>) -> bool {
     warm_up.is_some_and(|took| waited > took + SENT_AGAIN)
 }
@@ -86,7 +89,7 @@ mod tests {
         assert_eq!(connects.sent, 0);
     }
 
-    /// Somebody who takes two connections and leaves those behind them without an answer (listen(2)).
+    /// A listener that accepts two connections and leaves further ones unanswered (listen(2)).
     fn full() -> tokio::net::TcpListener {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -99,7 +102,7 @@ mod tests {
         let to = listener.local_addr().unwrap();
         let connects = series(to, 5, Duration::ZERO, Duration::from_millis(400)).await;
         assert_eq!((connects.sent, connects.lost, connects.times_ms.len()), (1, 0, 1));
-        // One that waits until it must have been sent again is.
+        // An attempt that waits until it must have been sent again is lost.
         let listener = full();
         let to = listener.local_addr().unwrap();
         let connects = series(to, 5, Duration::ZERO, Duration::from_millis(1500)).await;

@@ -1,5 +1,5 @@
-//! Layer 3: the first words with a server, step by step, so that it is known which of them it does not answer; and what
-//! was agreed on.
+//! Layer 3: the first messages with a server, step by step, so that the unanswered step is known; and the
+//! negotiated options.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -14,20 +14,20 @@ use smb_wire::NtStatus;
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use tokio::net::TcpStream;
 
-use crate::facts::{Cause, Nfs, Protocol, Smb, Stage, Stopped};
+use crate::measurements::{Cause, NfsProperties, Protocol, SmbProperties, Stage, Stopped};
 
-/// How a server is spoken to.
+/// The connection options of a server.
 #[derive(Debug, Clone)]
-pub(crate) enum How {
+pub(crate) enum ClientOptions {
     Smb { options: client::smb::Options, who: Credentials },
     Nfs(nfs::Options),
 }
 
-/// What is made on a server is nobody else's.
+/// No other user may access the test files.
 pub(crate) const MOUNT_OPTIONS: MountOptions =
     MountOptions { direct: false, sync: false, file_mode: 0o600, dir_mode: 0o700 };
 
-/// SMB's time as milliseconds since 1970.
+/// A time of SMB as milliseconds since 1970.
 pub(crate) fn unix_ms(filetime: u64) -> i64 {
     i64::try_from(filetime).map_or(i64::MAX, |time| (unix_ns(time) / 1_000_000) as i64)
 }
@@ -37,7 +37,7 @@ pub(crate) fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Waits for a step as long as a server may take.
+/// Waits for a step for at most the time that a server may take.
 async fn step<T>(
     stage: Stage,
     patience: Duration,
@@ -54,7 +54,7 @@ async fn step<T>(
     }
 }
 
-/// What an error means for the examination.
+/// The meaning of an error for the examination.
 pub(crate) fn stopped(stage: Stage, why: &client::Error) -> Stopped {
     let kind = match why {
         client::Error::Io(io) => Some(io.kind()),
@@ -75,15 +75,15 @@ pub(crate) fn stopped(stage: Stage, why: &client::Error) -> Stopped {
     Stopped { stage, why: why.to_string(), stalled: cause == Cause::Silent, cause }
 }
 
-/// Opens a session to `address` and the share in it; answers what was agreed on as well.
+/// Opens a session to `address` and the share in it. Returns the negotiated options too.
 pub(crate) async fn open(
-    how: &How,
+    how: &ClientOptions,
     target: &Url,
     address: SocketAddr,
     patience: Duration,
 ) -> Result<(remote::Session, Protocol), Stopped> {
     match how {
-        How::Smb { options, who } => {
+        ClientOptions::Smb { options, who } => {
             let connecting = async { Ok(TcpStream::connect(address).await?) };
             let stream = step(Stage::Connect, patience, connecting).await?;
             let begun = Instant::now();
@@ -94,17 +94,18 @@ pub(crate) async fn open(
             let tree = step(Stage::Share, patience, session.connect(&target.share)).await?;
             let log_on_ms = begun.elapsed().as_secs_f64() * 1000.0;
             let seals = session.seals() || tree.demands_encryption();
-            let facts = Smb { clock_ahead_ms, log_on_ms, seals, ..smb(&connection, &session, options) };
+            let facts =
+                SmbProperties { clock_ahead_ms, log_on_ms, seals, ..smb(&connection, &session, options) };
             Ok((remote::Session::Smb { connection, session, tree }, Protocol::Smb(facts)))
         }
-        How::Nfs(options) => {
+        ClientOptions::Nfs(options) => {
             let connecting = async { Ok(TcpStream::connect(address).await?) };
             drop(step(Stage::Connect, patience, connecting).await?);
             let begun = Instant::now();
             let (client, minor_version) = connect_nfs(options, address, patience).await?;
             let export = step(Stage::Share, patience, client.directory(&target.share)).await?;
             let about = client.about();
-            let facts = Nfs {
+            let facts = NfsProperties {
                 minor_version,
                 owner: format!("{} / {}", printable(&about.owner), about.minor_owner),
                 scope: printable(&about.scope),
@@ -114,14 +115,14 @@ pub(crate) async fn open(
                 max_io: client.max_io(),
                 lease_s: client.lease_time_s(),
                 log_on_ms: begun.elapsed().as_secs_f64() * 1000.0,
-                ..Nfs::default()
+                ..NfsProperties::default()
             };
             Ok((remote::Session::Nfs { client, export }, Protocol::Nfs(facts)))
         }
     }
 }
 
-/// The highest minor version that both speak.
+/// The highest minor version that both support.
 async fn connect_nfs(
     options: &nfs::Options,
     address: SocketAddr,
@@ -139,14 +140,15 @@ async fn connect_nfs(
     }
 }
 
-/// Whether who makes a file in the directory `scratch` and writes it is given a delegation, asked by a client of its own; nothing when that cannot be found out.
+/// Whether a client that creates and writes a file in the directory `scratch` gets a delegation. A
+/// separate client asks for it. `None` if this cannot be determined.
 pub(crate) async fn is_given_delegations(
-    how: &How,
+    how: &ClientOptions,
     target: &Url,
     address: SocketAddr,
     scratch: &str,
 ) -> Option<bool> {
-    let How::Nfs(options) = how else { return None };
+    let ClientOptions::Nfs(options) = how else { return None };
     let client =
         nfs::Client::connect(address, nfs::Options { delegations: true, ..options.clone() }).await.ok()?;
     let path = [target.share.as_str(), &target.path, scratch].join("/");
@@ -154,12 +156,12 @@ pub(crate) async fn is_given_delegations(
     let file = directory.open("own", &nfs::OpenOptions::write(nfs::Creation::Always(0o600))).await.ok()?;
     let given = client.delegations() > 0;
     file.close().await.ok()?;
-    // What it holds ends with it.
+    // Its state ends with it.
     client.close().await.ok();
     Some(given)
 }
 
-/// Text where it is text, else hexadecimal.
+/// Bytes as text if they are printable, or else as hexadecimal.
 fn printable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.is_empty() && text.chars().all(|c| !c.is_control()) => text.to_owned(),
@@ -167,7 +169,7 @@ fn printable(bytes: &[u8]) -> String {
     }
 }
 
-fn smb(connection: &Connection, session: &Session, options: &client::smb::Options) -> Smb {
+fn smb(connection: &Connection, session: &Session, options: &client::smb::Options) -> SmbProperties {
     let negotiated = connection.negotiated();
     let (dialect, guid) = (negotiated.dialect, negotiated.server_guid.0);
     let demands = negotiated.security_mode.contains(SecurityMode::SIGNING_REQUIRED);
@@ -180,7 +182,7 @@ fn smb(connection: &Connection, session: &Session, options: &client::smb::Option
         (Capabilities::DIRECTORY_LEASING, "directory leases"),
         (Capabilities::ENCRYPTION, "encryption"),
     ];
-    Smb {
+    SmbProperties {
         dialect: dialect.name().map_or_else(|| format!("{:#06x}", dialect.get()), str::to_owned),
         signing: format!("{:?}", negotiated.signing),
         signs: session.signs() || (demands && !session.seals()),
@@ -196,12 +198,13 @@ fn smb(connection: &Connection, session: &Session, options: &client::smb::Option
             .map(|(_, name)| name)
             .collect(),
         server_guid: guid.iter().map(|byte| format!("{byte:02x}")).collect(),
-        ..Smb::default()
+        ..SmbProperties::default()
     }
 }
 
-/// Nanoseconds that this host needs to sign or seal a MiB, as the session does it; nothing where it does neither.
-pub(crate) fn protection_ns(connection: &Connection, smb: &Smb) -> Option<f64> {
+/// Nanoseconds that this host needs to sign or encrypt a MiB as the session does it. `None` if it does
+/// neither.
+pub(crate) fn protection_ns(connection: &Connection, smb: &SmbProperties) -> Option<f64> {
     const SIZE: usize = 1 << 20;
     const ROUNDS: u32 = 8;
     let negotiated = connection.negotiated();

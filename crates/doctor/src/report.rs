@@ -1,47 +1,48 @@
-//! The report: for each server facts, findings and verdict, and how two of them compare. `terminal` and `html` show it; its
-//! JSON is what the types say.
+//! The report: the measured values, findings and verdict of each server, and the comparison of two.
+//! `terminal` and `html` show it. Its JSON follows the types.
 
 use serde::Serialize;
 
 use crate::compare::Comparison;
-use crate::facts::{Cause, Facts};
 use crate::finding::Finding;
-use crate::verdict::{State, Verdict};
+use crate::measurements::{Cause, TargetMeasurements};
+use crate::verdict::{ShareHealth, Verdict};
 
-/// Everything that came of an examination.
+/// The results of an examination.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Version of the program.
+    /// The version of the program.
     pub version: &'static str,
-    /// quick, usual or full.
+    /// The name of the course: quick, usual or full.
     pub course: &'static str,
-    /// How long it took, in seconds.
+    /// The time that it took in seconds.
     pub took_s: f64,
-    /// Each server.
+    /// The results of each server.
     pub targets: Vec<Examined>,
-    /// Two of them side by side.
+    /// The comparison of two servers.
     pub comparison: Option<Comparison>,
 }
 
-/// One server.
+/// The results of one server.
 #[derive(Debug, Clone, Serialize)]
 pub struct Examined {
-    /// What was measured.
-    pub facts: Facts,
-    /// What follows from it.
+    /// The measured values.
+    pub facts: TargetMeasurements,
+    /// The findings from them.
     pub findings: Vec<Finding>,
-    /// What is said in the end.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 impl Report {
-    /// The exit status: 0 when all was examined, whatever came of it; 1 when an examination ended early, or something
-    /// was left behind; 130 when somebody ended it.
+    /// The exit status: 0 when everything was examined, whatever the result; 1 when an examination ended
+    /// early, or files were left behind; 130 when a user or a signal ended it.
     #[must_use]
     pub fn status(&self) -> u8 {
         let interrupted =
             |it: &Examined| it.facts.stopped.as_ref().is_some_and(|it| it.cause == Cause::Interrupted);
-        let failed = |it: &Examined| it.verdict.state == State::Stopped || it.facts.left_behind.is_some();
+        let failed =
+            |it: &Examined| it.verdict.state == ShareHealth::Stopped || it.facts.left_behind.is_some();
         match (self.targets.iter().any(interrupted), self.targets.iter().any(failed)) {
             (true, _) => 130,
             (_, true) => 1,
@@ -49,7 +50,7 @@ impl Report {
         }
     }
 
-    /// As JSON.
+    /// The report as JSON.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
         serde_json::to_value(self).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Layer 1: what a name stands for, and which way leads there.
+//! Layer 1: the addresses of a name, and the route to them.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use net::interfaces::{self, InterfaceAddress};
 
-use crate::facts::{Address, Cause, Route, Scope, Stage, Stopped};
+use crate::measurements::{Address, Cause, Route, Scope, Stage, Stopped};
 
-/// From where an address is reached.
+/// The networks from which an address can be reached.
 #[must_use]
 pub fn scope(address: IpAddr) -> Scope {
     match address {
@@ -16,7 +16,7 @@ pub fn scope(address: IpAddr) -> Scope {
         IpAddr::V4(v4) if v4.is_link_local() => Scope::LinkLocal,
         IpAddr::V4(v4) => {
             let shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64;
-            // RFC 2544: networks in which devices are measured.
+            // RFC 2544: networks for measurements of devices.
             let proving = v4.octets()[0] == 198 && v4.octets()[1] & 0xfe == 18;
             if v4.is_private() || shared || proving { Scope::Private } else { Scope::Public }
         }
@@ -26,7 +26,7 @@ pub fn scope(address: IpAddr) -> Scope {
     }
 }
 
-/// Looks the name up and the way to its addresses. Which of them is used is seen later.
+/// Looks up the name and the route to its addresses. The address to use is chosen later.
 pub(crate) async fn find(host: &str, port: u16, patience: Duration) -> Result<Route, Stopped> {
     let begun = Instant::now();
     let stopped = |why: String, stalled| Stopped { stage: Stage::Name, why, stalled, cause: Cause::NoName };
@@ -62,7 +62,7 @@ pub(crate) async fn find(host: &str, port: u16, patience: Duration) -> Result<Ro
 }
 
 impl Route {
-    /// Notes that `address` is the one that is used.
+    /// Records the address that is used.
     pub(crate) fn go_by(&mut self, address: IpAddr) {
         self.used = address;
         self.source = source(SocketAddr::new(address, self.port));
@@ -75,23 +75,23 @@ impl Route {
         self.interface_mbit = of_interface("speed");
     }
 
-    /// Whether it leads to an address of this host: what goes there never leaves it.
+    /// Whether it leads to an address of this host. Such packets never leave it.
     pub(crate) fn is_here(&self) -> bool {
         self.used.is_loopback() || self.source == Some(self.used)
     }
 
-    /// Whether an address was given and no name, so that no name service has to do with it.
+    /// Whether an address was given instead of a name, so that no name service is involved.
     pub(crate) fn is_by_address(&self) -> bool {
         self.name.parse::<IpAddr>().is_ok()
     }
 
-    /// Where to connect.
+    /// The address to connect to.
     pub(crate) fn destination(&self) -> SocketAddr {
         SocketAddr::new(self.used, self.port)
     }
 }
 
-/// Our address on the way to another; nothing is sent for it.
+/// The local address for the route to another. Nothing is sent for it.
 fn source(to: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
@@ -99,12 +99,12 @@ fn source(to: SocketAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Our interface that has an address.
+/// The local interface that has an address.
 fn interface(address: IpAddr) -> Option<InterfaceAddress> {
     interfaces::read().ok()?.into_iter().find(|it| it.address == address)
 }
 
-/// The number of our interface that has an address.
+/// The index of the local interface that has an address.
 pub(crate) fn interface_index(address: IpAddr) -> Option<u32> {
     interface(address).map(|it| it.if_index)
 }

@@ -1,4 +1,4 @@
-//! Runs the examinations, one server after the other, and sees to it that each ends in time and leaves nothing behind.
+//! Runs the examinations, one server after the other. Each ends in time and leaves nothing behind.
 
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 use client::{Scheme, Url};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::{Args, Course};
+use crate::args::{Args, MeasurementBudget};
 use crate::compare::compare;
-use crate::facts::{Cause, Facts};
-use crate::patient::{Patient, cut};
+use crate::examination::{Examination, cut};
+use crate::measurements::{Cause, TargetMeasurements};
 use crate::rules::findings;
 use crate::verdict::verdict;
 use crate::{Error, Examined, Report, mounted};
 
-/// How long what is stuck in a call of the host is waited for at the end.
+/// The last wait for work that is stuck in a call of the host.
 const LAST_WAIT: Duration = Duration::from_millis(200);
 
-/// Examines all targets; `ask` is called with a user whose password is not known.
+/// Examines all targets. `ask` is called with each user whose password is unknown.
 ///
 /// # Errors
-/// When nothing can be examined, since the command line or this host does not allow it.
+/// If nothing can be examined, because of the command line or of this host.
 pub fn run(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Report, Error> {
     let passwords = args.passwords(ask)?;
     let course = args.course();
@@ -42,7 +42,7 @@ pub fn run(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<R
     })
 }
 
-async fn all(args: &Args, course: &Course, passwords: &[String]) -> Result<Vec<Examined>, Error> {
+async fn all(args: &Args, course: &MeasurementBudget, passwords: &[String]) -> Result<Vec<Examined>, Error> {
     let mut signals = signals().map_err(|why| Error::host("listening for signals", why))?;
     let mut examined = Vec::new();
     for (target, password) in args.targets.iter().zip(passwords) {
@@ -58,7 +58,8 @@ async fn all(args: &Args, course: &Course, passwords: &[String]) -> Result<Vec<E
     Ok(examined)
 }
 
-/// Whatever asks a program to end; not the end of its terminal where it is to outlast that (nohup).
+/// All signals that ask a program to end. The end of the terminal is left out if the program is to
+/// outlast it (nohup).
 fn signals() -> std::io::Result<Vec<Signal>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -69,7 +70,7 @@ fn signals() -> std::io::Result<Vec<Signal>> {
     all.into_iter().filter(|kind| *kind != hangup || !outlasts).map(signal).collect()
 }
 
-/// Waits for one of them.
+/// Waits for one of the signals.
 async fn told(signals: &mut [Signal]) {
     let poll = |context: &mut std::task::Context<'_>| {
         let is_told = signals.iter_mut().any(|it| it.poll_recv(context).is_ready());
@@ -81,21 +82,21 @@ async fn told(signals: &mut [Signal]) {
 async fn one(
     target: &Url,
     args: &Args,
-    course: &Course,
+    course: &MeasurementBudget,
     password: &str,
     told: impl Future<Output = ()>,
-) -> Result<Facts, Error> {
+) -> Result<TargetMeasurements, Error> {
     if target.scheme == Scheme::Local {
         return mounted::examine(target, args, course, told).await;
     }
-    let mut patient = Patient::new(target, target.to_string(), args, course, password);
+    let mut exam = Examination::new(target, target.to_string(), args, course, password);
     let is_over = tokio::select! {
-        () = patient.examine() => false,
+        () = exam.examine() => false,
         () = told => true,
     };
     if is_over {
-        patient.facts.stopped = Some(cut(&patient.facts, Cause::Interrupted, course.limit));
+        exam.facts.stopped = Some(cut(&exam.facts, Cause::Interrupted, course.limit));
     }
-    patient.clear().await;
-    Ok(patient.facts)
+    exam.clear().await;
+    Ok(exam.facts)
 }

@@ -1,5 +1,6 @@
-//! What the kernel knows of TCP connections of this host: round trip, window, retransmits. It is asked by netlink
-//! (sock_diag(7)), so that connections of the kernel's own clients are seen too, and no socket has to be at hand.
+//! The kernel's counters of TCP connections of this host: round trip, window, retransmissions. They are
+//! requested by netlink (sock_diag(7)). So the connections of the kernel's own clients are included, and
+//! no socket is needed.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,61 +9,62 @@ use net::netlink::{DumpRequest, NetlinkFamily, Socket, attributes};
 use serde::Serialize;
 use wire::{Cursor, Truncated};
 
-/// The kernel's account of one connection (struct tcp_info). What an older kernel does not tell is zero.
+/// The kernel's counters of one connection (struct tcp_info). Values that an older kernel does not have
+/// are zero.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct TcpInfo {
-    /// Smoothed round trip.
+    /// The smoothed round trip.
     pub rtt_ms: f64,
-    /// The shortest that was seen.
+    /// The shortest round trip that was seen.
     pub min_rtt_ms: f64,
     /// Packets that may be under way at once.
     pub congestion_window: u32,
-    /// Bytes of data in a packet that we send.
+    /// Bytes of data in a packet that this host sends.
     pub segment: u32,
-    /// Bytes that the other side lets us send ahead.
+    /// Bytes that the other side accepts ahead.
     pub peer_window: u32,
-    /// Bytes of a packet that the path carries.
+    /// The MTU of the path in bytes.
     pub path_mtu: u32,
-    /// Segments sent, and among them those sent again.
+    /// Segments that were sent, including those that were sent again.
     pub segments_sent: u32,
-    /// Segments sent again.
+    /// Segments that were sent again.
     pub segments_sent_again: u32,
-    /// Segments among those that the other side had already, as it says in duplicate SACKs (RFC 2883).
+    /// Segments among those that the other side had already, as it reports in duplicate SACKs (RFC 2883).
     pub sent_again_in_vain: u32,
-    /// Segments that came.
+    /// Received segments.
     pub segments_came: u32,
-    /// Segments that came out of order.
+    /// Received segments out of order.
     pub out_of_order: u32,
-    /// Bytes that came.
+    /// Received bytes.
     pub bytes_came: u64,
-    /// Segments that came with data, those out of order too.
+    /// Segments with data that arrived, including those out of order.
     pub data_segments_came: u32,
-    /// Bytes of data in a segment that comes.
+    /// Bytes of data in a segment that arrives.
     pub segment_that_comes: u32,
-    /// Bytes of ours that the other side has.
+    /// Sent bytes that the other side has acknowledged.
     pub bytes_acknowledged: u64,
-    /// Segments of ours that the other side has beyond a gap (SACK, RFC 2018).
+    /// Sent segments that the other side has beyond a gap (SACK, RFC 2018).
     pub acknowledged_beyond_gap: u32,
-    /// Microseconds with something to send.
+    /// Microseconds with data to send.
     pub busy_us: u64,
     /// Microseconds of those in which the other side's window was full.
     pub peer_window_full_us: u64,
-    /// Microseconds of those in which our send buffer was full.
+    /// Microseconds of those in which the local send buffer was full.
     pub send_buffer_full_us: u64,
-    /// Name of the congestion control.
+    /// The name of the congestion control.
     pub congestion_control: String,
 }
 
 impl TcpInfo {
-    /// Bytes of ours that the other side has, those beyond a gap too. `bytes_acknowledged` stands still until a lost segment is there,
-    /// and then leaps over all that came behind it.
+    /// Sent bytes that the other side has, including those beyond a gap. `bytes_acknowledged` does not
+    /// change until a lost segment has arrived, and then jumps over everything behind it.
     #[must_use]
     pub fn bytes_delivered(&self) -> u64 {
         self.bytes_acknowledged + u64::from(self.acknowledged_beyond_gap) * u64::from(self.segment)
     }
 
-    /// Bytes that came since `before`, those beyond a gap too, for the same reason. They are exact until a segment comes out of order;
-    /// from then on full segments are counted.
+    /// Bytes that arrived since `before`, including those beyond a gap, for the same reason. They are
+    /// exact until a segment arrives out of order. From then on full segments are counted.
     #[must_use]
     pub fn bytes_came_since(&self, before: &TcpInfo) -> u64 {
         let segments = self.data_segments_came.saturating_sub(before.data_segments_came);
@@ -73,12 +75,12 @@ impl TcpInfo {
     }
 }
 
-/// SOCK_DIAG_BY_FAMILY, of which the answers are too.
+/// SOCK_DIAG_BY_FAMILY. The replies have the same type.
 const BY_FAMILY: u16 = 20;
-/// Sizes of inet_diag_req_v2 and inet_diag_msg.
+/// The sizes of inet_diag_req_v2 and inet_diag_msg.
 const QUESTION: usize = 56;
 const ANSWER: usize = 72;
-/// INET_DIAG_INFO and INET_DIAG_CONG, which are asked for by a bit each.
+/// INET_DIAG_INFO and INET_DIAG_CONG. Each is requested by a bit.
 const INFO: u16 = 2;
 const CONGESTION: u16 = 4;
 /// AF_INET and AF_INET6.
@@ -88,33 +90,33 @@ const IPPROTO_TCP: u8 = 6;
 /// TCP_ESTABLISHED as a bit.
 const ESTABLISHED: u32 = 1 << 1;
 
-/// The connections of this host to `peer`, with our end of each.
+/// The connections of this host to `peer`, with the local end of each.
 ///
 /// # Errors
-/// The kernel refuses such questions, or its answer makes no sense.
+/// If the kernel refuses such requests, or if its reply makes no sense.
 pub fn to(peer: SocketAddr) -> io::Result<Vec<(SocketAddr, TcpInfo)>> {
     let found = dump(peer)?.into_iter();
     Ok(found.filter(|(_, remote, _)| *remote == peer).map(|(local, _, info)| (local, info)).collect())
 }
 
-/// The ports of `address` that this host has connections to, a port once for each.
+/// The ports of `address` that this host has connections to, one entry for each connection.
 ///
 /// # Errors
-/// As [`to`].
+/// Those of [`to`].
 pub fn ports(address: IpAddr) -> io::Result<Vec<u16>> {
-    // Port 0 stands for all.
+    // Port 0 stands for all ports.
     let found = dump(SocketAddr::new(address, 0))?.into_iter();
     Ok(found.filter(|(_, remote, _)| remote.ip() == address).map(|(_, remote, _)| remote.port()).collect())
 }
 
-/// Connections of this host to the port of `peer`, whatever their address.
+/// The connections of this host to the port of `peer`, at any address.
 fn dump(peer: SocketAddr) -> io::Result<Vec<(SocketAddr, SocketAddr, TcpInfo)>> {
     let body = question(peer);
     let asked = DumpRequest { ask: BY_FAMILY, answer: BY_FAMILY, body: &body };
     Socket::open(NetlinkFamily::SockDiag, 0)?.dump(asked, |answer| connection(answer).map(Some))
 }
 
-/// An inet_diag_req_v2 that names the port.
+/// An inet_diag_req_v2 with the port.
 fn question(peer: SocketAddr) -> [u8; QUESTION] {
     let mut body = [0; QUESTION];
     body[0] = if peer.is_ipv4() { V4 } else { V6 };
@@ -160,7 +162,7 @@ fn account(bytes: &[u8]) -> TcpInfo {
         let (a, b) = (u64::from(u32_at(at)), u64::from(u32_at(at + 4)));
         if low_first { a | b << 32 } else { b | a << 32 }
     };
-    // Nothing was measured yet is all ones.
+    // All ones means that nothing was measured yet.
     let min_rtt = Some(u32_at(148)).filter(|it| *it != u32::MAX).unwrap_or(0);
     TcpInfo {
         segment: u32_at(16),

@@ -1,17 +1,17 @@
-//! The report for a terminal: the verdict first, then each layer with what was measured.
+//! The report for a terminal: the verdict first, and then each layer with its measured values.
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::facts::{
-    Connections, Connects, Data, Facts, Interface, Metadata, Nfs, Protocol, Route, Scope, Smb, Told,
-    Transport, Work, median,
-};
 use crate::finding::Layer;
+use crate::measurements::{
+    Connections, Connects, Data, Interface, Metadata, NfsProperties, Protocol, Route, RunKind, Scope,
+    ServerTransactions, SmbProperties, TargetMeasurements, Transport, median,
+};
 use crate::mount::Mount;
 use crate::report::{Examined, Report};
 use crate::rules::short;
 
-/// Columns of text.
+/// The width of the text in columns.
 const WIDTH: usize = 100;
 
 impl Display for Report {
@@ -33,7 +33,7 @@ impl Display for Report {
     }
 }
 
-/// Breaks text into lines, those after the first indented as far as the first begins.
+/// Wraps text. Further lines are indented to the start of the first.
 fn wrapped(f: &mut Formatter<'_>, lead: &str, text: &str) -> fmt::Result {
     let indent = " ".repeat(lead.chars().count());
     let mut line = lead.to_owned();
@@ -95,7 +95,7 @@ impl Examined {
     }
 }
 
-fn layers(f: &mut Formatter<'_>, facts: &Facts) -> fmt::Result {
+fn layers(f: &mut Formatter<'_>, facts: &TargetMeasurements) -> fmt::Result {
     if let Some(it) = &facts.route {
         route(f, it)?;
     }
@@ -147,7 +147,7 @@ fn route(f: &mut Formatter<'_>, it: &Route) -> fmt::Result {
     )
 }
 
-/// As psping prints it.
+/// Prints connects in the form of psping.
 fn connects(f: &mut Formatter<'_>, it: &Connects) -> fmt::Result {
     let received = it.times_ms.len();
     let part = it.lost * 100 / it.sent.max(1);
@@ -166,15 +166,16 @@ fn transport(f: &mut Formatter<'_>, it: &Transport, to: &Route, data: Option<&Da
         writeln!(f, "  {from:.2}\t\t{count}")?;
     }
     if let Some(loaded) = it.connect_under_load.as_ref().and_then(Connects::median) {
-        writeln!(f, "  while the share is read: {loaded:.2}ms in the middle")?;
+        writeln!(f, "  while the share is read: {loaded:.2}ms (median)")?;
     }
     if let Some(loaded) = it.connect_under_writes.as_ref().and_then(Connects::median) {
-        writeln!(f, "  while it is written: {loaded:.2}ms in the middle")?;
+        writeln!(f, "  while it is written: {loaded:.2}ms (median)")?;
     }
     if let Some(info) = &it.first_connection {
         writeln!(
             f,
-            "  kernel: round trip {} ms (least {}), window of {} packets of {} bytes, {} of {} segments sent again, {}",
+            "  kernel: round trip {} ms (least {}), window of {} packets of {} bytes, {} of {} segments sent \
+             again, {}",
             short(info.rtt_ms),
             short(info.min_rtt_ms),
             info.congestion_window,
@@ -187,7 +188,7 @@ fn transport(f: &mut Formatter<'_>, it: &Transport, to: &Route, data: Option<&Da
     windows(f, it, data)
 }
 
-/// The bandwidth-delay product against the windows: what one connection can carry at most.
+/// Compares the bandwidth-delay product with the windows: the highest rate of one connection.
 fn windows(f: &mut Formatter<'_>, it: &Transport, data: Option<&Data>) -> fmt::Result {
     let Some(base) = it.connect.median().filter(|it| *it > 0.0) else { return Ok(()) };
     let most = |window: u64| short(window as f64 / (base / 1000.0) / 1_048_576.0);
@@ -196,14 +197,15 @@ fn windows(f: &mut Formatter<'_>, it: &Transport, data: Option<&Data>) -> fmt::R
         if let Some(window) = window {
             writeln!(
                 f,
-                "  {what} window of this host {} KiB, round trip {} ms: one connection {verb} {} MiB/s at most",
+                "  {what} window of this host {} KiB, round trip {} ms: one connection {verb} {} MiB/s at \
+                 most",
                 window >> 10,
                 short(base),
                 most(window)
             )?;
         }
     }
-    for work in [Work::Read, Work::Write] {
+    for work in [RunKind::Read, RunKind::Write] {
         if let Some(best) = data.and_then(|it| it.best(work, u32::MAX)) {
             writeln!(
                 f,
@@ -227,12 +229,12 @@ fn protocol(f: &mut Formatter<'_>, it: &Protocol) -> fmt::Result {
     }
 }
 
-/// The middle of times.
+/// The median of times.
 fn ms(values: &[f64]) -> String {
     median(values).map_or_else(|| "?".to_owned(), short)
 }
 
-fn smb(f: &mut Formatter<'_>, smb: &Smb) -> fmt::Result {
+fn smb(f: &mut Formatter<'_>, smb: &SmbProperties) -> fmt::Result {
     let cipher = smb.cipher.as_deref().unwrap_or("nothing");
     let how = match (smb.seals, smb.signs) {
         (true, _) => format!("sealed ({cipher})"),
@@ -248,7 +250,7 @@ fn smb(f: &mut Formatter<'_>, smb: &Smb) -> fmt::Result {
     writeln!(f, "  log-on {} ms, echo {} ms", short(smb.log_on_ms), ms(&smb.echo_ms))
 }
 
-fn nfs(f: &mut Formatter<'_>, nfs: &Nfs) -> fmt::Result {
+fn nfs(f: &mut Formatter<'_>, nfs: &NfsProperties) -> fmt::Result {
     let slots = format!("{} slots of {} asked for", nfs.slots, nfs.slots_asked);
     let size = nfs.max_io >> 10;
     writeln!(f, "  NFS 4.{}, {slots}, {size} KiB a request, lease {} s", nfs.minor_version, nfs.lease_s)?;
@@ -276,7 +278,7 @@ fn mount(f: &mut Formatter<'_>, mount: &Mount) -> fmt::Result {
     Ok(())
 }
 
-fn connections(f: &mut Formatter<'_>, it: &Connections, facts: &Facts) -> fmt::Result {
+fn connections(f: &mut Formatter<'_>, it: &Connections, facts: &TargetMeasurements) -> fmt::Result {
     writeln!(f, "\n4 Connections\n  MaxChannels {} (asked for), CurrentChannels {}", it.asked, it.got)?;
     if let (Some(Protocol::Nfs(_)), false) = (&facts.protocol, it.client_off || it.asked < 2) {
         let trunking = if it.got > 1 { "allowed" } else { "not seen" };
@@ -298,14 +300,16 @@ fn connections(f: &mut Formatter<'_>, it: &Connections, facts: &Facts) -> fmt::R
     Ok(())
 }
 
-/// The columns of Get-SmbMultichannelConnection; what is not known is `-`.
+/// The columns of Get-SmbMultichannelConnection. An unknown value is `-`.
 fn interfaces(f: &mut Formatter<'_>, it: &Connections, route: Option<&Route>) -> fmt::Result {
     if it.interfaces.is_empty() {
         return Ok(());
     }
     writeln!(
         f,
-        "  Server Name  Selected  Client IP  Server IP  Client Interface Index  Server Interface Index  Client RSS Capable  Client RDMA Capable  Failed  FailureCount  ClientLinkSpeed  ServerLinkSpeed  ServerRSSCapable  ServerRdmaCapable"
+        "  Server Name  Selected  Client IP  Server IP  Client Interface Index  Server Interface Index  \
+         Client RSS Capable  Client RDMA Capable  Failed  FailureCount  ClientLinkSpeed  ServerLinkSpeed  \
+         ServerRSSCapable  ServerRdmaCapable"
     )?;
     for interface in &it.interfaces {
         writeln!(f, "  {}", row(it, interface, route).join("  "))?;
@@ -316,7 +320,8 @@ fn interfaces(f: &mut Formatter<'_>, it: &Connections, route: Option<&Route>) ->
     Ok(())
 }
 
-/// One of its rows. Our end is that of a connection to the address; that of the first connection is where the route begins.
+/// A row of that table. The local end is that of a connection to the address; for the first connection it
+/// is the start of the route.
 fn row(it: &Connections, interface: &Interface, route: Option<&Route>) -> [String; 14] {
     let own = route.and_then(|it| it.source);
     let of_first = || own.filter(|_| route.is_some_and(|it| it.used == interface.address));
@@ -332,7 +337,8 @@ fn row(it: &Connections, interface: &Interface, route: Option<&Route>) -> [Strin
         interface.address.to_string(),
         or(it.client_index.filter(|_| is_main).map(|it| it.to_string())),
         interface.index.to_string(),
-        // Whether the interface here has several queues is not looked at, and the doctor's own client speaks TCP alone.
+        // Whether the local interface has several queues is not determined, and the doctor's own client
+        // uses only TCP.
         or(None),
         truth(false).to_owned(),
         or(failed.map(|it| truth(it).to_owned())),
@@ -344,8 +350,8 @@ fn row(it: &Connections, interface: &Interface, route: Option<&Route>) -> [Strin
     ]
 }
 
-/// What the server says of its limits.
-fn told(f: &mut Formatter<'_>, it: &Told) -> fmt::Result {
+/// Prints the limits as the server itself reports them.
+fn told(f: &mut Formatter<'_>, it: &ServerTransactions) -> fmt::Result {
     let (held, all) = it.throttled();
     writeln!(f, "\n7 Limits, by the server's own account\n  {held} of {all} transactions were held")?;
     for (kind, count) in &it.by_type {
@@ -397,14 +403,14 @@ fn data(f: &mut Formatter<'_>, it: &Data) -> fmt::Result {
     Ok(())
 }
 
-/// What a run does, in a word.
-pub(crate) fn work(work: Work) -> &'static str {
+/// The name of a run's operations.
+pub(crate) fn work(work: RunKind) -> &'static str {
     match work {
-        Work::Write => "write",
-        Work::Read => "read",
-        Work::SmallRead => "4 KiB read",
-        Work::SmallFiles => "small files",
-        Work::ReadAgain => "read again",
+        RunKind::Write => "write",
+        RunKind::Read => "read",
+        RunKind::SmallRead => "4 KiB read",
+        RunKind::SmallFiles => "small files",
+        RunKind::ReadAgain => "read again",
     }
 }
 
@@ -434,10 +440,10 @@ fn metadata(f: &mut Formatter<'_>, it: &Metadata) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Channel;
+    use crate::measurements::Channel;
     use crate::rules::tests_support::{Situation, situation};
 
-    fn shown(facts: Facts) -> String {
+    fn shown(facts: TargetMeasurements) -> String {
         let findings = crate::rules::findings(&facts);
         let verdict = crate::verdict::verdict(&facts, &findings);
         Examined { facts, findings, verdict }.to_string()
@@ -488,7 +494,7 @@ mod tests {
     #[test]
     fn nfs_says_whether_a_session_takes_several_connections() {
         let mut facts = situation(FAR);
-        facts.protocol = Some(Protocol::Nfs(Nfs::default()));
+        facts.protocol = Some(Protocol::Nfs(NfsProperties::default()));
         assert!(shown(facts.clone()).contains("trunking allowed: one session took 4 connections of 4"));
         facts.connections.get_or_insert_default().got = 1;
         assert!(shown(facts).contains("trunking not seen: one session took 1 connections of 4"));

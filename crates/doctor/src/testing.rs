@@ -1,6 +1,6 @@
-//! What tests of several files need.
+//! Helpers for the tests of several files.
 
-/// The options that the words of a command line stand for.
+/// The options in the words of a command line.
 pub(crate) fn asked<A: clap::Args>(line: &str) -> A {
     let command = A::augment_args(clap::Command::new("test").no_binary_name(true));
     let words = command.get_matches_from(line.split_whitespace());

@@ -1,54 +1,55 @@
-//! The verdict on one server: which layer holds it back, by how much, and what to change in order of gain.
+//! The verdict on one server: the layer that holds it back, by how much, and the changes in order of
+//! gain.
 
 use serde::Serialize;
 
-use crate::facts::{Cause, Facts, Route, Stage, Stopped};
-use crate::finding::{Finding, Layer, Side};
+use crate::finding::{ChangeLocation, Finding, Layer};
+use crate::measurements::{Cause, Route, Stage, Stopped, TargetMeasurements};
 use crate::rules::short;
 
-/// What is said of a server in the end.
+/// The verdict on one server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
-    /// In a word.
-    pub state: State,
+    /// The state in a word.
+    pub state: ShareHealth,
     /// The layer that holds it back most.
     pub layer: Option<Layer>,
-    /// In a paragraph; the measurements stand in brackets behind each statement.
+    /// The verdict as a paragraph. The measurements are in brackets behind each statement.
     pub paragraph: String,
-    /// What to change, what gains most first.
-    pub changes: Vec<Change>,
+    /// The suggested changes, in order of gain.
+    pub changes: Vec<ProposedChange>,
 }
 
-/// In a word.
+/// The state in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
-    /// Nothing holds it back that could be seen.
+pub enum ShareHealth {
+    /// Nothing that holds it back was seen.
     Healthy,
     /// Something holds it back.
     HeldBack,
-    /// It could not be examined to the end.
+    /// The examination ended early.
     Stopped,
 }
 
-/// Something to change.
+/// A suggested change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Change {
-    /// Where.
-    pub side: Side,
-    /// What.
+pub struct ProposedChange {
+    /// The place of the change.
+    pub side: ChangeLocation,
+    /// The change.
     pub what: String,
-    /// How many times as quick the share may become, where that is known.
+    /// The factor by which the share may become faster, if it is known.
     pub gain: Option<f64>,
-    /// The kind of the finding that asks for it.
+    /// The kind of the finding that suggests it.
     pub because: &'static str,
 }
 
-/// Kinds that keep people from working at all, however quick the rest is.
+/// Kinds that prevent all work, however fast the rest is.
 const FIRST: [&str; 5] = ["full", "dead_address", "black_hole", "closed_port", "dead_host"];
 
-/// Kinds that the server itself has said, where others follow from rates: of two that explain the same gain these come first.
-/// What was seen and not concluded stands with them.
+/// Kinds that were observed directly, often as a report of the server. Other kinds are inferred from
+/// rates. Of two that explain the same gain, the former come first.
 const TOLD: [&str; 11] = [
     "multichannel_off",
     "client_multichannel_off",
@@ -63,15 +64,16 @@ const TOLD: [&str; 11] = [
     "public_address",
 ];
 
-/// How much more a guess must gain to come before what was said.
+/// The factor by which the gain of an inferred kind must be larger to come first.
 const SURE: f64 = 1.25;
 
-/// Those that hold the share back, the worst first; of equal ones that of the lowest layer.
+/// The findings that hold the share back, the worst first. Of equal ones, that of the lowest layer comes
+/// first.
 fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
     let mut held: Vec<&Finding> = findings.iter().filter(|it| it.holds_back).collect();
     let weight = |it: &Finding| {
         let gain = it.gain.unwrap_or(1.15);
-        // What is gained with names is gained by a part of the work.
+        // The gain of work with names applies to only a part of the work.
         let gain = if it.layer == Layer::Metadata { gain.min(1.3) } else { gain };
         let gain = if TOLD.contains(&it.kind) { gain * SURE } else { gain };
         (FIRST.contains(&it.kind), gain)
@@ -83,9 +85,9 @@ fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
     held
 }
 
-/// The verdict that follows from findings.
+/// The verdict from findings.
 #[must_use]
-pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
+pub fn verdict(facts: &TargetMeasurements, findings: &[Finding]) -> Verdict {
     let held = worst_first(findings);
     let mut parts = Vec::new();
     if let Some(stopped) = &facts.stopped {
@@ -93,11 +95,11 @@ pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
         parts.push(how_far(stopped, is_by_address));
     }
     let state = match (&facts.stopped, held.is_empty()) {
-        (Some(_), _) => State::Stopped,
-        (_, true) => State::Healthy,
-        (_, false) => State::HeldBack,
+        (Some(_), _) => ShareHealth::Stopped,
+        (_, true) => ShareHealth::Healthy,
+        (_, false) => ShareHealth::HeldBack,
     };
-    if state == State::Healthy {
+    if state == ShareHealth::Healthy {
         parts.push("Healthy: nothing was found that holds this share back.".to_owned());
         let worth_saying = ["worth", "little_gain", "gain_unsure", "no_gain", "distance", "full_host"];
         let notes = findings.iter().filter(|it| worth_saying.contains(&it.kind));
@@ -112,33 +114,33 @@ pub fn verdict(facts: &Facts, findings: &[Finding]) -> Verdict {
         );
     }
     let layer = held.first().map(|it| it.layer).or_else(|| facts.stopped.as_ref().and_then(layer_of));
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<ProposedChange> = Vec::new();
     let worth = findings.iter().filter(|it| !it.holds_back && it.kind == "worth");
     for finding in held.iter().copied().chain(worth) {
         if let Some((side, what)) = &finding.change
             && changes.iter().all(|it| it.what != *what)
         {
             let (side, what, because) = (*side, what.clone(), finding.kind);
-            changes.push(Change { side, what, gain: finding.gain, because });
+            changes.push(ProposedChange { side, what, gain: finding.gain, because });
         }
     }
     Verdict { state, layer, paragraph: parts.join(" "), changes }
 }
 
-/// A statement with what it rests on.
+/// A statement with its measurements.
 fn statement(finding: &Finding) -> String {
     let by = finding.rests_on.join("; ");
     if by.is_empty() { format!("{}.", finding.says) } else { format!("{} [{by}].", finding.says) }
 }
 
-/// Text that begins a sentence.
+/// Text with a capital letter, for the start of a sentence.
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// The layer to which an examination came and not beyond. One that somebody or its time ended, or that lost its connection in the
-/// middle of its work, says nothing of the layer at which it was then.
+/// The layer at which an examination ended. If it was interrupted, if its time was over, or if it lost
+/// its connection during the work, the layer says nothing.
 fn layer_of(stopped: &Stopped) -> Option<Layer> {
     match (stopped.cause, stopped.stage) {
         (Cause::Interrupted, _) => None,
@@ -152,7 +154,7 @@ fn layer_of(stopped: &Stopped) -> Option<Layer> {
     }
 }
 
-/// How far it got and what that means.
+/// How far an examination got, and the meaning of that.
 fn how_far(stopped: &Stopped, is_by_address: bool) -> String {
     let got = match stopped.stage {
         Stage::Name => "The examination ended with the name",
@@ -172,32 +174,37 @@ fn how_far(stopped: &Stopped, is_by_address: bool) -> String {
         }
         (Cause::NoName, _) => "the name is misspelt, or this host's name service does not know it",
         (Cause::Unreachable, _) => {
-            "the host is off, or a firewall or a missing route is between: the share's settings are not to blame"
+            "the host is off, or a firewall or a missing route is between: the share's settings are not to \
+             blame"
         }
         (Cause::Closed, Stage::Connect) => {
-            "the host is there and the network works, but nobody listens on this port: the server is not started, or listens on another one"
+            "the host is there and the network works, but nobody listens on this port: the server is not \
+             started, or listens on another one"
         }
         (Cause::LargePackets, _) => {
             "large packets do not arrive on this path, and the server never saw what it did not answer"
         }
         (Cause::Silent, Stage::Negotiate) => {
-            "somebody listens and says nothing: the server hangs, or something between takes connections in its name"
+            "a process listens but sends nothing: the server hangs, or a device in between accepts \
+             connections in its name"
         }
         (Cause::Silent, _) => {
             "the server stalls: it took the request and did not answer it; look at its log and its disks"
         }
         (Cause::Protocol, _) => {
-            "whoever listens there does not speak this protocol as this client does: another service, or a server with no common dialect"
+            "the process that listens there does not speak this protocol like this client: another service, \
+             or a server with no common dialect"
         }
         (Cause::LogOn, _) => {
             "network and server work; the user or the password is wrong, or the user may not log on"
         }
         (Cause::Share, _) => {
-            "network, server and log-on work; there is no such share or directory, or this user may not use it"
+            "network, server and log-on work; there is no such share or directory, or this user may not use \
+             it"
         }
         (Cause::Full, _) => "the server has no room",
-        (Cause::Interrupted, _) => "what is above was measured until then",
-        _ => "what is above was measured until then",
+        (Cause::Interrupted, _) => "the values above were measured until then",
+        _ => "the values above were measured until then",
     };
     format!("{got} ({}): {means}.", stopped.why)
 }
@@ -208,18 +215,18 @@ mod tests {
 
     #[test]
     fn what_gains_most_is_named_first_and_asked_for_first() {
-        let facts = Facts::default();
+        let facts = TargetMeasurements::default();
         let found = [
-            Finding::held(Layer::Protocol, "signing", "a").gain(1.3).change(Side::Server, "x"),
+            Finding::held(Layer::Protocol, "signing", "a").gain(1.3).change(ChangeLocation::Server, "x"),
             Finding::note(Layer::Metadata, "trips", "b"),
             Finding::held(Layer::Connections, "multichannel_off", "c")
                 .by("4 against 1")
                 .gain(3.9)
-                .change(Side::Server, "y"),
-            Finding::held(Layer::Connections, "unreachable_address", "d").change(Side::Server, "z"),
+                .change(ChangeLocation::Server, "y"),
+            Finding::held(Layer::Connections, "unreachable_address", "d").change(ChangeLocation::Server, "z"),
         ];
         let verdict = verdict(&facts, &found);
-        assert_eq!((verdict.state, verdict.layer), (State::HeldBack, Some(Layer::Connections)));
+        assert_eq!((verdict.state, verdict.layer), (ShareHealth::HeldBack, Some(Layer::Connections)));
         let changes: Vec<&str> = verdict.changes.iter().map(|it| it.what.as_str()).collect();
         assert_eq!(changes, ["y", "x", "z"]);
         assert!(verdict.paragraph.contains("about 3.90: c [4 against 1]."), "{}", verdict.paragraph);
@@ -238,9 +245,9 @@ mod tests {
         ];
         for stage in stages {
             let stopped = Stopped { stage, why: "no answer".to_owned(), stalled: true, cause: Cause::Silent };
-            let facts = Facts { stopped: Some(stopped), ..Facts::default() };
+            let facts = TargetMeasurements { stopped: Some(stopped), ..TargetMeasurements::default() };
             let verdict = verdict(&facts, &[]);
-            assert_eq!(verdict.state, State::Stopped);
+            assert_eq!(verdict.state, ShareHealth::Stopped);
             assert!(
                 verdict.layer.is_some() && verdict.paragraph.contains("no answer"),
                 "{}",
@@ -255,9 +262,9 @@ mod tests {
             [(Cause::Interrupted, Stage::Data), (Cause::Other, Stage::Data), (Cause::Other, Stage::Metadata)]
         {
             let stopped = Stopped { stage, why: "the time was over".to_owned(), stalled: false, cause };
-            let facts = Facts { stopped: Some(stopped), ..Facts::default() };
+            let facts = TargetMeasurements { stopped: Some(stopped), ..TargetMeasurements::default() };
             let verdict = verdict(&facts, &[]);
-            assert_eq!((verdict.state, verdict.layer), (State::Stopped, None), "{cause:?}");
+            assert_eq!((verdict.state, verdict.layer), (ShareHealth::Stopped, None), "{cause:?}");
         }
     }
 }

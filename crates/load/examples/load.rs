@@ -1,11 +1,11 @@
-//! `trunkline load` by itself, for measuring a server without building one.
+//! The command `trunkline load` alone. It measures a server without building one.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use load::{Args, Error, Plan};
 
-/// Loads an SMB or NFS server and reports what it did.
+/// Loads an SMB or NFS server and reports the result.
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(flatten)]

@@ -1,18 +1,19 @@
-//! Several client machines as one load: where one client is the limit, more of them start together.
+//! Load from several client machines at once, for servers that one client cannot saturate.
 //!
-//! On each of them an agent waits (`trunkline load --agent ADDRESS`, [`serve`]); the command that is given
-//! `--agents` conducts them ([`conduct`]): it sends each the words of its own command line, waits until all have made
-//! everything ready, lets them begin, and merges what they have measured, histogram by histogram.
+//! An agent waits on each machine (`trunkline load --agent ADDRESS`, [`serve`]). The command with
+//! `--agents` is the conductor ([`conduct`]). It sends its own command line to each agent, waits until
+//! all agents are ready, starts them together, and merges their histograms.
 //!
-//! While an agent works it says every while that it is there ([`Message::Alive`]). One that says nothing for
-//! `--agent-timeout`, or is not done long after the load must be over, is lost: what the others have measured is reported
-//! without it, and that it is missing.
+//! While an agent works it sends [`Message::Alive`] at intervals. An agent is lost if it sends nothing
+//! for `--agent-timeout`, or if it has not finished long after the end of the load. The results of the
+//! others are then reported, with a note that the agent is missing.
 //!
-//! Only who has the shared secret is heard ([`channel`]). Passwords of servers never travel: each agent has its own.
+//! Only peers with the shared secret are accepted ([`connection`]). Passwords of servers are never sent:
+//! each agent has its own.
 
 mod agent;
-mod channel;
 mod conductor;
+mod connection;
 
 pub use agent::Agent;
 pub use conductor::{Conducted, conduct};
@@ -25,38 +26,39 @@ use crate::Error;
 use crate::args::Args;
 use crate::report::Measured;
 
-/// Where agents listen unless told otherwise.
+/// The default port of agents.
 const PORT: u16 = 4461;
 
-/// The least length of a secret: whoever sees a connection begin can try guesses at leisure.
+/// The least length of a secret. An observer of the handshake can test guesses offline.
 const LEAST_SECRET: usize = 16;
 
-/// What is said over a channel. Conductor and agent take turns; only `Alive` may come at any time.
+/// A message between conductor and agent. They send in turns; only `Alive` may come at any time.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
-    /// To an agent: the words behind `trunkline load`, which of all clients it is, and how often it is to say that it is
-    /// there.
+    /// To an agent: the words behind `trunkline load`, the number of this client, and the interval of
+    /// `Alive` messages.
     Load { words: Vec<String>, number: u32, beat: Duration },
-    /// From an agent: it is at work.
+    /// From an agent: it is still working.
     Alive,
-    /// From an agent: the next load can begin.
+    /// From an agent: it is ready for the next load.
     Ready,
-    /// To an agent: begin it.
+    /// To an agent: start the load.
     Go,
-    /// From an agent: what it has measured.
+    /// From an agent: its results.
     Measured(Box<Measured>),
-    /// To an agent: all have measured; clear away what was made and, unless it was the last, make the next load ready.
+    /// To an agent: all have finished. Remove the files of the load, and prepare the next load unless
+    /// this was the last.
     Clear { is_last: bool },
-    /// From an agent: all is cleared away after the last load.
+    /// From an agent: the files of the last load are removed.
     Done,
-    /// From an agent: why there is nothing.
+    /// From an agent: the reason why it has no results.
     Failed(String),
 }
 
 /// The shared secret, from `--secret-file` or the environment.
 ///
 /// # Errors
-/// Where there is none, or one that can be guessed.
+/// If there is none, or if it can be guessed.
 pub fn secret(args: &Args) -> Result<String, Error> {
     let (secret, from) = match &args.secret_file {
         Some(file) => {

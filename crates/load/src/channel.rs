@@ -1,11 +1,11 @@
-//! What a connection has carried, and what was negotiated on it.
+//! The traffic of a connection, and the security that was negotiated on it.
 
 use std::net::SocketAddr;
 
 use client::ChannelStatus;
 use serde::{Deserialize, Serialize};
 
-/// A connection and what it carried, from the beginning of its session.
+/// A connection and its traffic since the start of its session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Channel {
     pub(crate) local: SocketAddr,
@@ -13,11 +13,11 @@ pub(crate) struct Channel {
     pub(crate) requests: u64,
     /// Bytes that were read and written; over SMB with headers, estimated.
     pub(crate) bytes: u64,
-    /// Bytes that the connection itself carried to the server, by the host's account.
+    /// Bytes that the connection itself carried to the server, as the host counts them.
     pub(crate) sent: u64,
-    /// Bytes that came from it.
+    /// Bytes that the connection carried from the server.
     pub(crate) received: u64,
-    /// The most credits that the server granted on it at once, where some request needed more.
+    /// The most credits that the server granted on it at once, if some request needed more.
     pub(crate) most_credits: Option<u32>,
 }
 
@@ -28,7 +28,7 @@ impl From<ChannelStatus> for Channel {
     }
 }
 
-/// What was negotiated.
+/// The negotiated security.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Security {
     pub(crate) protocol: String,
@@ -38,7 +38,7 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// That of what is neither signed nor sealed.
+    /// The security of a connection that is neither signed nor encrypted.
     pub(crate) fn none(protocol: &str, dialect: &str) -> Security {
         let off = || "off".to_owned();
         let (protocol, dialect) = (protocol.to_owned(), dialect.to_owned());

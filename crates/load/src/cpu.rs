@@ -1,28 +1,28 @@
 //! Processor time of a process with its children, from Linux's /proc.
 //!
-//! The account of a process covers all its threads, those that have ended too, in steps of a clock tick
-//! (10 ms): what is measured should last seconds.
+//! The account of a process covers all its threads, including those that have ended, in steps of a clock
+//! tick (10 ms). So a measurement should last seconds.
 
 use std::collections::HashMap;
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// How long each process of a tree has run, in clock ticks.
+/// The run time of each process of a tree, in clock ticks.
 #[derive(Debug, Clone, Default)]
 pub struct Account(HashMap<u32, u64>);
 
 impl Account {
-    /// That of `pid` and of the processes it started, and they.
+    /// The account of `pid` and of all its descendants.
     ///
     /// # Errors
-    /// When there is no such process.
+    /// If there is no such process.
     pub fn of_tree(pid: u32) -> Result<Account, String> {
         let mut account = HashMap::from([(pid, ticks(pid)?)]);
         let mut left = vec![pid];
         while let Some(parent) = left.pop() {
             for child in children(parent) {
-                // A child may end between being listed and being read.
+                // A child may end between the listing and the read.
                 if let Ok(ticks) = ticks(child)
                     && account.insert(child, ticks).is_none()
                 {
@@ -33,16 +33,16 @@ impl Account {
         Ok(Account(account))
     }
 
-    /// That of this process alone.
+    /// The account of this process alone.
     ///
     /// # Errors
-    /// When the host does not tell.
+    /// If the host does not tell it.
     pub fn own() -> Result<Account, String> {
         let pid = std::process::id();
         Ok(Account(HashMap::from([(pid, ticks(pid)?)])))
     }
 
-    /// Nanoseconds that were spent since `before`. What ended meanwhile is not counted.
+    /// Nanoseconds that were spent since `before`. Processes that ended meanwhile do not count.
     #[must_use]
     pub fn since(&self, before: &Account) -> u64 {
         let spent =
@@ -66,7 +66,7 @@ fn ticks(pid: u32) -> Result<u64, String> {
 fn user_and_system(pid: u32) -> Result<(u64, u64), String> {
     let stat =
         fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|why| format!("process {pid}: {why}"))?;
-    // The name in field 2 may hold anything, also blanks and brackets.
+    // The name in field 2 may contain anything, including blanks and brackets.
     let mut fields = stat.rsplit_once(')').map_or("", |(_, behind)| behind).split_whitespace().skip(11);
     let mut next = || fields.next().and_then(|field| field.parse::<u64>().ok());
     next().zip(next()).ok_or_else(|| format!("process {pid}: its account cannot be read"))
@@ -81,7 +81,7 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// What each processor of this host has done, in clock ticks: as a user, in the kernel, in all.
+/// The work of each processor of this host, in clock ticks: in user mode, in the kernel, in all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage(
     /// For each processor.
@@ -89,7 +89,7 @@ pub struct Usage(
 );
 
 impl Usage {
-    /// Up to now; nothing where the host does not tell.
+    /// The counts so far. Empty if the host does not tell them.
     pub fn read() -> Usage {
         Usage::parse(&fs::read_to_string("/proc/stat").unwrap_or_default())
     }
@@ -109,7 +109,7 @@ impl Usage {
         Usage(stat.lines().filter_map(processor).collect())
     }
 
-    /// What was done since `before`.
+    /// The counts since `before`.
     #[must_use]
     pub fn since(&self, before: &Usage) -> Usage {
         let less = |(after, before): (&[u64; 3], &[u64; 3])| {
@@ -118,12 +118,12 @@ impl Usage {
         Usage(self.0.iter().zip(&before.0).map(less).collect())
     }
 
-    /// Ticks in which processors had something to do, and all of them.
+    /// Ticks in which the processors were busy, and all their ticks.
     pub(crate) fn sum(&self) -> (u64, u64) {
         self.0.iter().fold((0, 0), |sum, it| (sum.0 + it[0] + it[1], sum.1 + it[2]))
     }
 
-    /// Part of all processors that had nothing to do; all of it where the host does not tell.
+    /// The idle part of all processors. 1 if the host does not tell it.
     #[must_use]
     pub fn idle(&self) -> f64 {
         let (busy, all) = self.sum();

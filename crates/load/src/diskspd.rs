@@ -1,7 +1,8 @@
 //! diskspd's flags: `-b64K -t8 -o8 -r -w100 -d60 -W5 -C5 -L -Sh -Z1G -c2G`.
 //!
-//! Their values stand right behind their letter, which no other option of the program does, so that
-//! [`spell_out`] marks them before the command line is read. A flag is understood whole or refused by name.
+//! Each value directly follows its letter, which is not so for any other option of the program. So
+//! [`spell_out`] can mark the flags before the command line is read. A flag is understood as a whole, or
+//! refused by name.
 
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use client::written::size;
 
 use crate::Error;
 
-/// What the flags ask for, with diskspd's defaults.
+/// The values of the flags, with diskspd's defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flags {
     /// -b: bytes of one read or write.
@@ -19,26 +20,26 @@ pub(crate) struct Flags {
     pub(crate) threads: u32,
     /// -o: operations that each thread keeps under way.
     pub(crate) depth: u32,
-    /// -w: how many of a hundred operations write.
+    /// -w: percentage of operations that write.
     pub(crate) write_percent: u32,
-    /// -r: at random, not one after the other.
+    /// -r: random offsets instead of sequential ones.
     pub(crate) random: bool,
-    /// -r or -s: what offsets are multiples of, if not of a block.
+    /// -r or -s: the unit of offsets, if it is not a block.
     pub(crate) step: Option<u64>,
     /// -si: the threads of a file share one position.
     pub(crate) interlocked: bool,
-    /// -d, -W and -C: measured, before it, after it.
+    /// -d, -W and -C: the measured time, the time before it, the time after it.
     pub(crate) duration: Duration,
     pub(crate) warm_up: Duration,
     pub(crate) cool_down: Duration,
-    /// -S: past the caches; waiting for the store.
+    /// -S: bypass the caches; wait for the storage.
     pub(crate) direct: bool,
     pub(crate) sync: bool,
-    /// -Z: writes carry zeros.
+    /// -Z: write zeros.
     pub(crate) zeros: bool,
-    /// -Z with a size: writes carry pieces of random data of so many bytes.
+    /// -Z with a size: write parts of random data of this size.
     pub(crate) source: Option<u64>,
-    /// -c: files are made so large.
+    /// -c: create the files with this size.
     pub(crate) create: Option<u64>,
 }
 
@@ -64,7 +65,7 @@ impl Default for Flags {
     }
 }
 
-/// Marks diskspd's flags among the words of a command line, which begins with the program and `load`.
+/// Marks diskspd's flags in the words of a command line, which begins with the program and `load`.
 pub fn spell_out(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<OsString> = words.into_iter().collect();
     if all.get(1).is_none_or(|command| command != "load") {
@@ -80,7 +81,7 @@ pub fn spell_out(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     all
 }
 
-/// A dash and a letter, but not help.
+/// Whether a word is a dash and a letter, but not help.
 fn is_flag(word: &OsStr) -> bool {
     let bytes = word.as_encoded_bytes();
     matches!(bytes, [b'-', letter, ..] if letter.is_ascii_alphabetic()) && word != "-h"
@@ -90,7 +91,7 @@ impl Flags {
     /// Reads all flags.
     ///
     /// # Errors
-    /// [`Error::Usage`] names the flag that is not understood.
+    /// [`Error::Usage`] names the unknown flag.
     pub(crate) fn read(words: &[String]) -> Result<Flags, Error> {
         let mut flags = Flags::default();
         for word in words {
@@ -148,7 +149,8 @@ impl Flags {
 
 const UNDERSTOOD: &str = "-b -t -o -w -r -s -d -W -C -L -S -Z and -c";
 
-/// Bytes with K, M, G or T behind them, or 512-byte-less blocks as they are.
+/// A number of bytes with K, M, G or T behind it. Unlike in diskspd a number without a letter is bytes,
+/// not blocks of 512.
 fn bytes(value: &str) -> Result<u64, String> {
     match value {
         "" => Err("a size must stand right behind it, such as 64K".to_owned()),

@@ -1,7 +1,7 @@
-//! The measuring engine: workers, each of which does one operation after the other, and what is counted of them.
+//! The measuring engine: workers that each do one operation after the other, and the records of them.
 //!
-//! Whoever measures brings an [`Operation`] for each worker. [`Course`] says when one counts and when all is over, and [`Record`] is
-//! what came of them.
+//! A caller provides an [`Operation`] for each worker. [`MeasurementWindow`] decides which operations
+//! count and when the measurement ends. [`Record`] has the results.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,53 +9,56 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-pub use crate::measure::{Course, Kind, Record, Tally, Turn};
+pub use crate::measure::{Kind, MeasurementPhase, MeasurementWindow, Record, Tally};
 use crate::pace::{Bound, Pacing};
 
-/// What a worker does again and again.
+/// The repeated work of a worker.
 pub trait Operation {
-    /// Why it cannot go on.
+    /// The reason why a worker cannot continue.
     type Error;
 
-    /// What it means for the worker that the host's timer fails while it waits for its turn.
+    /// The error for a failure of the host's timer while a worker waits for its planned start.
     fn waiting(why: io::Error) -> Self::Error;
 
-    /// Does it once.
-    fn once(&mut self, turn: Turn) -> impl Future<Output = Result<Done, Self::Error>> + Send;
+    /// Runs the operation once.
+    fn once(
+        &mut self,
+        phase: MeasurementPhase,
+    ) -> impl Future<Output = Result<CompletedOperation, Self::Error>> + Send;
 }
 
-/// What came of one operation.
+/// The result of one operation.
 #[derive(Debug, Clone, Copy)]
-pub struct Done {
-    /// What it was.
+pub struct CompletedOperation {
+    /// The kind of the operation.
     pub kind: Kind,
     /// Bytes of data that it moved.
     pub bytes: u64,
-    /// When it began, where something that does not count had to be done before.
+    /// The start of the part that counts, if a step that does not count came before it.
     pub begun: Option<Instant>,
 }
 
-/// Does one operation after the other until the course is over, or one fails.
+/// Runs one operation after the other until the window ends, or one fails.
 pub(crate) async fn work<O: Operation>(
     operation: &mut O,
-    course: &Course,
+    window: &MeasurementWindow,
     pacing: Option<Pacing<'_>>,
     record: &Mutex<Record>,
 ) -> Result<(), O::Error> {
-    // The end of one operation is the begin of the next, unless it has a time of its own.
+    // The end of one operation is the start of the next, unless the next has its own planned start.
     let mut begin = Instant::now();
     loop {
         if let Some(pacing) = &pacing {
-            let Some(turn) = pacing.next(course).await.map_err(O::waiting)? else { return Ok(()) };
-            begin = turn;
+            let Some(phase) = pacing.next(window).await.map_err(O::waiting)? else { return Ok(()) };
+            begin = phase;
         }
-        let turn = course.turn(begin);
-        if turn == Turn::Over {
+        let phase = window.phase(begin);
+        if phase == MeasurementPhase::Over {
             return Ok(());
         }
-        let done = operation.once(turn).await?;
+        let done = operation.once(phase).await?;
         let end = Instant::now();
-        if let Some(at) = course.counted(turn, end) {
+        if let Some(at) = window.counted(phase, end) {
             let took: Duration = end - done.begun.unwrap_or(begin);
             let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
             record.tally(done.kind).add(done.bytes, took, at);
@@ -65,20 +68,20 @@ pub(crate) async fn work<O: Operation>(
     }
 }
 
-/// Workers of one course that end with what they do.
+/// The workers of one measurement. They stop when it is dropped.
 #[derive(Debug)]
-pub struct Crew<E>(JoinSet<Result<(), E>>);
+pub struct WorkerGroup<E>(JoinSet<Result<(), E>>);
 
-impl<E: Send + 'static> Crew<E> {
-    /// Has `depth` workers work, each as `worker` makes it with its number. Together they begin so many operations in a second at
-    /// most.
+impl<E: Send + 'static> WorkerGroup<E> {
+    /// Starts `depth` workers. `worker` makes each one from its number. Together they start at most this
+    /// many operations a second.
     pub fn begin<O>(
         depth: u32,
         worker: impl Fn(u32) -> O,
-        course: &Arc<Course>,
+        window: &Arc<MeasurementWindow>,
         most_per_s: Option<f64>,
         record: &Arc<Mutex<Record>>,
-    ) -> Crew<E>
+    ) -> WorkerGroup<E>
     where
         O: Operation<Error = E> + Send + 'static,
     {
@@ -86,21 +89,21 @@ impl<E: Send + 'static> Crew<E> {
         let mut workers = JoinSet::new();
         for number in 0..depth {
             let (mut operation, bound) = (worker(number), bound.clone());
-            let (course, record) = (Arc::clone(course), Arc::clone(record));
+            let (window, record) = (Arc::clone(window), Arc::clone(record));
             workers.spawn(async move {
-                work(&mut operation, &course, bound.as_deref().map(Pacing::Bounded), &record).await
+                work(&mut operation, &window, bound.as_deref().map(Pacing::Bounded), &record).await
             });
         }
-        Crew(workers)
+        WorkerGroup(workers)
     }
 
-    /// Waits until all have ended.
+    /// Waits until all workers have ended.
     ///
     /// # Errors
-    /// What went wrong first; the others are given up then.
+    /// The first error. The other workers are stopped then.
     ///
     /// # Panics
-    /// When one of them did.
+    /// If one of the workers panicked.
     pub async fn end(mut self) -> Result<(), E> {
         while let Some(done) = self.0.join_next().await {
             done.unwrap_or_else(|why| std::panic::resume_unwind(why.into_panic()))?;
@@ -113,7 +116,7 @@ impl<E: Send + 'static> Crew<E> {
 mod tests {
     use super::*;
 
-    /// Takes no time.
+    /// An operation that takes no time.
     struct Nothing;
 
     impl Operation for Nothing {
@@ -123,20 +126,21 @@ mod tests {
             why
         }
 
-        async fn once(&mut self, _turn: Turn) -> io::Result<Done> {
-            Ok(Done { kind: Kind::Metadata, bytes: 0, begun: None })
+        async fn once(&mut self, _phase: MeasurementPhase) -> io::Result<CompletedOperation> {
+            Ok(CompletedOperation { kind: Kind::Metadata, bytes: 0, begun: None })
         }
     }
 
     #[tokio::test]
     async fn a_bounded_crew_begins_no_more_than_it_may_and_ends() {
         let begun = Instant::now();
-        // The next turn behind the first one comes long after the end.
+        // The second planned start is long after the end.
         for (most_per_s, most) in [(20.0, 10), (0.01, 1)] {
-            let course = Arc::new(Course::new(Duration::ZERO, Some(Duration::from_millis(500)), None));
+            let window =
+                Arc::new(MeasurementWindow::new(Duration::ZERO, Some(Duration::from_millis(500)), None));
             let record: Arc<Mutex<Record>> = Arc::default();
-            course.begin(Instant::now());
-            Crew::begin(3, |_| Nothing, &course, Some(most_per_s), &record).end().await.unwrap();
+            window.begin(Instant::now());
+            WorkerGroup::begin(3, |_| Nothing, &window, Some(most_per_s), &record).end().await.unwrap();
             let operations = record.lock().unwrap().operations();
             assert!((1..=most).contains(&operations), "{operations} at {most_per_s}/s");
         }

@@ -1,32 +1,32 @@
-//! Why there is no report.
+//! The reasons why there is no report.
 
 use client::nfs::NfsStat;
 use client::remote::local;
 use smb_wire::NtStatus;
 
-/// One line for the user.
+/// An error, as one line for the user.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The options do not go together.
+    /// The options do not fit together.
     #[error("{0}")]
     Usage(String),
-    /// The server, while something was done with it.
+    /// An operation on the server failed.
     #[error("{doing}: {why}{}", remedy(why))]
     Server {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// What came of it; the text holds it, so that it is no source of its own.
+        /// The error. The text includes it, so it is not a separate source.
         why: client::Error,
     },
-    /// The server works, but not as it should.
+    /// The server works, but gives a wrong result.
     #[error("{0}")]
     Wrong(String),
-    /// The host of the generator.
+    /// The host of the load generator failed.
     #[error("{doing}: {why}")]
     Host {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// What the host says.
+        /// The error of the host.
         why: String,
     },
 }
@@ -37,7 +37,7 @@ impl Error {
     }
 }
 
-/// What to do about a server's refusal, where that can be said.
+/// Advice about a server's refusal, if there is any.
 fn remedy(why: &client::Error) -> &'static str {
     match why {
         client::Error::Io(_) => "; see whether host and port are right and a server listens there",
@@ -45,7 +45,7 @@ fn remedy(why: &client::Error) -> &'static str {
             NtStatus::LOGON_FAILURE => "; see the user in TARGET, and the password",
             NtStatus::BAD_NETWORK_NAME => "; the server has no such share",
             NtStatus::ACCESS_DENIED => "; this user may not do that there",
-            NtStatus::DISK_FULL => "; make room there, or take fewer or smaller files",
+            NtStatus::DISK_FULL => "; free space there, or use fewer or smaller files",
             _ => "",
         },
         client::Error::Refused { status: NfsStat::Access, .. } => {
@@ -55,7 +55,7 @@ fn remedy(why: &client::Error) -> &'static str {
     }
 }
 
-/// Says what was being done.
+/// Adds the operation to an error.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }

@@ -1,25 +1,27 @@
 //! Layer 5: workloads, histograms and reports.
 //!
-//! [`Args`] says what can be asked for, with the names that fio gives its options, or diskspd's flags
-//! ([`diskspd`]); [`Plan`] is what has been checked; [`run`] makes the files that are needed, drives the server, and
-//! answers with a [`Report`], which is printed as diskspd prints its own, as fio's JSON, or drawn ([`html`]).
+//! [`Args`] has the options, with the names that fio gives them, or diskspd's flags ([`diskspd`]).
+//! [`Plan`] is a checked load. [`run`] creates the necessary files, drives the server, and returns a
+//! [`Report`]. A report can be printed in the form of diskspd, written as fio's JSON, or drawn
+//! ([`html`]).
 //!
-//! A runtime of its own drives each session, with one thread or, for large blocks over several channels, more (`threads`):
-//! nothing is shared between sessions while it is measured but the tickets of a fixed amount of work. A path of this host
-//! has a thread for each operation under way instead. What is counted are the operations that began in the measured time, each once, when it is done.
+//! Each session has its own runtime with one thread, or with more for large blocks over several channels
+//! (`threads`). During the measurement sessions share nothing but the counter of a fixed number of
+//! operations. For a path of this host each operation under way has its own thread. An operation counts
+//! if it began in the measured time, and it counts once, when it is done.
 //!
-//! [`engine`] is what measures, here and in the doctor. [`agents`] lets several machines load together.
-//!
-//! [`link`] puts a long, narrow or lossy path in front of any command.
+//! [`engine`] does the measurement, here and in the doctor. [`agents`] lets several machines load
+//! together. [`link`] puts a long, narrow or lossy path in front of any command.
 
 pub mod agents;
 mod args;
 mod channel;
+pub mod comparison;
 pub mod cpu;
 pub mod diskspd;
 pub mod engine;
 mod error;
-mod in_turns;
+pub mod host_activity;
 pub mod link;
 mod measure;
 pub mod null;
@@ -27,22 +29,21 @@ mod pace;
 mod peer;
 mod plan;
 mod progress;
-pub mod quiet;
 mod random;
 mod report;
+mod round_robin;
 mod run;
 mod target;
 mod threads;
-pub mod turns;
 pub mod units;
 mod work;
 
 pub use args::{Args, Encryption, Metadata, Pattern, Signing};
 pub use error::Error;
-pub use in_turns::run_all;
 pub use measure::Stop;
 pub use plan::Plan;
 pub use report::{Report, html, json, plots};
+pub use round_robin::run_all;
 pub use run::{run, run_until};
 pub use target::target;
 pub use work::data::noise;

@@ -1,4 +1,4 @@
-//! What is counted, and when.
+//! The counted operations, and the time in which they count.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,27 +8,27 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Latencies above this are counted as this.
+/// Latencies above this value are recorded as this value.
 const MAX_LATENCY_NS: u64 = 3_600_000_000_000;
 
-/// Operations of one kind: how many, how many bytes, how long each took.
+/// Operations of one kind: their number, their bytes and their latencies.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Tally {
-    /// How many.
+    /// The number of operations.
     pub operations: u64,
-    /// Bytes of data that they moved.
+    /// The bytes of data that they moved.
     pub bytes: u64,
-    /// Nanoseconds, to three digits.
+    /// Latencies in nanoseconds, to three digits.
     #[serde(with = "as_pairs")]
     pub(crate) latency: Histogram<u64>,
-    /// Operations and bytes that were done in each slice of the measured time.
+    /// The operations and bytes in each slice of the measured time.
     slices: Vec<(u64, u64)>,
-    /// Nanoseconds of a slice: what goes from machine to machine has the usual ones.
+    /// The length of a slice in nanoseconds. Agents send only tallies with the usual length.
     #[serde(skip, default = "usual_slice")]
     slice: u64,
 }
 
-/// What rates are taken of, to tell how even they were; fio's own.
+/// The length of the slices whose rates show how even a load was; the same as in fio.
 pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
 fn usual_slice() -> u64 {
@@ -39,12 +39,12 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Slices kept at most, some days of them. What comes later counts, but not to a slice.
+/// The most slices that are kept, enough for some days. Later operations count, but belong to no slice.
 const MAX_SLICES: usize = 1 << 20;
 
 impl fmt::Debug for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the thousands of counts of the histogram.
+        // The thousands of counts of the histogram are left out.
         let (operations, bytes, mean) = (self.operations, self.bytes, self.latency.mean());
         write!(f, "{operations} operations of {bytes} bytes, {mean:.0} ns each")
     }
@@ -52,14 +52,14 @@ impl fmt::Debug for Tally {
 
 impl Default for Tally {
     fn default() -> Tally {
-        // It begins small and grows with what it must hold: there may be many.
+        // The histogram starts small and grows, because there may be many.
         let latency = Histogram::new(3).expect("three digits can be had");
         Tally { operations: 0, bytes: 0, latency, slices: Vec::new(), slice: usual_slice() }
     }
 }
 
 impl Tally {
-    /// An operation that took so long and was done `at` after the begin of the measured time.
+    /// Adds an operation that took `took` and was done `at` after the start of the measured time.
     pub(crate) fn add(&mut self, bytes: u64, took: Duration, at: Duration) {
         self.operations += 1;
         self.bytes += bytes;
@@ -86,7 +86,7 @@ impl Tally {
         }
     }
 
-    /// Takes up what was done after `lasted`, in a measured time of its own.
+    /// Appends the operations of a later measurement. They follow `lasted`, the measured time so far.
     fn then(&mut self, other: &Tally, lasted: Duration) {
         let slices = std::mem::take(&mut self.slices);
         self.merge(&Tally { slices: Vec::new(), ..other.clone() });
@@ -96,13 +96,13 @@ impl Tally {
         self.slices.extend(other.slices.iter().take(MAX_SLICES - self.slices.len()));
     }
 
-    /// The latency that so many of a hundred operations did not exceed, in nanoseconds.
+    /// The latency in nanoseconds that this percentage of the operations did not exceed.
     #[must_use]
     pub fn latency_ns(&self, percent: f64) -> u64 {
         self.latency.value_at_percentile(percent)
     }
 
-    /// Operations and bytes for a second in each slice that lies whole in the measured time.
+    /// Operations and bytes a second, in each slice that lies completely in the measured time.
     pub fn rates(&self, lasted: Duration) -> Vec<(f64, f64)> {
         let whole = (nanoseconds(lasted) / self.slice) as usize;
         let rate = |count: u64| count as f64 * 1e9 / self.slice as f64;
@@ -114,7 +114,8 @@ impl Tally {
     }
 }
 
-/// A histogram as pairs of a value and how often it was: whoever records them again has the same histogram.
+/// Writes a histogram as pairs of a value and its count. Recording the pairs again gives the same
+/// histogram.
 mod as_pairs {
     use hdrhistogram::Histogram;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -129,7 +130,7 @@ mod as_pairs {
     pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Histogram<u64>, D::Error> {
         let mut histogram = Tally::default().latency;
         for (value, count) in Vec::<(u64, u64)>::deserialize(from)? {
-            // The highest value that counts as a given one may lie a little above it.
+            // The highest value that is equivalent to a value may lie a little above the limit.
             let value = value.clamp(1, MAX_LATENCY_NS);
             histogram.record_n(value, count).map_err(D::Error::custom)?;
         }
@@ -137,24 +138,24 @@ mod as_pairs {
     }
 }
 
-/// What an operation was.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It read.
+    /// A read.
     Read,
-    /// It wrote.
+    /// A write.
     Write,
-    /// It was about names.
+    /// An operation on names.
     Metadata,
 }
 
-/// What one job has done in the measured time.
+/// The operations of one job in the measured time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Record {
     pub(crate) read: Tally,
     pub(crate) write: Tally,
     pub(crate) metadata: Tally,
-    /// From the begin of the measured time to the end of the last operation.
+    /// The time from the start of the measured time to the end of the last operation.
     pub(crate) lasted: Duration,
 }
 
@@ -174,7 +175,7 @@ impl Record {
         self.lasted = self.lasted.max(other.lasted);
     }
 
-    /// Takes up what was done afterwards, in a measured time of its own.
+    /// Appends a later measurement of the same job.
     pub(crate) fn then(&mut self, other: &Record) {
         for (own, more) in [
             (&mut self.read, &other.read),
@@ -194,14 +195,14 @@ impl Record {
         self.read.bytes + self.write.bytes + self.metadata.bytes
     }
 
-    /// An empty one that takes its rates of slices of this length.
+    /// An empty record whose rates are taken over slices of this length.
     #[must_use]
     pub fn by_slices(slice: Duration) -> Record {
         let tally = || Tally { slice: nanoseconds(slice).max(1), ..Tally::default() };
         Record { read: tally(), write: tally(), metadata: tally(), lasted: Duration::ZERO }
     }
 
-    /// All kinds as one.
+    /// The tally of all kinds together.
     #[must_use]
     pub fn total(&self) -> Tally {
         let mut total = self.read.clone();
@@ -211,23 +212,23 @@ impl Record {
     }
 }
 
-/// Whether an operation that begins now counts.
+/// Decides whether an operation that begins now counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// It warms up, or cools down.
+pub enum MeasurementPhase {
+    /// It runs before or after the measured time, and does not count.
     Aside,
-    /// It counts; the number is its own among all that count.
+    /// It counts. The number is unique among all operations that count.
     Counts(u64),
-    /// There is nothing more to do.
+    /// No operation begins any more.
     Over,
 }
 
-/// Ends a run from outside. Copies are of the same run.
+/// Ends a run from outside. All clones refer to the same run.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Nothing more is begun from now on; what is under way ends as it would have.
+    /// Ends the run: no operation begins any more, and those under way finish.
     pub fn now(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -237,16 +238,18 @@ impl Stop {
     }
 }
 
-/// When what counts begins and ends, for all connections.
+/// The measured time, for all connections.
 ///
-/// What begins in the measured time counts, when it is done: behind a warm-up as much is under way at the begin, which does not
-/// count, as at the end, which does. Where the begin is decided meanwhile ([`Course::opened_later`]) what ends in that time counts.
+/// An operation that begins in the measured time counts when it is done. After a warm-up some operations
+/// are under way at the start, which do not count, and as many are under way at the end, which do. If the
+/// start is set during the run ([`MeasurementWindow::opened_later`]), the operations that end in the time
+/// count.
 #[derive(Debug)]
-pub struct Course {
+pub struct MeasurementWindow {
     start: OnceLock<Instant>,
-    /// When the measured time begins.
+    /// The start of the measured time.
     from: OnceLock<Instant>,
-    /// What goes before the measured time; nothing where its begin is decided meanwhile.
+    /// The time before the measured time. `None` if the start is set during the run.
     ramp: Option<Duration>,
     runtime: Option<Duration>,
     cool_down: Duration,
@@ -255,11 +258,11 @@ pub struct Course {
     stopped: Stop,
 }
 
-impl Course {
-    /// One that ends when `runtime` is over behind `ramp`, or with so many operations.
+impl MeasurementWindow {
+    /// A window that ends `runtime` after `ramp`, or after this number of operations.
     #[must_use]
-    pub fn new(ramp: Duration, runtime: Option<Duration>, operations: Option<u64>) -> Course {
-        Course {
+    pub fn new(ramp: Duration, runtime: Option<Duration>, operations: Option<u64>) -> MeasurementWindow {
+        MeasurementWindow {
             start: OnceLock::new(),
             from: OnceLock::new(),
             ramp: Some(ramp),
@@ -271,23 +274,23 @@ impl Course {
         }
     }
 
-    /// One whose measured time begins when [`Course::open`] says so, and lasts so long.
+    /// A window whose measured time starts with [`MeasurementWindow::open`] and lasts for `runtime`.
     #[must_use]
-    pub fn opened_later(runtime: Duration) -> Course {
-        Course { ramp: None, ..Course::new(Duration::ZERO, Some(runtime), None) }
+    pub fn opened_later(runtime: Duration) -> MeasurementWindow {
+        MeasurementWindow { ramp: None, ..MeasurementWindow::new(Duration::ZERO, Some(runtime), None) }
     }
 
-    /// The same, after which work goes on for a while and does not count.
-    pub(crate) fn and_cool_down(self, cool_down: Duration) -> Course {
-        Course { cool_down, ..self }
+    /// The same window, after which work continues for a while without being counted.
+    pub(crate) fn and_cool_down(self, cool_down: Duration) -> MeasurementWindow {
+        MeasurementWindow { cool_down, ..self }
     }
 
-    /// The same, ended by `stop` too.
-    pub(crate) fn and_stopped_by(self, stop: &Stop) -> Course {
-        Course { stopped: stop.clone(), ..self }
+    /// The same window, which `stop` can end too.
+    pub(crate) fn and_stopped_by(self, stop: &Stop) -> MeasurementWindow {
+        MeasurementWindow { stopped: stop.clone(), ..self }
     }
 
-    /// Starts it.
+    /// Starts the work.
     pub fn begin(&self, at: Instant) {
         self.start.get_or_init(|| at);
         if let Some(ramp) = self.ramp {
@@ -295,12 +298,12 @@ impl Course {
         }
     }
 
-    /// Lets the measured time begin, if it has not; answers when it did.
+    /// Starts the measured time, unless it has started. Returns its start.
     pub fn open(&self, at: Instant) -> Instant {
         *self.from.get_or_init(|| at)
     }
 
-    /// Ends it: nothing more is begun.
+    /// Ends the work: no operation begins any more.
     pub fn stop(&self) {
         self.stopped.now();
     }
@@ -313,44 +316,46 @@ impl Course {
         *self.start.get().expect("nobody asks before it has begun")
     }
 
-    /// When the measured time begins.
+    /// The start of the measured time.
     pub(crate) fn measured_from(&self) -> Instant {
         *self.from.get().expect("nobody asks before it is decided")
     }
 
-    /// When the measured time ends, if the time ends it and its begin is known.
+    /// The end of the measured time. `None` if only a number of operations ends it, or if the start is
+    /// not set.
     pub(crate) fn measured_to(&self) -> Option<Instant> {
         Some(*self.from.get()? + self.runtime?)
     }
 
-    /// Whether it is too late to begin anything.
+    /// Whether it is too late to begin an operation.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.is_stopped() || self.measured_to().is_some_and(|end| now >= end + self.cool_down)
     }
 
-    /// What an operation is that begins at `now`.
-    pub(crate) fn turn(&self, now: Instant) -> Turn {
+    /// The phase of an operation that begins at `now`.
+    pub(crate) fn phase(&self, now: Instant) -> MeasurementPhase {
         if self.is_over(now) {
-            return Turn::Over;
+            return MeasurementPhase::Over;
         }
         let has_begun = self.from.get().is_some_and(|from| now >= *from);
         if !has_begun || self.measured_to().is_some_and(|end| now >= end) {
-            return Turn::Aside;
+            return MeasurementPhase::Aside;
         }
         let number = self.given.fetch_add(1, Ordering::Relaxed);
         match self.operations {
-            Some(limit) if number >= limit => Turn::Over,
-            _ => Turn::Counts(number),
+            Some(limit) if number >= limit => MeasurementPhase::Over,
+            _ => MeasurementPhase::Counts(number),
         }
     }
 }
 
-impl Course {
-    /// How far in the measured time an operation has ended that was `turn` when it began, if it counts.
-    pub(crate) fn counted(&self, turn: Turn, end: Instant) -> Option<Duration> {
+impl MeasurementWindow {
+    /// The time from the start of the measured time to `end`, for an operation of this phase.
+    /// `None` if it does not count.
+    pub(crate) fn counted(&self, phase: MeasurementPhase, end: Instant) -> Option<Duration> {
         let at = end.checked_duration_since(*self.from.get()?)?;
         let counts = match self.ramp {
-            Some(_) => matches!(turn, Turn::Counts(_)),
+            Some(_) => matches!(phase, MeasurementPhase::Counts(_)),
             None => self.runtime.is_none_or(|runtime| at < runtime),
         };
         counts.then_some(at)
@@ -363,73 +368,88 @@ mod tests {
 
     #[test]
     fn what_counts_begins_once_and_lasts_for_its_time() {
-        let course = Course::opened_later(Duration::from_millis(100));
+        let window = MeasurementWindow::opened_later(Duration::from_millis(100));
         let now = Instant::now();
         assert_eq!(
-            (course.turn(now), course.counted(Turn::Aside, now)),
-            (Turn::Aside, None),
+            (window.phase(now), window.counted(MeasurementPhase::Aside, now)),
+            (MeasurementPhase::Aside, None),
             "it has not begun"
         );
-        assert_eq!((course.open(now), course.open(now + Duration::from_secs(1))), (now, now));
+        assert_eq!((window.open(now), window.open(now + Duration::from_secs(1))), (now, now));
         let at = |ms| now + Duration::from_millis(ms);
-        // What began before it counts as well.
-        assert_eq!(course.counted(Turn::Aside, at(99)), Some(Duration::from_millis(99)));
-        assert!(course.counted(Turn::Counts(0), at(100)).is_none());
-        assert_eq!(course.turn(at(100)), Turn::Over);
+        // An operation that began earlier counts too.
+        assert_eq!(window.counted(MeasurementPhase::Aside, at(99)), Some(Duration::from_millis(99)));
+        assert!(window.counted(MeasurementPhase::Counts(0), at(100)).is_none());
+        assert_eq!(window.phase(at(100)), MeasurementPhase::Over);
     }
 
     #[test]
     fn exactly_the_operations_that_were_asked_for_count() {
-        let course = Course::new(Duration::from_secs(1), None, Some(3));
+        let window = MeasurementWindow::new(Duration::from_secs(1), None, Some(3));
         let start = Instant::now();
-        course.begin(start);
-        let at = |ms| course.turn(start + Duration::from_millis(ms));
-        assert_eq!([at(0), at(999)], [Turn::Aside, Turn::Aside]);
+        window.begin(start);
+        let at = |ms| window.phase(start + Duration::from_millis(ms));
+        assert_eq!([at(0), at(999)], [MeasurementPhase::Aside, MeasurementPhase::Aside]);
         let turns = [at(1000), at(1001), at(9000), at(9001)];
-        assert_eq!(turns, [Turn::Counts(0), Turn::Counts(1), Turn::Counts(2), Turn::Over]);
+        assert_eq!(
+            turns,
+            [
+                MeasurementPhase::Counts(0),
+                MeasurementPhase::Counts(1),
+                MeasurementPhase::Counts(2),
+                MeasurementPhase::Over
+            ]
+        );
     }
 
     #[test]
     fn the_time_ends_it_and_so_does_a_failure() {
-        let course = Course::new(Duration::ZERO, Some(Duration::from_secs(2)), None);
+        let window = MeasurementWindow::new(Duration::ZERO, Some(Duration::from_secs(2)), None);
         let start = Instant::now();
-        course.begin(start);
-        assert_eq!(course.turn(start + Duration::from_millis(1999)), Turn::Counts(0));
-        assert_eq!(course.turn(start + Duration::from_secs(2)), Turn::Over);
-        assert_eq!(course.turn(start), Turn::Counts(1));
-        course.stop();
-        assert_eq!(course.turn(start), Turn::Over);
+        window.begin(start);
+        assert_eq!(window.phase(start + Duration::from_millis(1999)), MeasurementPhase::Counts(0));
+        assert_eq!(window.phase(start + Duration::from_secs(2)), MeasurementPhase::Over);
+        assert_eq!(window.phase(start), MeasurementPhase::Counts(1));
+        window.stop();
+        assert_eq!(window.phase(start), MeasurementPhase::Over);
         let stop = Stop::default();
-        let course = Course::new(Duration::ZERO, None, None).and_stopped_by(&stop);
-        course.begin(start);
-        assert_eq!(course.turn(start), Turn::Counts(0));
+        let window = MeasurementWindow::new(Duration::ZERO, None, None).and_stopped_by(&stop);
+        window.begin(start);
+        assert_eq!(window.phase(start), MeasurementPhase::Counts(0));
         stop.clone().now();
-        assert_eq!(course.turn(start), Turn::Over);
+        assert_eq!(window.phase(start), MeasurementPhase::Over);
     }
 
     #[test]
     fn behind_a_ramp_what_began_in_time_counts_when_it_is_done() {
         let seconds = Duration::from_secs;
-        let course = Course::new(seconds(1), Some(seconds(2)), None);
+        let window = MeasurementWindow::new(seconds(1), Some(seconds(2)), None);
         let start = Instant::now();
-        course.begin(start);
-        let (early, timely) = (course.turn(start), course.turn(start + seconds(2)));
-        assert_eq!((early, timely), (Turn::Aside, Turn::Counts(0)));
-        // One ends in the measured time, the other behind it.
-        assert_eq!(course.counted(early, start + seconds(2)), None);
-        assert_eq!(course.counted(timely, start + seconds(5)), Some(seconds(4)));
+        window.begin(start);
+        let (early, timely) = (window.phase(start), window.phase(start + seconds(2)));
+        assert_eq!((early, timely), (MeasurementPhase::Aside, MeasurementPhase::Counts(0)));
+        // One operation ends in the measured time, the other one after it.
+        assert_eq!(window.counted(early, start + seconds(2)), None);
+        assert_eq!(window.counted(timely, start + seconds(5)), Some(seconds(4)));
     }
 
     #[test]
     fn what_begins_while_it_cools_down_does_not_count() {
         let seconds = Duration::from_secs;
-        let course = Course::new(seconds(1), Some(seconds(2)), None).and_cool_down(seconds(3));
+        let window = MeasurementWindow::new(seconds(1), Some(seconds(2)), None).and_cool_down(seconds(3));
         let start = Instant::now();
-        course.begin(start);
-        let turns = [0, 1, 2, 3, 5, 6].map(|second| course.turn(start + seconds(second)));
+        window.begin(start);
+        let turns = [0, 1, 2, 3, 5, 6].map(|second| window.phase(start + seconds(second)));
         assert_eq!(
             turns,
-            [Turn::Aside, Turn::Counts(0), Turn::Counts(1), Turn::Aside, Turn::Aside, Turn::Over]
+            [
+                MeasurementPhase::Aside,
+                MeasurementPhase::Counts(0),
+                MeasurementPhase::Counts(1),
+                MeasurementPhase::Aside,
+                MeasurementPhase::Aside,
+                MeasurementPhase::Over
+            ]
         );
     }
 

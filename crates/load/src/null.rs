@@ -1,9 +1,11 @@
-//! What the machine itself can do: a server that reads a file and sends it, without any protocol to speak of, and a
-//! plain loop that asks it ([`plain`]). The generator asks the same server (`null://HOST:PORT`), so that
-//! its own cost shows beside the loop's, and real servers are compared with what there is to reach.
+//! The limit of the machine itself: a server that reads a file and sends it, with almost no protocol, and
+//! a simple loop that requests blocks ([`plain`]). The load generator can use the same server
+//! (`null://HOST:PORT`). So its own cost can be compared with the loop's, and real servers with the
+//! possible rate.
 //!
-//! A request is 12 bytes: an offset (8 bytes) and a length (4), least byte first. The answer is so many bytes of the file.
-//! Answers come in the order of the requests. There is no login: whoever can connect can read the file.
+//! A request has 12 bytes: an offset (8 bytes) and a length (4), least significant byte first. The reply
+//! is that number of bytes of the file. Replies come in the order of the requests. There is no login:
+//! everybody who can connect can read the file.
 
 mod plain;
 mod server;
@@ -14,10 +16,10 @@ pub use server::{Server, ServerArgs};
 /// Bytes of a request.
 pub(crate) const REQUEST: usize = 12;
 
-/// Bytes of an answer at most.
+/// The most bytes of a reply.
 pub(crate) const MAX_LENGTH: u32 = 8 * 1024 * 1024;
 
-/// Adds a request to those that leave together.
+/// Appends a request to those that are sent together.
 pub(crate) fn put_request(out: &mut Vec<u8>, offset: u64, length: u32) {
     out.extend_from_slice(&offset.to_le_bytes());
     out.extend_from_slice(&length.to_le_bytes());
@@ -46,7 +48,7 @@ mod tests {
         let asked = [(0, 10), (999_990, 10), (7, 300_000), (4096, 4096), (1_000_007, 5)];
         let mut out = Vec::new();
         asked.iter().for_each(|(offset, length)| put_request(&mut out, *offset, *length));
-        // In pieces, as they may come.
+        // In pieces, as they may arrive.
         stream.write_all(&out[..17]).unwrap();
         stream.write_all(&out[17..]).unwrap();
         for (offset, length) in asked {
@@ -55,7 +57,7 @@ mod tests {
             stream.read_exact(&mut got).unwrap();
             assert!(got == content[from..from + length as usize], "{offset} {length}");
         }
-        // More than there is ends the connection.
+        // A request beyond the end of the file ends the connection.
         let mut out = Vec::new();
         put_request(&mut out, 0, 1_000_001);
         stream.write_all(&out).unwrap();

@@ -1,8 +1,9 @@
-//! When operations may begin: planned ahead, or no more than so many in a second.
+//! The start times of operations: planned in advance, or limited to a number a second.
 //!
-//! Where they are planned each job begins so many in a second, whether or not earlier ones are done.
-//! A generator that waits for one answer before it begins the next leaves out just those operations that a slow
-//! server would have kept waiting. Here each has a planned begin that nothing moves, and its latency counts from there.
+//! With planned starts each job begins a fixed number of operations a second, whether or not earlier ones
+//! are done. A generator that waits for one reply before it begins the next operation leaves out exactly the
+//! operations that a slow server would delay. Here each operation has a planned start that does not move,
+//! and its latency counts from that time.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,36 +15,36 @@ use std::time::{Duration, Instant};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use tokio::io::unix::AsyncFd;
 
-use crate::measure::Course;
+use crate::measure::MeasurementWindow;
 
 const SECOND: u128 = 1_000_000_000;
 
-/// The plan of all jobs.
+/// The planned starts of all jobs.
 #[derive(Debug)]
-pub(crate) struct Pace {
-    /// Operations of a job in a second.
+pub(crate) struct ArrivalSchedule {
+    /// Operations a second of each job.
     rate: u32,
-    /// How many of each job's were given away.
+    /// The number of starts that were handed out, for each job.
     given: Vec<AtomicU64>,
 }
 
-impl Pace {
-    pub(crate) fn new(rate: u32, jobs: u32) -> Pace {
-        Pace { rate, given: (0..jobs).map(|_| AtomicU64::new(0)).collect() }
+impl ArrivalSchedule {
+    pub(crate) fn new(rate: u32, jobs: u32) -> ArrivalSchedule {
+        ArrivalSchedule { rate, given: (0..jobs).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// When the next operation of `job` is to begin, after the begin of everything.
+    /// The planned start of the next operation of `job`, as a time after the start of the load.
     pub(crate) fn next(&self, job: u32) -> Duration {
         let number = self.given[job as usize].fetch_add(1, Ordering::Relaxed);
         self.first(job) + nanoseconds(u128::from(number) * SECOND / u128::from(self.rate))
     }
 
-    /// Jobs do not begin all at once.
+    /// The start of a job's first operation. Jobs do not all start at once.
     fn first(&self, job: u32) -> Duration {
         nanoseconds(SECOND * u128::from(job) / (u128::from(self.rate) * self.given.len() as u128))
     }
 
-    /// How many operations of all jobs were to begin within the first `time`.
+    /// The number of operations of all jobs with a planned start within the first `time`.
     pub(crate) fn planned_within(&self, time: Duration) -> u64 {
         let of_job = |job: u32| {
             let time = time.saturating_sub(self.first(job)).as_nanos();
@@ -57,30 +58,30 @@ fn nanoseconds(count: u128) -> Duration {
     Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
-/// How often a wait looks whether there is still something to wait for.
+/// The interval at which a waiting operation checks whether the measurement has ended.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Waits for points in time, far more exactly than the millisecond of the runtime.
+/// Waits for points in time, much more exactly than the runtime with its resolution of a millisecond.
 #[derive(Debug)]
 pub(crate) enum Timer {
-    /// Where a thread does one thing at a time.
+    /// For a thread that does one thing at a time.
     Thread,
-    /// Where it does many.
+    /// For a thread that does many things.
     Descriptor(AsyncFd<OwnedFd>),
-    /// Where a millisecond does not matter.
+    /// For waits that need no more precision than a millisecond.
     Runtime,
 }
 
-/// What operations wait for before they begin.
+/// The rule by which operations wait before they begin.
 #[derive(Debug)]
 pub(crate) enum Pacing<'a> {
-    /// The turn of their job in a plan, from which their latency counts.
-    Planned { pace: &'a Pace, job: u32, timer: Timer },
-    /// A place among those that may begin in a second.
+    /// The next planned start of the job. The latency counts from there.
+    Planned { pace: &'a ArrivalSchedule, job: u32, timer: Timer },
+    /// The limit of operations a second.
     Bounded(&'a Bound),
 }
 
-/// So many operations begin in a second at most.
+/// A limit of operations that begin in a second.
 #[derive(Debug)]
 pub(crate) struct Bound {
     next: Mutex<Instant>,
@@ -102,24 +103,24 @@ impl Bound {
 }
 
 impl Pacing<'_> {
-    /// Waits until an operation may begin; answers when that is, and nothing when it is too late for one.
-    pub(crate) async fn next(&self, course: &Course) -> io::Result<Option<Instant>> {
+    /// Waits until an operation may begin, and returns that time. `None` if it is too late for one.
+    pub(crate) async fn next(&self, window: &MeasurementWindow) -> io::Result<Option<Instant>> {
         let (begin, timer) = match self {
-            Pacing::Planned { pace, job, timer } => (course.start() + pace.next(*job), timer),
+            Pacing::Planned { pace, job, timer } => (window.start() + pace.next(*job), timer),
             Pacing::Bounded(bound) => (bound.next(), &Timer::Runtime),
         };
-        if course.is_over(begin) {
+        if window.is_over(begin) {
             return Ok(None);
         }
-        timer.until(begin, course).await?;
+        timer.until(begin, window).await?;
         let now = Instant::now();
         let begin = if matches!(self, Pacing::Planned { .. }) { begin } else { now };
-        Ok(Some(begin).filter(|_| !course.is_over(now)))
+        Ok(Some(begin).filter(|_| !window.is_over(now)))
     }
 }
 
 impl Timer {
-    /// One for a task of a runtime that waits for descriptors.
+    /// A timer for a task of a runtime that can wait for descriptors.
     #[allow(
         deprecated,
         reason = "what takes its place is unsafe, and an owned descriptor keeps what that asks for"
@@ -130,12 +131,12 @@ impl Timer {
         Ok(Timer::Descriptor(AsyncFd::new(timer)?))
     }
 
-    /// Waits until `then`, or until the course is over.
-    pub(crate) async fn until(&self, then: Instant, course: &Course) -> io::Result<()> {
+    /// Waits until `then`, or until the window has ended.
+    pub(crate) async fn until(&self, then: Instant, window: &MeasurementWindow) -> io::Result<()> {
         loop {
             let now = Instant::now();
             let left = then.saturating_duration_since(now).min(GLANCE);
-            if left.is_zero() || course.is_over(now) {
+            if left.is_zero() || window.is_over(now) {
                 return Ok(());
             }
             match self {
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn begins_are_even_and_jobs_take_turns() {
-        let pace = Pace::new(1000, 2);
+        let pace = ArrivalSchedule::new(1000, 2);
         let first: Vec<_> = (0..3).map(|_| pace.next(0).as_micros()).collect();
         let second: Vec<_> = (0..3).map(|_| pace.next(1).as_micros()).collect();
         assert_eq!((first, second), (vec![0, 1000, 2000], vec![500, 1500, 2500]));
@@ -176,21 +177,21 @@ mod tests {
     async fn a_turn_that_waits_is_let_go_at_the_end_and_one_that_comes_later_does_not_wait() {
         let (begun, hour) = (Instant::now(), Duration::from_secs(3600));
         let bound = Bound { next: Mutex::new(begun), step: hour };
-        let (pacing, course) = (Pacing::Bounded(&bound), Course::opened_later(2 * hour));
-        assert!(pacing.next(&course).await.unwrap().is_some());
+        let (pacing, window) = (Pacing::Bounded(&bound), MeasurementWindow::opened_later(2 * hour));
+        assert!(pacing.next(&window).await.unwrap().is_some());
         let ending = async {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            course.stop();
+            window.stop();
         };
-        let (waited, ()) = tokio::join!(pacing.next(&course), ending);
-        assert!(waited.unwrap().is_none() && pacing.next(&course).await.unwrap().is_none());
+        let (waited, ()) = tokio::join!(pacing.next(&window), ending);
+        assert!(waited.unwrap().is_none() && pacing.next(&window).await.unwrap().is_none());
         assert!(begun.elapsed() < Duration::from_secs(60));
     }
 
     #[test]
     fn as_many_are_planned_as_begin() {
         for (rate, jobs, time) in [(1000, 2, 2001), (3, 1, 10_000), (7, 3, 1234), (1, 5, 0)] {
-            let pace = Pace::new(rate, jobs);
+            let pace = ArrivalSchedule::new(rate, jobs);
             let time = Duration::from_millis(time);
             let begun = |job| std::iter::repeat_with(|| pace.next(job)).take_while(|at| *at < time).count();
             let begun: usize = (0..jobs).map(begun).sum();
@@ -202,16 +203,16 @@ mod tests {
     fn a_timer_waits_as_long_as_it_must_and_not_for_what_is_over() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let course = Course::new(Duration::ZERO, None, None);
+            let window = MeasurementWindow::new(Duration::ZERO, None, None);
             let begin = Instant::now();
-            course.begin(begin);
+            window.begin(begin);
             for timer in [Timer::Thread, Timer::descriptor().unwrap()] {
                 let then = Instant::now() + Duration::from_micros(300);
-                timer.until(then, &course).await.unwrap();
+                timer.until(then, &window).await.unwrap();
                 assert!(Instant::now() >= then);
             }
-            course.stop();
-            Timer::Thread.until(begin + Duration::from_secs(3600), &course).await.unwrap();
+            window.stop();
+            Timer::Thread.until(begin + Duration::from_secs(3600), &window).await.unwrap();
         });
     }
 }

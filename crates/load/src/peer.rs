@@ -1,4 +1,4 @@
-//! What a load is done to: a directory of [`client::remote`], whichever protocol leads there, or the null server.
+//! The peer of a load: a directory of [`client::remote`] over any protocol, or the null server.
 
 mod null;
 mod open;
@@ -14,11 +14,11 @@ use crate::error::Doing;
 use crate::plan::Protocol;
 use crate::{Error, Plan};
 
-/// A session with a server, and the share in it.
+/// A session with a target, and the directory in it.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct TargetSession {
     session: Session,
-    pub(crate) share: Share,
+    pub(crate) share: TargetDirectory,
 }
 
 #[derive(Debug)]
@@ -27,34 +27,37 @@ enum Session {
     Null { _tasks: null::Tasks },
 }
 
-/// A directory. Copies share it.
+/// A directory. All clones share it.
 #[derive(Debug, Clone)]
-pub(crate) enum Share {
+pub(crate) enum TargetDirectory {
     Remote(Directory),
-    Null(null::Share),
+    Null(null::NullDirectory),
 }
 
 /// An open file.
 #[derive(Debug)]
 pub(crate) enum File {
     Remote(remote::File),
-    Null(null::Share),
+    Null(null::NullDirectory),
 }
 
-impl Line {
-    /// Connects as the plan says, and checks that what was asked for is what came of it.
-    pub(crate) async fn open(plan: &Plan) -> Result<Line, Error> {
+impl TargetSession {
+    /// Connects as the plan requires, and checks that the negotiated options are the requested ones.
+    pub(crate) async fn open(plan: &Plan) -> Result<TargetSession, Error> {
         let session = match &plan.protocol {
             Protocol::Smb(wanted) => open::smb(plan, wanted).await?,
             Protocol::Nfs(options) => open::nfs(plan, options).await?,
             Protocol::Local => remote::Session::Local,
             Protocol::Null => {
                 let (tasks, share) = null::open(plan).await?;
-                return Ok(Line { session: Session::Null { _tasks: tasks }, share: Share::Null(share) });
+                return Ok(TargetSession {
+                    session: Session::Null { _tasks: tasks },
+                    share: TargetDirectory::Null(share),
+                });
             }
         };
-        let share = Share::Remote(session.root(open::mount_options(plan)));
-        Ok(Line { session: Session::Remote(session), share })
+        let share = TargetDirectory::Remote(session.root(open::mount_options(plan)));
+        Ok(TargetSession { session: Session::Remote(session), share })
     }
 
     /// Ends the session.
@@ -65,7 +68,7 @@ impl Line {
         }
     }
 
-    /// The connections of the session and what they have carried.
+    /// The connections of the session and their traffic.
     pub(crate) fn channels(&self) -> Vec<Channel> {
         match &self.session {
             Session::Remote(session) => session.channels().into_iter().map(Channel::from).collect(),
@@ -73,7 +76,7 @@ impl Line {
         }
     }
 
-    /// What was negotiated.
+    /// The negotiated security.
     pub(crate) fn security(&self) -> Security {
         match &self.session {
             Session::Remote(session) => open::security(session),
@@ -82,47 +85,49 @@ impl Line {
     }
 }
 
-impl Share {
-    /// The directory with all that can be done in it.
+impl TargetDirectory {
+    /// The directory with all its operations.
     pub(crate) fn files(&self) -> Result<&Directory, Error> {
         match self {
-            Share::Remote(directory) => Ok(directory),
-            Share::Null(_) => Err(Error::Usage(null::ONLY_READS.to_owned())),
+            TargetDirectory::Remote(directory) => Ok(directory),
+            TargetDirectory::Null(_) => Err(Error::Usage(null::ONLY_READS.to_owned())),
         }
     }
 
-    /// The directory `path`, in which names are to be worked on.
-    pub(crate) async fn directory(&self, path: &str) -> client::Result<Share> {
+    /// The directory `path`, for operations on names.
+    pub(crate) async fn directory(&self, path: &str) -> client::Result<TargetDirectory> {
         match self {
-            Share::Remote(directory) => Ok(Share::Remote(directory.directory(path).await?)),
-            Share::Null(share) => Ok(Share::Null(share.clone())),
+            TargetDirectory::Remote(directory) => {
+                Ok(TargetDirectory::Remote(directory.directory(path).await?))
+            }
+            TargetDirectory::Null(share) => Ok(TargetDirectory::Null(share.clone())),
         }
     }
 
     pub(crate) async fn open(&self, path: &str, mode: OpenMode) -> client::Result<File> {
         match self {
-            Share::Remote(directory) => Ok(File::Remote(directory.open(path, mode).await?)),
-            Share::Null(share) => Ok(File::Null(share.clone())),
+            TargetDirectory::Remote(directory) => Ok(File::Remote(directory.open(path, mode).await?)),
+            TargetDirectory::Null(share) => Ok(File::Null(share.clone())),
         }
     }
 }
 
-/// What this host says, as an operation fails with it.
+/// An error of this host, as an operation returns it.
 fn of_host(why: io::Error) -> client::Error {
     client::Error::Local(Arc::new(why))
 }
 
 impl File {
-    /// Bytes that it had when it was opened.
+    /// The size when the file was opened.
     pub(crate) fn size(&self) -> u64 {
         match self {
             File::Remote(file) => file.size(),
-            // It has whatever is asked for.
+            // The null server answers reads at any offset.
             File::Null(_) => u64::MAX,
         }
     }
 
-    /// Reads; answers how many bytes came.
+    /// Reads, and returns the number of received bytes.
     pub(crate) async fn read(&self, offset: u64, length: u32) -> client::Result<usize> {
         match self {
             File::Remote(file) => Ok(file.read(offset, length).await?.len()),
@@ -130,7 +135,7 @@ impl File {
         }
     }
 
-    /// Writes, and waits for the store where the plan says so; answers how many bytes.
+    /// Writes, waits for the storage if the plan requires it, and returns the number of bytes.
     pub(crate) async fn write(&self, offset: u64, content: &Bytes) -> client::Result<u32> {
         match self {
             File::Remote(file) => file.write(offset, content).await,

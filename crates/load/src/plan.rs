@@ -1,4 +1,4 @@
-//! What has been checked and will be done. fio's options and diskspd's flags come to the same [`Plan`].
+//! A checked load. The options of fio and the flags of diskspd both become a [`Plan`].
 
 mod servers;
 
@@ -13,61 +13,61 @@ use crate::args::{Args, Metadata, Pattern};
 use crate::diskspd::Flags;
 use crate::{Error, target};
 
-/// One load, ready to run.
+/// One load that is ready to run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The directory to work in; where files are named, the root of their share.
+    /// The directory to work in. If files are named, the root of their share.
     pub(crate) target: Url,
     pub(crate) protocol: Protocol,
-    pub(crate) work: Work,
+    pub(crate) work: Workload,
     pub(crate) block: u32,
     pub(crate) jobs: u32,
     pub(crate) depth: u32,
     pub(crate) connections: u32,
     /// Channels of each session.
     pub(crate) channels: u32,
-    /// How many times slower than the others the last channel is.
+    /// The factor by which the last channel is slower than the others.
     pub(crate) slow_channel: Option<u32>,
     pub(crate) ramp: Duration,
-    /// How long is measured; without end when the number of operations ends it.
+    /// The measured time. `None` if a number of operations ends the load.
     pub(crate) runtime: Option<Duration>,
-    /// How long work goes on after that.
+    /// The time for which work continues afterwards.
     pub(crate) cool_down: Duration,
     pub(crate) operations: Option<u64>,
-    /// Operations that each job begins in a second.
+    /// Operations a second that each job begins.
     pub(crate) rate: Option<u32>,
-    /// Past the caches.
+    /// Whether caches are bypassed.
     pub(crate) direct: bool,
-    /// Each write waits for the store.
+    /// Whether each write waits for the storage.
     pub(crate) sync: bool,
     pub(crate) server_pid: Option<u32>,
-    /// What create has made is left.
+    /// Whether the files of `create` are kept.
     pub keep: bool,
 }
 
-/// How the target is spoken to.
+/// The protocol of the target.
 #[derive(Debug, Clone)]
 pub(crate) enum Protocol {
-    Smb(Smb),
+    Smb(SmbTarget),
     Nfs(client::nfs::Options),
-    /// By system calls; what is mounted there is the host's affair.
+    /// System calls. The path may be on a mounted file system.
     Local,
-    /// By nothing to speak of.
+    /// The null server.
     Null,
 }
 
-/// How an SMB server is spoken to.
+/// The connection options of an SMB server.
 #[derive(Debug, Clone)]
-pub(crate) struct Smb {
+pub(crate) struct SmbTarget {
     pub(crate) credentials: Credentials,
     pub(crate) options: Options,
-    /// The algorithm that must come of it.
+    /// The signing algorithm that must be negotiated.
     pub(crate) signing: Option<SigningAlgorithm>,
     pub(crate) encrypt: bool,
 }
 
 impl Protocol {
-    /// Its name in reports.
+    /// The name of the protocol in reports.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Protocol::Smb(_) => "smb",
@@ -77,7 +77,7 @@ impl Protocol {
         }
     }
 
-    /// Bytes that each channel may carry in a second.
+    /// Bytes a second that each channel may carry.
     pub(crate) fn pace(&self) -> Option<u64> {
         match self {
             Protocol::Smb(smb) => smb.options.pace,
@@ -96,49 +96,49 @@ impl Protocol {
     }
 }
 
-/// What the operations are.
+/// The operations of the load.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Work {
-    Data(Shape),
+pub(crate) enum Workload {
+    Data(BlockPattern),
     Metadata { kind: Metadata, files: u64, size: u32, compound: bool, other_case: bool },
 }
 
-/// How blocks of files are read and written.
+/// The pattern of reads and writes of file blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct BlockPattern {
     pub(crate) random: bool,
-    /// How many of a hundred operations write.
+    /// The percentage of operations that write.
     pub(crate) write_percent: u32,
-    /// What offsets are multiples of.
+    /// The unit of offsets.
     pub(crate) step: u64,
-    /// The jobs of a file share one position.
+    /// Whether the jobs of a file share one position.
     pub(crate) interlocked: bool,
     pub(crate) files: Files,
     pub(crate) content: Content,
 }
 
-/// Which files.
+/// The files of the load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Files {
-    /// So many for each job, in the target's directory, made so large.
+    /// Files of each job, in the target's directory, created with this size.
     Own { count: u32, size: u64 },
-    /// These, each for so many jobs; made so large, or there already.
+    /// These files, each with a number of jobs. They are created with `size`, or exist already.
     Named { paths: Arc<[String]>, jobs: u32, size: Option<u64> },
 }
 
-/// What writes carry.
+/// The data of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// The same block that does not compress.
+    /// The same incompressible block.
     Block,
-    /// Nothing but zeros.
+    /// Zeros only.
     Zeros,
-    /// Pieces of so many bytes that do not compress.
+    /// Incompressible parts of this size.
     Pieces(u64),
 }
 
-impl Shape {
-    /// fio's name for it.
+impl BlockPattern {
+    /// The name of the pattern in fio.
     pub(crate) fn name(&self) -> &'static str {
         match (self.random, self.write_percent) {
             (false, 0) => "read",
@@ -151,7 +151,7 @@ impl Shape {
     }
 }
 
-/// What each connection has under way at once.
+/// The operations that each connection has under way at once.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     block: u32,
@@ -159,11 +159,11 @@ struct Load {
 }
 
 impl Plan {
-    /// Checks what was asked for; answers the loads to run one after the other: each pattern with each block size, each
-    /// depth and each number of channels.
+    /// Checks the options, and returns the loads to run one after the other: each pattern with each block
+    /// size, each depth and each number of channels.
     ///
     /// # Errors
-    /// [`Error::Usage`] with the option to change.
+    /// [`Error::Usage`] names the option to change.
     pub fn all(args: &Args, password: &str) -> Result<Vec<Plan>, Error> {
         let target = place(args)?;
         let mut plans = Vec::new();
@@ -186,27 +186,28 @@ impl Plan {
         Ok(plans.iter().flat_map(over).collect())
     }
 
-    /// The same over one channel that carries what it can, by way of the caches: for what is not measured.
+    /// The same plan over one channel without a rate limit, and through the caches. It is for work that
+    /// is not measured.
     pub(crate) fn unhindered(&self) -> Plan {
         let protocol = self.protocol.clone().unpaced();
         Plan { channels: 1, slow_channel: None, direct: false, sync: false, protocol, ..self.clone() }
     }
 
-    /// What the last channel may carry in a second, where it is slower than the others.
+    /// The rate of the last channel in bytes a second, if it is slower than the others.
     pub(crate) fn slow_rate(&self) -> Option<u64> {
         let (factor, rate) = self.slow_channel.zip(self.protocol.pace())?;
         Some((rate / u64::from(factor)).max(1))
     }
 
-    /// The same for one of several clients, which has files of its own unless they are named.
+    /// The same plan for one of several clients. It has its own files unless they are named.
     pub(crate) fn of_client(mut self, number: u32) -> Plan {
-        if !matches!(self.work, Work::Data(Shape { files: Files::Named { .. }, .. })) {
+        if !matches!(self.work, Workload::Data(BlockPattern { files: Files::Named { .. }, .. })) {
             self.target.path = join(&self.target.path, &format!("client-{number}"));
         }
         self
     }
 
-    /// Operations under way at once.
+    /// The number of operations under way at once.
     pub(crate) fn workers(&self) -> u32 {
         self.jobs * self.depth
     }
@@ -217,7 +218,7 @@ impl Plan {
             return Err(usage("-Z: the data to write is smaller than one write (-b)"));
         }
         let paths = paths(args);
-        let shape = Shape {
+        let shape = BlockPattern {
             random: flags.random,
             write_percent: flags.write_percent,
             step: flags.step.unwrap_or(flags.block),
@@ -236,7 +237,7 @@ impl Plan {
             cool_down: flags.cool_down,
             direct: flags.direct,
             sync: flags.sync,
-            ..Plan::with(args, target, Work::Data(shape), block, jobs, flags.depth, password)?
+            ..Plan::with(args, target, Workload::Data(shape), block, jobs, flags.depth, password)?
         };
         plan.checked()
     }
@@ -264,7 +265,7 @@ impl Plan {
                     let size = args.filesize.unwrap_or(FILE_SIZE.max(block.into()));
                     Files::Own { count: args.nrfiles, size }
                 };
-                Work::Data(Shape {
+                Workload::Data(BlockPattern {
                     random: pattern.is_random(),
                     write_percent: pattern.write_percent(),
                     step: block.into(),
@@ -277,11 +278,11 @@ impl Plan {
         Plan::with(args, target.clone(), work, block, jobs, depth, password)?.checked()
     }
 
-    /// What flags and options have in common.
+    /// The part that flags and options have in common.
     fn with(
         args: &Args,
         target: Url,
-        work: Work,
+        work: Workload,
         block: u32,
         jobs: u32,
         depth: u32,
@@ -289,8 +290,8 @@ impl Plan {
     ) -> Result<Plan, Error> {
         let ends = args.runtime.is_some() || args.number_ios.is_some();
         let mut operations = args.number_ios;
-        if matches!(work, Work::Metadata { kind: Metadata::Unlink, .. }) {
-            // Only what has been made before can be deleted.
+        if matches!(work, Workload::Metadata { kind: Metadata::Unlink, .. }) {
+            // Only existing files can be deleted.
             operations = operations.or(Some(args.files));
         }
         let workers = u64::from(jobs) * u64::from(depth);
@@ -332,13 +333,13 @@ impl Plan {
         })
     }
 
-    /// What can only be said of the whole.
+    /// The checks that need the whole plan.
     fn checked(self) -> Result<Plan, Error> {
-        let writes = !matches!(&self.work, Work::Data(shape) if shape.write_percent == 0);
+        let writes = !matches!(&self.work, Workload::Data(shape) if shape.write_percent == 0);
         if matches!(self.protocol, Protocol::Null) && (writes || self.direct || self.sync) {
             return Err(usage("null:// goes with reads alone"));
         }
-        if let Work::Data(shape) = &self.work {
+        if let Workload::Data(shape) = &self.work {
             let size = match shape.files {
                 Files::Own { size, .. } => Some(size),
                 Files::Named { size, .. } => size,
@@ -367,7 +368,8 @@ fn block_of(option: &str, bytes: u64) -> Result<u32, Error> {
     block.ok_or_else(|| Error::Usage(format!("{option} is at most {MAX_BLOCK} bytes")))
 }
 
-/// Whether the targets are files, not a directory in which each job makes its own.
+/// Whether the targets are files. Otherwise the target is a directory in which each job creates its own
+/// files.
 fn are_files(args: &Args) -> bool {
     let alone = &args.targets[0];
     let is_directory = || alone.scheme != Scheme::Local || std::path::Path::new(&alone.path).is_dir();
@@ -378,7 +380,7 @@ fn paths(args: &Args) -> Arc<[String]> {
     args.targets.iter().map(|target| target.path.clone()).collect()
 }
 
-/// Where the work is done.
+/// The directory or share of the load.
 fn place(args: &Args) -> Result<Url, Error> {
     let first = &args.targets[0];
     if let Some(other) = args.targets.iter().find(|other| !target::are_beside(other, first)) {
@@ -404,7 +406,7 @@ fn place(args: &Args) -> Result<Url, Error> {
     Ok(target::root(first))
 }
 
-fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Work, Error> {
+fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Workload, Error> {
     if kind == Metadata::Unlink && !args.ramp_time.is_zero() {
         return Err(usage("--ramp_time does not go with --metadata unlink"));
     }
@@ -416,7 +418,7 @@ fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Work, Error> {
     }
     let size = args.filesize.map_or(Ok(block), |size| block_of("--filesize of --metadata", size))?;
     let (files, compound, other_case) = (args.files, args.compound, args.other_case);
-    Ok(Work::Metadata { kind, files, size, compound, other_case })
+    Ok(Workload::Metadata { kind, files, size, compound, other_case })
 }
 
 const OF_KNOWN_NAMES: &str = "--other-case goes with --metadata open, close and stat";
@@ -426,14 +428,14 @@ const ALONE: &str = "--compound goes with --metadata create, open and unlink";
 /// The largest payload of one message that servers offer.
 const MAX_BLOCK: u32 = 8 * 1024 * 1024;
 
-/// Bytes of each file unless told otherwise.
+/// The default size of each file.
 const FILE_SIZE: u64 = 64 * 1024 * 1024;
 
-/// Operations under way at once at most, each of which has a task.
+/// The most operations under way at once. Each has a task.
 const MAX_WORKERS: u64 = 16_384;
 
-/// The same where each has a thread.
+/// The most operations under way at once, if each has a thread.
 const MAX_THREADS: u64 = 4_096;
 
-/// The least that stores read and write past the caches.
+/// The smallest unit of reads and writes that bypass the caches.
 const SECTOR: u64 = 512;

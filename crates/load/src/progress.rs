@@ -1,4 +1,4 @@
-//! A line on the terminal that says how far a load is.
+//! A line on the terminal that shows the progress of a load.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::run::Shared;
+use crate::run::LoadRun;
 
 /// Shows the line until it is dropped.
 pub(crate) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
 
-/// How often it changes.
+/// The interval of updates.
 const STEP: Duration = Duration::from_secs(1);
 
 impl Progress {
-    /// Starts it, where standard error is a terminal.
-    pub(crate) fn start(shared: &Arc<Shared>) -> Progress {
+    /// Starts the line, if standard error is a terminal.
+    pub(crate) fn start(shared: &Arc<LoadRun>) -> Progress {
         if !std::io::stderr().is_terminal() {
             return Progress(None);
         }
@@ -42,24 +42,24 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some((over, shown)) = self.0.take() {
             drop(over);
-            // What it shows is no part of what is measured, nor is its failure.
+            // Neither the line nor its failure belongs to the measurement.
             let _ = shown.join();
         }
     }
 }
 
 fn show(text: &str) {
-    // Nobody looks any more.
+    // The terminal is gone.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// `3 of 10 s, 120.5 MiB/s, 30848 I/O per s`.
-fn line(shared: &Shared, now: Instant, [operations, bytes]: [f64; 2]) -> String {
-    let from = shared.course.measured_from();
+fn line(shared: &LoadRun, now: Instant, [operations, bytes]: [f64; 2]) -> String {
+    let from = shared.window.measured_from();
     if now < from {
         return format!("warming up, {} s left", (from - now).as_secs());
     }
-    if shared.course.measured_to().is_some_and(|end| now >= end) {
+    if shared.window.measured_to().is_some_and(|end| now >= end) {
         return "cooling down".to_owned();
     }
     let mibs = bytes / 1_048_576.0;

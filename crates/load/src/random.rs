@@ -1,11 +1,11 @@
 //! Random numbers for offsets and names.
 
-/// Random numbers: xorshift64*, good enough for offsets and quick.
+/// A random generator (xorshift64*): fast, and good enough for offsets.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each `seed`.
+    /// A generator with its own sequence for each `seed`.
     pub(crate) fn new(seed: u64) -> Random {
         Random(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }

@@ -1,4 +1,5 @@
-//! What came of a load. [`Report`] is shown as diskspd's tables; [`json()`] is fio's form, [`html()`] a page with plots.
+//! The results of a load. [`Report`] is printed as diskspd's tables, [`json()`] writes fio's form, and
+//! [`html()`] a page with plots.
 
 mod html;
 mod json;
@@ -14,73 +15,73 @@ use serde::{Deserialize, Serialize};
 
 use crate::Plan;
 use crate::channel::{Channel, Security};
+use crate::comparison::{Doubt, Range};
 use crate::cpu::Usage;
 use crate::measure::Record;
-use crate::plan::{Files, Protocol, Work};
-use crate::turns::{Doubt, Range};
+use crate::plan::{Files, Protocol, Workload};
 use crate::work::data;
 use crate::work::metadata::Names;
 
-/// What came of a load.
+/// The results of a load.
 #[derive(Debug)]
 pub struct Report {
-    /// In one line, what was done.
+    /// The load in one line.
     title: String,
-    /// Name and value of each option that matters, as fio writes them.
+    /// The name and value of each relevant option, as fio writes them.
     options: Vec<(&'static str, String)>,
-    facts: Facts,
-    /// What each job has done, and to which files.
+    parameters: LoadParameters,
+    /// The record of each job, with the files of the job.
     rows: Vec<(String, Record)>,
     all: Record,
     measured: Measured,
-    /// Clients that took part and of whose operations nothing is known.
+    /// The clients that took part and whose results are unknown.
     missing: Vec<String>,
-    /// Each turn, where numbers of channels were measured in turns.
+    /// The turns, if numbers of channels were measured in turns.
     turns: Turns,
 }
 
-/// What was measured in turns.
+/// The results of a measurement in turns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Turns {
-    /// Operations for a second in each.
+    /// Operations a second in each turn.
     pub(crate) per_s: Vec<f64>,
-    /// The number of channels that this is held against, and its turns.
+    /// The number of channels to compare with, and its turns.
     pub(crate) beside: Option<(u32, Vec<f64>)>,
-    /// Part of the processors of this host that other programs used meanwhile.
+    /// The part of this host's processors that other programs used meanwhile.
     pub(crate) others: f64,
 }
 
 impl Turns {
-    /// How many times as much as the other number of channels; nothing where the turns do not tell.
+    /// The factor between this number of channels and the other one. `None` if the turns do not show it.
     pub(crate) fn range(&self) -> Option<Range> {
         let (_, other) = self.beside.as_ref()?;
         Range::of(other, &self.per_s, Doubt { others: self.others, ..Doubt::default() })
     }
 }
 
-/// What was measured, beside the names of things.
+/// The measured values of a load.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) jobs: Vec<Record>,
-    /// Operations that were planned and not begun in time.
+    /// Operations that were planned and did not begin in time.
     pub(crate) missed: u64,
     pub(crate) processor: Processor,
-    /// All processors of this host, or of all clients.
+    /// The use of all processors of this host, or of all clients.
     pub(crate) usage: Usage,
     pub(crate) security: Security,
-    /// Those of all sessions.
+    /// The channels of all sessions.
     pub(crate) channels: Vec<Channel>,
 }
 
 impl Measured {
-    /// Operations for a second of all jobs.
+    /// Operations a second of all jobs.
     pub(crate) fn per_s(&self) -> f64 {
         let lasted = self.jobs.iter().map(|job| job.lasted).max().unwrap_or_default().as_secs_f64();
         let operations = self.jobs.iter().map(Record::operations).sum::<u64>() as f64;
         if lasted > 0.0 { operations / lasted } else { 0.0 }
     }
 
-    /// Takes up what was measured afterwards in the same way. Connections are those of the last turn.
+    /// Appends a later measurement of the same load. The connections are those of the last one.
     pub(crate) fn then(&mut self, other: Measured) {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         self.jobs.iter_mut().zip(&other.jobs).for_each(|(job, more)| job.then(more));
@@ -94,7 +95,7 @@ impl Measured {
         self.channels = other.channels;
     }
 
-    /// Adds what another client has measured at the same time.
+    /// Adds the measurement of another client at the same time.
     fn merge(&mut self, other: Measured) {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         self.missed += other.missed;
@@ -106,32 +107,32 @@ impl Measured {
     }
 }
 
-/// What a report is compared by.
+/// The parameters by which reports are compared.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Facts {
-    /// What is done, in a word.
+pub(crate) struct LoadParameters {
+    /// The operation in a word.
     pub(crate) what: String,
-    /// Whether blocks are read or written, each of `block` bytes.
+    /// Whether blocks of `block` bytes are read or written.
     pub(crate) is_data: bool,
     pub(crate) block: u32,
     pub(crate) depth: u32,
     pub(crate) channels: u32,
     pub(crate) jobs: u32,
-    /// Operations under way at once in all.
+    /// All operations under way at once.
     pub(crate) workers: u32,
-    /// Operations in a second that all jobs were to begin.
+    /// The planned operations a second of all jobs.
     pub(crate) rate: Option<u64>,
     pub(crate) ramp: Duration,
     pub(crate) runtime: Option<Duration>,
     pub(crate) cool_down: Duration,
 }
 
-/// Processor time in nanoseconds, where it is known.
+/// Processor time in nanoseconds, if it is known.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Processor {
     pub(crate) server_ns: Option<u64>,
     pub(crate) client_ns: Option<u64>,
-    /// That part of it which was spent outside of the kernel.
+    /// The part of it that was spent outside of the kernel.
     pub(crate) client_user_ns: Option<u64>,
 }
 
@@ -140,16 +141,17 @@ impl Report {
         Report::merged(plan, vec![(String::new(), measured)], Vec::new())
     }
 
-    /// What several clients have measured together, each with its name; the `missing` ones were there and have said nothing.
+    /// The report of several clients together, each with its name. The results of the `missing` clients
+    /// are unknown.
     pub(crate) fn merged(plan: &Plan, clients: Vec<(String, Measured)>, missing: Vec<String>) -> Report {
         let (mut title, options) = describe(plan);
-        let mut facts = facts(plan);
+        let mut parameters = parameters(plan);
         if clients.len() > 1 {
             let count = clients.len() as u32;
             title = format!("{title} from each of {count} clients");
-            facts.jobs *= count;
-            facts.workers *= count;
-            facts.rate = facts.rate.map(|rate| rate * u64::from(count));
+            parameters.jobs *= count;
+            parameters.workers *= count;
+            parameters.rate = parameters.rate.map(|rate| rate * u64::from(count));
         }
         let (mut rows, mut all, mut whole) = (Vec::new(), Record::default(), None::<Measured>);
         for (client, mut measured) in clients {
@@ -167,53 +169,54 @@ impl Report {
             title = format!("{title}; INCOMPLETE: without {}", missing.join(", "));
         }
         let measured = whole.unwrap_or_default();
-        Report { title, options, facts, rows, all, measured, missing, turns: Turns::default() }
+        Report { title, options, parameters, rows, all, measured, missing, turns: Turns::default() }
     }
 
     pub(crate) fn with_turns(self, turns: Turns) -> Report {
         Report { turns, ..self }
     }
 
-    /// How many operations counted.
+    /// The number of counted operations.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.all.operations()
     }
 
-    /// Bytes that they moved.
+    /// The bytes that they moved.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.all.bytes()
     }
 
-    /// The measured time: from its begin to the last answer, or what was asked for where there was a warm-up.
+    /// The measured time. It ends with the last reply, or after a warm-up with the requested time.
     #[must_use]
     pub fn lasted(&self) -> Duration {
         self.all.lasted
     }
 
-    /// Operations that were planned (`--rate_iops`) and not begun in the measured time, since earlier ones were not done.
+    /// Planned operations (`--rate_iops`) that did not begin in the measured time, because earlier ones
+    /// were not done.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.measured.missed
     }
 
-    /// Whether the bytes that were counted are those that so many operations of this size must have moved; nothing where
-    /// no blocks were read or written.
+    /// Whether the counted bytes equal the number of operations times their size. `None` if no blocks
+    /// were read or written.
     #[must_use]
     pub fn size_times_operations_holds(&self) -> Option<bool> {
         let latencies = self.all.read.latency.len() + self.all.write.latency.len();
-        let expected = latencies * u64::from(self.facts.block);
-        self.facts.is_data.then_some(expected == self.bytes())
+        let expected = latencies * u64::from(self.parameters.block);
+        self.parameters.is_data.then_some(expected == self.bytes())
     }
 
-    /// The most credits that a connection has had at once, where that was too few for what was to be sent.
+    /// The most credits that a connection had at once, if they were too few for its requests.
     #[must_use]
     pub fn most_credits(&self) -> Option<u32> {
         self.measured.channels.iter().filter_map(|it| it.most_credits).min()
     }
 
-    /// Operations for a second times the mean latency: how many were under way at once on average.
+    /// Operations a second times the mean latency: the average number of operations under way.
     #[must_use]
     pub fn under_way(&self) -> f64 {
         let total = self.all.total();
@@ -221,13 +224,13 @@ impl Report {
         if seconds > 0.0 { total.latency.mean() / 1e9 * total.operations as f64 / seconds } else { 0.0 }
     }
 
-    /// The server's processor time for one operation, in nanoseconds, if its process was named.
+    /// The server's processor time for each operation in nanoseconds, if its process was named.
     #[must_use]
     pub fn server_ns_per_operation(&self) -> Option<f64> {
         per_operation(self.measured.processor.server_ns, self.operations())
     }
 
-    /// The same of this process.
+    /// As [`Report::server_ns_per_operation`], of this process.
     #[must_use]
     pub fn client_ns_per_operation(&self) -> Option<f64> {
         per_operation(self.measured.processor.client_ns, self.operations())
@@ -252,9 +255,9 @@ fn value_name(value: &impl clap::ValueEnum) -> String {
     value.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
 }
 
-/// For people: which files a job works on.
+/// The files of a job, for people.
 fn files_of(plan: &Plan, job: u32) -> String {
-    let Work::Data(shape) = &plan.work else { return Names::directory(plan) };
+    let Workload::Data(shape) = &plan.work else { return Names::directory(plan) };
     let names = data::names(shape, job);
     match names.as_slice() {
         [] => String::new(),
@@ -263,12 +266,12 @@ fn files_of(plan: &Plan, job: u32) -> String {
     }
 }
 
-fn facts(plan: &Plan) -> Facts {
+fn parameters(plan: &Plan) -> LoadParameters {
     let (what, is_data) = match &plan.work {
-        Work::Data(shape) => (shape.name().to_owned(), true),
-        Work::Metadata { kind, .. } => (value_name(kind), false),
+        Workload::Data(shape) => (shape.name().to_owned(), true),
+        Workload::Metadata { kind, .. } => (value_name(kind), false),
     };
-    Facts {
+    LoadParameters {
         what,
         is_data,
         block: plan.block,
@@ -293,7 +296,7 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
         ("channels", plan.channels.to_string()),
     ];
     let what = match &plan.work {
-        Work::Data(shape) => {
+        Workload::Data(shape) => {
             options.push(("rw", shape.name().to_owned()));
             if !matches!(shape.write_percent, 0 | 100) {
                 options.push(("rwmixwrite", shape.write_percent.to_string()));
@@ -312,7 +315,7 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
             options.extend(plan.sync.then(|| ("sync", "1".to_owned())));
             format!("{} of {} bytes", shape.name(), plan.block)
         }
-        Work::Metadata { kind, files, size, compound, other_case } => {
+        Workload::Metadata { kind, files, size, compound, other_case } => {
             options.push(("metadata", value_name(kind)));
             options.push(("files", files.to_string()));
             options.push(("filesize", size.to_string()));

@@ -1,4 +1,4 @@
-//! Runs a plan: makes the files, starts what drives each connection, measures, adds up.
+//! Runs a plan: creates the files, drives the connections, measures, and adds up the results.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,12 +12,12 @@ use tokio::sync::Semaphore;
 
 use crate::channel::{Channel, Security};
 use crate::cpu::{Account, Usage, own_user_ns};
-use crate::engine::{self, Done, Operation};
+use crate::engine::{self, CompletedOperation, Operation};
 use crate::error::Doing;
-use crate::measure::{Course, Record, Stop, Turn};
-use crate::pace::{Pace, Pacing, Timer};
-use crate::peer::{Line, Share};
-use crate::plan::{Protocol, Work};
+use crate::measure::{MeasurementPhase, MeasurementWindow, Record, Stop};
+use crate::pace::{ArrivalSchedule, Pacing, Timer};
+use crate::peer::{TargetDirectory, TargetSession};
+use crate::plan::{Protocol, Workload};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::report::{Measured, Processor};
@@ -26,42 +26,44 @@ use crate::work::make_directories;
 use crate::work::metadata::Names;
 use crate::{Error, Plan, Report, threads};
 
-/// How many connections log on at a time: a server may have few places for those of one address that have not.
+/// The most connections that log on at a time. A server may limit the unauthenticated connections of an
+/// address.
 const MOST_LOG_ONS: u32 = 32;
 
-/// What all connections share.
-pub(crate) struct Shared {
+/// The state that all connections of a load share.
+pub(crate) struct LoadRun {
     pub(crate) plan: Plan,
-    /// Places for connections that log on.
+    /// Permits for connections that log on.
     log_ons: Semaphore,
-    pub(crate) course: Course,
-    pace: Option<Pace>,
+    pub(crate) window: MeasurementWindow,
+    pace: Option<ArrivalSchedule>,
     /// The positions of sequential jobs.
     positions: Vec<Arc<AtomicU64>>,
-    /// What writes take their data from.
+    /// The data for writes.
     content: Bytes,
-    /// What each connection has done for each job that has workers there.
+    /// The records by connection and job, for each job with workers on the connection.
     pub(crate) records: BTreeMap<(u32, u32), Mutex<Record>>,
-    /// Everybody is ready; go; what counts is done; the accounts have been read, and connections may end.
+    /// The barriers: all are ready; start; the counted work is done; the accounts are read and
+    /// connections may end.
     ready: Barrier,
     go: Barrier,
     done: Barrier,
     read: Barrier,
 }
 
-impl Shared {
-    fn new(plan: Plan, stop: &Stop) -> Shared {
+impl LoadRun {
+    fn new(plan: Plan, stop: &Stop) -> LoadRun {
         let parties = plan.connections as usize + 1;
         let pairs = (0..plan.workers()).map(|worker| (worker % plan.connections, worker / plan.depth));
-        Shared {
-            course: Course::new(plan.ramp, plan.runtime, plan.operations)
+        LoadRun {
+            window: MeasurementWindow::new(plan.ramp, plan.runtime, plan.operations)
                 .and_cool_down(plan.cool_down)
                 .and_stopped_by(stop),
-            pace: plan.rate.map(|rate| Pace::new(rate, plan.jobs)),
+            pace: plan.rate.map(|rate| ArrivalSchedule::new(rate, plan.jobs)),
             positions: (0..plan.jobs).map(|_| Arc::default()).collect(),
             content: match &plan.work {
-                Work::Data(shape) => data::content(&plan, shape),
-                Work::Metadata { .. } => Bytes::new(),
+                Workload::Data(shape) => data::content(&plan, shape),
+                Workload::Metadata { .. } => Bytes::new(),
             },
             records: pairs.map(|pair| (pair, Mutex::default())).collect(),
             ready: Barrier::new(parties),
@@ -73,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// What each job has done so far.
+    /// The record of each job so far.
     pub(crate) fn by_job(&self) -> Vec<Record> {
         let mut jobs = vec![Record::default(); self.plan.jobs as usize];
         for ((_, job), record) in &self.records {
@@ -82,20 +84,20 @@ impl Shared {
         jobs
     }
 
-    /// What each job has done when all is over, and how long that took. Behind a warm-up, what is under way when the measured
-    /// time begins does not count, and what is under way at its end does: they even out, and the time is that which was
-    /// asked for. Without one nothing is under way at the begin, and the last answer ends the time, as in a run that was
-    /// stopped.
-    fn in_the_end(&self) -> Vec<Record> {
+    /// The final record of each job with its measured time. After a warm-up, operations under way at the
+    /// start of the measured time do not count, and those under way at its end do. The two balance each
+    /// other, and the time is the requested one. Without a warm-up nothing is under way at the start, and
+    /// the last reply ends the time. The same holds for a run that was stopped.
+    fn final_records(&self) -> Vec<Record> {
         let mut jobs = self.by_job();
         let is_even = !self.plan.ramp.is_zero() && self.plan.operations.is_none();
-        if let Some(runtime) = self.plan.runtime.filter(|_| is_even && !self.course.is_stopped()) {
+        if let Some(runtime) = self.plan.runtime.filter(|_| is_even && !self.window.is_stopped()) {
             jobs.iter_mut().for_each(|job| job.lasted = runtime);
         }
         jobs
     }
 
-    /// Operations and bytes of all jobs so far.
+    /// The operations and bytes of all jobs so far.
     pub(crate) fn so_far(&self) -> (u64, u64) {
         self.records.values().fold((0, 0), |sum, record| {
             let record = record.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +105,7 @@ impl Shared {
         })
     }
 
-    /// Operations that were to begin and did not, since earlier ones were not done.
+    /// Planned operations that did not begin, because earlier ones were not done.
     fn missed(&self) -> u64 {
         let Some((pace, runtime)) = self.pace.as_ref().zip(self.plan.runtime) else { return 0 };
         if self.plan.operations.is_some() {
@@ -111,7 +113,7 @@ impl Shared {
         }
         let jobs = self.by_job();
         let lasted = jobs.iter().map(|job| job.lasted).max().unwrap_or_default();
-        let time = if self.course.is_stopped() { lasted.min(runtime) } else { runtime };
+        let time = if self.window.is_stopped() { lasted.min(runtime) } else { runtime };
         let planned = pace.planned_within(self.plan.ramp + time) - pace.planned_within(self.plan.ramp);
         planned.saturating_sub(jobs.iter().map(Record::operations).sum())
     }
@@ -120,26 +122,26 @@ impl Shared {
 /// Runs `plan` to its end.
 ///
 /// # Errors
-/// What went wrong first.
+/// The first error.
 pub fn run(plan: Plan) -> Result<Report, Error> {
     run_until(plan, &Stop::default())
 }
 
-/// Runs `plan` to its end, or until `stop` says so; then what was done by then is reported.
+/// Runs `plan` to its end, or until `stop`. The report then has the results until that time.
 ///
 /// # Errors
-/// What went wrong first.
+/// The first error.
 pub fn run_until(plan: Plan, stop: &Stop) -> Result<Report, Error> {
     let measured = measure(&plan, stop, || Ok(()))?;
     clear(&plan)?;
     Ok(Report::new(&plan, measured))
 }
 
-/// Runs `plan`: everything is made ready before `ready` is called, and work begins when that returns. What was made is
-/// left for [`clear`].
+/// Runs `plan`. It calls `ready` when everything is prepared, and starts the work when `ready` returns.
+/// [`clear`] removes the files of the load later.
 ///
 /// # Errors
-/// What went wrong first, in `ready` too.
+/// The first error, in `ready` too.
 pub(crate) fn measure(
     plan: &Plan,
     stop: &Stop,
@@ -149,7 +151,7 @@ pub(crate) fn measure(
         raise_limit();
     }
     threads::alone(plan)?.block_on(prepare(plan))?;
-    let shared = Arc::new(Shared::new(plan.clone(), stop));
+    let shared = Arc::new(LoadRun::new(plan.clone(), stop));
     let threads: Vec<_> = (0..shared.plan.connections)
         .map(|connection| {
             let shared = Arc::clone(&shared);
@@ -157,9 +159,9 @@ pub(crate) fn measure(
         })
         .collect();
     shared.ready.wait();
-    let begun = if shared.course.is_stopped() { Ok(()) } else { ready() };
+    let begun = if shared.window.is_stopped() { Ok(()) } else { ready() };
     if begun.is_err() {
-        shared.course.stop();
+        shared.window.stop();
     }
     let watched = watch(&shared);
     let (mut security, mut channels, mut first_error) = (None, Vec::new(), begun.err());
@@ -178,24 +180,31 @@ pub(crate) fn measure(
     }
     let (processor, usage) = watched?;
     let security = security.expect("there is at least one connection");
-    Ok(Measured { jobs: shared.in_the_end(), missed: shared.missed(), processor, usage, security, channels })
+    Ok(Measured {
+        jobs: shared.final_records(),
+        missed: shared.missed(),
+        processor,
+        usage,
+        security,
+        channels,
+    })
 }
 
-/// Lets the process have as many open files as it may: each thread has its own.
+/// Raises the limit of open files to the maximum, because each thread has its own files.
 fn raise_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where that is refused, the open that is one too many says so.
+    // If that is refused, the first open beyond the limit reports it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// What one connection, or session of several, was.
-struct Served {
+/// The properties of a connection, or of a session with several channels.
+struct ConnectionSummary {
     security: Security,
     channels: Vec<Channel>,
 }
 
-/// The accounts of both sides and of all processors at one moment.
+/// The processor times of both sides and of all processors at one moment.
 struct Accounts {
     server: Option<Account>,
     client: Option<Account>,
@@ -230,22 +239,22 @@ impl Accounts {
     }
 }
 
-/// Lets everybody go, and reads the processor time at both ends of what is measured.
-fn watch(shared: &Arc<Shared>) -> Result<(Processor, Usage), Error> {
+/// Starts all connections, and reads the processor times at the start and end of the measured time.
+fn watch(shared: &Arc<LoadRun>) -> Result<(Processor, Usage), Error> {
     let at_start = Accounts::read(&shared.plan);
     if at_start.is_err() {
-        shared.course.stop();
+        shared.window.stop();
     }
-    shared.course.begin(Instant::now());
+    shared.window.begin(Instant::now());
     shared.go.wait();
     let progress = Progress::start(shared);
     let before = if shared.plan.ramp.is_zero() {
         at_start
     } else {
-        wait_until(shared, shared.course.measured_from());
+        wait_until(shared, shared.window.measured_from());
         Accounts::read(&shared.plan)
     };
-    let at_end = shared.course.measured_to().filter(|_| !shared.plan.cool_down.is_zero()).map(|end| {
+    let at_end = shared.window.measured_to().filter(|_| !shared.plan.cool_down.is_zero()).map(|end| {
         wait_until(shared, end);
         Accounts::read(&shared.plan)
     });
@@ -256,9 +265,9 @@ fn watch(shared: &Arc<Shared>) -> Result<(Processor, Usage), Error> {
     Ok(after?.since(&before?))
 }
 
-/// Sleeps, but not on when something went wrong.
-fn wait_until(shared: &Shared, then: Instant) {
-    while !shared.course.is_stopped() {
+/// Sleeps until `then`, or until a connection fails.
+fn wait_until(shared: &LoadRun, then: Instant) {
+    while !shared.window.is_stopped() {
         let left = then.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return;
@@ -267,56 +276,56 @@ fn wait_until(shared: &Shared, then: Instant) {
     }
 }
 
-/// Makes what must exist before anything is measured.
+/// Creates the files and directories that the load needs.
 async fn prepare(plan: &Plan) -> Result<(), Error> {
-    let line = Line::open(&plan.unhindered()).await?;
-    if let Share::Remote(directory) = &line.share {
+    let session = TargetSession::open(&plan.unhindered()).await?;
+    if let TargetDirectory::Remote(directory) = &session.share {
         make_directories(directory, &place(plan)).await?;
     }
-    let share = enter(&line, plan).await?;
-    if let Work::Data(shape) = &plan.work {
+    let share = enter(&session, plan).await?;
+    if let Workload::Data(shape) = &plan.work {
         data::lay_out(&share, plan, shape).await?;
     }
     if let Some(names) = Names::of(plan) {
         names.lay_out(share.files()?).await?;
     }
-    line.close().await
+    session.close().await
 }
 
-/// The directory in which the work is done.
+/// The directory of the load.
 fn place(plan: &Plan) -> String {
     match plan.work {
-        Work::Data(_) => plan.target.path.clone(),
-        Work::Metadata { .. } => Names::directory(plan),
+        Workload::Data(_) => plan.target.path.clone(),
+        Workload::Metadata { .. } => Names::directory(plan),
     }
 }
 
-async fn enter(line: &Line, plan: &Plan) -> Result<Share, Error> {
+async fn enter(session: &TargetSession, plan: &Plan) -> Result<TargetDirectory, Error> {
     let place = place(plan);
-    line.share.directory(&place).await.doing(|| format!("looking for directory {place}"))
+    session.share.directory(&place).await.doing(|| format!("looking for directory {place}"))
 }
 
-/// Clears away what the operations of a [`measure`]d plan have made, or left.
+/// Removes the files that the operations of a [`measure`]d plan have created or left.
 ///
 /// # Errors
-/// What went wrong.
+/// The first error.
 pub(crate) fn clear(plan: &Plan) -> Result<(), Error> {
     let Some(names) = Names::of(plan).filter(|_| !plan.keep) else { return Ok(()) };
     threads::alone(plan)?.block_on(async {
-        let line = Line::open(&plan.unhindered()).await?;
-        let _left = names.sweep(enter(&line, plan).await?.files()?).await?;
-        line.close().await
+        let session = TargetSession::open(&plan.unhindered()).await?;
+        let _left = names.sweep(enter(&session, plan).await?.files()?).await?;
+        session.close().await
     })
 }
 
-/// One connection, from its login to its end. Meets the others at every barrier, whatever happens.
-fn serve(shared: &Arc<Shared>, connection: u32) -> Result<Served, Error> {
+/// Runs one connection from its login to its end. It reaches every barrier, even after an error.
+fn serve(shared: &Arc<LoadRun>, connection: u32) -> Result<ConnectionSummary, Error> {
     let opened = threads::of_session(&shared.plan).and_then(|runtime| {
         let opened = runtime.block_on(Workers::open(shared, connection))?;
         Ok((runtime, opened))
     });
     if opened.is_err() {
-        shared.course.stop();
+        shared.window.stop();
     }
     shared.ready.wait();
     shared.go.wait();
@@ -325,51 +334,51 @@ fn serve(shared: &Arc<Shared>, connection: u32) -> Result<Served, Error> {
         Ok((runtime, workers))
     });
     if measured.is_err() {
-        shared.course.stop();
+        shared.window.stop();
     }
     shared.done.wait();
     shared.read.wait();
     let (runtime, workers) = measured?;
-    let (security, channels) = (workers.line.security(), workers.line.channels());
+    let (security, channels) = (workers.session.security(), workers.session.channels());
     runtime.block_on(workers.close())?;
-    Ok(Served { security, channels })
+    Ok(ConnectionSummary { security, channels })
 }
 
 /// The workers of one connection.
 struct Workers {
-    line: Line,
+    session: TargetSession,
     /// The directory in which they work.
-    share: Share,
-    work: Arc<Opened>,
-    /// The job of each worker, and its number among all.
+    share: TargetDirectory,
+    work: Arc<WorkerFiles>,
+    /// The job of each worker, and the worker's number among all.
     workers: Vec<(u32, u64)>,
-    /// Which connection it is.
+    /// The number of the connection.
     number: u32,
 }
 
-/// What the workers of one connection work with.
-enum Opened {
-    /// The jobs that have workers here, by number.
+/// The open files or names of the workers of one connection.
+enum WorkerFiles {
+    /// The jobs with workers on this connection, by number.
     Data(BTreeMap<u32, Job>),
     Metadata(Names),
 }
 
 impl Workers {
-    async fn open(shared: &Shared, connection: u32) -> Result<Workers, Error> {
+    async fn open(shared: &LoadRun, connection: u32) -> Result<Workers, Error> {
         let plan = &shared.plan;
         let places = plan.channels.clamp(1, MOST_LOG_ONS);
         let log_on = shared.log_ons.acquire_many(places).await;
-        let line = Line::open(plan).await?;
+        let session = TargetSession::open(plan).await?;
         drop(log_on);
-        let share = enter(&line, plan).await?;
+        let share = enter(&session, plan).await?;
         let workers: Vec<(u32, u64)> = (0..plan.workers())
             .filter(|worker| worker % plan.connections == connection)
             .map(|worker| (worker / plan.depth, u64::from(worker)))
             .collect();
         let work = match (&plan.work, Names::of(plan)) {
-            (_, Some(names)) => Opened::Metadata(names),
-            (Work::Metadata { .. }, None) => return Err(Error::Usage("there are no names".to_owned())),
-            (Work::Data(shape), None) => {
+            (_, Some(names)) => WorkerFiles::Metadata(names),
+            (Workload::Metadata { .. }, None) => return Err(Error::Usage("there are no names".to_owned())),
+            (Workload::Data(shape), None) => {
                 let mut jobs = BTreeMap::new();
                 for (job, _) in &workers {
                     if !jobs.contains_key(job) {
@@ -378,14 +387,14 @@ impl Workers {
                         jobs.insert(*job, Job::open(&share, plan, shape, *job, position, content).await?);
                     }
                 }
-                Opened::Data(jobs)
+                WorkerFiles::Data(jobs)
             }
         };
-        Ok(Workers { line, share, work: Arc::new(work), workers, number: connection })
+        Ok(Workers { session, share, work: Arc::new(work), workers, number: connection })
     }
 
-    /// Lets all workers work until nothing is left to do.
-    async fn run(&self, shared: &Arc<Shared>) -> Result<(), Error> {
+    /// Runs all workers until the load ends.
+    async fn run(&self, shared: &Arc<LoadRun>) -> Result<(), Error> {
         let mut tasks = tokio::task::JoinSet::new();
         for &(job, number) in &self.workers {
             let worker = Worker {
@@ -401,7 +410,7 @@ impl Workers {
             tasks.spawn(async move {
                 let worked = worker.work().await;
                 if worked.is_err() {
-                    shared.course.stop();
+                    shared.window.stop();
                 }
                 worked
             });
@@ -418,23 +427,23 @@ impl Workers {
     }
 
     async fn close(self) -> Result<(), Error> {
-        if let Some(Opened::Data(jobs)) = Arc::into_inner(self.work) {
+        if let Some(WorkerFiles::Data(jobs)) = Arc::into_inner(self.work) {
             for job in jobs.into_values() {
                 job.close().await?;
             }
         }
-        self.line.close().await
+        self.session.close().await
     }
 }
 
-/// Does one operation after the other.
+/// A worker that does one operation after the other.
 struct Worker {
-    shared: Arc<Shared>,
-    work: Arc<Opened>,
-    share: Share,
+    shared: Arc<LoadRun>,
+    work: Arc<WorkerFiles>,
+    share: TargetDirectory,
     connection: u32,
     job: u32,
-    /// Its number among all.
+    /// The number of the worker among all.
     number: u64,
     random: Random,
 }
@@ -444,10 +453,10 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let record = &shared.records[&(self.connection, self.job)];
         let pacing = self.pacing(&shared)?;
-        engine::work(&mut self, &shared.course, pacing, record).await
+        engine::work(&mut self, &shared.window, pacing, record).await
     }
 
-    fn pacing<'a>(&self, shared: &'a Shared) -> Result<Option<Pacing<'a>>, Error> {
+    fn pacing<'a>(&self, shared: &'a LoadRun) -> Result<Option<Pacing<'a>>, Error> {
         let Some(pace) = &shared.pace else { return Ok(None) };
         let timer = match shared.plan.protocol {
             Protocol::Local => Timer::Thread,
@@ -464,14 +473,14 @@ impl Operation for Worker {
         Error::host("waiting for the planned begin", why)
     }
 
-    async fn once(&mut self, turn: Turn) -> Result<Done, Error> {
+    async fn once(&mut self, phase: MeasurementPhase) -> Result<CompletedOperation, Error> {
         let random = &mut self.random;
-        match (&*self.work, turn) {
-            (Opened::Data(jobs), _) => jobs[&self.job].step(random).await,
-            (Opened::Metadata(names), Turn::Counts(number)) => {
+        match (&*self.work, phase) {
+            (WorkerFiles::Data(jobs), _) => jobs[&self.job].step(random).await,
+            (WorkerFiles::Metadata(names), MeasurementPhase::Counts(number)) => {
                 names.step(self.share.files()?, number, random).await
             }
-            (Opened::Metadata(names), _) => names.aside(self.share.files()?, self.number, random).await,
+            (WorkerFiles::Metadata(names), _) => names.aside(self.share.files()?, self.number, random).await,
         }
     }
 }

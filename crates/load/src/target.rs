@@ -1,21 +1,21 @@
-//! What is loaded: a URL of [`client`], or the null server.
+//! The target of a load: a URL of [`client`], or the null server.
 
 use client::{Scheme, Url, written};
 
-/// Reads one: `smb://USER@HOST[:PORT]/SHARE[/DIR]`, `nfs://HOST[:PORT]/EXPORT[/DIR]`, `null://HOST:PORT`, or a path of this host,
-/// where something may be mounted.
+/// Parses a target: `smb://USER@HOST[:PORT]/SHARE[/DIR]`, `nfs://HOST[:PORT]/EXPORT[/DIR]`,
+/// `null://HOST:PORT`, or a path of this host, which may be on a mounted file system.
 ///
 /// # Errors
-/// What is wrong, for whoever wrote it.
+/// A message about the mistake, for the user.
 pub fn target(text: &str) -> Result<Url, String> {
     match text.split_once("://") {
         Some(("null", place)) => null(place),
         Some(("smb" | "nfs", _)) => text.parse(),
-        // Two slashes or backslashes are how Windows names a share.
+        // Windows names a share with two slashes or backslashes.
         None if !text.starts_with("//") && !text.starts_with(r"\\") && !text.is_empty() => text.parse(),
         _ => {
             let (smb, nfs) = (Scheme::Smb.form(), Scheme::Nfs.form());
-            // What stands behind a scheme may hold a password.
+            // The text behind a scheme may contain a password.
             let shown = text
                 .split_once("://")
                 .map_or_else(|| format!("{text:?}"), |(scheme, _)| format!("{scheme}://"));
@@ -31,17 +31,17 @@ fn null(place: &str) -> Result<Url, String> {
     }
 }
 
-/// Whether both are in the same share, reached in the same way.
+/// Whether two targets are in the same share and reached in the same way.
 pub(crate) fn are_beside(one: &Url, other: &Url) -> bool {
     root(one) == root(other)
 }
 
-/// The same share, at its root.
+/// The root of the same share.
 pub(crate) fn root(url: &Url) -> Url {
     Url { path: String::new(), ..url.clone() }
 }
 
-/// Where it is, for people.
+/// The target without the path, for people.
 pub(crate) fn place(url: &Url) -> String {
     match url.scheme {
         Scheme::Local if url.path.is_empty() => "this host".to_owned(),

@@ -1,23 +1,23 @@
-//! The threads that drive a session, and the runtime they make up.
+//! The threads and the runtime of a session.
 //!
-//! One thread drives a session and all of its channels: waking another one for a small block costs more than the block. Where
-//! blocks are large it is their copying, signing and sealing that takes the time, and one thread would be a limit that the
-//! channels are then blamed for.
+//! One thread drives a session and all its channels: for a small block, waking another thread costs more
+//! than the block. For large blocks, copying, signing and encrypting take most of the time. One thread would
+//! then be a bottleneck that looks like a limit of the channels.
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::plan::{Protocol, Work};
+use crate::plan::{Protocol, Workload};
 use crate::{Error, Plan};
 
-/// The least block, in bytes, that is worth waking another thread. With two threads instead of one, unsigned reads over four
-/// channels of this size are quicker by a fifth; at half the size they are as quick and cost more, and those of 4 KiB cost
-/// twice as much.
+/// The smallest block, in bytes, for which another thread is worth waking. With two threads instead of
+/// one, unsigned reads over four channels of this size are faster by a fifth. At half the size they are
+/// equally fast and cost more, and reads of 4 KiB cost twice as much.
 const LARGE: u32 = 256 * 1024;
 
-/// A runtime for what one thread does.
+/// A runtime with one thread.
 ///
 /// # Errors
-/// What the host says.
+/// Those of the host.
 pub(crate) fn alone(plan: &Plan) -> Result<Runtime, Error> {
     build(Builder::new_current_thread(), plan)
 }
@@ -25,7 +25,7 @@ pub(crate) fn alone(plan: &Plan) -> Result<Runtime, Error> {
 /// A runtime for one of the plan's sessions.
 ///
 /// # Errors
-/// What the host says.
+/// Those of the host.
 pub(crate) fn of_session(plan: &Plan) -> Result<Runtime, Error> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     match count(plan, processors) {
@@ -38,15 +38,16 @@ pub(crate) fn of_session(plan: &Plan) -> Result<Runtime, Error> {
     }
 }
 
-/// How many threads drive one session: the sessions share the processors, and neither a channel nor an operation has use for two.
+/// The number of threads for one session. Sessions share the processors, and a session needs no more
+/// threads than it has channels or operations.
 fn count(plan: &Plan, processors: usize) -> usize {
-    let carries_large = plan.block >= LARGE && matches!(plan.work, Work::Data(_));
+    let carries_large = plan.block >= LARGE && matches!(plan.work, Workload::Data(_));
     let share = processors / plan.connections as usize;
     let at_once = plan.workers().div_ceil(plan.connections).min(plan.channels);
     if carries_large { share.clamp(1, at_once.max(1) as usize) } else { 1 }
 }
 
-/// Files of this host need no descriptors to wait for.
+/// Waiting for files of this host needs no descriptors.
 fn build(mut runtime: Builder, plan: &Plan) -> Result<Runtime, Error> {
     if !matches!(plan.protocol, Protocol::Local) {
         runtime.enable_all();
@@ -62,14 +63,14 @@ mod tests {
     use crate::Args;
 
     #[derive(Parser)]
-    struct Command {
+    struct LoadCommandLine {
         #[command(flatten)]
         args: Args,
     }
 
     fn threads(options: &str, processors: usize) -> usize {
         let words = ["load", "nfs://host/export"].into_iter().chain(options.split_whitespace());
-        let plans = Plan::all(&Command::parse_from(words).args, "").expect("these options are sound");
+        let plans = Plan::all(&LoadCommandLine::parse_from(words).args, "").expect("these options are sound");
         count(&plans[0], processors)
     }
 

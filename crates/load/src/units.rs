@@ -1,11 +1,11 @@
-//! Times as fio's options take them; rates of links as tc's do.
+//! Times in the form of fio's options, and rates of links in the form of tc's.
 
 use std::time::Duration;
 
-/// A time: a number of seconds, or one with us, ms, s, m or h behind it.
+/// Parses a time: a number of seconds, or a number followed by us, ms, s, m or h.
 ///
 /// # Errors
-/// What is wrong, for whoever wrote it.
+/// A message about the mistake, for the user.
 pub fn time(text: &str) -> Result<Duration, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -21,7 +21,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Ok(unit * number)
 }
 
-/// A number, which may have a fraction, and its unit.
+/// Splits a number, which may have a fraction, from its unit.
 fn measured(text: &str) -> Result<(f64, &str), String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (number, unit) = text.split_at(digits);
@@ -29,10 +29,10 @@ fn measured(text: &str) -> Result<(f64, &str), String> {
     Ok((number, unit))
 }
 
-/// A time with its unit, such as 23ms, 0.5ms or 1s.
+/// Parses a time with its unit, such as 23ms, 0.5ms or 1s.
 ///
 /// # Errors
-/// What is wrong, for whoever wrote it.
+/// A message about the mistake, for the user.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = measured(text)?;
     let unit = match unit {
@@ -45,10 +45,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit).map_err(|why| format!("{text}: {why}"))
 }
 
-/// Bits in a second, such as 200Mbit or 1Gbit (units of 1,000).
+/// Parses a rate in bits a second, such as 200Mbit or 1Gbit (units of 1,000).
 ///
 /// # Errors
-/// What is wrong, for whoever wrote it.
+/// A message about the mistake, for the user.
 pub fn rate(text: &str) -> Result<u64, String> {
     let (number, unit) = measured(text)?;
     let unit = match unit.to_ascii_lowercase().as_str() {
@@ -66,10 +66,10 @@ pub fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A part of the whole, such as 0.1%.
+/// Parses a percentage, such as 0.1%.
 ///
 /// # Errors
-/// What is wrong, for whoever wrote it.
+/// A message about the mistake, for the user.
 pub fn share(text: &str) -> Result<f64, String> {
     let (percent, unit) = measured(text)?;
     if unit != "%" {

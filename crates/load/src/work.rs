@@ -1,4 +1,4 @@
-//! The workloads: what must exist before, what one operation is, what is cleared away after.
+//! The workloads: their preparation, their operations, and the removal of their files.
 
 pub(crate) mod data;
 pub(crate) mod metadata;
@@ -10,7 +10,7 @@ use client::remote::Directory;
 use crate::Error;
 use crate::error::Doing;
 
-/// Makes a directory and those above it, where they do not exist.
+/// Creates a directory and its parents, if they do not exist.
 pub(crate) async fn make_directories(share: &Directory, path: &str) -> Result<(), Error> {
     for (at, _) in path.match_indices('/').chain([(path.len(), "")]) {
         let path = &path[..at];
@@ -21,7 +21,7 @@ pub(crate) async fn make_directories(share: &Directory, path: &str) -> Result<()
     Ok(())
 }
 
-/// Does `each` for all numbers below `count`, several at once.
+/// Runs `each` for all numbers below `count`, several at once.
 pub(crate) async fn each_of<F, Fut>(count: u64, each: F) -> Result<(), Error>
 where
     F: Fn(u64) -> Fut + Send + Sync + 'static,
@@ -48,5 +48,5 @@ where
     Ok(())
 }
 
-/// Operations under way while files are made and cleared away.
+/// Operations under way while files are created and removed.
 const AT_ONCE: u64 = 16;

@@ -1,5 +1,5 @@
-//! Loads from several clients, which are agents in this process: they begin together, work in directories of their own,
-//! and what they measured is merged.
+//! Loads from several clients, which are agents in this process. They start together and work in their
+//! own directories, and their results are merged.
 
 use std::path::Path;
 use std::thread;
@@ -11,17 +11,17 @@ use load::{Args, Error, Report};
 const SECRET: &str = "a secret of enough length";
 
 #[derive(Debug, Parser)]
-struct Cli {
+struct LoadCli {
     #[command(flatten)]
     args: Args,
 }
 
 fn args(line: &str) -> Args {
     let words = ["trunkline", "load"].into_iter().chain(line.split_whitespace()).map(Into::into);
-    Cli::parse_from(load::diskspd::spell_out(words).into_iter().skip(1)).args
+    LoadCli::parse_from(load::diskspd::spell_out(words).into_iter().skip(1)).args
 }
 
-/// Starts one; answers where it is. It ends with the process.
+/// Starts an agent and returns its address. It ends with the process.
 fn agent(secret: &str) -> String {
     let agent = Agent::listen(&args("--agent 127.0.0.1:0"), secret.to_owned()).unwrap();
     let address = agent.address().unwrap().to_string();
@@ -58,7 +58,7 @@ fn two_clients_do_twice_the_work_in_directories_of_their_own() {
     for client in 1..=2 {
         assert!(here.path().join(format!("client-{client}/trunkline.1.0")).exists());
     }
-    // They wait for the next load, and one of diskspd's uses the files that it names.
+    // They wait for the next load. A load with diskspd's flags uses the files that it names.
     let line = "-c64K -b4K -t1 -o1 -w50 -d1 -W0 HERE/shared.dat";
     let report = &load_from(&agents, here.path(), line).unwrap()[0];
     assert!(report.operations() > 0 && here.path().join("shared.dat").exists());
@@ -77,6 +77,6 @@ fn what_goes_wrong_at_a_client_is_said_with_its_name() {
         let said = load_from(&agents, here.path(), line).unwrap_err().to_string();
         assert!(said.contains(says) && !said.contains('\n'), "{line}: {said}");
     }
-    // It is free again.
+    // The agent is free again.
     assert_eq!(load_from(&[good], here.path(), "HERE --number-ios 3").unwrap()[0].operations(), 3);
 }

@@ -1,4 +1,4 @@
-//! Whole loads on files of this host, without any server: what is reported must be what was done.
+//! Complete loads on files of this host, without a server. The report must match the work.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,21 +9,21 @@ use load::{Args, Error, Plan, Report, Stop};
 use serde_json::Value;
 
 #[derive(Debug, Parser)]
-struct Cli {
+struct LoadCli {
     #[command(flatten)]
     args: Args,
 }
 
-/// The loads of a command line in which `HERE` is the directory.
+/// The loads of a command line. `HERE` stands for the directory.
 fn plans(here: &Path, line: &str) -> Result<Vec<Plan>, Error> {
     let line = line.replace("HERE", here.to_str().unwrap());
     let words = ["trunkline", "load"].into_iter().chain(line.split_whitespace()).map(OsString::from);
     let words = load::diskspd::spell_out(words).into_iter().skip(1);
-    let args = Cli::try_parse_from(words).map_err(|why| Error::Usage(why.to_string()))?.args;
+    let args = LoadCli::try_parse_from(words).map_err(|why| Error::Usage(why.to_string()))?.args;
     Plan::all(&args, "")
 }
 
-/// Runs them.
+/// Runs the loads of a command line.
 fn loads(here: &Path, line: &str) -> Result<Vec<Report>, Error> {
     plans(here, line)?.into_iter().map(load::run).collect()
 }
@@ -80,7 +80,7 @@ fn a_line_of_diskspd_makes_its_files_and_gives_each_its_threads() {
     let writes = job["write"]["total_ios"].as_f64().unwrap() / report.operations() as f64;
     assert!((0.3..0.5).contains(&writes), "{writes}");
     assert_eq!(job["job options"]["rwmixwrite"], "40");
-    // The files are there now, and need not be made.
+    // The files exist now, and need not be created.
     let again = load_one(here.path(), "-b8K -si -d1 -W0 HERE/a.dat").unwrap();
     assert_eq!(again.json()["jobs"][0]["job options"]["rw"], "read");
 }
@@ -119,7 +119,7 @@ fn what_is_planned_is_begun_or_said_to_be_missed_and_waits_count() {
     )
     .unwrap();
     assert_eq!(report.operations() + report.missed(), 100);
-    // Far more than any host can do: most of it is never begun, and what is begun has waited.
+    // Many more than any host can do: most never begin, and those that do have waited.
     let line = "HERE --rw write --bs 1m --filesize 8m --rate_iops 1000000 --runtime 300ms";
     let report = load_one(here.path(), line).unwrap();
     assert_eq!(report.operations() + report.missed(), 300_000);
@@ -195,7 +195,7 @@ fn direct_and_waiting_io_is_had_or_refused_with_what_to_do() {
             let options: Value = report.json()["jobs"][0]["job options"].clone();
             assert_eq!((&options["direct"], &options["sync"]), (&Value::from("1"), &Value::from("1")));
         }
-        // tmpfs has none.
+        // tmpfs has no direct I/O.
         Err(why) => assert!(why.to_string().contains("leave out --direct"), "{why}"),
     }
 }

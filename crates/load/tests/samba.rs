@@ -1,11 +1,11 @@
-//! Whole loads against a foreign server: what is reported must be what was done.
+//! Complete loads against a foreign server. The report must match the work.
 
 use clap::Parser;
 use load::{Args, Error, Plan, Report};
 use testkit::samba::{Samba, USER};
 
 #[derive(Debug, Parser)]
-struct Cli {
+struct LoadCli {
     #[command(flatten)]
     args: Args,
 }
@@ -14,7 +14,7 @@ struct Cli {
 fn load(samba: &Samba, options: &str) -> Result<Report, Error> {
     let target = format!("smb://{}@{}/files/load", USER.0, samba.address);
     let words = ["load", &target].into_iter().chain(options.split_whitespace());
-    load::run(Plan::all(&Cli::parse_from(words).args, USER.1)?.remove(0))
+    load::run(Plan::all(&LoadCli::parse_from(words).args, USER.1)?.remove(0))
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn what_cannot_be_had_is_said_in_one_line() {
         let said = load(&samba, options).unwrap_err().to_string();
         assert!(said.contains(why) && !said.contains('\n'), "{options}: {said}");
     }
-    let args = |target: &str| Cli::parse_from(["load", target, "--number-ios", "1"]).args;
+    let args = |target: &str| LoadCli::parse_from(["load", target, "--number-ios", "1"]).args;
     let server = samba.address;
     let wrong =
         load::run(Plan::all(&args(&format!("smb://alice@{server}/files")), "wrong").unwrap().remove(0));
@@ -120,7 +120,7 @@ fn numbers_of_channels_are_measured_one_after_the_other_and_each_channel_keeps_t
     let target = format!("smb://{}@{}/files/load", USER.0, samba.address);
     let options = "--rw read --bs 64k --filesize 1m --iodepth 32 --number-ios 512 --channel-rate 16m";
     let words = ["load", &target, "--channels", "1,4"].into_iter().chain(options.split_whitespace());
-    let plans = Plan::all(&Cli::parse_from(words).args, USER.1).unwrap();
+    let plans = Plan::all(&LoadCli::parse_from(words).args, USER.1).unwrap();
     let reports: Vec<_> = plans.into_iter().map(|plan| load::run(plan).unwrap()).collect();
     let json = load::json(&reports);
     for (at, channels) in [1, 4].into_iter().enumerate() {
@@ -128,12 +128,12 @@ fn numbers_of_channels_are_measured_one_after_the_other_and_each_channel_keeps_t
         assert_eq!(job["job options"]["channels"], channels.to_string());
         let carried = job["trunkline"]["channels"].as_array().unwrap();
         assert_eq!(carried.len(), channels);
-        // 32 MiB in all; no channel can be quicker than its rate, apart from what it saved up.
+        // 32 MiB in all. No channel can exceed its rate, apart from the unused time at the start.
         let most = carried.iter().map(|it| it["bytes"].as_u64().unwrap()).max().unwrap();
         let seconds = reports[at].lasted().as_secs_f64();
         assert!(seconds > 0.9 * most as f64 / (16 << 20) as f64 - 0.01, "{most} bytes in {seconds} s");
         assert!(most < (40 << 20) / channels as u64, "{channels} channels: one carried {most} bytes");
-        // What was read came with a header for each 64 KiB, and was asked for by less than that.
+        // The data came with a header for each 64 KiB, and the requests took fewer bytes.
         let sum = |of: &str| carried.iter().map(|it| it[of].as_u64().unwrap()).sum::<u64>();
         let (read, received) = (32 << 20, sum("received"));
         assert!(received > read && received < read + read / 16, "{read} bytes were read, {received} came");
@@ -151,7 +151,7 @@ fn a_line_of_diskspd_and_a_planned_rate_do_over_smb_what_they_do_on_files() {
     let run = |line: &str| {
         let words = ["trunkline", "load"].into_iter().chain(line.split_whitespace()).map(Into::into);
         let words = load::diskspd::spell_out(words).into_iter().skip(1);
-        load::run(Plan::all(&Cli::parse_from(words).args, USER.1)?.remove(0))
+        load::run(Plan::all(&LoadCli::parse_from(words).args, USER.1)?.remove(0))
     };
     let missing = run(&format!("-d1 {files}/none.dat")).unwrap_err().to_string();
     assert!(missing.contains("OBJECT_NAME_NOT_FOUND") && missing.contains("unless -cSIZE"), "{missing}");

@@ -6,7 +6,7 @@ use nfs_wire::attr::{Attr, AttrNum, Bitmap};
 use nfs_wire::op::{Args, Res, getattr, readdir};
 use testkit::nfs::*;
 use volume::Failure;
-use volume::faulty::Call;
+use volume::faulty::VolumeCall;
 
 /// Changes the export.
 fn change(world: &World, change: impl Fn(&mut Export)) {
@@ -70,9 +70,9 @@ fn a_list_fails_with_attributes_that_cannot_be_read_unless_the_client_wants_to_k
             attr_request: Bitmap::of(&attributes),
         });
         let all = [client.sequence(0, false), Args::PutRootFh, lookup(EXPORT), list];
-        plan.always(Call::Space, Some(Failure::Io));
+        plan.always(VolumeCall::Space, Some(Failure::Io));
         let answer = wire.call(1, &all).status();
-        plan.always(Call::Space, None);
+        plan.always(VolumeCall::Space, None);
         answer
     };
     assert_eq!(list(&[]), NfsStat::Ok);

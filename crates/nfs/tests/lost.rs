@@ -6,7 +6,7 @@ use nfs_wire::op::{Args, Res, commit, write};
 use nfs_wire::types::{StableHow, StateId, Verifier};
 use testkit::nfs::*;
 use volume::Failure;
-use volume::faulty::{Call, Fault};
+use volume::faulty::{PlannedFault, VolumeCall};
 
 /// A client that has the file open.
 struct UnstableWriter(Wire, Client, StateId);
@@ -49,7 +49,7 @@ fn who_was_not_told_that_written_data_is_lost_writes_it_again() {
         let before = two.write(&file, StableHow::Unstable).unwrap();
         assert_eq!(two.commit(&file), Ok(before), "nothing is lost");
         let before = two.write(&file, StableHow::Unstable).unwrap();
-        plan.add(Call::Sync, 1, Fault::Fail(Failure::Io));
+        plan.add(VolumeCall::Sync, 1, PlannedFault::Fail(Failure::Io));
         let failed = match fails {
             StableHow::Unstable => one.commit(&file),
             stable => one.write(&file, stable),

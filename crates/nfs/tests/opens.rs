@@ -8,7 +8,7 @@ use nfs_wire::op::open::{CreateHow, OpenHow, ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, getattr, open, read};
 use nfs_wire::types::{Identity, StateId, StateOwner};
 use testkit::nfs::*;
-use volume::faulty::{Call, Fault};
+use volume::faulty::{PlannedFault, VolumeCall};
 use volume::{Failure, Name, NodeId, Volume};
 
 /// OPEN of the file, which may exist already and is to be empty.
@@ -132,7 +132,7 @@ fn a_file_that_somebody_else_makes_at_the_same_moment_is_opened_by_who_would_mak
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let mut make = |how| {
-        plan.add(Call::Create, 1, Fault::Hold);
+        plan.add(VolumeCall::Create, 1, PlannedFault::Hold);
         let request = [Args::PutRootFh, lookup(EXPORT), opening(OpenHow::Create(how), b"file")];
         std::thread::scope(|scope| {
             let made = scope.spawn(|| client.run(&mut wire, &request).status());
@@ -159,9 +159,9 @@ fn a_file_that_cannot_be_furnished_is_made_anew_when_it_is_asked_for_again() {
         let request = [Args::PutRootFh, lookup(EXPORT), opening(OpenHow::Create(how), b"file")];
         client.run(wire, &request).status()
     };
-    plan.always(Call::SetAttributes, Some(Failure::NoSpace));
+    plan.always(VolumeCall::SetAttributes, Some(Failure::NoSpace));
     assert_eq!(make(&mut client, &mut wire, CreateHow::Exclusive([1; 8])), NfsStat::NoSpc);
-    plan.always(Call::SetAttributes, None);
+    plan.always(VolumeCall::SetAttributes, None);
     assert!(root.stat_name(&Name::new(b"file").unwrap()).is_err() && world.engine.open_count() == 0);
     let known = world.server.clients.get(client.clientid).unwrap();
     let device = root.id().device;

@@ -4,7 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, Res, commit, create_session, destroy, exchange_id, names, open, read, stateid};
 use nfs_wire::types::StateId;
 use testkit::nfs::*;
-use volume::faulty::{Call, Fault};
+use volume::faulty::{PlannedFault, VolumeCall};
 
 // RFC 8881 2.10.6.1
 #[test]
@@ -215,7 +215,7 @@ fn a_client_that_begins_anew_waits_for_nothing_that_its_old_session_still_does()
     let (file, stateid) = client.create(&mut wire, b"file");
     let commit = Args::Commit(commit::Args { offset: 0, count: 0 });
     wire.begin(1, &[client.sequence(1, true), put(&file), commit]);
-    plan.add(Call::Write, 1, Fault::Hold);
+    plan.add(VolumeCall::Write, 1, PlannedFault::Hold);
     std::thread::scope(|scope| {
         let request = [client.sequence(2, true), put(&file), writing(stateid, 0, b"late")];
         let late = scope.spawn(move || second.call(1, &request).status());

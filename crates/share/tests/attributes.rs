@@ -144,7 +144,7 @@ fn whatever_changes_a_stream_moves_the_times_of_its_file_or_directory() {
                 client.call(|c| client.share.copy(c, side(&other), side(stream), 3)).unwrap();
             }),
             ("overwrite", |client, stream| {
-                let is_of_directory = client.share.info(stream).unwrap().kind == volume::Kind::Directory;
+                let is_of_directory = client.share.info(stream).unwrap().kind == volume::NodeKind::Directory;
                 let at = if is_of_directory { "d" } else { "f" };
                 client.close(&client.open(at).stream("s").disposition(Disposition::Overwrite).open());
             }),

@@ -12,7 +12,7 @@ use share::{
     RangeKind, RangeRequest, Refusal,
 };
 use volume::Failure;
-use volume::faulty::{Call, Fault};
+use volume::faulty::{PlannedFault, VolumeCall};
 use volume::security::Rights;
 use wire::Now;
 
@@ -321,14 +321,14 @@ fn what_gives_way_in_one_share_goes_when_another_finds_no_descriptor() {
         open
     };
     let durable = gone("a", 1);
-    let fails = |call| plan.add(call, 1, Fault::Fail(Failure::Exhausted));
-    fails(Call::Create);
+    let fails = |call| plan.add(call, 1, PlannedFault::Fail(Failure::Exhausted));
+    fails(VolumeCall::Create);
     other.client(2).make_with("f", "");
     assert_eq!(reclaim(&one, &durable, after(SECOND)), Err(Refusal::Gone));
     // Code that may close nothing reports it, and the share's upkeep runs.
     let durable = gone("b", 2);
     let address = other.share.root_item().address().unwrap();
-    fails(Call::Lookup);
+    fails(VolumeCall::Lookup);
     assert_eq!(other.share.item(&address).map(|_| ()), Err(Refusal::Exhausted));
     assert!(durable.is_detached());
     other.share.before_batch(after(SECOND));

@@ -9,7 +9,7 @@ use share::{
     RangeRequest, Refusal,
 };
 use volume::security::Rights;
-use volume::{HostEvent, Kind, Volume};
+use volume::{HostEvent, NodeKind, Volume};
 
 fn asking<'a>(path: &'a [volume::Name], access: Rights) -> OpenRequest<'a> {
     OpenRequest {
@@ -53,7 +53,7 @@ fn an_address_leads_to_the_same_file_after_it_has_moved_and_to_nothing_once_it_i
     assert!(matches!(client.rename(&open, "g", false), CallResult::Done(())));
     client.close(&open);
     let again = share.item(&address).unwrap();
-    assert_eq!((again.id(), again.kind()), (f.id(), Kind::File));
+    assert_eq!((again.id(), again.kind()), (f.id(), NodeKind::File));
     let opened = open_at(&client, &again, &asking(&[], Rights::READ_DATA)).unwrap();
     assert_eq!(client.read(&opened.open).unwrap(), "text");
     client.close(&opened.open);
@@ -87,7 +87,7 @@ fn what_a_directory_denies_cannot_be_looked_into() {
         })
     };
     assert_eq!(look(&stranger), Err(Refusal::AccessDenied));
-    assert_eq!(look(&root), Ok(Kind::File));
+    assert_eq!(look(&root), Ok(NodeKind::File));
 }
 
 #[test]

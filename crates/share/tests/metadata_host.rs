@@ -28,7 +28,7 @@ impl WatchedHostShare {
         std::fs::create_dir(place.path().join("files")).unwrap();
         let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
         let config = Config { enforce: false, ..Config::default() };
-        let tells = volume.facts().tells_changes;
+        let tells = volume.properties().tells_changes;
         let share = Share::open(Arc::new(volume), config).unwrap();
         assert_eq!(share.metadata_caching().on, tells);
         if !tells {

@@ -7,7 +7,7 @@ use share::{
     CallResult, Change, ChangeFilter, ChangeKind, Config, Deny, Disposition, LockRule, Options, RangeKind,
     RangeRequest, Refusal, Waiter,
 };
-use volume::faulty::{Call, Fault};
+use volume::faulty::{PlannedFault, VolumeCall};
 use volume::security::Rights;
 use volume::{Failure, HostChange, HostEvent, Volume};
 
@@ -240,7 +240,7 @@ fn extended_attributes_of_which_one_finds_no_room_leave_all_as_it_was() {
     set(&[(b"one", b"1"), (b"two", b"2")]).unwrap();
     let before = (world.share.extended(&open).unwrap(), world.share.info(&open).unwrap().extended_size);
     // The removal and the first of the new ones are done.
-    plan.add(Call::SetAttributes, 3, Fault::Fail(Failure::NoSpace));
+    plan.add(VolumeCall::SetAttributes, 3, PlannedFault::Fail(Failure::NoSpace));
     let told = set(&[(b"one", b""), (b"two", b"22"), (b"three", b"3")]);
     assert_eq!(told, Err(Refusal::NoSpace));
     let after = (world.share.extended(&open).unwrap(), world.share.info(&open).unwrap().extended_size);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::*;
 use share::{Attributes, Caching, Config, Deny, Disposition, Options, Outcome, Refusal};
-use volume::faulty::Call;
+use volume::faulty::VolumeCall;
 use volume::security::Rights;
 use volume::{Failure, Volume};
 
@@ -341,7 +341,7 @@ fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets
     let (world, plan) = TestShare::planned(Config::default());
     let client = world.client(1);
     client.make_with("f", "text");
-    plan.always(Call::Lookup, Some(Failure::HostKeeps));
+    plan.always(VolumeCall::Lookup, Some(Failure::HostKeeps));
     assert_eq!(client.open("f").without_waiting().refusal(), Refusal::HostKeeps);
     let ticket = waits(client.open("f").step());
     world.share.cancel(ticket);
@@ -353,7 +353,7 @@ fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets
     world.share.tick(at(100));
     assert_eq!((client.woken(), world.share.next_deadline()), (1, None));
     waits(client.open("f").at(at(100)).step());
-    plan.always(Call::Lookup, None);
+    plan.always(VolumeCall::Lookup, None);
     world.share.tick(at(200));
     assert_eq!(client.woken(), 1);
     assert_eq!(client.read(&client.open("f").open()).unwrap(), "text");
@@ -385,7 +385,11 @@ fn what_is_kept_for_a_client_whose_time_is_over_goes_when_anything_is_short() {
     world.share.register_expiry(weak);
     let lapses = |at: &str| keeper.1.lock().unwrap().push(gone.make(at));
     lapses("a");
-    plan.add(volume::faulty::Call::Create, 1, volume::faulty::Fault::Fail(volume::Failure::Exhausted));
+    plan.add(
+        volume::faulty::VolumeCall::Create,
+        1,
+        volume::faulty::PlannedFault::Fail(volume::Failure::Exhausted),
+    );
     here.close(&here.make("b"));
     assert_eq!(world.share.open_count(), 0);
     lapses("c");
@@ -450,7 +454,7 @@ fn a_deletion_that_the_host_would_refuse_is_refused_when_it_is_asked_for() {
     client.make_with("sticky/f", "text");
     client.make_directory("sticky/d");
     client.make_with("own", "text");
-    plan.always(Call::CheckRemoval, Some(Failure::Denied));
+    plan.always(VolumeCall::CheckRemoval, Some(Failure::Denied));
     for at in ["sticky/f", "sticky/d"] {
         let open = client.open(at).open();
         assert_eq!(client.set_delete(&open, true), Err(Refusal::AccessDenied), "{at}");

@@ -17,7 +17,7 @@ use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, SHARE, World};
 use volume::Failure;
-use volume::faulty::Call;
+use volume::faulty::VolumeCall;
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
 
@@ -310,7 +310,7 @@ fn what_macos_is_told_is_done() {
         client.status(SmbCommand::Flush, |out| flush::Request { reserved1: 0xffff, file_id: file }.write(out))
     };
     assert_eq!(flush(&mut client), SUCCESS);
-    plan.always(Call::Sync, Some(Failure::Io));
+    plan.always(VolumeCall::Sync, Some(Failure::Io));
     assert_eq!(flush(&mut client), NtStatus::IO_DEVICE_ERROR);
 }
 

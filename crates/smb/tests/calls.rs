@@ -12,12 +12,12 @@ use smb_wire::{FileId, NtStatus, SmbCommand, Utf16, utf16};
 use testkit::smb::World;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Peer;
-use volume::faulty::{Call, Plan};
+use volume::faulty::{FaultPlan, VolumeCall};
 
 /// A client that counts the calls of its requests.
 struct CallCountingClient {
     _world: World,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
     client: Peer,
 }
 
@@ -145,7 +145,7 @@ fn listing_reads_the_directory_once() {
     for at in 0..100 {
         it.create(&format!("d\\{at}"));
     }
-    let before = it.plan.count(Call::Entries);
+    let before = it.plan.count(VolumeCall::Entries);
     it.list("d");
-    assert_eq!(it.plan.count(Call::Entries) - before, 1);
+    assert_eq!(it.plan.count(VolumeCall::Entries) - before, 1);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smb_wire::{FileId, NtStatus, SmbCommand, close, flush, read, write};
 use testkit::smb::{Dial, Peer, World};
-use volume::faulty::{Call, Fault};
+use volume::faulty::{PlannedFault, VolumeCall};
 
 const CONTENT: &[u8] = b"what the file holds";
 
@@ -64,7 +64,7 @@ fn a_change_on_another_channel_is_over_before() {
     let late = first.message(SmbCommand::Write, |out| write::Request::new(file, 0, CONTENT).write(out));
     let late = first.compound(vec![late], false);
     std::thread::scope(|scope| {
-        plan.add(Call::Write, 1, Fault::Hold);
+        plan.add(VolumeCall::Write, 1, PlannedFault::Hold);
         let stuck = scope.spawn(first.delivery(late));
         let is_held = plan.wait_held(1, Duration::from_secs(60));
         let close = is_held.then(|| start_close(&mut second, file));

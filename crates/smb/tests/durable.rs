@@ -16,7 +16,7 @@ use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Answer;
 use testkit::smb::{Dial, Peer, SHARE, World};
 use volume::Failure;
-use volume::faulty::Call;
+use volume::faulty::VolumeCall;
 
 const SECOND: Duration = Duration::from_secs(1);
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
@@ -496,8 +496,8 @@ fn who_comes_back_while_the_disk_fails_can_come_back_again() {
     let id = durable(&mut client, "f", v2(CREATE));
     client.hang_up();
     let (mut client, back) = (world.client(), [reconnect_v2(id, CREATE)]);
-    plan.always(Call::Stat, Some(Failure::Io));
+    plan.always(VolumeCall::Stat, Some(Failure::Io));
     assert_eq!(come_back(&mut client, "f", &back).status(), NtStatus::IO_DEVICE_ERROR);
-    plan.always(Call::Stat, None);
+    plan.always(VolumeCall::Stat, None);
     assert_eq!(come_back(&mut client, "f", &back).file_id().persistent, id.persistent);
 }

@@ -13,7 +13,7 @@ use smb_wire::{FileId, Guid, NtStatus, SmbCommand, WireList, change_notify, crea
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, World};
 use volume::Failure;
-use volume::journal::{Journal, MemoryJournal, Place};
+use volume::journal::{Journal, JournalPosition, MemoryJournal};
 use volume::memory::MemoryVolume;
 
 const CONTEXT: RequestContext<'static> = RequestContext::DurableHandleRequestV2 {
@@ -30,11 +30,11 @@ struct Flaky {
 }
 
 impl Journal for Flaky {
-    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         self.journal.append(record)
     }
 
-    fn commit(&self, place: Place) -> volume::Result<()> {
+    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
         if self.fails.load(Ordering::Relaxed) { Err(Failure::NoSpace) } else { self.journal.commit(place) }
     }
 

@@ -13,7 +13,7 @@ use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{Answer, whole};
 use testkit::smb::{Dial, Peer, World};
 use volume::Failure;
-use volume::faulty::{Call, Fault};
+use volume::faulty::{PlannedFault, VolumeCall};
 
 const CREATE: Guid = Guid(*b"first of creates");
 const OTHER_CREATE: Guid = Guid(*b"second of create");
@@ -468,20 +468,22 @@ fn a_create_that_is_replayed_while_the_disk_fails_is_to_be_tried_again() {
     let asked = [v2(CREATE)];
     let open = makes("f", OplockLevel::Batch, &asked);
     let first = said(&client.create(&open));
-    plan.always(Call::Stat, Some(Failure::Io));
+    plan.always(VolumeCall::Stat, Some(Failure::Io));
     assert_eq!(again(&mut client, &open).status(), NtStatus::FILE_NOT_AVAILABLE);
-    plan.always(Call::Stat, None);
+    plan.always(VolumeCall::Stat, None);
     assert_eq!(said(&again(&mut client, &open)), first);
 }
 
 #[test]
 fn a_create_that_fails_at_any_call_leaves_nothing_open() {
-    for call in [Call::Create, Call::Stat, Call::Note, Call::Lookup, Call::OpenAgain] {
+    for call in
+        [VolumeCall::Create, VolumeCall::Stat, VolumeCall::Note, VolumeCall::Lookup, VolumeCall::OpenAgain]
+    {
         let (mut failed, mut nth) = (0, 1);
         loop {
             let (world, plan) = World::faulty();
             let mut client = world.client();
-            plan.add(call, nth, Fault::Fail(Failure::Io));
+            plan.add(call, nth, PlannedFault::Fail(Failure::Io));
             let status = client.create(&makes("f", OplockLevel::Batch, &[])).status();
             if plan.met().is_empty() {
                 assert_eq!(status, NtStatus::SUCCESS);
@@ -495,6 +497,9 @@ fn a_create_that_fails_at_any_call_leaves_nothing_open() {
             }
             nth += 1;
         }
-        assert!(failed > 0 || !matches!(call, Call::Create | Call::Stat), "{call:?} fails a CREATE");
+        assert!(
+            failed > 0 || !matches!(call, VolumeCall::Create | VolumeCall::Stat),
+            "{call:?} fails a CREATE"
+        );
     }
 }

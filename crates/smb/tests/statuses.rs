@@ -8,7 +8,7 @@ use smb_wire::{FileId, NtStatus, SmbCommand, change_notify, utf16};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, World};
 use volume::Failure;
-use volume::faulty::Call;
+use volume::faulty::VolumeCall;
 
 const OK: NtStatus = NtStatus::SUCCESS;
 const INVALID: NtStatus = NtStatus::INVALID_PARAMETER;
@@ -46,14 +46,14 @@ fn what_finds_no_room_beside_its_file_is_told_that_the_disk_is_full() {
     };
     assert_eq!(set(&mut client, file, FileInfoClass::FULL_EA, &pair(b'A', 40_000)), OK);
     assert_eq!(set(&mut client, file, FileInfoClass::FULL_EA, &pair(b'B', 40_000)), NtStatus::EA_TOO_LARGE);
-    plan.always(Call::SetAttributes, Some(Failure::NoSpace));
+    plan.always(VolumeCall::SetAttributes, Some(Failure::NoSpace));
     assert_eq!(set(&mut client, file, FileInfoClass::FULL_EA, &pair(b'B', 1)), NtStatus::DISK_FULL);
-    plan.always(Call::SetAttributes, Some(Failure::TooLarge));
+    plan.always(VolumeCall::SetAttributes, Some(Failure::TooLarge));
     assert_eq!(set(&mut client, file, FileInfoClass::FULL_EA, &pair(b'B', 1)), NtStatus::EA_TOO_LARGE);
-    plan.always(Call::SetNote, Some(Failure::NoSpace));
+    plan.always(VolumeCall::SetNote, Some(Failure::NoSpace));
     let told = client.set_info(file, InfoType::Security, 0, 4, DESCRIPTOR);
     assert_eq!(told, NtStatus::DISK_FULL);
-    plan.always(Call::Streams, Some(Failure::NoSpace));
+    plan.always(VolumeCall::Streams, Some(Failure::NoSpace));
     let stream = OpenFile { disposition: Disposition::Create, ..OpenFile::named("f:stream") };
     assert_eq!(client.create(&stream).status(), NtStatus::DISK_FULL);
 }

@@ -77,7 +77,7 @@ impl World {
     }
 
     /// Whose volume counts the calls on it.
-    pub fn counted() -> (World, Arc<volume::faulty::Plan>) {
+    pub fn counted() -> (World, Arc<volume::faulty::FaultPlan>) {
         let World { memory, now, instance, .. } = World::new();
         let volume = volume::faulty::FaultyVolume::new(Arc::new(memory.clone()));
         let plan = Arc::clone(volume.plan());

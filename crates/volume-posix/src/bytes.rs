@@ -1,4 +1,4 @@
-//! Bytes of an open file by its descriptor: what of them is in memory, and writing all of some.
+//! Reading cached bytes of an open file, and writing all of a buffer.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,12 +9,12 @@ use crate::errno::failure;
 use crate::stat::stat_fd;
 use crate::sys;
 
-/// The largest offset that the host takes.
+/// The largest offset that the host accepts.
 pub(crate) const MAX_OFFSET: u64 = i64::MAX as u64;
 
-/// Whether `len` bytes from offset `at` are in memory. A page counts as there from when its reading begins, and reading ahead
-/// goes on in the background. The last byte is asked for as well, since a file is read from the front: whoever finds it here
-/// has next to nothing to wait for.
+/// Whether `len` bytes from offset `at` are in memory. A page counts as present as soon as its reading
+/// has begun, and readahead continues in the background. The last byte is checked too: a file is read
+/// from the front, so if the last byte is present, hardly any wait is left.
 pub(crate) fn is_cached(fd: BorrowedFd<'_>, at: u64, len: usize) -> bool {
     let Some(last) = (len as u64).checked_sub(1).and_then(|last| at.checked_add(last)) else {
         return true;
@@ -22,7 +22,7 @@ pub(crate) fn is_cached(fd: BorrowedFd<'_>, at: u64, len: usize) -> bool {
     sys::pages_missing(fd, at, len as u64) == Ok(0) && sys::has_byte(fd, last)
 }
 
-/// What is in memory of a range: all of it or, at the end of the file, what is there.
+/// Reads a range from memory: all of it or, at the end of the file, the rest of the file.
 pub(crate) fn read_cached(fd: BorrowedFd<'_>, at: u64, len: usize, out: &mut Vec<u8>) -> Result<usize> {
     let before = out.len();
     let got = loop {
@@ -33,7 +33,7 @@ pub(crate) fn read_cached(fd: BorrowedFd<'_>, at: u64, len: usize, out: &mut Vec
             Ok(got) => break got,
         }
     };
-    // Less than asked for means the end of the file or the end of what is in memory.
+    // A short read means the end of the file, or the end of the cached part.
     if got < len && at.saturating_add(got as u64) < stat_fd(fd)?.size {
         out.truncate(before);
         return Err(Failure::WouldBlock);

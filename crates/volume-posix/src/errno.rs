@@ -1,10 +1,10 @@
-//! The one table from the host's errors to the volume's.
+//! The table from the host's errors to the volume's.
 
 use rustix::io::Errno;
 use volume::Failure;
 
-/// What an error of the host means to a caller. Calls for which an error means something else say so
-/// themselves before they come here.
+/// The meaning of a host error for a caller. Calls for which an error means something else handle it
+/// before they come here.
 pub(crate) fn failure(errno: Errno) -> Failure {
     match errno {
         Errno::NOENT => Failure::NotFound,
@@ -25,25 +25,26 @@ pub(crate) fn failure(errno: Errno) -> Failure {
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY => Failure::NotSupported,
         Errno::MLINK => Failure::TooManyLinks,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS => Failure::Exhausted,
-        // Both last until somebody of the host ends what is in the way, so they are no reason to ask again.
+        // Both last until a process of the host ends the use, so they are no reason to ask again.
         Errno::BUSY => Failure::InUse,
         Errno::TXTBSY => Failure::Running,
         Errno::DEADLK => Failure::Busy,
-        // An open met a lease of a program on the host, which the kernel has begun to break (open(2)).
+        // An open conflicts with a lease of a program on the host. The kernel has begun to break it
+        // (open(2)).
         Errno::AGAIN => Failure::HostKeeps,
         Errno::STALE | Errno::NODEV | Errno::NXIO | Errno::NOTCONN | Errno::SHUTDOWN => Failure::Stale,
-        // A descriptor that was not opened for this.
+        // The descriptor was not opened for this access.
         Errno::BADF => Failure::Denied,
         _ => Failure::Io,
     }
 }
 
-/// The same for the standard library's errors.
+/// As [`failure`], for errors of the standard library.
 pub(crate) fn failure_of(why: &std::io::Error) -> Failure {
     Errno::from_io_error(why).map_or(Failure::Io, failure)
 }
 
-/// Runs a call again as long as a signal interrupts it, and translates its error.
+/// Repeats a call as long as a signal interrupts it, and translates its error.
 pub(crate) fn call<T>(mut run: impl FnMut() -> rustix::io::Result<T>) -> volume::Result<T> {
     loop {
         match run() {
@@ -58,7 +59,8 @@ pub(crate) fn call<T>(mut run: impl FnMut() -> rustix::io::Result<T>) -> volume:
 mod tests {
     use super::*;
 
-    // Protocols tell who meets one of these to ask again: a client that is told so of what lasts asks for ever.
+    // Protocols tell a client to ask again for these failures. If such a failure lasted, the client would
+    // ask for ever.
     #[test]
     fn only_what_will_soon_be_over_is_told_as_such() {
         let soon = [Failure::WouldBlock, Failure::Exhausted, Failure::Busy, Failure::HostKeeps];

@@ -1,12 +1,12 @@
-//! What others on the host change, from fanotify: it tells which process did it, so that what this
-//! process does itself is left out.
+//! Changes by others on the host, from fanotify. An event names the process, so the changes of this
+//! process are left out.
 //!
-//! Each watched directory has a mark of its own, also for a privileged process: a mark on the whole file
-//! system would bring every write on the host to us, and would end where another file system is mounted
-//! below the volume. An event names its directory by a handle; a table leads from there to the node.
+//! Each watched directory has a mark of its own, even for a privileged process. A mark on the whole file
+//! system would deliver every write on the host, and would not cover other file systems that are mounted
+//! below the volume. An event names its directory by a handle. A table leads from there to the node.
 
-mod halves;
 mod raw;
+mod rename_halves;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,57 +21,57 @@ use rustix::io::Errno;
 use volume::{Failure, HostChange, HostEvent, NodeId, Result};
 use wire::Shrink;
 
-use self::halves::{Half, Halves};
-use self::raw::{Fid, LONGEST, Named, RawEvent};
+use self::raw::{Fid, FidAndName, LONGEST, RawEvent};
+use self::rename_halves::{PendingRename, RenameHalf};
 use crate::errno::{call, failure};
-use crate::facts;
 use crate::node::PosixNode;
 use crate::open::open_below;
+use crate::properties;
 use crate::sys::Handle;
 use crate::sys::fanotify::{self, Renames};
 
-/// Bytes of events taken from the host at once.
+/// Bytes of events that are read at once.
 const CHUNK: usize = 64 * 1024;
-/// How long the second half of a rename may take where the host tells it in two.
+/// The longest wait for the second half of a rename, if the host reports renames in two halves.
 const SECOND_HALF: Duration = Duration::from_millis(1);
 
 /// The queue of events and the directories that are watched.
 pub(crate) struct Events {
     queue: OwnedFd,
-    /// This process, as the queue names it.
-    myself: i32,
-    watched: Mutex<Watched>,
-    /// How many directories are watched; without any the queue is not asked.
+    /// The process ID of this process, as it stands in events.
+    own_pid: i32,
+    watched: Mutex<WatchTables>,
+    /// The number of watched directories. If it is zero, the queue is not read.
     count: AtomicUsize,
-    /// Events are taken by one thread at a time, so that their order is kept.
+    /// One thread at a time reads events, so that their order is kept.
     reading: Mutex<Reading>,
-    /// How the host tells of renames.
+    /// The form in which the host reports renames.
     renames: Renames,
 }
 
-/// What taking events needs.
+/// The state of the thread that reads events.
 #[derive(Default)]
 struct Reading {
     buffer: Vec<u8>,
-    halves: Halves,
+    halves: PendingRename,
 }
 
-struct Watch {
-    /// How many times it is watched.
+struct WatchedDirectory {
+    /// How many times the directory is watched.
     count: usize,
     fid: Fid,
-    /// Needed to take the mark away.
+    /// The descriptor through which the mark is removed.
     directory: OwnedFd,
 }
 
 #[derive(Default)]
-struct Watched {
-    by_node: HashMap<NodeId, Watch>,
+struct WatchTables {
+    by_node: HashMap<NodeId, WatchedDirectory>,
     by_fid: HashMap<Fid, NodeId>,
 }
 
 impl Events {
-    /// Starts a queue, if the host tells of changes in this directory.
+    /// Starts a queue, if the host reports changes in this directory.
     pub(crate) fn start(root: BorrowedFd<'_>) -> Option<Events> {
         let queue = fanotify::queue().ok()?;
         Handle::of(root).ok()?;
@@ -80,7 +80,7 @@ impl Events {
         fanotify::mark(queue.as_fd(), root, renames, false).ok()?;
         Some(Events {
             queue,
-            myself: i32::try_from(std::process::id()).unwrap_or(0),
+            own_pid: i32::try_from(std::process::id()).unwrap_or(0),
             watched: Mutex::default(),
             count: AtomicUsize::new(0),
             reading: Mutex::default(),
@@ -100,23 +100,23 @@ impl Events {
         };
         let directory =
             open_below(node.directory()?, b".", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-        if !facts::is_told_of(directory.as_fd(), &node.shared.facts)? {
+        if !properties::is_told_of(directory.as_fd(), &node.shared.properties)? {
             return Err(Failure::NotSupported);
         }
         let file_system = call(|| rustix::fs::fstatvfs(&directory))?.f_fsid;
         let fid = Fid { file_system, handle: call(|| Handle::of(directory.as_fd()))? };
         match fanotify::mark(self.queue.as_fd(), directory.as_fd(), self.renames, true) {
             Ok(()) => {}
-            // More marks than the host allows one user.
+            // The host's limit of marks for one user is reached.
             Err(Errno::NOSPC) => return Err(Failure::Exhausted),
-            // A file system below that has no identity of its own.
+            // The directory is on a file system that has no identity of its own.
             Err(Errno::NODEV | Errno::XDEV | Errno::OPNOTSUPP | Errno::INVAL) => {
                 return Err(Failure::NotSupported);
             }
             Err(errno) => return Err(failure(errno)),
         }
         watched.by_fid.insert(fid.clone(), node.id);
-        slot.insert(Watch { count: 1, fid, directory });
+        slot.insert(WatchedDirectory { count: 1, fid, directory });
         self.count.store(watched.by_node.len(), Ordering::Release);
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Events {
         watched.by_fid.shrink();
         watched.by_node.shrink();
         self.count.store(watched.by_node.len(), Ordering::Release);
-        // A directory that is gone has taken its mark with it.
+        // When a directory is removed, its mark goes with it.
         let _ = fanotify::mark(self.queue.as_fd(), watch.directory.as_fd(), self.renames, false);
     }
 
@@ -150,14 +150,14 @@ impl Events {
                 Ok(len) => len,
                 Err(Errno::INTR) => continue,
                 Err(errno) => {
-                    // What cannot be read is lost.
-                    tracing::warn!(%errno, "cannot take the host's events");
+                    // Events that cannot be read are lost.
+                    tracing::warn!(%errno, "cannot read file system events of the host");
                     sink(HostEvent::Overflow);
                     break;
                 }
             };
             self.tell(&buffer[..len], halves, sink);
-            // There was room for more, so there was no more.
+            // The buffer had room for another event, so there are no more.
             let is_all = len + LONGEST <= CHUNK;
             if is_all && !(halves.is_waiting() && self.wait(SECOND_HALF)) {
                 break;
@@ -175,26 +175,30 @@ impl Events {
         rustix::event::poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Tells what stands in a buffer that the host has filled.
-    fn tell(&self, mut events: &[u8], halves: &mut Halves, sink: &mut dyn FnMut(HostEvent)) {
+    /// Reports the events in a buffer that the host has filled.
+    fn tell(&self, mut events: &[u8], halves: &mut PendingRename, sink: &mut dyn FnMut(HostEvent)) {
         while let Some(event) = RawEvent::parse(events) {
             events = &events[event.len..];
             if event.mask & libc::FAN_Q_OVERFLOW != 0 {
                 halves.end(sink);
                 sink(HostEvent::Overflow);
-            } else if event.pid != self.myself {
+            } else if event.pid != self.own_pid {
                 self.tell_one(event, halves, sink);
             }
         }
     }
 
-    fn tell_one(&self, event: RawEvent, halves: &mut Halves, sink: &mut dyn FnMut(HostEvent)) {
+    fn tell_one(&self, event: RawEvent, halves: &mut PendingRename, sink: &mut dyn FnMut(HostEvent)) {
         let RawEvent { mask, pid, .. } = event;
         let is_on_directory = mask & libc::FAN_ONDIR != 0;
         if mask & libc::FAN_RENAME != 0 {
-            let half = |named: Option<Named>| {
+            let half = |named: Option<FidAndName>| {
                 let (fid, name) = named?;
-                Some(Half { directory: self.watched(&fid)?, name: name?, is_directory: is_on_directory })
+                Some(RenameHalf {
+                    directory: self.watched(&fid)?,
+                    name: name?,
+                    is_directory: is_on_directory,
+                })
             };
             if let Some(old) = half(event.old) {
                 halves.went(pid, old, sink);
@@ -213,10 +217,10 @@ impl Events {
             }
             match (change, name.clone()) {
                 (HostChange::RenamedFrom, Some(name)) => {
-                    halves.went(pid, Half { directory, name, is_directory }, sink);
+                    halves.went(pid, RenameHalf { directory, name, is_directory }, sink);
                 }
                 (HostChange::RenamedTo, Some(name)) => {
-                    halves.came(pid, Half { directory, name, is_directory }, sink);
+                    halves.came(pid, RenameHalf { directory, name, is_directory }, sink);
                 }
                 (change, name) => {
                     halves.end(sink);
@@ -226,14 +230,14 @@ impl Events {
         }
     }
 
-    /// The directory of an event. A mark may bring its last events after it was taken away.
+    /// The directory of an event. A mark may deliver its last events after it was removed.
     fn watched(&self, fid: &Fid) -> Option<NodeId> {
         self.watched.lock().by_fid.get(fid).copied()
     }
 }
 
-/// What the bits of an event mean, in the order in which they are told when the host has joined several
-/// events into one: what comes, what changes, what goes.
+/// The changes that the bits of an event mean. The host may join several changes into one event. They are
+/// reported in this order: creations, modifications, removals.
 const CHANGES: [(u64, HostChange); 6] = [
     (libc::FAN_CREATE, HostChange::Created),
     (libc::FAN_MOVED_TO, HostChange::RenamedTo),

@@ -1,13 +1,16 @@
-//! The identity of each file system that a volume reaches: a number that stays the same when the file system is mounted anew or the
-//! host starts again. A device number does not: what is not on a block device (FUSE, btrfs, NFS) gets another one at each mount.
+//! The identity of each file system that a volume reaches. It is a number that stays the same when the
+//! file system is mounted again or the host restarts. A device number does not: a file system without a
+//! block device (FUSE, btrfs, NFS) gets another one at each mount.
 //!
-//! Where the host gives a file system a lasting number of its own (`f_fsid` of statvfs(3)), that is it. ext4 makes it of the UUID, btrfs
-//! of the UUID and the subvolume, tmpfs of a UUID that lives as long as the files do. Many give none, or the device number, or that of a
-//! file system below (overlayfs). For these a number is kept in a file of the store beside the volume, found by
-//! the UUID, else by what was mounted and where below the volume. `records` keeps that file.
+//! If the host has a lasting number for a file system (`f_fsid` of statvfs(3)), that is the identity.
+//! ext4 derives it from the UUID, btrfs from the UUID and the subvolume, tmpfs from a UUID that lives as
+//! long as the files. Many file systems have none, or report the device number, or that of a file system
+//! below (overlayfs). For these a number is stored in a file of the sidecar store. It is found by the
+//! UUID, or else by the mounted source and the mount point below the volume. The module `records` stores
+//! that file.
 //!
-//! A number is asked for once for each device number and state of the table of mounts. What is on the root's own file system costs a
-//! comparison.
+//! A number is determined once for each device number and state of the mount table. For files on the
+//! root's own file system it costs a comparison.
 
 mod records;
 
@@ -18,59 +21,59 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
 use volume::{Failure, Result};
 
-use self::records::Records;
+use self::records::AssignedNumbers;
 use crate::errno::call;
-use crate::facts::file_system_name;
 use crate::mounts::{self, Mount};
 use crate::open::open_below;
+use crate::properties::file_system_name;
 use crate::stat::stat_fd;
 use crate::sys;
 
-/// Where the volume's root is below itself.
+/// The path of the volume's root, relative to itself.
 const HERE: &[u8] = b".";
 
 /// The file systems of one volume.
 pub(crate) struct FileSystems {
-    /// The device number of the root's.
+    /// The device number of the root's file system.
     device: u64,
-    /// The identity of the root's.
+    /// The identity of the root's file system.
     own: u64,
-    /// Whether handles of the root's lead to the same file after a remount.
+    /// Whether handles of the root's file system lead to the same file after a remount.
     has_lasting_handles: bool,
-    /// Those that are not the root's and were looked at, by their device numbers.
-    seen: RwLock<HashMap<u64, Seen>>,
+    /// The other file systems that were looked at, by their device numbers.
+    seen: RwLock<HashMap<u64, ObservedFileSystem>>,
     marks: RwLock<Marks>,
-    records: Mutex<Records>,
+    records: Mutex<AssignedNumbers>,
 }
 
-/// A file system that was looked at. Its device number is given to another one once it is free.
+/// A file system that was looked at. Another one may get its device number after it was unmounted.
 #[derive(Clone, Copy)]
-struct Seen {
+struct ObservedFileSystem {
     id: u64,
-    /// How often mounts had changed by then.
+    /// The count of mount changes at that time.
     changes: u64,
-    /// The host's number of it.
+    /// The number that the host reported.
     number: u64,
     name: &'static str,
 }
 
-impl Seen {
-    /// Whether the host still says the same of what has this device number.
-    fn is_of(&self, found: &Found) -> bool {
+impl ObservedFileSystem {
+    /// Whether the host still reports the same for this device number.
+    fn is_of(&self, found: &ProbedFileSystem) -> bool {
         (self.number, self.name) == (found.number, found.name)
     }
 }
 
-/// The paths below the root at which something is mounted, by their marks ([`mount_mark`]).
+/// The paths of the mounts below the root, by their marks ([`mount_mark`]).
 #[derive(Default)]
 struct Marks {
-    /// How often mounts had changed by then.
+    /// The count of mount changes at the time of reading.
     changes: u64,
     paths: HashMap<u32, Vec<Vec<u8>>>,
 }
 
 impl Marks {
-    /// Those of a table of mounts that is not older than `changes`.
+    /// The marks of a mount table that is not older than `changes`.
     fn read(root: BorrowedFd<'_>, changes: u64) -> Marks {
         let path = mounts::path_of(root);
         let mut paths = HashMap::<u32, Vec<Vec<u8>>>::new();
@@ -78,7 +81,7 @@ impl Marks {
             let below = mount.below(&path).filter(|_| mount.kind != b"autofs");
             if let Some(below) = below {
                 let same = paths.entry(crc32fast::hash(below)).or_default();
-                // One may be mounted over another.
+                // A file system may be mounted over another.
                 if same.iter().all(|known| known != below) {
                     same.push(below.to_vec());
                 }
@@ -89,25 +92,26 @@ impl Marks {
 }
 
 impl FileSystems {
-    /// For the volume with this root, whose device number is `device`. `store` keeps what must last.
+    /// Opens the file systems of the volume with this root and the device number `device`. `store` holds
+    /// the state that must last.
     ///
     /// # Errors
-    /// As the host says.
+    /// Those of the host.
     pub(crate) fn open(root: BorrowedFd<'_>, device: u64, store: OwnedFd) -> Result<FileSystems> {
-        let found = Found { number: f_fsid(root)?, device, name: file_system_name(root)? };
-        let mut records = Records::open(store);
+        let found = ProbedFileSystem { number: f_fsid(root)?, device, name: file_system_name(root)? };
+        let mut records = AssignedNumbers::open(store);
         let own = match (found.lasting(), mounts::mount_of(root)) {
             (Some(lasting), _) => lasting,
             (None, Some(mount)) => records.number(&keys(root, device, &mount, HERE)?, &[found.today()], &[]),
             (None, None) => found.today(),
         };
-        // A handle of FUSE is a number in the memory of its process, and leads nowhere after a remount.
+        // A handle of FUSE is a number in the memory of its process. It leads nowhere after a remount.
         let has_lasting_handles = found.name != "fuse";
         let (seen, marks, records) = (RwLock::default(), RwLock::default(), Mutex::new(records));
         Ok(FileSystems { device, own, has_lasting_handles, seen, marks, records })
     }
 
-    /// Whether a handle of the root's file system that leads nowhere is that of a file that is gone.
+    /// Whether a handle of the root's file system that leads nowhere proves that its file is gone.
     pub(crate) fn has_lasting_handles(&self) -> bool {
         self.has_lasting_handles
     }
@@ -117,7 +121,8 @@ impl FileSystems {
         self.own
     }
 
-    /// The identity of the file system with this device number, if that is known without a look at the host's files.
+    /// The identity of the file system with this device number, if it is known without a call to the
+    /// host.
     pub(crate) fn known(&self, device: u64) -> Option<u64> {
         if device == self.device {
             return Some(self.own);
@@ -127,11 +132,11 @@ impl FileSystems {
         seen.filter(|seen| seen.changes == changes).map(|seen| seen.id)
     }
 
-    /// The identity of the file system of a file, whose device number is `device`. `root` is the volume's; `is_used` says whether
-    /// anything lies beside files of a file system under a number.
+    /// The identity of the file system of a file with the device number `device`. `root` is the volume's
+    /// root. `is_used` says whether the sidecar store has data under a number.
     ///
     /// # Errors
-    /// As the host says.
+    /// Those of the host.
     pub(crate) fn of(
         &self,
         fd: BorrowedFd<'_>,
@@ -143,17 +148,18 @@ impl FileSystems {
             return Ok(known);
         }
         let changes = mounts::changes_now();
-        let found = Found { number: f_fsid(fd)?, device, name: file_system_name(fd)? };
+        let found = ProbedFileSystem { number: f_fsid(fd)?, device, name: file_system_name(fd)? };
         let id = match mounts::mount_of(fd) {
             Some(mount) => self.number_at(&found, mount, root, is_used)?,
-            // Unmounted while files are open on it (`umount -l`): until they are closed nothing else gets its device number.
+            // The file system was unmounted while files are open on it (`umount -l`). Until they are
+            // closed no other gets its device number.
             None => match self.seen.read().get(&device).filter(|seen| seen.is_of(&found)) {
                 Some(seen) => seen.id,
-                // The host tells no more than it did earlier versions.
+                // The host tells no more than earlier versions of this program used.
                 None => found.lasting().unwrap_or(mixed(&found.today().to_le_bytes())),
             },
         };
-        let now = Seen { id, changes, number: found.number, name: found.name };
+        let now = ObservedFileSystem { id, changes, number: found.number, name: found.name };
         let mut seen = self.seen.write();
         let known = seen.entry(device).or_insert(now);
         if known.changes <= changes {
@@ -165,7 +171,7 @@ impl FileSystems {
     /// The identity of a file system that is reached through this mount.
     fn number_at(
         &self,
-        found: &Found,
+        found: &ProbedFileSystem,
         mount: Mount,
         root: BorrowedFd<'_>,
         is_used: impl Fn(u64) -> bool,
@@ -175,7 +181,7 @@ impl FileSystems {
         if let Some(lasting) = found.lasting() {
             let key = copy_key(lasting, &mount, below);
             let mut records = self.records.lock();
-            // A copy stays one, whichever of the two is met first by a later process.
+            // A copy stays a copy, whichever of the two a later process meets first.
             return Ok(match records.given(&key) {
                 Some(given) => given,
                 None if self.is_another(lasting, found.device, root) => {
@@ -185,7 +191,7 @@ impl FileSystems {
             });
         }
         let today = found.today();
-        // What was laid beside files under the number of earlier versions is found on.
+        // Sidecar data under the number of an earlier version must still be found.
         let earlier =
             Some(today).filter(|today| is_used(*today) && !self.is_another(*today, found.device, root));
         let earlier: Vec<u64> = earlier.into_iter().collect();
@@ -193,7 +199,8 @@ impl FileSystems {
         Ok(self.records.lock().number(&keys, &earlier, &[self.own]))
     }
 
-    /// The keys of a file system that may be mounted at several places: those of the first place that has a number, else of the first.
+    /// The keys of a file system that may be mounted at several points: those of the first mount that has
+    /// a number, or else of the first mount.
     fn keys_of(&self, device: u64, reached: Mount, root: BorrowedFd<'_>) -> Result<Vec<Vec<u8>>> {
         let path = mounts::path_of(root);
         let mut mounted = mounts::below(root, mounts::changes_now());
@@ -207,24 +214,27 @@ impl FileSystems {
         keys(root, device, chosen, chosen.below(&path).unwrap_or(HERE))
     }
 
-    /// Whether a number is that of another file system that is there now: a copy of a disk has its UUID. One that was seen before the
-    /// copy was mounted counts as long as it is mounted itself. One that is not on a block device has its number from elsewhere, and
-    /// may have had another device number just now.
+    /// Whether a number belongs to another file system that is mounted now: a copy of a disk has the same
+    /// UUID. The file system that was seen first keeps the number for as long as it is mounted. A file
+    /// system without a block device has its number from another source, and its device number may just
+    /// have changed.
     fn is_another(&self, number: u64, device: u64, root: BorrowedFd<'_>) -> bool {
         let changes = mounts::changes_now();
         let mounted = || mounts::below(root, changes).into_iter().map(|mount| mount.device);
         let seen = self.seen.read();
-        let is_same =
-            |(other, seen): (&u64, &Seen)| seen.id == number && *other != device && *other >> 32 != 0;
+        let is_same = |(other, seen): (&u64, &ObservedFileSystem)| {
+            seen.id == number && *other != device && *other >> 32 != 0
+        };
         let mut same = seen.iter().filter(|one| is_same(*one));
         number == self.own || same.any(|(other, _)| mounted().any(|device| device == *other))
     }
 
-    /// The result of `look` at the mount with this mark; no other is touched, since somebody may have to be waited for there. Of two paths
-    /// with one mark the file is at one; where both have it, nobody knows which was meant.
+    /// The result of `look` at the mount with this mark. No other mount is accessed, because its file
+    /// system may respond slowly. If two paths have one mark, the file is at one of them. If it is at
+    /// both, the meant one is unknown.
     ///
     /// # Errors
-    /// [`Failure::Stale`] when nothing with this mark is mounted; as `look` says, and the host.
+    /// [`Failure::Stale`] when no mount has this mark; errors of `look` and of the host.
     pub(crate) fn at_mount<T>(
         &self,
         mark: u32,
@@ -251,7 +261,7 @@ impl FileSystems {
         found
     }
 
-    /// The paths of the mounts with this mark. The host is asked for its mounts when there is none among those that were read.
+    /// The paths of the mounts with this mark. The mount table is read again if none is known.
     fn paths_of(&self, mark: u32, root: BorrowedFd<'_>) -> Vec<Vec<u8>> {
         let changes = mounts::changes();
         let marks = self.marks.read();
@@ -268,63 +278,65 @@ impl FileSystems {
     }
 }
 
-/// Which mount a file is reached through: a checksum of its path below the root, which is [`HERE`] for the root's own mount. The
-/// same file may be read-only, or not there, through another one.
+/// The mark of the mount that a file is reached through: a checksum of the mount's path below the root,
+/// which is [`HERE`] for the root's own mount. Through another mount the same file may be read-only, or
+/// may not exist.
 ///
 /// # Errors
-/// [`volume::Failure::NotSupported`] where the host does not say.
+/// [`volume::Failure::NotSupported`] if the host does not tell the mount.
 pub(crate) fn mount_mark(fd: BorrowedFd<'_>, root: BorrowedFd<'_>) -> Result<u32> {
     let mount = mounts::mount_of(fd).ok_or(Failure::NotSupported)?;
     Ok(crc32fast::hash(mount.below(&mounts::path_of(root)).unwrap_or(HERE)))
 }
 
-/// The top of a mount. It is closed again after each use: as long as it is open nobody can unmount it.
+/// Opens the top of a mount. It is closed after each use, because nobody can unmount a file system while
+/// it is open.
 fn open_top(root: BorrowedFd<'_>, below: &[u8]) -> Result<OwnedFd> {
     open_below(root, &mounts::unescaped(below), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
-/// The number that statvfs(3) tells.
+/// The `f_fsid` of statvfs(3).
 fn f_fsid(fd: BorrowedFd<'_>) -> Result<u64> {
     Ok(call(|| rustix::fs::fstatvfs(fd))?.f_fsid)
 }
 
-/// What the host says of a file system.
-struct Found {
-    /// The number that statvfs(3) tells.
+/// The host's information about a file system.
+struct ProbedFileSystem {
+    /// The `f_fsid` of statvfs(3).
     number: u64,
     device: u64,
     name: &'static str,
 }
 
-impl Found {
-    /// The file system's own number, if that says nothing of where it is mounted.
+impl ProbedFileSystem {
+    /// The file system's own number, unless it depends on the mount.
     fn lasting(&self) -> Option<u64> {
-        // overlayfs passes on that of the file system below it.
+        // overlayfs reports the number of the file system below it.
         let is_own = self.number != 0 && self.number != encoded(self.device) && self.name != "overlay";
         is_own.then_some(self.number)
     }
 
-    /// The number by which earlier versions knew it.
+    /// The number that earlier versions of this program used.
     fn today(&self) -> u64 {
         if self.number == 0 { self.device } else { self.number }
     }
 }
 
-/// A device number as the kernel makes an `f_fsid` of it (`huge_encode_dev`).
+/// The `f_fsid` that the kernel makes from a device number (`huge_encode_dev`).
 fn encoded(device: u64) -> u64 {
     let (major, minor) = (device >> 32, device & 0xffff_ffff);
     minor & 0xff | major << 8 | (minor & !0xff) << 12
 }
 
-/// The keys by which the number of a file system is found again that has none: its UUID, and what was mounted and where. An older kernel does
-/// not tell the UUID of each.
+/// The keys that lead to the stored number of a file system without one of its own: its UUID, and the
+/// mounted source with the mount point. Older kernels do not report the UUID of every file system.
 fn keys(root: BorrowedFd<'_>, device: u64, mount: &Mount, below: &[u8]) -> Result<Vec<Vec<u8>>> {
     let uuid = if below == HERE {
         sys::file_system_uuid(root)
     } else {
         match open_top(root, below) {
             Ok(top) if stat_fd(&top)?.id.device == device => sys::file_system_uuid(top.as_fd()),
-            // A file alone is mounted there, or something else over it.
+            // The mount point is a single file, or another file system is mounted over it.
             Ok(_) | Err(Failure::NotADirectory) => None,
             Err(why) => return Err(why),
         }
@@ -333,17 +345,17 @@ fn keys(root: BorrowedFd<'_>, device: u64, mount: &Mount, below: &[u8]) -> Resul
     Ok(by_uuid.into_iter().chain([mount_key(mount, below)]).collect())
 }
 
-/// The same of one whose own number another one has.
+/// The key of a file system whose own number belongs to another one.
 fn copy_key(number: u64, mount: &Mount, below: &[u8]) -> Vec<u8> {
     [format!("copy {number:016x} ").as_bytes(), &mount_key(mount, below)].concat()
 }
 
-/// What was mounted and where below the root.
+/// The mounted source and the mount point below the root.
 fn mount_key(mount: &Mount, below: &[u8]) -> Vec<u8> {
     [&mount.kind[..], &mount.source, &mount.root, below].join(&b' ')
 }
 
-/// Many bytes as one number, which is not zero.
+/// Mixes bytes into one number that is not zero.
 fn mixed(bytes: &[u8]) -> u64 {
     let mut mixed = 0xcbf2_9ce4_8422_2325_u64;
     for byte in bytes {
@@ -370,7 +382,7 @@ mod tests {
             (77, 0x2f, "overlay", None, 77),
             (77, 0x2f, "btrfs", Some(77), 77),
         ] {
-            let found = Found { number, device, name };
+            let found = ProbedFileSystem { number, device, name };
             assert_eq!((found.lasting(), found.today()), (own, today), "{name}");
         }
     }

@@ -1,10 +1,12 @@
 //! A journal in a file of the host.
 //!
-//! [`format`] has its bytes. Reading goes on behind what is damaged as soon as a whole record is found again, says what is left out, and keeps
-//! the damaged file aside. [`Journal::replace`] writes a second file and renames it over the first.
+//! [`format`] defines its bytes. A reader continues behind damage at the next complete record, reports
+//! the records that it leaves out, and sets the damaged file aside. [`Journal::replace`] writes a second
+//! file and renames it over the first.
 //!
-//! To open a journal changes nothing on the disk and does not wait for it, unless it is damaged or of an earlier form: there is no file
-//! before the first record, and what was found counts as committed with the first [`Journal::commit`] only.
+//! Opening a journal changes nothing on the disk and does not wait for it, unless the journal is damaged
+//! or in an earlier format. No file exists before the first record. The records that were found count as
+//! committed only after the first [`Journal::commit`].
 
 mod format;
 
@@ -14,35 +16,35 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Condvar, Mutex};
-use volume::journal::{Journal, Place};
+use volume::journal::{Journal, JournalPosition};
 use volume::{Failure, Result};
 
 pub use format::Damage;
 
-/// Why a journal cannot be used.
+/// The reason why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The host refused something.
+    /// The host refused an operation.
     #[error("{path}: {source}")]
     Host {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the host.
         source: io::Error,
     },
-    /// The file is something else, or of another version.
-    #[error("{0} is not a journal of this version; restore it, or move it away to begin without what it has")]
+    /// The file is not a journal, or is one of another version.
+    #[error("{0} is not a journal of this version; restore it, or move it away to start without its records")]
     Foreign(PathBuf),
 }
 
-/// What was found in a journal's file.
+/// The content of a journal's file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// The whole records in their order.
+pub struct RecoveredJournal {
+    /// The complete records in their order.
     pub records: Vec<Vec<u8>>,
-    /// What is no whole record, and is left out.
+    /// The parts that are no complete record, and are left out.
     pub damage: Vec<Damage>,
-    /// Where the damaged file is kept.
+    /// The path under which the damaged file is kept.
     pub aside: Option<PathBuf>,
 }
 
@@ -50,61 +52,72 @@ pub struct Found {
 #[derive(Debug)]
 pub struct PosixJournal {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<JournalFileState>,
     synced: Condvar,
     lacks_some: bool,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// None before the first record.
+struct JournalFileState {
+    /// `None` before the first record.
     file: Option<File>,
     salt: u64,
-    /// Bytes of whole records in the file, with its beginning; the end stands there.
+    /// The bytes of the head and the complete records in the file. The end mark follows them.
     length: u64,
     /// The number of the next record in the file.
     next: u32,
-    /// Counts appended records since the start; a [`Place`].
+    /// The number of records that were appended since the start; a [`JournalPosition`].
     appended: u64,
-    /// Up to where the records are on stable storage; none where that is not known even of what was found in the file.
+    /// The position up to which the records are on stable storage. `None` if that is unknown even for the
+    /// records that were found.
     committed: Option<u64>,
-    /// One thread asks the host to make them so.
+    /// Whether a thread is waiting for the host to store the records.
     is_syncing: bool,
-    /// What is on stable storage is no longer known.
+    /// Whether it is unknown which records are on stable storage.
     has_failed: bool,
 }
 
 impl PosixJournal {
-    /// Opens the journal at `path`, which need not be there, and reads what it has.
+    /// Opens the journal at `path`, which need not exist, and reads its records.
     ///
     /// # Errors
-    /// [`JournalError`]; the file is as it was.
-    pub fn open(path: &Path) -> std::result::Result<(PosixJournal, Found), JournalError> {
+    /// [`JournalError`]; the file stays as it was.
+    pub fn open(path: &Path) -> std::result::Result<(PosixJournal, RecoveredJournal), JournalError> {
         let host = |source| JournalError::Host { path: path.to_owned(), source };
-        let format::Content { records, damage, salt, next, length, is_earlier } = match fs::read(path) {
+        let format::JournalContent { records, damage, salt, next, length, is_earlier } = match fs::read(path)
+        {
             Ok(bytes) => format::read(&bytes).ok_or_else(|| JournalError::Foreign(path.to_owned()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok((PosixJournal::of(path, State::default()), Found::default()));
+                return Ok((
+                    PosixJournal::of(path, JournalFileState::default()),
+                    RecoveredJournal::default(),
+                ));
             }
             Err(error) => return Err(host(error)),
         };
-        let aside = if damage.is_empty() { None } else { Some(keep_aside(path).map_err(host)?) };
+        let aside = if damage.is_empty() { None } else { Some(keep_damaged(path).map_err(host)?) };
         let state = if aside.is_some() || is_earlier {
             let failed = |why| host(io::Error::other(format!("{why}")));
-            let mut state = State::default();
-            let new = written_beside(path, &mut records.iter().cloned()).map_err(failed)?;
+            let mut state = JournalFileState::default();
+            let new = write_replacement(path, &mut records.iter().cloned()).map_err(failed)?;
             state.take(new, path).map_err(failed)?;
             state
         } else {
             let file = OpenOptions::new().write(true).open(path).map_err(host)?;
-            State { file: Some(file), salt, length: length as u64, next, ..State::default() }
+            JournalFileState {
+                file: Some(file),
+                salt,
+                length: length as u64,
+                next,
+                ..JournalFileState::default()
+            }
         };
         let lacks_some = !damage.is_empty();
         let journal = PosixJournal { lacks_some, ..PosixJournal::of(path, state) };
-        Ok((journal, Found { records, damage, aside }))
+        Ok((journal, RecoveredJournal { records, damage, aside }))
     }
 
-    fn of(path: &Path, state: State) -> PosixJournal {
+    fn of(path: &Path, state: JournalFileState) -> PosixJournal {
         PosixJournal {
             path: path.to_owned(),
             state: Mutex::new(state),
@@ -114,15 +127,15 @@ impl PosixJournal {
     }
 }
 
-impl State {
+impl JournalFileState {
     fn check(&self) -> Result<()> {
         if self.has_failed { Err(Failure::Io) } else { Ok(()) }
     }
 
-    /// Takes what [`written_beside`] has written for the journal, and makes its name last.
-    fn take(&mut self, new: State, path: &Path) -> Result<()> {
+    /// Continues with the file that [`write_replacement`] has written, and makes its name durable.
+    fn take(&mut self, new: JournalFileState, path: &Path) -> Result<()> {
         let appended = self.appended;
-        *self = State { appended, committed: Some(appended), is_syncing: self.is_syncing, ..new };
+        *self = JournalFileState { appended, committed: Some(appended), is_syncing: self.is_syncing, ..new };
         sync_directory(path).map_err(|why| {
             self.has_failed = true;
             crate::errno::failure_of(&why)
@@ -131,14 +144,14 @@ impl State {
 }
 
 impl Journal for PosixJournal {
-    fn append(&self, record: &[u8]) -> Result<Place> {
+    fn append(&self, record: &[u8]) -> Result<JournalPosition> {
         let mut state = self.state.lock();
         let state = &mut *state;
         state.check()?;
         let Some(file) = &state.file else {
-            let new = written_beside(&self.path, &mut std::iter::once(record.to_vec()))?;
+            let new = write_replacement(&self.path, &mut std::iter::once(record.to_vec()))?;
             state.appended += 1;
-            return state.take(new, &self.path).map(|()| Place(state.appended));
+            return state.take(new, &self.path).map(|()| JournalPosition(state.appended));
         };
         let (salt, number, length) = (state.salt, state.next, state.length);
         let mut bytes = format::framed(salt, number, record)?;
@@ -146,7 +159,7 @@ impl Journal for PosixJournal {
         let next = number.checked_add(1).ok_or(Failure::TooLarge)?;
         bytes.extend_from_slice(&format::end(salt, next));
         if let Err(why) = file.write_all_at(&bytes, length) {
-            // Half a record must not stand in front of a whole one.
+            // An incomplete record must not precede a complete one.
             let ended = file.write_all_at(&format::end(salt, number), length);
             let whole = length + format::END as u64;
             if ended.and_then(|()| file.set_len(whole)).is_err() {
@@ -157,10 +170,10 @@ impl Journal for PosixJournal {
         state.length += framed;
         state.next = next;
         state.appended += 1;
-        Ok(Place(state.appended))
+        Ok(JournalPosition(state.appended))
     }
 
-    fn commit(&self, place: Place) -> Result<()> {
+    fn commit(&self, place: JournalPosition) -> Result<()> {
         let mut state = self.state.lock();
         loop {
             state.check()?;
@@ -172,7 +185,7 @@ impl Journal for PosixJournal {
                 self.synced.wait(&mut state);
                 continue;
             }
-            // Of what an earlier run has left the name may not be on the disk either.
+            // The name of a file from an earlier run may not be on the disk either.
             let (file, is_name_sure) = (file.try_clone(), state.committed.is_some());
             let upto = state.appended;
             state.is_syncing = true;
@@ -192,8 +205,8 @@ impl Journal for PosixJournal {
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<()> {
         let mut state = self.state.lock();
         state.check()?;
-        let new = written_beside(&self.path, records)?;
-        // From here on the new file is the journal, on the disk and here.
+        let new = write_replacement(&self.path, records)?;
+        // From here on the new file is the journal, on the disk and in memory.
         state.take(new, &self.path)
     }
 
@@ -208,16 +221,16 @@ impl Journal for PosixJournal {
 }
 
 /// Writes a second file and renames it over the first.
-fn written_beside(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<State> {
-    // Added to the whole name: what stands before its last dot may be another journal's too.
-    let beside = with_ending(path, ".new");
+fn write_replacement(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<JournalFileState> {
+    // The ending is added to the whole name: another journal may have the same name up to the last dot.
+    let replacement = with_ending(path, ".new");
     let written = (|| {
         let salt = salt()?;
         let mut bytes = format::head(salt);
         let mut next = 0;
         for record in records {
             let framed = format::framed(salt, next, &record)?;
-            // Without the first one nobody knows what the others mean.
+            // The first record is written twice, because the others depend on it.
             (0..if next == 0 { 2 } else { 1 }).for_each(|_| bytes.extend_from_slice(&framed));
             next = next.checked_add(1).ok_or(Failure::TooLarge)?;
         }
@@ -226,14 +239,14 @@ fn written_beside(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) -> Re
         let host = |why: io::Error| crate::errno::failure_of(&why);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&beside).map_err(host)?;
+        let mut file = options.open(&replacement).map_err(host)?;
         file.write_all(&bytes).map_err(host)?;
-        file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(host)?;
-        Ok(State { file: Some(file), salt, length, next, ..State::default() })
+        file.sync_all().and_then(|()| fs::rename(&replacement, path)).map_err(host)?;
+        Ok(JournalFileState { file: Some(file), salt, length, next, ..JournalFileState::default() })
     })();
     if written.is_err() {
-        // It may not have been made at all; the next attempt empties it in any case.
-        let _ = fs::remove_file(&beside);
+        // It may not have been created. The next attempt empties it in any case.
+        let _ = fs::remove_file(&replacement);
     }
     written
 }
@@ -244,8 +257,8 @@ fn salt() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Gives a damaged file a second name, under which it stays.
-fn keep_aside(path: &Path) -> io::Result<PathBuf> {
+/// Links a damaged file under a second name, under which it stays.
+fn keep_damaged(path: &Path) -> io::Result<PathBuf> {
     let mut number = 1;
     loop {
         let aside = with_ending(
@@ -255,7 +268,7 @@ fn keep_aside(path: &Path) -> io::Result<PathBuf> {
         match fs::hard_link(path, &aside) {
             Ok(()) => return Ok(aside),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            // Not every file system knows second names.
+            // Not every file system supports hard links.
             Err(_) => return fs::copy(path, &aside).map(|_| aside),
         }
     }
@@ -267,7 +280,7 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Makes the file's name last.
+/// Makes the file's name durable.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()
@@ -285,8 +298,8 @@ mod tests {
 
     fn filled(path: &Path, records: &[Vec<u8>]) -> PosixJournal {
         let (journal, found) = PosixJournal::open(path).expect("an empty journal");
-        assert_eq!(found, Found::default());
-        let mut place = Place::default();
+        assert_eq!(found, RecoveredJournal::default());
+        let mut place = JournalPosition::default();
         for record in records {
             place = journal.append(record).expect("room on the disk");
         }
@@ -294,7 +307,7 @@ mod tests {
         journal
     }
 
-    fn read_back(path: &Path) -> Found {
+    fn read_back(path: &Path) -> RecoveredJournal {
         PosixJournal::open(path).expect("a journal").1
     }
 
@@ -305,7 +318,10 @@ mod tests {
         let journal = filled(&path, &records(20));
         assert_eq!(journal.size(), fs::metadata(&path).expect("the file").len());
         drop(journal);
-        assert_eq!(read_back(&path), Found { records: records(20), ..Found::default() });
+        assert_eq!(
+            read_back(&path),
+            RecoveredJournal { records: records(20), ..RecoveredJournal::default() }
+        );
     }
 
     #[test]
@@ -314,8 +330,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("journal");
         let (journal, found) = PosixJournal::open(&path).expect("an empty journal");
-        assert_eq!((found, journal.size()), (Found::default(), 0));
-        journal.commit(Place::default()).expect("there is nothing to commit");
+        assert_eq!((found, journal.size()), (RecoveredJournal::default(), 0));
+        journal.commit(JournalPosition::default()).expect("there is nothing to commit");
         assert!(!path.exists());
         let place = journal.append(b"first").expect("room on the disk");
         journal.commit(place).expect("a disk that works");
@@ -326,11 +342,11 @@ mod tests {
         assert_eq!(mode & 0o177, 0, "it is its owner's alone: {mode:o}");
         let (journal, found) = PosixJournal::open(&path).expect("a journal");
         assert_eq!((found.records, about().expect("the file")), (vec![b"first".to_vec()], before));
-        // Whoever opened it knows only now that what was found lasts.
+        // The next commit must first make the records that were found durable.
         assert_eq!(journal.state.lock().committed, None);
-        journal.commit(Place::default()).expect("a disk that works");
+        journal.commit(JournalPosition::default()).expect("a disk that works");
         assert_eq!(journal.state.lock().committed, Some(0));
-        // The first record stands there twice, also in a file that was begun with it.
+        // The first record is there twice, in a file that began with it too.
         let mut bytes = fs::read(&path).expect("the file");
         bytes[format::HEAD + 13] ^= 1;
         fs::write(&path, &bytes).expect("the file");
@@ -362,7 +378,7 @@ mod tests {
         }
     }
 
-    /// All but the record at `missing`.
+    /// All records but the one at `missing`.
     fn without(missing: usize) -> Vec<Vec<u8>> {
         let mut rest = records(6);
         rest.remove(missing);
@@ -420,7 +436,7 @@ mod tests {
         let length = (after - begin) as u64;
         assert_eq!(found.damage, [Damage { offset: begin as u64, bytes: length, records: Some(2) }]);
         assert_eq!(found.damage[0].to_string(), format!("{length} bytes at byte {begin}: 2 records"));
-        // A second one does not take the place of the first that is kept.
+        // A second damaged file does not replace the first.
         fs::write(&path, &bytes).expect("the file");
         let names = [found.aside, read_back(&path).aside].map(|aside| aside.expect("a damaged file"));
         let names = names.map(|name| name.file_name().map(|name| name.to_string_lossy().into_owned()));
@@ -432,7 +448,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("journal");
         let journal = filled(&path, &records(2));
-        // As a client could know it from another server.
+        // A client could know such bytes from another server.
         let planted = format::framed(1, 2, b"planted").expect("it is short");
         let begin = journal.size() as usize - format::END;
         journal.append(&[planted.as_slice(), &planted].concat()).expect("room on the disk");
@@ -451,7 +467,10 @@ mod tests {
         for count in [0, 6] {
             fs::write(&path, format::earlier(&records(count))).expect("the file");
             for _ in 0..2 {
-                assert_eq!(read_back(&path), Found { records: records(count), ..Found::default() });
+                assert_eq!(
+                    read_back(&path),
+                    RecoveredJournal { records: records(count), ..RecoveredJournal::default() }
+                );
             }
             assert!(fs::read(&path).expect("the file").starts_with(format::MAGIC));
         }
@@ -461,7 +480,7 @@ mod tests {
             changed[at] ^= 0x40;
             for bytes in [&changed[..], &whole[..at]] {
                 let found = format::read(bytes).expect("it is still a journal");
-                // It has no end: a cut between two records cannot be seen.
+                // This format has no end mark: a cut between two records cannot be detected.
                 let is_told = !found.damage.is_empty() || bytes.len() < whole.len();
                 assert!(is_told && found.records.len() < 7, "byte {at}: {found:?}");
             }

@@ -1,41 +1,46 @@
 //! Layer 2: a directory of the host as a volume.
 //!
-//! Start with [`PosixVolume::open`]. A [`PosixNode`] holds one descriptor, and everything it does goes
-//! through that descriptor or a single component below it, so nothing here ever joins a path. (`address` opens
-//! paths below the root that the host itself has just told.)
+//! Start with [`PosixVolume::open`]. A [`PosixNode`] holds one descriptor. All its operations use that
+//! descriptor or a single component below it, so nothing here ever joins a path. (`address` opens paths
+//! below the root that the host itself has just returned.)
 //!
-//! The folder `node` has a node's calls by subject; `shared` is what all nodes of a volume have in common, and `root` what they are
-//! opened from; `open`, `stat`, `bytes` and `scan` are calls on descriptors; `beside` keeps what
-//! the host's file system has no room for; `actor` runs a call as another user of the host; `table` says where a file stands that the
-//! host does not find again without its name; `pool` closes files that nobody uses when descriptors run short, `kept_back`
-//! says when; `file_systems` tells
-//! the file systems below a volume apart, `mounts` where they are; `events`
-//! tells what others change; `journal` keeps records over a crash; `errno` is the one table from the host's errors to ours, and `sys` the few
-//! system calls that need `unsafe`.
+//! - `node` has the calls of a node by subject; `context` holds the state that all nodes of a volume
+//!   share, and `root` the directory that they are opened from.
+//! - `open`, `stat`, `bytes` and `scan` are calls on descriptors.
+//! - `sidecar` stores the data that does not fit into the host's file system, and `quota` limits it.
+//! - `actor` runs a call as another user of the host.
+//! - `table` finds files again that the host does not find without their names.
+//! - `pool` closes unused files when descriptors run short, and `reserve` says when.
+//! - `file_systems` distinguishes the file systems below a volume, and `mounts` knows their mount points.
+//! - `events` reports changes by others.
+//! - `journal` keeps records over a crash.
+//! - `properties` determines the properties of the file system.
+//! - `errno` is the table from the host's errors to the volume's, and `sys` has the few system calls that
+//!   need `unsafe`.
 
 mod actor;
-mod beside;
 mod bytes;
+mod context;
 mod errno;
 mod events;
-mod facts;
 mod file_systems;
 mod journal;
-mod kept_back;
 mod mounts;
 mod node;
 mod open;
 mod pool;
-mod room;
+mod properties;
+mod quota;
+mod reserve;
 mod root;
 mod scan;
-mod shared;
+mod sidecar;
 mod stat;
 mod sys;
 mod table;
 mod volume;
 
-pub use journal::{Damage, Found, JournalError, PosixJournal};
+pub use journal::{Damage, JournalError, PosixJournal, RecoveredJournal};
 pub use node::PosixNode;
 pub use pool::IdleFiles;
 pub use volume::{OpenError, PosixVolume};

@@ -1,8 +1,10 @@
-//! What is mounted below a volume: the host tells of it in `/proc/self/mountinfo` alone (proc_pid_mountinfo(5)), and no other
-//! event says that a directory leads elsewhere now. What a file system is by itself is said in [`crate::file_systems`].
+//! The mounts below a volume. The host lists them only in `/proc/self/mountinfo` (proc_pid_mountinfo(5)),
+//! and no other event reports that a directory leads elsewhere now. [`crate::file_systems`] covers the
+//! file systems themselves.
 //!
-//! All volumes look at one open file, which the kernel marks when any mount of the process's namespace changes (poll(2), POLLPRI), and
-//! at what one of them has read of it since: a host may have thousands of mounts, and a server hundreds of volumes.
+//! All volumes share one open file. The kernel marks it when any mount of the process's namespace changes
+//! (poll(2), POLLPRI). They also share the table that one of them has read since: a host may have
+//! thousands of mounts, and a server hundreds of volumes.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,36 +19,36 @@ use rustix::fs::{AtFlags, StatxFlags};
 use crate::sys::ProcPath;
 
 const TABLE: &str = "/proc/self/mountinfo";
-/// The host is asked at most once in so many milliseconds, whoever asks.
+/// The shortest time between two checks for changes, in milliseconds, over all volumes.
 const ASKED_EVERY_MS: u64 = 100;
 
-/// A mount, as a line of the table has it. Paths and names stay as the host escapes them.
+/// A mount, from a line of the table. Paths and names stay escaped, as the host writes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Its number, which a later mount may get.
+    /// The mount's number. A later mount may get the same.
     pub(crate) number: u64,
     /// The device number of its file system, as `Stat` has it. The directories of btrfs have others.
     pub(crate) device: u64,
-    /// The directory of the file system that is seen at its top.
+    /// The directory of the file system that is visible at the mount point.
     pub(crate) root: Vec<u8>,
-    /// Where it is.
+    /// The mount point.
     pub(crate) at: Vec<u8>,
     /// The kind of file system, such as `ext4` and `fuse.sshfs`.
     pub(crate) kind: Vec<u8>,
-    /// What was mounted, as who did it has said.
+    /// The mounted source, as the mounting program named it.
     pub(crate) source: Vec<u8>,
 }
 
 static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-/// The open table; none where the host shows none.
+/// The open table. `None` if the host has none.
 static OPENED: OnceLock<Option<File>> = OnceLock::new();
 static ASKED_MS: AtomicU64 = AtomicU64::new(0);
-/// How often it was seen that something has changed.
+/// How many changes of the mounts were seen.
 static CHANGES: AtomicU64 = AtomicU64::new(1);
-/// The table as it was read last.
+/// The table that was read last.
 static LAST: Mutex<Last> = Mutex::new(Last { read_at: 0, mounts: Vec::new() });
 
-/// The table as it was when [`CHANGES`] was `read_at`, or later.
+/// The table at the time when [`CHANGES`] was `read_at`, or later.
 struct Last {
     read_at: u64,
     mounts: Vec<Mount>,
@@ -54,19 +56,19 @@ struct Last {
 
 /// The mounts below one volume.
 pub(crate) struct MountsBelow {
-    /// [`CHANGES`] when they were read.
+    /// The value of [`CHANGES`] at the time of reading.
     read_at: AtomicU64,
     mounts: Mutex<Vec<Mount>>,
 }
 
 impl MountsBelow {
-    /// Those that are there now.
+    /// The present mounts below `root`.
     pub(crate) fn of(root: BorrowedFd<'_>) -> MountsBelow {
         let changes = changes();
         MountsBelow { read_at: AtomicU64::new(changes), mounts: Mutex::new(below(root, changes)) }
     }
 
-    /// Whether any has come or gone since this was asked last.
+    /// Whether any mount was added or removed since the last call.
     pub(crate) fn have_changed(&self, root: BorrowedFd<'_>) -> bool {
         let changes = changes();
         if self.read_at.swap(changes, Ordering::AcqRel) == changes {
@@ -79,14 +81,15 @@ impl MountsBelow {
         if over(&mounts) > over(&before) {
             tracing::warn!(
                 directory = %String::from_utf8_lossy(&path),
-                "something was mounted over a directory that is served; what lies below it is served on until the next start"
+                "a file system was mounted over a directory that is served; \
+                 the directory below it is served until the next start"
             );
         }
         before != *mounts
     }
 }
 
-/// How often anything was mounted or unmounted, as far as has been seen.
+/// How many changes of the mounts were seen so far.
 pub(crate) fn changes() -> u64 {
     let table = OPENED.get_or_init(|| File::open(TABLE).ok());
     let now_ms =
@@ -100,7 +103,7 @@ pub(crate) fn changes() -> u64 {
     CHANGES.load(Ordering::Acquire)
 }
 
-/// The same, for which the host is asked whenever it was asked last.
+/// As [`changes`], but the host is asked even if it was asked a moment ago.
 pub(crate) fn changes_now() -> u64 {
     note_change(OPENED.get_or_init(|| File::open(TABLE).ok()).as_ref());
     CHANGES.load(Ordering::Acquire)
@@ -112,7 +115,7 @@ fn note_change(table: Option<&File>) {
     }
 }
 
-/// Whether the table has changed since this was asked last; the kernel remembers that for each open file.
+/// Whether the table has changed since the last call. The kernel remembers that for each open file.
 fn has_changed(table: &File) -> bool {
     let mut polled = [PollFd::new(table, PollFlags::PRI)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -127,7 +130,7 @@ pub(crate) fn below(root: BorrowedFd<'_>, changes: u64) -> Vec<Mount> {
     })
 }
 
-/// The mount through which a descriptor was opened; none where the host does not say.
+/// The mount through which a descriptor was opened. `None` if the host does not tell it.
 pub(crate) fn mount_of(fd: BorrowedFd<'_>) -> Option<Mount> {
     let seen = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     if seen.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
@@ -137,7 +140,7 @@ pub(crate) fn mount_of(fd: BorrowedFd<'_>) -> Option<Mount> {
     with_table(changes_now(), |mounts| mounts.iter().rev().find(is_it).cloned())
 }
 
-/// Reads the table anew where what was read is older than `changes`.
+/// Runs `look` on a table that is not older than `changes`.
 fn with_table<T>(changes: u64, look: impl FnOnce(&[Mount]) -> T) -> T {
     let mut last = LAST.lock();
     if last.read_at < changes {
@@ -149,7 +152,8 @@ fn with_table<T>(changes: u64, look: impl FnOnce(&[Mount]) -> T) -> T {
 }
 
 impl Mount {
-    /// Its path below a directory, without a slash in front; none where it is not below that.
+    /// The mount point's path below a directory, without a leading slash. `None` if it is not below that
+    /// directory.
     pub(crate) fn below(&self, path: &[u8]) -> Option<&[u8]> {
         let rest = self.at.strip_prefix(path)?;
         let rest = if path == b"/" { rest } else { rest.strip_prefix(b"/")? };
@@ -157,13 +161,13 @@ impl Mount {
     }
 }
 
-/// Where a directory is, as the table has it; nothing is there where the host does not say.
+/// The path of a directory, as the table writes it. Empty if the host does not tell it.
 pub(crate) fn path_of(root: BorrowedFd<'_>) -> Vec<u8> {
     let path = rustix::fs::readlink(ProcPath::of(root.as_fd()).as_c_str(), Vec::new());
     path.map_or_else(|_| b"unknown".to_vec(), |path| escaped(path.as_bytes()))
 }
 
-/// A path as the table has it (proc_pid_mountinfo(5)).
+/// Escapes a path like the table (proc_pid_mountinfo(5)).
 fn escaped(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     for byte in path {
@@ -175,7 +179,7 @@ fn escaped(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A path of the table as it is.
+/// Removes the escapes from a path of the table.
 pub(crate) fn unescaped(path: &[u8]) -> Vec<u8> {
     let (mut out, mut at) = (Vec::with_capacity(path.len()), 0);
     while let Some(byte) = path.get(at) {
@@ -220,7 +224,7 @@ mod tests {
             assert!(!last.mounts.is_empty() && !volumes[0].mounts.lock().is_empty());
             (changes, last.mounts.as_ptr())
         };
-        // Other tests mount things; what was read before counts no more then.
+        // Other tests mount file systems. Then the comparison is repeated.
         let (mut before, mut after) = (read(), read());
         while before.0 != after.0 {
             (before, after) = (after, read());

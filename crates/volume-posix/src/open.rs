@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use volume::Result;
 
 use crate::errno::{call, failure};
-use crate::kept_back;
+use crate::reserve;
 
 /// Flags that every open has.
 pub(crate) const ALWAYS: OFlags =
@@ -20,15 +20,15 @@ pub(crate) fn open_below(
     mode: Mode,
 ) -> Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
-    // With O_PATH nothing is opened that could wait or become a terminal, and the call refuses the flags.
+    // With O_PATH no open can wait or acquire a terminal, and the call refuses these flags.
     let always = if flags.contains(OFlags::PATH) { OFlags::NOFOLLOW | OFlags::CLOEXEC } else { ALWAYS };
     let open = || rustix::fs::openat2(directory, name, flags | always, mode, resolve);
     if !flags.contains(OFlags::CREATE) {
-        return kept_back::with_room(open).map_err(failure);
+        return reserve::open_with_reserve(open).map_err(failure);
     }
-    kept_back::ask(directory)?;
+    reserve::ensure_descriptor(directory)?;
     let fd = call(open)?;
-    // The name is there now: one descriptor more does less harm.
-    kept_back::note(fd.as_fd());
+    // The name exists already, so a descriptor of the reserve does less harm than an error.
+    reserve::note_opened(fd.as_fd());
     Ok(fd)
 }

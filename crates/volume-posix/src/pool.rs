@@ -1,16 +1,20 @@
-//! Descriptors of files that nobody uses: closed when descriptors run short, and opened again by the file's handle.
+//! Descriptors of unused files. They are closed when descriptors run short, and opened again by the
+//! file's handle.
 //!
-//! As long as fewer than half of the descriptors are in use, nothing here happens and nothing is kept for it. A file that gets
-//! one of the upper half is in the pool: whoever uses it takes a reference for as long as a call lasts ([`PosixNode::fd`]). When
-//! room is needed, those go that were used longest ago and that nobody uses now ([`make_room`]).
+//! While fewer than half of the descriptors are in use, the pool does and stores nothing. A file whose
+//! descriptor is in the upper half enters the pool. Each call that uses it holds a reference meanwhile
+//! ([`PosixNode::fd`]). When descriptors are needed, the unused files that were used longest ago are
+//! closed ([`make_room`]).
 //!
-//! A file is left alone if its handle would not lead back to the very same thing: one without a name, one of another mount than
-//! the root's, one without a birth time. What was written goes to stable storage first, since a later descriptor would
-//! not hear of a failure (fsync(2)). Nobody can find a file by its handle once its last name is gone, so a name goes only after
-//! closed files behind it are open again ([`leaving`]). That holds for this process; what a program of the host removes
-//! is gone for who had it open, and is [`Failure::Stale`].
+//! A file is never closed if its handle might not lead back to it: a file without a name, one of another
+//! mount than the root's, one without a birth time. Written data goes to stable storage first, because a
+//! later descriptor would not report a failure (fsync(2)). Nobody can find a file by its handle after its
+//! last name is gone. So before a name is removed, closed files behind it are opened again ([`leaving`]).
+//! That holds for this process. When a program of the host removes a closed file, its users get
+//! [`Failure::Stale`].
 //!
-//! Locks, in this order: `LEAVING`, `POOL`, `Pooled::open`. No file is opened or stored under the last two.
+//! Locks, in this order: `LEAVING`, `POOL`, `Pooled::open`. No file is opened or synced under the last
+//! two.
 //!
 //! [`PosixNode::fd`]: crate::node::PosixNode::fd
 
@@ -22,45 +26,45 @@ use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::fs::OFlags;
 use rustix::io::{self, Errno};
-use volume::{Failure, Kind, NodeId, OpenHow, Result, Time};
+use volume::{Failure, NodeId, NodeKind, OpenHow, Result, Time};
 use wire::Source;
 
 use crate::bytes::is_cached;
 use crate::errno::call;
-use crate::kept_back;
 use crate::open::ALWAYS;
+use crate::reserve;
 use crate::root::Root;
 use crate::stat::{stat_below, stat_fd};
 use crate::sys::{self, Handle, is_gone};
 
-/// Most files that are closed at once; of few the eighth part.
+/// The most files that are closed at once. Of few files it is an eighth.
 const MOST: usize = 256;
-/// Fewest.
+/// The least number of files that are closed at once.
 const FEWEST: usize = 4;
-/// Most of these that have to go to stable storage first, which whoever needs room waits for.
+/// The most of these files that need a sync first. The caller that needs a descriptor waits for it.
 const MOST_WRITTEN: usize = 16;
 
-/// What a node holds of the host.
+/// The descriptor of a node.
 pub(crate) enum Descriptor {
-    /// The root's, which all nodes of the volume share.
+    /// The descriptor of the root, which all nodes of the volume share.
     OfRoot,
-    /// Stays open as long as the node.
+    /// A descriptor that stays open as long as the node.
     Kept(OwnedFd),
-    /// Closed while nobody uses it, if need be.
+    /// A descriptor that may be closed while it is unused.
     Pooled(Arc<Pooled>),
 }
 
-/// A descriptor for as long as a call lasts.
-pub(crate) enum Using<'a> {
+/// A descriptor that stays open during a call.
+pub(crate) enum DescriptorGuard<'a> {
     Kept(BorrowedFd<'a>),
     Pooled(Arc<OpenFile>),
 }
 
-impl AsFd for Using<'_> {
+impl AsFd for DescriptorGuard<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Using::Kept(fd) => *fd,
-            Using::Pooled(file) => file.fd.as_fd(),
+            DescriptorGuard::Kept(fd) => *fd,
+            DescriptorGuard::Pooled(file) => file.fd.as_fd(),
         }
     }
 }
@@ -81,24 +85,24 @@ impl Source for OpenFile {
     }
 }
 
-/// A file of the pool, and how it is opened again.
+/// A file of the pool, with the data to open it again.
 pub(crate) struct Pooled {
     root: Arc<Root>,
     id: NodeId,
     born: Time,
-    /// As it was opened first, but for what makes, cuts or waits.
+    /// The flags of the first open, without those that create, truncate or wait.
     flags: OFlags,
-    /// None while it is closed.
+    /// `None` while it is closed.
     open: Mutex<Option<Arc<OpenFile>>>,
-    /// Known from the first time on that it is closed.
+    /// Set when the file is closed for the first time.
     handle: OnceLock<Handle>,
-    /// When it was used last, by [`Clock`].
+    /// The time of the last use, by [`CLOCK`].
     used: AtomicU32,
-    /// Something was written through it that may not be on stable storage.
+    /// Whether written data may not be on stable storage yet.
     is_written: AtomicBool,
-    /// What was written could not be stored, and nobody has been told.
+    /// Whether a sync has failed and no caller was told.
     has_failed: AtomicBool,
-    /// It cannot be opened by its handle as it was.
+    /// Whether its handle does not lead back to it, so that it must stay open.
     is_fixed: AtomicBool,
 }
 
@@ -106,11 +110,11 @@ pub(crate) struct Pooled {
 #[derive(Default)]
 struct Pool {
     files: Vec<Weak<Pooled>>,
-    /// From so many entries on those are left out whose files are gone.
+    /// The number of entries from which those of files that are gone are removed.
     tidy_at: usize,
-    /// Those that are closed; some of them may be open again.
+    /// The files that are closed. Some of them may be open again.
     closed: HashMap<NodeId, Vec<Weak<Pooled>>>,
-    /// Up to when it is not tried again to close some for later.
+    /// The time until which no files are closed ahead of need.
     rest_until: u32,
 }
 
@@ -123,7 +127,7 @@ impl Pool {
         self.files.push(Arc::downgrade(file));
     }
 
-    /// Leaves out those whose files are gone, each of which keeps the memory of one.
+    /// Removes the entries of files that are gone. Each holds the memory of a file.
     fn forget_gone(&mut self) {
         self.files.retain(|known| known.strong_count() > 0);
         self.files.shrink_to_fit();
@@ -137,31 +141,31 @@ impl Pool {
 }
 
 static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
-/// Read while a name goes, written while files are closed.
+/// Held for reading while a name is removed, for writing while files are closed.
 static LEAVING: RwLock<()> = RwLock::new(());
-/// Whether some may be closed.
+/// Whether any file may be closed.
 static ANY_CLOSED: AtomicBool = AtomicBool::new(false);
-/// Counts files that come into the pool or are opened again: the time by which they are older or younger.
+/// Counts files that enter the pool or are opened again. It is the clock of the pool.
 static CLOCK: AtomicU32 = AtomicU32::new(0);
-/// How many have gone since they were left out last.
+/// The number of files that are gone since their entries were last removed.
 static GONE: AtomicUsize = AtomicUsize::new(0);
-/// How often a file was closed, and opened again.
+/// How many times a file was closed.
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 static OPENED_AGAIN: AtomicU64 = AtomicU64::new(0);
 
 impl Descriptor {
-    /// What a node gets that has just been opened.
+    /// The descriptor for a node that was just opened.
     pub(crate) fn of(
         root: &Arc<Root>,
         fd: OwnedFd,
         id: NodeId,
-        kind: Kind,
+        kind: NodeKind,
         born: Time,
         how: OpenHow,
         is_path: bool,
     ) -> Descriptor {
         let is_found_again = root.mount.is_some() && id.device == root.id.device && born != Time::default();
-        if !is_found_again || kind == Kind::Directory || !kept_back::is_high(fd.as_fd()) {
+        if !is_found_again || kind == NodeKind::Directory || !reserve::is_high(fd.as_fd()) {
             return Descriptor::Kept(fd);
         }
         let flags = match how {
@@ -187,7 +191,7 @@ impl Descriptor {
     }
 }
 
-/// The next moment.
+/// Advances the clock.
 fn now() -> u32 {
     CLOCK.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
 }
@@ -196,7 +200,7 @@ impl Pooled {
     /// The file, opened again if it is closed.
     ///
     /// # Errors
-    /// `ESTALE` when it is gone; `EMFILE`; as the host says.
+    /// `ESTALE` when the file is gone; `EMFILE`; errors of the host.
     pub(crate) fn file(&self) -> io::Result<Arc<OpenFile>> {
         let now = CLOCK.load(Ordering::Relaxed);
         if self.used.load(Ordering::Relaxed) != now {
@@ -205,14 +209,14 @@ impl Pooled {
         if let Some(file) = &*self.open.lock() {
             return Ok(Arc::clone(file));
         }
-        self.opened_again(|open| kept_back::with_room(open))
+        self.opened_again(|open| reserve::open_with_reserve(open))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.open.lock().is_none()
     }
 
-    /// Opens it by its handle, by a call that may first make room.
+    /// Opens the file by its handle. `open` may first close other files.
     fn opened_again(
         &self,
         open: impl FnOnce(&dyn Fn() -> io::Result<OwnedFd>) -> io::Result<OwnedFd>,
@@ -226,7 +230,7 @@ impl Pooled {
             return Err(Errno::STALE);
         }
         let mut open = self.open.lock();
-        // Somebody else may have been first.
+        // Another thread may have opened it first.
         let file = open.get_or_insert_with(|| {
             OPENED_AGAIN.fetch_add(1, Ordering::Relaxed);
             self.used.store(now(), Ordering::Relaxed);
@@ -235,23 +239,24 @@ impl Pooled {
         Ok(Arc::clone(file))
     }
 
-    /// Something is written through it.
+    /// Records that data is written through the file.
     pub(crate) fn note_write(&self) {
         if !self.is_written.load(Ordering::Relaxed) {
             self.is_written.store(true, Ordering::Release);
         }
     }
 
-    /// What was written is about to be stored.
+    /// Records that the written data is about to be synced.
     ///
     /// # Errors
-    /// [`Failure::Io`] when that has failed while nobody was there to hear of it.
+    /// [`Failure::Io`] when a sync has failed and no caller was told.
     pub(crate) fn note_sync(&self) -> Result<()> {
         self.is_written.store(false, Ordering::Release);
         if self.has_failed.swap(false, Ordering::AcqRel) { Err(Failure::Io) } else { Ok(()) }
     }
 
-    /// Stores what was written. False when that fails: then it must stay open, and who asks next is told.
+    /// Syncs the written data. False when that fails: the file must stay open then, and the next caller
+    /// gets the error.
     fn store(&self) -> bool {
         let Some(file) = self.open.lock().clone() else { return false };
         self.is_written.store(false, Ordering::Release);
@@ -263,8 +268,8 @@ impl Pooled {
         is_stored
     }
 
-    /// Takes the file out to be closed, unless somebody uses it or its handle would not lead back. Held: `LEAVING`, so that its
-    /// last name does not go meanwhile.
+    /// Takes the descriptor out to be closed, unless the file is used or its handle would not lead back.
+    /// `LEAVING` is held, so that the last name is not removed meanwhile.
     fn taken(&self) -> Option<Arc<OpenFile>> {
         let file = self.open.lock().clone()?;
         if self.handle.get().is_none() {
@@ -276,7 +281,7 @@ impl Pooled {
         let has_name = stat_fd(&file.fd).is_ok_and(|stat| stat.links > 0);
         let is_fixed = self.is_fixed.load(Ordering::Relaxed);
         let mut open = self.open.lock();
-        // Whoever uses it took a reference under the lock: there are this one and the pool's without them.
+        // A user took a reference under the lock. Without users there are two: this one and the pool's.
         let is_used = Arc::strong_count(&file) > 2 || self.is_written.load(Ordering::Acquire);
         if is_fixed || !has_name || is_used { None } else { open.take() }
     }
@@ -288,7 +293,7 @@ impl Drop for Pooled {
     }
 }
 
-/// Closes files that nobody uses, those that were used longest ago first. False when there was none.
+/// Closes unused files, those first that were used longest ago. False if there were none.
 pub(crate) fn make_room() -> bool {
     let (files, most) = oldest_first();
     let is_written = |file: &&Arc<Pooled>| file.is_written.load(Ordering::Relaxed);
@@ -296,7 +301,7 @@ pub(crate) fn make_room() -> bool {
     if close(stored.into_iter(), most) > 0 {
         return true;
     }
-    // All are on their way before the first is waited for: most file systems store them together.
+    // All syncs begin before the first is waited for: most file systems then store the data together.
     for file in written.iter().take(most.min(MOST_WRITTEN)) {
         if let Some(file) = &*file.open.lock() {
             sys::begin_storing(file.fd.as_fd());
@@ -305,7 +310,7 @@ pub(crate) fn make_room() -> bool {
     close(written.into_iter().filter(|file| file.store()), most.min(MOST_WRITTEN)) > 0
 }
 
-/// The same for later: not again at once after there was none.
+/// Closes unused files ahead of need. After a call that found none, it waits before the next attempt.
 pub(crate) fn make_room_for_later() -> bool {
     let now = CLOCK.load(Ordering::Relaxed);
     let is_resting = {
@@ -324,7 +329,7 @@ pub(crate) fn make_room_for_later() -> bool {
     is_made
 }
 
-/// Whether any file is in the pool. When most of them are gone, nothing is kept for these any more.
+/// Whether any file is in the pool. If most are gone, their entries are removed first.
 pub(crate) fn is_in_use() -> bool {
     let mut pool = POOL.lock();
     if GONE.load(Ordering::Relaxed) > pool.files.len() / 2 {
@@ -334,17 +339,17 @@ pub(crate) fn is_in_use() -> bool {
     !pool.files.is_empty()
 }
 
-/// How often files of this process were closed since descriptors ran short, and opened again.
+/// How many times files of this process were closed because descriptors ran short, and opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IdleFiles {
-    /// Closed.
+    /// The number of closed files.
     pub closed: u64,
-    /// Opened again since somebody used them.
+    /// The number of files that were opened again for use.
     pub opened_again: u64,
 }
 
 impl IdleFiles {
-    /// Those of all volumes up to now.
+    /// The counts of all volumes so far.
     #[must_use]
     pub fn count() -> IdleFiles {
         IdleFiles {
@@ -354,7 +359,7 @@ impl IdleFiles {
     }
 }
 
-/// Those that are open, and how many of them go at most.
+/// The open files, oldest first, and the largest number of them to close.
 fn oldest_first() -> (Vec<Arc<Pooled>>, usize) {
     let known: Vec<Arc<Pooled>> = {
         let mut pool = POOL.lock();
@@ -371,7 +376,7 @@ fn oldest_first() -> (Vec<Arc<Pooled>>, usize) {
     let mut open: Vec<_> = known
         .into_iter()
         .filter(|file| !file.is_fixed.load(Ordering::Relaxed) && file.open.lock().is_some())
-        // One that was used just now may be ahead of `now`.
+        // A file that was used just now may be ahead of `now`.
         .map(|file| (now.wrapping_sub(file.used.load(Ordering::Relaxed)).cast_signed().max(0), file))
         .collect();
     open.sort_unstable_by_key(|(age, _)| std::cmp::Reverse(*age));
@@ -379,12 +384,13 @@ fn oldest_first() -> (Vec<Arc<Pooled>>, usize) {
     (open.into_iter().map(|(_, file)| file).collect(), most)
 }
 
-/// Closes up to `most` of these; says how many.
+/// Closes up to `most` of these files. Returns how many were closed.
 fn close<'a>(files: impl Iterator<Item = &'a Arc<Pooled>>, most: usize) -> usize {
     let mut gone = Vec::new();
     for file in files {
         let leaving = LEAVING.write();
-        // Before it is closed: whoever removes its name comes behind `leaving` and finds it here.
+        // The entry is made before the file is closed: a call that removes its name comes after
+        // `leaving`, and finds it here.
         if let Some(taken) = file.taken() {
             POOL.lock().closed.entry(file.id).or_default().push(Arc::downgrade(file));
             ANY_CLOSED.store(true, Ordering::Relaxed);
@@ -399,18 +405,18 @@ fn close<'a>(files: impl Iterator<Item = &'a Arc<Pooled>>, most: usize) -> usize
     gone.len()
 }
 
-/// As long as this lives no file is closed, so that what is open behind a name stays open without it.
-pub(crate) struct Leaving {
+/// While it exists no file is closed, so a file that is open now stays open after its name is removed.
+pub(crate) struct NameRemovalGuard {
     _no_closing: RwLockReadGuard<'static, ()>,
 }
 
-/// To be called before a name goes: what is closed of the file behind it is opened again. It cannot make room for that, and may
-/// take of what is kept back.
+/// Must be called before a name is removed. It opens a closed file behind the name again. It cannot close
+/// other files for this, and may take a descriptor of the reserve.
 ///
 /// # Errors
 /// [`Failure::Exhausted`]
-pub(crate) fn leaving(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Leaving> {
-    let leaving = Leaving { _no_closing: LEAVING.read() };
+pub(crate) fn leaving(directory: BorrowedFd<'_>, name: &[u8]) -> Result<NameRemovalGuard> {
+    let leaving = NameRemovalGuard { _no_closing: LEAVING.read() };
     if !ANY_CLOSED.load(Ordering::Relaxed) {
         return Ok(leaving);
     }
@@ -418,7 +424,8 @@ pub(crate) fn leaving(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Leaving>
     let closed = POOL.lock().closed.remove(&stat.id).unwrap_or_default();
     for file in closed.iter().filter_map(Weak::upgrade) {
         let is_closed = file.is_closed();
-        // Who finds it gone is told so; only what may be had in a moment stands against the name's going.
+        // A caller that finds the file gone is told so. Only a temporary shortage prevents the removal of
+        // the name.
         let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
         if is_closed && file.opened_again(|open| open()).is_err_and(|errno| exhausted.contains(&errno)) {
             POOL.lock().closed.insert(stat.id, closed);

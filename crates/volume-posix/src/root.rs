@@ -1,4 +1,4 @@
-//! The root as it was opened: what every other file of the volume is opened from.
+//! The root directory of a volume. Every other file of the volume is opened from it.
 
 use std::os::fd::OwnedFd;
 
@@ -10,8 +10,8 @@ pub(crate) struct Root {
     pub(crate) id: NodeId,
     /// Its descriptor.
     pub(crate) fd: OwnedFd,
-    /// The number of the mount through which it was opened; none where the host opens nothing by handle.
+    /// The number of the mount through which it was opened. `None` if the host opens nothing by handle.
     pub(crate) mount: Option<i32>,
-    /// Whether all data is in memory anyway, so that no read waits for a device.
+    /// Whether all data is always in memory, so that no read waits for a device.
     pub(crate) is_in_memory: bool,
 }

@@ -1,8 +1,8 @@
-//! Scanning a directory.
+//! Directory scans.
 //!
-//! Each scan has a descriptor of its own, since the place in a directory belongs to the descriptor and
-//! scans at the same time must not move each other. The cookie of an entry is the host's own, by which
-//! it resumes behind that entry whatever was added and removed since.
+//! Each scan has its own descriptor: the position in a directory belongs to the descriptor, and
+//! concurrent scans must not move each other. The cookie of an entry is the host's own. It resumes behind
+//! that entry, whatever was added or removed since.
 
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
-use volume::{DirEntry, Kind, Name, Result};
+use volume::{DirEntry, Name, NodeKind, Result};
 
 use crate::errno::{call, failure};
 use crate::open::open_below;
 
-/// Bytes of entries taken from the host at once.
+/// Bytes of entries that are read at once.
 const CHUNK: usize = 32 * 1024;
 
 /// Shows the entries behind `cookie` of an open directory.
@@ -34,20 +34,20 @@ pub(crate) fn scan(
         let entry = match entry {
             Ok(entry) => entry,
             Err(Errno::INTR) => continue,
-            // The directory was removed while it is open: it has no entries.
+            // The directory was removed while it is open, so it has no entries.
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(failure(errno)),
         };
-        // `.` and `..` are no names.
+        // `.` and `..` are not valid names.
         let Ok(name) = Name::new(entry.file_name().to_bytes()) else { continue };
         let kind = match entry.file_type() {
-            FileType::RegularFile => Some(Kind::File),
-            FileType::Directory => Some(Kind::Directory),
-            FileType::Symlink => Some(Kind::Link),
-            FileType::Fifo => Some(Kind::Pipe),
-            FileType::Socket => Some(Kind::Socket),
-            FileType::CharacterDevice => Some(Kind::CharDevice),
-            FileType::BlockDevice => Some(Kind::BlockDevice),
+            FileType::RegularFile => Some(NodeKind::File),
+            FileType::Directory => Some(NodeKind::Directory),
+            FileType::Symlink => Some(NodeKind::Link),
+            FileType::Fifo => Some(NodeKind::Pipe),
+            FileType::Socket => Some(NodeKind::Socket),
+            FileType::CharacterDevice => Some(NodeKind::CharDevice),
+            FileType::BlockDevice => Some(NodeKind::BlockDevice),
             FileType::Unknown => None,
         };
         let shown = DirEntry { name, inode: entry.ino(), kind, cookie: entry.next_entry_cookie() };

@@ -1,13 +1,13 @@
-//! What the host says of a file: the stat of a descriptor, and of a name below one.
+//! The host's attributes of a file: those of a descriptor, and those of a name below one.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, FileType, Statx, StatxAttributes, StatxFlags, StatxTimestamp};
-use volume::{Kind, NodeId, Result, Stat, Time};
+use volume::{NodeId, NodeKind, Result, Stat, Time};
 
 use crate::errno::call;
 
-/// What is asked of every stat.
+/// The fields that every statx call requests.
 const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 /// The stat of a descriptor's file.
@@ -15,7 +15,8 @@ pub(crate) fn stat_fd(fd: impl AsFd) -> Result<Stat> {
     call(|| rustix::fs::statx(fd.as_fd(), c"", AtFlags::EMPTY_PATH, WANTED)).map(|seen| stat_of(&seen))
 }
 
-/// The stat of what a name leads to; a symbolic link is not followed, and nothing is mounted for it.
+/// The attributes of the file that a name leads to. A symbolic link is not followed, and no automount is
+/// triggered.
 pub(crate) fn stat_below(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     call(|| rustix::fs::statx(directory, name, flags, WANTED)).map(|seen| stat_of(&seen))
@@ -28,15 +29,15 @@ fn time(stamp: StatxTimestamp) -> Time {
 fn stat_of(seen: &Statx) -> Stat {
     let pair = |major: u32, minor: u32| u64::from(major) << 32 | u64::from(minor);
     let kind = match FileType::from_raw_mode(u32::from(seen.stx_mode)) {
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Link,
-        FileType::Fifo => Kind::Pipe,
-        FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice => Kind::CharDevice,
-        FileType::BlockDevice => Kind::BlockDevice,
-        FileType::RegularFile | FileType::Unknown => Kind::File,
+        FileType::Directory => NodeKind::Directory,
+        FileType::Symlink => NodeKind::Link,
+        FileType::Fifo => NodeKind::Pipe,
+        FileType::Socket => NodeKind::Socket,
+        FileType::CharacterDevice => NodeKind::CharDevice,
+        FileType::BlockDevice => NodeKind::BlockDevice,
+        FileType::RegularFile | FileType::Unknown => NodeKind::File,
     };
-    let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
+    let is_device = matches!(kind, NodeKind::CharDevice | NodeKind::BlockDevice);
     let has_birth = seen.stx_mask & StatxFlags::BTIME.bits() != 0;
     Stat {
         id: NodeId { device: pair(seen.stx_dev_major, seen.stx_dev_minor), inode: seen.stx_ino },

@@ -9,13 +9,13 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 use volume::Extent;
 
-/// The error that the C library left.
+/// The error number of the C library.
 fn last() -> Errno {
     let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
     Errno::from_raw_os_error(code)
 }
 
-/// `/proc/self/fd/N`: the way to a descriptor's file for the calls that take no descriptor.
+/// `/proc/self/fd/N`: a path to a descriptor's file, for calls that take no descriptor.
 pub(crate) struct ProcPath([u8; 32]);
 
 impl ProcPath {
@@ -30,7 +30,7 @@ impl ProcPath {
             }
         }
         let mut path = ProcPath([0; 32]);
-        // 14 bytes of path and at most 11 of number leave room for the final zero.
+        // 14 bytes of path and at most 11 of number leave space for the final zero.
         let _ = write!(To(&mut path.0[..31], 0), "/proc/self/fd/{}", fd.as_fd().as_raw_fd());
         path
     }
@@ -40,8 +40,8 @@ impl ProcPath {
     }
 }
 
-/// Appends up to `len` bytes from offset `at` to `out`, which has the room already; says how many.
-/// With `cached` only what is in memory, and `EAGAIN` when that is nothing.
+/// Appends up to `len` bytes from offset `at` to `out`, which has the capacity already. Returns their
+/// number. With `cached` it reads only data in memory, and fails with `EAGAIN` if there is none.
 pub(crate) fn read_append(
     fd: BorrowedFd<'_>,
     at: u64,
@@ -73,17 +73,17 @@ pub(crate) fn has_byte(fd: BorrowedFd<'_>, at: u64) -> bool {
     unsafe { libc::preadv2(fd.as_raw_fd(), &into, 1, at, libc::RWF_NOWAIT) == 1 }
 }
 
-/// How many pages of a range (`len` is not zero) are not in memory.
+/// The number of pages of a range (`len` is not zero) that are not in memory.
 ///
 /// # Errors
-/// `ENOSYS` before Linux 6.5, `EPERM` for a file that is neither ours nor ours to write, `EOPNOTSUPP` where
-/// the file system keeps no pages.
+/// `ENOSYS` before Linux 6.5, `EPERM` for a file that this process neither owns nor may write,
+/// `EOPNOTSUPP` if the file system has no page cache.
 pub(crate) fn pages_missing(fd: BorrowedFd<'_>, at: u64, len: u64) -> Result<u64> {
     /// The call's number, which is the same on every kind of processor that Rust's library runs on.
     const CACHESTAT: libc::c_long = 451;
     /// `struct cachestat_range`.
     #[repr(C)]
-    struct Asked {
+    struct CachestatRange {
         off: u64,
         len: u64,
     }
@@ -97,7 +97,7 @@ pub(crate) fn pages_missing(fd: BorrowedFd<'_>, at: u64, len: u64) -> Result<u64
         evicted: u64,
         recently_evicted: u64,
     }
-    let (asked, mut pages) = (Asked { off: at, len }, Pages::default());
+    let (asked, mut pages) = (CachestatRange { off: at, len }, Pages::default());
     // SAFETY: both have the kernel's layout and outlive the call; it reads the one and writes the other.
     let done = unsafe { libc::syscall(CACHESTAT, fd.as_raw_fd(), &raw const asked, &raw mut pages, 0) };
     if done != 0 {
@@ -108,13 +108,13 @@ pub(crate) fn pages_missing(fd: BorrowedFd<'_>, at: u64, len: u64) -> Result<u64
     Ok(wanted.saturating_sub(pages.cached))
 }
 
-/// Has what was written to a file go to its device, without waiting for it.
+/// Starts writing a file's data to its device, without waiting for it.
 pub(crate) fn begin_storing(fd: BorrowedFd<'_>) {
-    // SAFETY: takes numbers and touches no memory. Who waits for the data hears of errors.
+    // SAFETY: takes numbers and touches no memory. The call that waits for the data reports errors.
     unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
-/// Lets `to` share storage with `from` for a range.
+/// Makes `to` share storage with `from` for a range.
 pub(crate) fn clone_range(
     from: BorrowedFd<'_>,
     at: u64,
@@ -133,24 +133,24 @@ pub(crate) fn clone_range(
     if unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONERANGE, &range) } == 0 { Ok(()) } else { Err(last()) }
 }
 
-/// The UUID of a directory's file system, where the host tells one; from Linux 6.9 on.
+/// The UUID of a directory's file system, if the host reports one. It does from Linux 6.9 on.
 pub(crate) fn file_system_uuid(directory: BorrowedFd<'_>) -> Option<[u8; 16]> {
     /// `FS_IOC_GETFSUUID` of linux/fs.h: `_IOR(0x15, 0, struct fsuuid2)`.
     const GETFSUUID: libc::c_ulong = 0x8011_1500;
     /// `struct fsuuid2` of linux/fs.h.
     #[repr(C)]
     #[derive(Default)]
-    struct Told {
+    struct FsUuid {
         len: u8,
         uuid: [u8; 16],
     }
-    let mut told = Told::default();
+    let mut told = FsUuid::default();
     // SAFETY: the call writes one `fsuuid2`, which lives until it returns, and any bits are a value of it.
     let done = unsafe { libc::ioctl(directory.as_raw_fd(), GETFSUUID as _, &raw mut told) };
     (done == 0 && told.len == 16 && told.uuid != [0; 16]).then_some(told.uuid)
 }
 
-/// Extents that one call tells.
+/// The number of extents that one call returns.
 const EXTENTS: usize = 64;
 
 /// `struct fiemap_extent` of linux/fiemap.h.
@@ -165,7 +165,7 @@ struct RawExtent {
     more_reserved: [u32; 3],
 }
 
-/// `struct fiemap` of linux/fiemap.h, with room for extents behind it.
+/// `struct fiemap` of linux/fiemap.h, with space for extents behind it.
 #[repr(C)]
 struct RawExtents {
     start: u64,
@@ -177,19 +177,19 @@ struct RawExtents {
     extents: [RawExtent; EXTENTS],
 }
 
-/// What one call has told.
+/// The result of one call.
 pub(crate) struct Extents {
     pub extents: Vec<Extent>,
-    /// There are no more.
+    /// Whether there are no more extents.
     pub is_end: bool,
 }
 
-/// Where a file's storage lies, from an offset on: some of it.
+/// Some of the extents of a file, from an offset on.
 pub(crate) fn extents(fd: BorrowedFd<'_>, from: u64) -> Result<Extents> {
     /// `FS_IOC_FIEMAP` of linux/fs.h: `_IOWR('f', 11, struct fiemap)`.
     const FIEMAP: libc::c_ulong = 0xC020_660B;
     const LAST: u32 = 0x1;
-    /// The place is not known, not decided, or none of its own.
+    /// The flags of an extent whose position is unknown, not decided, or not its own.
     const NO_PLACE: u32 = 0x2 | 0x4 | 0x100 | 0x200 | 0x400;
     let mut told = RawExtents {
         start: from,
@@ -200,8 +200,8 @@ pub(crate) fn extents(fd: BorrowedFd<'_>, from: u64) -> Result<Extents> {
         reserved: 0,
         extents: [RawExtent::default(); EXTENTS],
     };
-    // SAFETY: FIEMAP reads the head and writes no more extents than `count` says, for which there is room; the structure
-    // lives until the call returns, and any bits are a value of it.
+    // SAFETY: FIEMAP reads the head and writes no more extents than `count` says, for which there is
+    // space; the structure lives until the call returns, and any bits are a value of it.
     if unsafe { libc::ioctl(fd.as_raw_fd(), FIEMAP as _, &raw mut told) } != 0 {
         return Err(last());
     }
@@ -215,12 +215,12 @@ pub(crate) fn extents(fd: BorrowedFd<'_>, from: u64) -> Result<Extents> {
     Ok(Extents { extents: extents.collect(), is_end })
 }
 
-/// The calling thread's file system user and group, and its further groups. The C library's own
+/// The calling thread's file system user and group, and its supplementary groups. The C library's own
 /// functions would change them for every thread.
 pub(crate) mod credentials {
     use super::{Errno, Result, last};
 
-    /// An id that no user has: asks without changing.
+    /// An ID that no user has. Setting it changes nothing and returns the present one.
     const ASK: u32 = u32::MAX;
 
     fn switch(number: libc::c_long, id: u32) -> u32 {
@@ -229,26 +229,26 @@ pub(crate) mod credentials {
         (unsafe { libc::syscall(number, id) }) as u32
     }
 
-    /// Sets the user and says whether it took.
+    /// Sets the user and returns whether that succeeded.
     pub(crate) fn set_user(uid: u32) -> bool {
         switch(libc::SYS_setfsuid, uid);
         switch(libc::SYS_setfsuid, ASK) == uid
     }
 
-    /// Sets the group and says whether it took.
+    /// Sets the group and returns whether that succeeded.
     pub(crate) fn set_group(gid: u32) -> bool {
         switch(libc::SYS_setfsgid, gid);
         switch(libc::SYS_setfsgid, ASK) == gid
     }
 
-    /// Sets the further groups.
+    /// Sets the supplementary groups.
     pub(crate) fn set_groups(groups: &[u32]) -> Result<()> {
         // SAFETY: the kernel reads `groups.len()` numbers from the slice and keeps no pointer.
         let done = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
         if done == 0 { Ok(()) } else { Err(last()) }
     }
 
-    /// The further groups.
+    /// Returns the supplementary groups.
     pub(crate) fn groups() -> Result<Vec<u32>> {
         let mut groups = vec![0_u32; 65536];
         // SAFETY: the kernel writes at most `groups.len()` numbers into the vector.
@@ -258,31 +258,31 @@ pub(crate) mod credentials {
         Ok(groups)
     }
 
-    /// The user that the process is for the file system.
+    /// The user of the process for the file system.
     pub(crate) fn user() -> u32 {
         switch(libc::SYS_setfsuid, ASK)
     }
 
-    /// The group that the process is for the file system.
+    /// The group of the process for the file system.
     pub(crate) fn group() -> u32 {
         switch(libc::SYS_setfsgid, ASK)
     }
 
-    /// The error for a switch that did not take.
+    /// The error for a switch that did not succeed.
     pub(crate) const REFUSED: Errno = Errno::PERM;
 }
 
-/// A file's handle, as the kernel also writes it into events: its type and its bytes.
+/// A file's handle: its type and its bytes. The kernel writes it into events too.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Handle {
     pub(crate) kind: i32,
     pub(crate) bytes: Box<[u8]>,
 }
 
-/// Most bytes of a handle.
+/// The largest number of bytes in a handle.
 const HANDLE_MAX: usize = 128;
 
-/// `struct file_handle` with room for the longest handle.
+/// `struct file_handle` with space for the longest handle.
 #[repr(C)]
 struct RawHandle {
     len: u32,
@@ -290,7 +290,7 @@ struct RawHandle {
     bytes: [u8; HANDLE_MAX],
 }
 
-/// Whether an error of [`Handle::open`] says that no file has the handle any more.
+/// Whether an error of [`Handle::open`] means that no file has the handle any more.
 pub(crate) fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::STALE | Errno::NOENT | Errno::INVAL | Errno::OVERFLOW)
 }
@@ -301,11 +301,11 @@ impl Handle {
         Handle::with_mount(fd).map(|(handle, _)| handle)
     }
 
-    /// The same, and the number of the mount through which it was opened.
+    /// The handle, and the number of the mount through which the descriptor was opened.
     pub(crate) fn with_mount(fd: BorrowedFd<'_>) -> Result<(Handle, i32)> {
         let mut raw = RawHandle { len: HANDLE_MAX as u32, kind: 0, bytes: [0; HANDLE_MAX] };
         let mut mount = 0;
-        // SAFETY: `raw` has the layout of `struct file_handle` with `len` bytes of room behind it, the
+        // SAFETY: `raw` has the layout of `struct file_handle` with `len` bytes of space behind it, the
         // path is an empty string with its zero, and all three outlive the call.
         let done = unsafe {
             libc::name_to_handle_at(
@@ -331,7 +331,7 @@ impl Handle {
         self.open_for(mount, OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW)
     }
 
-    /// The same with other flags.
+    /// As [`Handle::open`], with other flags.
     ///
     /// # Errors
     /// As [`Handle::open`], and those of open(2).
@@ -361,12 +361,13 @@ impl Handle {
     }
 }
 
-/// What the kernel tells of changes by others.
+/// The kernel's reports of changes by others.
 pub(crate) mod fanotify {
     use super::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, Result, last};
 
-    /// A queue of events with the directory's handle and the name in each. The number of marks is not
-    /// bounded for those who may; the queue always is, so that its overflow can be handled.
+    /// Opens a queue of events with the directory's handle and the name in each. The number of marks is
+    /// unlimited for a privileged process. The queue is always limited, so that its overflow can be
+    /// handled.
     pub(crate) fn queue() -> Result<OwnedFd> {
         let base =
             libc::FAN_CLASS_NOTIF | libc::FAN_REPORT_DFID_NAME | libc::FAN_NONBLOCK | libc::FAN_CLOEXEC;
@@ -383,8 +384,8 @@ pub(crate) mod fanotify {
         result
     }
 
-    /// What is asked for of a directory: names that come and go, and data and attributes of what they
-    /// lead to.
+    /// The events that are requested for a directory: creation, removal and renames of names, and changes
+    /// of data and attributes of their files.
     const MASK: u64 = libc::FAN_CREATE
         | libc::FAN_DELETE
         | libc::FAN_MODIFY
@@ -392,12 +393,12 @@ pub(crate) mod fanotify {
         | libc::FAN_ONDIR
         | libc::FAN_EVENT_ON_CHILD;
 
-    /// How the host tells of names that are moved.
+    /// The form in which the host reports renames.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Renames {
         /// In one event; from Linux 5.17 on.
         Whole,
-        /// In one for the old name and one for the new one.
+        /// In one event for the old name and one for the new name.
         Halves,
     }
 

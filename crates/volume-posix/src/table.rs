@@ -1,24 +1,28 @@
-//! The node table: how a file is found again by its address where the host opens nothing by handle (that takes
-//! CAP_DAC_READ_SEARCH, and a file system with handles).
+//! The node table. It finds a file again by its address if the host opens nothing by handle. (Opening by
+//! handle needs CAP_DAC_READ_SEARCH, and a file system with handles.)
 //!
-//! For each node whose address was given away the table keeps the directory it stands in and its name there. Nodes are
-//! known by inode number and birth time. What is found is held against the address, so that a record that is no longer
-//! true leads to a search and never to another file:
+//! For each node whose address was handed out, the table has the directory and the name of the node.
+//! Nodes are identified by inode number and birth time. Each result is compared with the address. So an
+//! outdated record leads to a search, and never to another file:
 //!
-//! 1. Names that move or go through the volume are noted at once.
-//! 2. A name that the host moved within its directory is found by reading that directory.
-//! 3. Else the whole volume is searched ([`search`]), in steps; a node that a whole search does not find is gone.
+//! 1. Names that are moved or removed through the volume are recorded at once.
+//! 2. If the host moved a name within its directory, reading that directory finds it.
+//! 3. Otherwise the whole volume is searched ([`search`]) in steps. A node that a complete search does
+//!    not find is gone.
 //!
-//! Records are appended to one file with a plain write, so that they outlive the process, and nobody waits for the
-//! disk. What the loss of the host's power may have taken is in doubt: a node that the table does not know is searched
-//! for then, and else gone. The index in memory takes some 50 bytes for a node.
+//! Records are appended to one file with a plain write. They outlive the process, and no caller waits for
+//! the disk. A loss of power on the host may have removed records. The table is then in doubt: a node
+//! without a record is searched for, and is gone only if the search does not find it. The index in memory
+//! takes some 50 bytes for each node.
 //!
 //! ```text
-//! "TLNODES2" | boot 36 | doubt 1       the boot of the host that it was written in; whether records may be missing
+//! "TLNODES2" | boot 36 | doubt 1       the boot of the host that wrote it; whether records may be missing
 //! length 2 | checksum 4 | 1 | inode 8 | birth 8 + 4 | directory's inode 8 | name
 //! length 2 | checksum 4 | 2 | inode 8                                             the node is gone
-//! 0xffff | checksum 4                  the end; a record is written over it, and it anew: a file without one was cut
+//! 0xffff | checksum 4                  the end mark; a record overwrites it, and a new one follows
 //! ```
+//!
+//! A file without an end mark was truncated.
 
 mod search;
 
@@ -35,14 +39,14 @@ use wire::Cursor;
 
 use search::Search;
 
-/// What the file begins with; the number is the format's version.
+/// The first bytes of the file. The number is the version of the format.
 const MAGIC: &[u8; 8] = b"TLNODES2";
-/// The same of the form before, which had no end.
+/// The first bytes of the file in the earlier format, which had no end mark.
 const EARLIER: &[u8; 8] = b"TLNODES1";
-/// No records are missing. Any other byte in its place is a doubt, so that damage makes one and never takes one away.
+/// No records are missing. Any other byte means doubt, so damage can cause doubt but never remove it.
 const CERTAIN: u8 = 0x5a;
 const IN_DOUBT: u8 = 0xa5;
-/// Stands in the place of a length.
+/// The value that marks the end in place of a length.
 const END_MARK: u16 = u16::MAX;
 /// Bytes of the host's boot id.
 const BOOT: usize = 36;
@@ -52,97 +56,98 @@ const HEAD: usize = MAGIC.len() + BOOT + 1;
 const PREFIX: usize = 6;
 /// The longest record with its prefix.
 const LONGEST: usize = PREFIX + 1 + 8 + 12 + 8 + 255;
-/// A node's place.
+/// The record of a node's directory and name.
 const PUT: u8 = 1;
-/// A node is gone.
+/// The record that a node is gone.
 const GONE: u8 = 2;
-/// Most nodes that are kept; others are found by searching.
+/// The most nodes that are stored. Others are found by a search.
 const MAX_NODES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
-/// Most nodes that are remembered to be gone.
+/// The most nodes that are remembered as gone.
 const MAX_GONE: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
-/// Records that are no longer true before the file is written anew.
+/// The number of outdated records after which the file is rewritten.
 const MANY_DEAD: u64 = 1 << 14;
-/// Most directories between a node and the root.
+/// The greatest depth of a node below the root.
 const MAX_DEPTH: usize = 1024;
 
 /// A node's inode number and birth time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct NodeKey {
     pub(crate) inode: u64,
     pub(crate) born: Time,
 }
 
-impl Key {
-    pub(crate) fn of(stat: &Stat) -> Key {
-        Key { inode: stat.id.inode, born: stat.born.unwrap_or_default() }
+impl NodeKey {
+    pub(crate) fn of(stat: &Stat) -> NodeKey {
+        NodeKey { inode: stat.id.inode, born: stat.born.unwrap_or_default() }
     }
 }
 
-/// Where a node was last seen.
+/// The directory and name under which a node was last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct NodeLocation {
     born: Time,
     parent: u64,
     name: Name,
 }
 
-/// A record's place in the file, and the birth of its node.
+/// The position of a record in the file, and the birth time of its node.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct RecordLocation {
     born: Time,
     offset: u64,
 }
 
 /// The table of a volume.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct NodeTable {
     path: PathBuf,
-    /// The root, where every way begins.
+    /// The root, from which every path starts.
     root: OwnedFd,
     root_id: NodeId,
-    /// The host's boot.
+    /// The boot ID of the host.
     boot: [u8; BOOT],
-    records: RwLock<Records>,
+    records: RwLock<TableFile>,
     search: Mutex<Search>,
-    /// Where [`Table::collect`] stands.
+    /// The position of [`NodeTable::collect`].
     collected: Mutex<u64>,
 }
 
 /// The file and its index.
 #[derive(Debug, Default)]
-struct Records {
-    /// None until there is something to write.
+struct TableFile {
+    /// `None` until something is written.
     file: Option<File>,
-    /// Where the next record goes.
+    /// The position of the next record.
     end: u64,
-    /// By inode number: of two nodes with one number the first is gone.
-    index: BTreeMap<u64, Entry>,
-    /// How many records in the file no longer count.
+    /// Indexed by inode number: of two nodes with one number, the older one is gone.
+    index: BTreeMap<u64, RecordLocation>,
+    /// The number of outdated records in the file.
     dead: u64,
-    /// Whether nodes may exist whose address was given away and whose record is missing.
+    /// Whether nodes may exist whose address was handed out and whose record is missing.
     is_in_doubt: bool,
-    /// Nodes that are gone for certain.
-    gone: HashSet<Key>,
-    /// Whether the log has been told that nothing can be written.
+    /// The nodes that are certainly gone.
+    gone: HashSet<NodeKey>,
+    /// Whether the failure to write was logged.
     has_complained: bool,
 }
 
-impl Table {
-    /// Reads the table in the directory `store`; without one it is empty, and made when it is needed.
-    pub(crate) fn open(store: &Path, root: OwnedFd, root_id: NodeId) -> Table {
+impl NodeTable {
+    /// Reads the table in the directory `store`. A missing table is empty, and is created when it is
+    /// needed.
+    pub(crate) fn open(store: &Path, root: OwnedFd, root_id: NodeId) -> NodeTable {
         let path = store.join("nodes");
         let (boot, knows_boot) = boot();
         let mut records = match OpenOptions::new().read(true).write(true).open(&path) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Records::default(),
-            Err(why) => Records::unusable(&path, &why),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => TableFile::default(),
+            Err(why) => TableFile::unusable(&path, &why),
             Ok(file) => {
-                Records::read(&path, file, &boot).unwrap_or_else(|why| Records::unusable(&path, &why))
+                TableFile::read(&path, file, &boot).unwrap_or_else(|why| TableFile::unusable(&path, &why))
             }
         };
         if !knows_boot {
             records.doubt();
         }
-        let table = Table {
+        let table = NodeTable {
             path,
             root,
             root_id,
@@ -153,12 +158,12 @@ impl Table {
         };
         table.rewrite_if_long();
         {
-            // The next start must know of the doubt too.
+            // The next start must know about the doubt too.
             let mut records = table.records.write();
             if records.is_in_doubt
                 && let Err(error) = table.file(&mut records).map(drop)
             {
-                tracing::warn!(path = %table.path.display(), %error, "the table of files cannot be begun");
+                tracing::warn!(path = %table.path.display(), %error, "cannot create the table of files");
             }
         }
         table
@@ -169,13 +174,13 @@ impl Table {
         self.root.as_fd()
     }
 
-    /// Whether a node has a record, true or not.
-    pub(crate) fn knows(&self, key: Key) -> bool {
+    /// Whether a node has a record, outdated or not.
+    pub(crate) fn knows(&self, key: NodeKey) -> bool {
         self.records.read().index.get(&key.inode).is_some_and(|entry| entry.born == key.born)
     }
 
-    /// Notes where a node stands.
-    pub(crate) fn put(&self, key: Key, parent: u64, name: &Name) {
+    /// Records the directory and name of a node.
+    pub(crate) fn put(&self, key: NodeKey, parent: u64, name: &Name) {
         let mut records = self.records.write();
         records.gone.remove(&key);
         if records.index.len() >= MAX_NODES && !records.index.contains_key(&key.inode) {
@@ -190,27 +195,27 @@ impl Table {
         record.extend_from_slice(&parent.to_le_bytes());
         record.extend_from_slice(name.as_bytes());
         let Some(offset) = self.append(&mut records, record) else { return };
-        if records.index.insert(key.inode, Entry { born: key.born, offset }).is_some() {
+        if records.index.insert(key.inode, RecordLocation { born: key.born, offset }).is_some() {
             records.dead += 1;
         }
     }
 
-    /// Notes where a node stands now that a name was moved, if its address was given away.
+    /// Records the new directory and name of a node after a rename, if its address was handed out.
     pub(crate) fn moved(&self, stat: &Stat, parent: u64, name: &Name) {
-        let key = Key::of(stat);
+        let key = NodeKey::of(stat);
         if self.knows(key) {
             self.put(key, parent, name);
         }
-        if stat.kind == volume::Kind::Directory {
+        if stat.kind == volume::NodeKind::Directory {
             self.moved_directory();
         }
     }
 
-    /// Notes that a node is gone.
-    pub(crate) fn gone(&self, key: Key) {
+    /// Records that a node is gone.
+    pub(crate) fn gone(&self, key: NodeKey) {
         let mut records = self.records.write();
         if records.gone.len() >= MAX_GONE {
-            // Where in doubt, those are searched for once more, should anybody ask for them.
+            // In doubt, these nodes are searched for again if somebody asks for them.
             records.gone.clear();
         }
         records.gone.insert(key);
@@ -229,18 +234,23 @@ impl Table {
         self.records.read().index.is_empty()
     }
 
-    /// From now on nodes without a record are searched for.
+    /// Starts to search for nodes without a record.
     pub(crate) fn doubt(&self) {
         self.records.write().doubt();
     }
 
-    /// What `open` makes of the directory and the name of the node with this key, which is found by its record, else
-    /// by a search.
+    /// Calls `open` with the directory and name of the node with this key. The node is found by its
+    /// record, or else by a search.
     ///
     /// # Errors
-    /// [`Failure::Stale`] when it is gone; [`Failure::Busy`] while it is searched for; as the host says.
-    pub(crate) fn find<T>(&self, key: Key, open: &dyn Fn(BorrowedFd<'_>, &Name) -> Result<T>) -> Result<T> {
-        // A search may have put the record right just as somebody moved the node again.
+    /// [`Failure::Stale`] when the node is gone; [`Failure::Busy`] while it is searched for; errors of
+    /// the host.
+    pub(crate) fn find<T>(
+        &self,
+        key: NodeKey,
+        open: &dyn Fn(BorrowedFd<'_>, &Name) -> Result<T>,
+    ) -> Result<T> {
+        // A search may have corrected the record just when somebody moved the node again.
         for _ in 0..2 {
             match self.at_its_place(key, open)? {
                 Some(found) => return Ok(found),
@@ -250,10 +260,10 @@ impl Table {
         Err(Failure::Busy)
     }
 
-    /// The node where its record says, if it is there.
+    /// The node at the place in its record, if it is there.
     fn at_its_place<T>(
         &self,
-        key: Key,
+        key: NodeKey,
         open: &dyn Fn(BorrowedFd<'_>, &Name) -> Result<T>,
     ) -> Result<Option<T>> {
         {
@@ -270,7 +280,7 @@ impl Table {
         search::at_its_place(self, key, open)
     }
 
-    fn place(&self, inode: u64) -> Result<Option<Place>> {
+    fn place(&self, inode: u64) -> Result<Option<NodeLocation>> {
         let records = self.records.read();
         let (Some(entry), Some(file)) = (records.index.get(&inode), &records.file) else {
             return Ok(None);
@@ -278,8 +288,8 @@ impl Table {
         read_place(file, entry.offset, inode).map_err(|why| crate::errno::failure_of(&why))
     }
 
-    /// Writes a record and says where; none when that is not possible.
-    fn append(&self, records: &mut Records, mut record: Vec<u8>) -> Option<u64> {
+    /// Writes a record and returns its position. `None` if it cannot be written.
+    fn append(&self, records: &mut TableFile, mut record: Vec<u8>) -> Option<u64> {
         let body = (record.len() - PREFIX) as u16;
         record[..2].copy_from_slice(&body.to_le_bytes());
         let sum = crc32fast::hash(&record[PREFIX..]);
@@ -297,15 +307,18 @@ impl Table {
                 records.doubt();
                 if !std::mem::replace(&mut records.has_complained, true) {
                     let path = self.path.display();
-                    tracing::warn!(%path, %error, "cannot note where files stand: filehandles are found by searching");
+                    tracing::warn!(
+                        %path, %error,
+                        "cannot record the places of files: files are found by a search of the volume"
+                    );
                 }
                 None
             }
         }
     }
 
-    /// The file, made when it is missing, and where the next record goes.
-    fn file<'a>(&self, records: &'a mut Records) -> io::Result<(&'a File, &'a mut u64)> {
+    /// The file and the position of the next record. A missing file is created.
+    fn file<'a>(&self, records: &'a mut TableFile) -> io::Result<(&'a File, &'a mut u64)> {
         if records.file.is_none() {
             let file = new_file(&self.path)?;
             let head = head(&self.boot, records.is_in_doubt);
@@ -317,23 +330,23 @@ impl Table {
         Ok((file, &mut records.end))
     }
 
-    /// Writes the file anew when most of it no longer counts.
+    /// Rewrites the file when most of its records are outdated.
     fn rewrite_if_long(&self) {
         let mut records = self.records.write();
         if records.dead < MANY_DEAD || records.dead < records.index.len() as u64 {
             return;
         }
         if let Err(error) = self.rewrite(&mut records) {
-            tracing::warn!(path = %self.path.display(), %error, "the table of files stays as long as it is");
-            // Tried again when it has become longer still.
+            tracing::warn!(path = %self.path.display(), %error, "cannot shorten the table of files");
+            // The next attempt follows when it has become longer still.
             records.dead = 0;
         }
     }
 
-    fn rewrite(&self, records: &mut Records) -> io::Result<()> {
+    fn rewrite(&self, records: &mut TableFile) -> io::Result<()> {
         let Some(old) = &records.file else { return Ok(()) };
-        let beside = self.path.with_extension("new");
-        let new = new_file(&beside)?;
+        let new_path = self.path.with_extension("new");
+        let new = new_file(&new_path)?;
         let mut bytes = head(&self.boot, records.is_in_doubt);
         let (mut index, mut written) = (BTreeMap::new(), 0);
         for (inode, entry) in &records.index {
@@ -341,7 +354,7 @@ impl Table {
             let len = read_some(old, entry.offset, &mut record)?;
             let body = usize::from(u16::from_le_bytes([record[0], record[1]]));
             let record = record[..len].get(..PREFIX + body).ok_or(io::ErrorKind::UnexpectedEof)?;
-            index.insert(*inode, Entry { offset: written + bytes.len() as u64, ..*entry });
+            index.insert(*inode, RecordLocation { offset: written + bytes.len() as u64, ..*entry });
             bytes.extend_from_slice(record);
             if bytes.len() >= 1 << 20 {
                 new.write_all_at(&bytes, written)?;
@@ -352,22 +365,22 @@ impl Table {
         let end = written + bytes.len() as u64;
         bytes.extend_from_slice(&end_at(end));
         new.write_all_at(&bytes, written)?;
-        // After a loss of power it is either file, whole.
+        // After a loss of power either file is there, and complete.
         new.sync_all()?;
-        std::fs::rename(&beside, &self.path)?;
+        std::fs::rename(&new_path, &self.path)?;
         (records.file, records.end) = (Some(new), end);
         (records.index, records.dead) = (index, 0);
         Ok(())
     }
 
-    /// Looks after up to `at_most` nodes, beginning behind those of the last call: those that the host moved are found
-    /// before anybody asks for them, and those that it removed are forgotten.
+    /// Checks up to `at_most` nodes, and starts behind those of the last call. Nodes that the host moved
+    /// are found before they are needed, and nodes that it removed are forgotten.
     pub(crate) fn collect(&self, at_most: usize) {
         let from = *self.collected.lock();
-        let keys: Vec<Key> = {
+        let keys: Vec<NodeKey> = {
             let records = self.records.read();
             let next = records.index.range(from..).take(at_most);
-            next.map(|(inode, entry)| Key { inode: *inode, born: entry.born }).collect()
+            next.map(|(inode, entry)| NodeKey { inode: *inode, born: entry.born }).collect()
         };
         *self.collected.lock() =
             if keys.len() < at_most { 0 } else { keys.last().map_or(0, |key| key.inode.saturating_add(1)) };
@@ -377,15 +390,15 @@ impl Table {
             }
         }
         if let Err(error) = self.search_on() {
-            tracing::debug!(%error, "the search for files goes on later");
+            tracing::debug!(%error, "the search for files continues later");
         }
         self.rewrite_if_long();
     }
 }
 
-impl Records {
-    /// Reads a file that may be damaged or cut short.
-    fn read(path: &Path, file: File, boot: &[u8; BOOT]) -> io::Result<Records> {
+impl TableFile {
+    /// Reads a file that may be damaged or truncated.
+    fn read(path: &Path, file: File, boot: &[u8; BOOT]) -> io::Result<TableFile> {
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut &file, &mut bytes)?;
         let is_earlier = bytes.starts_with(EARLIER);
@@ -394,7 +407,7 @@ impl Records {
         }
         let is_same_boot = &bytes[MAGIC.len()..HEAD - 1] == boot;
         let certain = if is_earlier { 0 } else { CERTAIN };
-        let mut records = Records { is_in_doubt: bytes[HEAD - 1] != certain, ..Records::default() };
+        let mut records = TableFile { is_in_doubt: bytes[HEAD - 1] != certain, ..TableFile::default() };
         let mut at = HEAD;
         while let Some((len, record)) = whole_record(&bytes[at..]) {
             records.take(record, at as u64);
@@ -405,7 +418,10 @@ impl Records {
         let is_whole = if is_earlier { rest.is_empty() } else { rest == end_at(records.end) };
         if !is_whole {
             let (path, bytes) = (path.display(), rest.len());
-            tracing::warn!(%path, offset = at, bytes, "the table of files is damaged: filehandles whose record stood there are found by searching");
+            tracing::warn!(
+                %path, offset = at, bytes,
+                "the table of files is damaged: files without a record are found by a search of the volume"
+            );
         }
         if !is_whole || is_earlier {
             file.set_len(records.end)?;
@@ -421,23 +437,26 @@ impl Records {
         Ok(records)
     }
 
-    /// What is known when the file cannot be used: nothing. It is not written over.
-    fn unusable(path: &Path, why: &io::Error) -> Records {
-        tracing::warn!(path = %path.display(), error = %why, "the table of files is not usable: filehandles are found by searching");
-        let beside = path.with_extension("unusable");
-        if let Err(error) = std::fs::rename(path, &beside) {
-            tracing::warn!(%error, "and it cannot be put aside");
+    /// The state when the file cannot be used: nothing is known. The file is not overwritten.
+    fn unusable(path: &Path, why: &io::Error) -> TableFile {
+        tracing::warn!(
+            path = %path.display(), error = %why,
+            "the table of files cannot be used: files are found by a search of the volume"
+        );
+        let new_path = path.with_extension("unusable");
+        if let Err(error) = std::fs::rename(path, &new_path) {
+            tracing::warn!(%error, "the unusable table of files cannot be moved aside");
         }
-        Records { is_in_doubt: true, ..Records::default() }
+        TableFile { is_in_doubt: true, ..TableFile::default() }
     }
 
-    /// Counts a record of the file.
+    /// Adds a record of the file to the index.
     fn take(&mut self, record: &[u8], offset: u64) {
         let mut cursor = Cursor::new(record);
         let (Ok(kind), Ok(inode)) = (cursor.u8(), cursor.array()) else { return };
         let inode = u64::from_le_bytes(inode);
         let had = match (kind, born_of(&mut cursor)) {
-            (PUT, Some(born)) => self.index.insert(inode, Entry { born, offset }).is_some(),
+            (PUT, Some(born)) => self.index.insert(inode, RecordLocation { born, offset }).is_some(),
             (GONE, _) => {
                 self.dead += 1;
                 self.index.remove(&inode).is_some()
@@ -451,13 +470,13 @@ impl Records {
         if !std::mem::replace(&mut self.is_in_doubt, true)
             && let Some(file) = &self.file
         {
-            // When not even this can be written, the next start finds what was written before.
+            // If this write fails, the next start reads the previous value.
             let _ = file.write_all_at(&[IN_DOUBT], HEAD as u64 - 1);
         }
     }
 }
 
-/// The host's boot, and whether it is known.
+/// The host's boot ID, and whether it is known.
 fn boot() -> ([u8; BOOT], bool) {
     let told = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let boot = told.get(..BOOT).and_then(|boot| boot.try_into().ok());
@@ -468,7 +487,7 @@ fn head(boot: &[u8; BOOT], is_in_doubt: bool) -> Vec<u8> {
     [MAGIC.as_slice(), boot, &[if is_in_doubt { IN_DOUBT } else { CERTAIN }]].concat()
 }
 
-/// The end, for where it stands.
+/// The end mark for this offset.
 fn end_at(offset: u64) -> [u8; PREFIX] {
     let mut end = [0; PREFIX];
     end[..2].copy_from_slice(&END_MARK.to_le_bytes());
@@ -480,7 +499,7 @@ fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
-/// The record at the start of `bytes` and its length with the prefix; none when there is no whole one.
+/// The record at the start of `bytes` and its length with the prefix. `None` if it is incomplete.
 fn whole_record(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut cursor = Cursor::new(bytes);
     let len = usize::from(u16::from_le_bytes(cursor.array().ok()?));
@@ -494,7 +513,7 @@ fn born_of(cursor: &mut Cursor<'_>) -> Option<Time> {
     Some(Time { secs, nanos: u32::from_le_bytes(cursor.array().ok()?) })
 }
 
-/// Reads up to a whole buffer and says how much there was.
+/// Reads up to a whole buffer and returns the number of bytes.
 fn read_some(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut len = 0;
     while len < buffer.len() {
@@ -508,8 +527,8 @@ fn read_some(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(len)
 }
 
-/// The place that a record says; none when it is damaged.
-fn read_place(file: &File, offset: u64, inode: u64) -> io::Result<Option<Place>> {
+/// The directory and name in a record. `None` if it is damaged.
+fn read_place(file: &File, offset: u64, inode: u64) -> io::Result<Option<NodeLocation>> {
     let mut buffer = [0; LONGEST];
     let len = read_some(file, offset, &mut buffer)?;
     let Some((_, record)) = whole_record(&buffer[..len]) else { return Ok(None) };
@@ -519,7 +538,7 @@ fn read_place(file: &File, offset: u64, inode: u64) -> io::Result<Option<Place>>
         let born = born_of(&mut cursor)?;
         let parent = u64::from_le_bytes(cursor.array().ok()?);
         let name = Name::new(cursor.rest()).ok()?;
-        (kind == PUT && own == inode).then_some(Place { born, parent, name })
+        (kind == PUT && own == inode).then_some(NodeLocation { born, parent, name })
     })();
     Ok(place)
 }
@@ -528,13 +547,13 @@ fn read_place(file: &File, offset: u64, inode: u64) -> io::Result<Option<Place>>
 mod tests {
     use super::*;
 
-    fn table(place: &Path) -> Table {
+    fn table(place: &Path) -> NodeTable {
         let root = std::fs::File::open(place).unwrap();
-        Table::open(place, root.into(), NodeId { device: 1, inode: 2 })
+        NodeTable::open(place, root.into(), NodeId { device: 1, inode: 2 })
     }
 
-    fn key(inode: u64) -> Key {
-        Key { inode, born: Time { secs: inode as i64 * 7, nanos: 5 } }
+    fn key(inode: u64) -> NodeKey {
+        NodeKey { inode, born: Time { secs: inode as i64 * 7, nanos: 5 } }
     }
 
     fn name(text: &str) -> Name {
@@ -556,7 +575,7 @@ mod tests {
             let place = table.place(11).unwrap().unwrap();
             assert_eq!((place.parent, place.born, place.name.as_bytes().len()), (10, key(11).born, 255));
             assert!(table.place(12).unwrap().is_none() && !table.knows(key(12)));
-            assert!(!table.knows(Key { born: Time::default(), ..key(10) }));
+            assert!(!table.knows(NodeKey { born: Time::default(), ..key(10) }));
             assert!(!table.records.read().is_in_doubt);
         }
     }
@@ -613,9 +632,9 @@ mod tests {
             changed[at] ^= 1 << (at % 8);
             for bytes in [&changed[..], &whole[..at]] {
                 std::fs::write(&path, bytes).unwrap();
-                // What was in doubt once stays so.
+                // A table that was in doubt once stays in doubt.
                 for table in [table(place.path()), table(place.path())] {
-                    // What is not known any more is in doubt, and nothing is known wrongly.
+                    // A node that is no longer known is in doubt, and nothing wrong is known.
                     let records = table.records.read();
                     assert!(records.is_in_doubt, "{at}");
                     for inode in records.index.keys() {

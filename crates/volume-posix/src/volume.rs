@@ -1,4 +1,4 @@
-//! The volume: opened once on a directory of the host.
+//! The volume. It is opened once on a directory of the host.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use volume::{Facts, Failure, HostEvent, Kind, Node, NodeId, Result, Space, Volume};
+use volume::{Failure, HostEvent, Node, NodeId, NodeKind, Result, Space, Volume, VolumeProperties};
 
-use crate::actor::Myself;
-use crate::beside::Beside;
+use crate::actor::ProcessIdentity;
+use crate::context::VolumeContext;
 use crate::errno::{call, failure};
 use crate::events::Events;
 use crate::file_systems::FileSystems;
@@ -18,21 +18,21 @@ use crate::mounts::MountsBelow;
 use crate::node::PosixNode;
 use crate::open::ALWAYS;
 use crate::root::Root;
-use crate::shared::Shared;
+use crate::sidecar::SidecarStore;
 use crate::stat::stat_fd;
 use crate::sys::Handle;
-use crate::table::Table;
-use crate::{facts, kept_back, pool};
+use crate::table::NodeTable;
+use crate::{pool, properties, reserve};
 
 /// A directory of the host as a volume.
 pub struct PosixVolume {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<VolumeContext>,
     pub(crate) root: Arc<PosixNode>,
     events: Option<Events>,
     mounts: MountsBelow,
 }
 
-/// Why a directory cannot be served.
+/// The reason why a directory cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The directory cannot be opened.
@@ -40,61 +40,64 @@ pub enum OpenError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The failure.
         why: Failure,
     },
-    /// It is something else.
+    /// The path does not lead to a directory.
     #[error("{0} is not a directory")]
     NotADirectory(PathBuf),
-    /// The store for what does not fit into the file system cannot be used.
+    /// The sidecar store cannot be used.
     #[error("cannot use the directory {path} for streams and large attributes: {why}")]
-    Beside {
+    Sidecar {
         /// The store.
         path: PathBuf,
-        /// Why.
+        /// The failure.
         why: Failure,
     },
 }
 
 impl PosixVolume {
-    /// Opens `directory`. What its file system has no room for is kept in the directory `beside`, which
-    /// is made if it is missing, should be outside, and must always be the same for the same directory. Writing
-    /// behind the process's own limit for files ends the process unless it ignores SIGXFSZ.
+    /// Opens `directory`. The directory `sidecar` is the sidecar store, for data that does not fit into
+    /// the file system. It is created if it is missing, it should be outside of `directory`, and it must
+    /// always be the same for the same directory. A write behind the process's own file size limit ends
+    /// the process, unless it ignores SIGXFSZ.
     ///
-    /// As root, notes live in attributes that only root reaches; a volume that was served unprivileged
-    /// keeps them where each file's owner can change them, and the two do not see each other's.
+    /// A process that runs as root stores notes in attributes that only root can change. An unprivileged
+    /// process stores them in attributes that each file's owner can change. Neither sees the notes of the
+    /// other.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(directory: &Path, beside: &Path) -> std::result::Result<PosixVolume, OpenError> {
+    pub fn open(directory: &Path, sidecar: &Path) -> std::result::Result<PosixVolume, OpenError> {
         let wrong = |why| match why {
             Failure::NotADirectory => OpenError::NotADirectory(directory.to_owned()),
             why => OpenError::Directory { path: directory.to_owned(), why },
         };
-        // The path to the root itself is the administrator's and may lead through links.
+        // The path of the root itself belongs to the administrator, and may lead through links.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | (ALWAYS - OFlags::NOFOLLOW);
         let root = call(|| rustix::fs::open(directory, flags, Mode::empty())).map_err(wrong)?;
         let stat = stat_fd(&root).map_err(wrong)?;
         let events = Events::start(root.as_fd());
         let mount_by_handle = Handle::with_mount(root.as_fd())
             .and_then(|(handle, mount)| handle.open(root.as_fd()).map(|_| mount));
-        let file_system = facts::file_system_name(root.as_fd()).map_err(wrong)?;
-        let wrong_store = |why| OpenError::Beside { path: beside.to_owned(), why };
-        let store = Beside::open(beside).map_err(wrong_store)?;
+        let file_system = properties::file_system_name(root.as_fd()).map_err(wrong)?;
+        let wrong_store = |why| OpenError::Sidecar { path: sidecar.to_owned(), why };
+        let store = SidecarStore::open(sidecar).map_err(wrong_store)?;
         let file_systems =
             FileSystems::open(root.as_fd(), stat.id.device, store.store().map_err(wrong_store)?)
                 .map_err(wrong)?;
-        let shared = Arc::new(Shared {
-            facts: facts::find(root.as_fd(), &stat, file_systems.own(), events.is_some()).map_err(wrong)?,
-            beside: store,
+        let shared = Arc::new(VolumeContext {
+            properties: properties::find(root.as_fd(), &stat, file_systems.own(), events.is_some())
+                .map_err(wrong)?,
+            sidecar: store,
             file_systems,
-            myself: Myself::find().map_err(|errno| wrong(failure(errno)))?,
-            is_trusted: facts::may_use_trusted(root.as_fd()),
-            umask: facts::umask(),
+            process: ProcessIdentity::find().map_err(|errno| wrong(failure(errno)))?,
+            is_trusted: properties::may_use_trusted(root.as_fd()),
+            umask: properties::umask(),
             table: match mount_by_handle {
                 Ok(_) => None,
-                Err(_) => Some(Table::open(
-                    beside,
+                Err(_) => Some(NodeTable::open(
+                    sidecar,
                     call(|| rustix::io::fcntl_dupfd_cloexec(&root, 0)).map_err(wrong)?,
                     stat.id,
                 )),
@@ -111,18 +114,17 @@ impl PosixVolume {
         Ok(PosixVolume { shared, root, events, mounts })
     }
 
-    /// At most so many bytes of streams and large notes may lie beside the files, as blocks of 4 KiB and one more for each;
-    /// [`Failure::NoSpace`] otherwise. What lies there already stays.
-    pub fn set_room_beside(&self, bytes: u64) {
-        self.shared.beside.set_room(bytes);
+    /// Limits the bytes of streams and large notes in the sidecar store. Each counts in blocks of 4 KiB
+    /// and one block more. Beyond the limit calls fail with [`Failure::NoSpace`]. Existing data stays.
+    pub fn set_sidecar_quota(&self, bytes: u64) {
+        self.shared.sidecar.set_quota(bytes);
     }
 
-    /// Looks after up to `at_most` files that have streams or notes beside them: what belongs to a file
-    /// that others removed is removed too. Says how many were. Also looks after as many files whose address was given
-    /// away, where those are kept. Call it now and then; each call goes on where the last one ended.
-    ///
+    /// Checks up to `at_most` files with sidecar data, and removes the data of files that others removed.
+    /// Returns how many were removed. It also checks as many nodes of the table, if the volume has one.
+    /// Call it now and then. Each call continues after the last one.
     /// # Errors
-    /// [`Failure::Denied`] without the privilege to look files up by handle, when nothing can be removed.
+    /// [`Failure::Denied`] without the privilege to open files by handle. Nothing can be removed then.
     pub fn collect_orphans(&self, at_most: usize) -> Result<usize> {
         if let Some(table) = &self.shared.table {
             table.collect(at_most);
@@ -130,19 +132,19 @@ impl PosixVolume {
         if !self.shared.file_systems.has_lasting_handles() {
             return Ok(0);
         }
-        self.shared.beside.collect(self.shared.root.fd.as_fd(), self.shared.file_systems.own(), at_most)
+        self.shared.sidecar.collect(self.shared.root.fd.as_fd(), self.shared.file_systems.own(), at_most)
     }
 }
 
 impl fmt::Debug for PosixVolume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PosixVolume").field("facts", &self.shared.facts).finish_non_exhaustive()
+        f.debug_struct("PosixVolume").field("properties", &self.shared.properties).finish_non_exhaustive()
     }
 }
 
 impl Volume for PosixVolume {
-    fn facts(&self) -> &Facts {
-        &self.shared.facts
+    fn properties(&self) -> &VolumeProperties {
+        &self.shared.properties
     }
 
     fn root(&self) -> Result<Arc<dyn Node>> {
@@ -166,18 +168,18 @@ impl Volume for PosixVolume {
     }
 
     fn is_short(&self) -> bool {
-        kept_back::are_scarce(self.shared.root.fd.as_fd())
+        reserve::are_scarce(self.shared.root.fd.as_fd())
     }
 
-    fn keep_room(&self) {
+    fn release_unused(&self) {
         if pool::is_in_use() {
-            kept_back::is_short(self.shared.root.fd.as_fd());
+            reserve::is_short(self.shared.root.fd.as_fd());
         }
     }
 
     fn watch(&self, directory: &dyn Node) -> Result<()> {
         let node = PosixNode::of(directory)?;
-        if node.kind != Kind::Directory {
+        if node.kind != NodeKind::Directory {
             return Err(Failure::NotADirectory);
         }
         self.events.as_ref().ok_or(Failure::NotSupported)?.watch(node)
@@ -209,7 +211,7 @@ impl Volume for PosixVolume {
     }
 }
 
-/// Room on the file system of a descriptor.
+/// The space on the file system of a descriptor.
 fn space_of(fd: BorrowedFd<'_>) -> Result<Space> {
     let room = call(|| rustix::fs::fstatvfs(fd))?;
     let block = if room.f_frsize == 0 { room.f_bsize } else { room.f_frsize };

@@ -1,16 +1,16 @@
-//! Files found by their address, whatever the host and a new process do meanwhile: as whoever runs the tests, and once
-//! more without privileges when that is root, since the host then opens nothing by handle and the table of nodes leads
-//! there.
+//! Files found by their address, whatever the host and a new process do meanwhile. The tests run as the
+//! present user. If that is root, they run once more without privileges: the host then opens nothing by
+//! handle, and the table of nodes finds the files.
 
 mod common;
 
 use volume::{Failure, Node, Volume};
 use volume_posix::PosixVolume;
 
-/// Most steps that a search may take here.
+/// The most steps that a search may take here.
 const MOST_STEPS: usize = 100;
 
-/// What has this address, however many steps the search for it takes.
+/// The node with this address, however many steps the search for it takes.
 fn find(volume: &PosixVolume, address: &[u8]) -> volume::Result<std::sync::Arc<dyn Node>> {
     let mut steps = (0..MOST_STEPS).map(|_| volume.find(address));
     steps.find(|found| !matches!(found, Err(Failure::Busy))).unwrap_or(Err(Failure::Busy))
@@ -28,10 +28,10 @@ mod here {
     use super::{find, leads_to};
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
-    use volume::{Failure, Kind, OpenHow, Volume};
+    use volume::{Failure, NodeKind, OpenHow, Volume};
 
-    /// How often a directory is moved while somebody asks where it is.
-    const TURNS: usize = 3000;
+    /// How often a directory is moved while another thread looks for it.
+    const MOVES: usize = 3000;
 
     /// A directory `d/e` with a file `f` in it, and their addresses.
     pub fn tree(volume: &volume_posix::PosixVolume) -> [Vec<u8>; 3] {
@@ -51,7 +51,9 @@ mod here {
         std::mem::forget(volume);
         let volume = open(&place);
         assert!(leads_to(&volume, &f, b"content"));
-        for (address, kind) in [(&root, Kind::Directory), (&d, Kind::Directory), (&e, Kind::Directory)] {
+        for (address, kind) in
+            [(&root, NodeKind::Directory), (&d, NodeKind::Directory), (&e, NodeKind::Directory)]
+        {
             let node = volume.find(address).unwrap();
             assert_eq!((node.kind(), node.address().as_ref()), (kind, Ok(address)));
         }
@@ -68,8 +70,8 @@ mod here {
         let moved = found(&volume, "other").unwrap();
         moved.rename(&name("f"), &*d, &name("g"), false, None).unwrap();
         for volume in [&volume, &open(&place)] {
-            // At once, without any search.
-            assert_eq!(volume.find(&f).unwrap().kind(), Kind::File);
+            // At once, without a search.
+            assert_eq!(volume.find(&f).unwrap().kind(), NodeKind::File);
             assert_eq!(volume.find(&e).unwrap().place().unwrap().unwrap().1, name("other"));
             assert!(leads_to(volume, &f, b"content"));
         }
@@ -86,12 +88,12 @@ mod here {
         let mut lost = 0;
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for number in 0..TURNS {
+                for number in 0..MOVES {
                     turn.wait();
                     std::fs::rename(&paths[number % 2], &paths[(number + 1) % 2]).unwrap();
                 }
             });
-            for _ in 0..TURNS {
+            for _ in 0..MOVES {
                 turn.wait();
                 lost += usize::from(e.place().is_err());
             }
@@ -198,7 +200,7 @@ mod here {
         let odd = ["a (deleted)", "a\nb", "\u{e4}\u{1f600}", "\\x41", " ", "..."];
         let mut at = volume.root().unwrap();
         let mut addresses = Vec::new();
-        // Far deeper than a path may be long.
+        // Much deeper than a path may be long.
         for depth in 0..60 {
             let long = format!("{}{}", odd[depth % odd.len()], "x".repeat(100));
             at = at.create_directory(&name(&long), 0o755, None).unwrap();
@@ -282,7 +284,7 @@ mod by_table {
             let mut bytes = whole.clone();
             match number {
                 0 => bytes.truncate(whole.len() / 2),
-                // Written in another boot of the host, and without its records.
+                // Written in another boot of the host, and without the records.
                 1 => {
                     bytes.truncate(45);
                     bytes[10] ^= 1;
@@ -296,7 +298,7 @@ mod by_table {
                 let volume = open(&place);
                 assert!(leads_to(&volume, &f, b"content"), "{number}");
                 assert_eq!(find(&volume, &g).err(), Some(Failure::Stale), "{number}");
-                // Looked up again they are known again.
+                // A lookup makes them known again.
                 assert!(volume.find(&f).unwrap().address().is_ok());
             }
         }
@@ -312,10 +314,10 @@ mod by_table {
             (0..20).map(|number| file(&volume, &format!("{number}")).address().unwrap()).collect();
         others(&files(&place), "mkdir d; mv 1 3 5 7 9 d; rm 2 4 6 8 10");
         for _ in 0..4 {
-            // Nothing lies beside these files, so that all there is to say is said of the table.
+            // These files have no sidecar data, so the result is about the table.
             let _ = volume.collect_orphans(7);
         }
-        // What was found is at its place again, without any search that would end the one of the others.
+        // The found node is at its place again. No search runs that would end the search for the others.
         for (number, address) in addresses.iter().enumerate() {
             let is_gone = (2..=10).contains(&number) && number % 2 == 0;
             assert_eq!(volume.find(address).is_ok(), !is_gone, "{number}");

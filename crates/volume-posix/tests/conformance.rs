@@ -1,5 +1,5 @@
-//! The suite that every kind of volume is held to, on a directory of this host: as whoever runs the
-//! tests, and once more without privileges when that is root.
+//! The conformance suite of volumes, on a directory of this host. It runs as the present user, and once
+//! more without privileges if that is root.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What others change is told, what we change is not.
+//! Changes by others are reported, and our own changes are not.
 
 mod common;
 
@@ -9,22 +9,22 @@ mod here {
     use volume::{HostChange, HostEvent, NodeId, Volume};
     use volume_posix::PosixVolume;
 
-    /// Everything that is to be taken, in the order in which it came.
+    /// All events that can be taken, in their order.
     fn taken(volume: &PosixVolume) -> Vec<HostEvent> {
         let mut seen = Vec::new();
         volume.take_events(&mut |event| seen.push(event));
         seen
     }
 
-    /// Whether the host tells, and if not a line that says what was left out.
+    /// Whether the host reports changes. If not, the test reports that it is skipped.
     fn tells(volume: &PosixVolume) -> bool {
-        if !volume.facts().tells_changes {
+        if !volume.properties().tells_changes {
             crate::common::skipped(&format!(
                 "this host tells nothing of changes in {}",
-                volume.facts().file_system
+                volume.properties().file_system
             ));
         }
-        volume.facts().tells_changes
+        volume.properties().tells_changes
     }
 
     fn changed(directory: NodeId, text: &str, is_directory: bool, change: HostChange) -> HostEvent {
@@ -56,13 +56,13 @@ mod here {
             ("mv old older", vec![renamed((id, "old"), (id, "older"), false)]),
             ("mv new newer", vec![renamed((id, "new"), (id, "newer"), true)]),
             ("mv newer new", vec![renamed((id, "newer"), (id, "new"), true)]),
-            // From and to a directory that nobody watches.
+            // From and to a directory that is not watched.
             ("mv older d/older", vec![changed(id, "older", false, HostChange::RenamedFrom)]),
             ("mv d/older older", vec![changed(id, "older", false, HostChange::RenamedTo)]),
             ("rmdir new", vec![changed(id, "new", true, HostChange::Removed)]),
             ("ln older link", vec![changed(id, "link", false, HostChange::Created)]),
             ("cat older link > /dev/null; ls -l > /dev/null", vec![]),
-            // In a directory that nobody watches.
+            // In a directory that is not watched.
             ("echo > d/inside; rm d/inside", vec![]),
         ] {
             others(&files(&place), script);

@@ -1,9 +1,10 @@
-//! What is left of descriptors when files have used up theirs; a process of its own, since its limit is everybody's.
+//! The descriptors that are left when files have used up theirs. The test has a process of its own,
+//! because the limit counts for the whole process.
 
 mod common;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use volume::{Failure, Kind, OpenHow, Volume};
+use volume::{Failure, NodeKind, OpenHow, Volume};
 
 const LIMIT: u64 = 400;
 
@@ -12,7 +13,7 @@ fn an_eighth_stays_for_others_and_nothing_is_made_that_cannot_be_opened() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(LIMIT), maximum }).unwrap();
     let (volume, place) = common::fresh();
-    // One without a name cannot be closed and opened again.
+    // A file without a name cannot be closed and opened again.
     let nameless = common::file(&volume, "nameless");
     let found = common::file(&volume, "f");
     let root = volume.root().unwrap();
@@ -30,7 +31,7 @@ fn an_eighth_stays_for_others_and_nothing_is_made_that_cannot_be_opened() {
         root.create_file(&new, 0o644, None),
         root.create_directory(&new, 0o755, None),
         root.create_link(&new, b"f", None),
-        root.create_special(&new, Kind::Pipe, 0o644, 0, None),
+        root.create_special(&new, NodeKind::Pipe, 0o644, 0, None),
         root.open_stream(&new, true, false),
         root.open_again(OpenHow::Read),
         root.lookup(&common::name("f"), OpenHow::Read),

@@ -1,5 +1,5 @@
-//! What only a directory of a host has: others who work in it at the same time, links out of it, files
-//! that are no files, a store beside it, and a cache that not everything is in.
+//! Properties of a directory of a host: concurrent changes by others, links out of it, special files, a
+//! sidecar store, and a page cache that has only a part of the data.
 
 mod common;
 
@@ -9,7 +9,7 @@ mod here {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::common::{file, files, found, fresh, name, open, others};
-    use volume::{Failure, Kind, Name, Note, OpenHow, Patience, Volume};
+    use volume::{Failure, Name, NodeKind, Note, OpenHow, Patience, Volume};
     use volume_posix::{OpenError, PosixVolume};
 
     #[test]
@@ -41,7 +41,7 @@ mod here {
         };
         let root = volume.root().unwrap();
         let mut reached = 0;
-        // Until both sides have had their turns, however the machine shares them out.
+        // Until both sides have run often enough, however the machine schedules them.
         while reached < 10 || swaps.load(Ordering::Relaxed) < 200 {
             if let Ok(d) = root.lookup(&name("d"), OpenHow::Read) {
                 assert!(d.lookup(&name("secret"), OpenHow::Read).is_err());
@@ -49,7 +49,7 @@ mod here {
                 let _ = d.create_file(&name("planted"), 0o600, None);
                 let _ = d.remove(&name("planted"), false, None);
                 let _ = d.remove(&name("secret"), false, None);
-                reached += usize::from(d.kind() == Kind::Directory);
+                reached += usize::from(d.kind() == NodeKind::Directory);
             }
             if let Ok(f) = root.lookup(&name("f"), OpenHow::ReadWrite) {
                 let mut out = Vec::new();
@@ -73,7 +73,7 @@ mod here {
         }
         let (volume, place) = fresh();
         std::fs::write(place.path().join("above"), "x").unwrap();
-        // What looks like a climb to others is a plain name here.
+        // These texts look like a path upwards elsewhere. Here they are plain names.
         for text in ["..\\above", "%2e%2e", "...", ".. "] {
             assert_eq!(found(&volume, text).err(), Some(Failure::NotFound), "{text}");
         }
@@ -84,7 +84,7 @@ mod here {
         let (volume, place) = fresh();
         others(&files(&place), "mkfifo pipe");
         let _socket = std::os::unix::net::UnixListener::bind(files(&place).join("socket")).unwrap();
-        for (text, kind) in [("pipe", Kind::Pipe), ("socket", Kind::Socket)] {
+        for (text, kind) in [("pipe", NodeKind::Pipe), ("socket", NodeKind::Socket)] {
             for how in [OpenHow::Attributes, OpenHow::Read, OpenHow::ReadWrite] {
                 let node = volume.root().unwrap().lookup(&name(text), how).unwrap();
                 assert_eq!((node.kind(), node.how()), (kind, OpenHow::Attributes));
@@ -124,7 +124,7 @@ mod here {
         let wrong = PosixVolume::open(&plain, &beside).unwrap_err();
         assert_eq!(wrong, OpenError::NotADirectory(plain.clone()));
         let wrong = PosixVolume::open(place.path(), &plain.join("below")).unwrap_err();
-        assert!(matches!(wrong, OpenError::Beside { why: Failure::NotADirectory, .. }), "{wrong}");
+        assert!(matches!(wrong, OpenError::Sidecar { why: Failure::NotADirectory, .. }), "{wrong}");
     }
 
     #[test]
@@ -134,14 +134,14 @@ mod here {
         f.open_stream(&name("s"), true, true).unwrap().write(0, b"stream").unwrap();
         f.set_note(Note::Descriptor, Some(&[5; 100_000])).unwrap();
         f.set_note(Note::Attributes, Some(b"small")).unwrap();
-        let serial = volume.facts().serial;
+        let serial = volume.properties().serial;
         drop((f, volume));
         let volume = open(&place);
         let f = found(&volume, "f").unwrap();
         assert_eq!(f.streams().unwrap()[0].size, 6);
         assert_eq!(f.note(Note::Descriptor).unwrap(), Some(vec![5; 100_000]));
         assert_eq!(f.note(Note::Attributes).unwrap().as_deref(), Some(&b"small"[..]));
-        assert_eq!(volume.facts().serial, serial);
+        assert_eq!(volume.properties().serial, serial);
         volume.root().unwrap().remove(&name("f"), false, None).unwrap();
         assert_eq!(std::fs::read_dir(place.path().join("beside")).unwrap().count(), 0);
     }
@@ -151,7 +151,7 @@ mod here {
         let (volume, _place) = fresh();
         let f = file(&volume, "f");
         assert_eq!(f.set_attribute(b"huge", Some(&[0; 65_537])), Err(Failure::TooLarge));
-        // Some file systems have room for all of them.
+        // Some file systems have space for all of them.
         let set = |n: u32| f.set_attribute(format!("number {n}").as_bytes(), Some(&[7; 1000]));
         let first = (0..100).map(set).find(Result::is_err);
         assert!(matches!(first, None | Some(Err(Failure::NoSpace))), "{first:?}");
@@ -184,7 +184,7 @@ mod here {
         drop((stream, f, volume));
         // After a restart: four blocks for the stream, nineteen for the note, ten are left.
         let volume = open(&place);
-        volume.set_room_beside(33 * BLOCK);
+        volume.set_sidecar_quota(33 * BLOCK);
         let f = found(&volume, "f").unwrap();
         let stream = f.open_stream(&name("s"), false, false).unwrap();
         stream.write(12 * BLOCK, &[1; BLOCK as usize]).unwrap();
@@ -197,11 +197,11 @@ mod here {
         assert_eq!(other.set_note(Note::Descriptor, Some(&[1; 70_000])), full);
         other.write(0, &[7; 1000]).unwrap();
         assert_eq!(other.copy_range(0, stream.as_ref(), 13 * BLOCK, 1000), Err(Failure::NoSpace));
-        // What is there is written over, and room that is set aside counts for nobody.
+        // Overwriting needs no space, and an allocation alone does not count.
         stream.write(0, &vec![2; 13 * BLOCK as usize]).unwrap();
         stream.allocate(0..1 << 30).unwrap();
         assert!(stream.stat().unwrap().allocated <= 14 * BLOCK);
-        // Each way of giving room back makes room for as much.
+        // Each way of releasing space frees the same amount.
         stream.set_size(0).unwrap();
         stream.write(0, &vec![1; 13 * BLOCK as usize]).unwrap();
         f.set_note(Note::Reparse, None).unwrap();
@@ -223,7 +223,7 @@ mod here {
         rustix::fs::fadvise(&host, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let mut out = b"before".to_vec();
         let seen = f.read(0, 1 << 20, &mut out, Patience::Cached);
-        if volume.facts().file_system == "tmpfs" {
+        if volume.properties().file_system == "tmpfs" {
             assert_eq!(seen, Ok(1 << 20));
             return;
         }
@@ -242,7 +242,7 @@ mod here {
         f.write(0, &vec![7; 1 << 20]).unwrap();
         f.sync(false).unwrap();
         let seen = |at, len| Arc::clone(&f).range(at, len).unwrap().map(|range| (range.at, range.len));
-        // A host that does not tell what is in memory never hands anything out.
+        // A host that does not tell which data is in memory never hands out a range.
         if seen(0, 1 << 20).is_none() {
             return;
         }
@@ -256,7 +256,7 @@ mod here {
         let mut bytes = [0; 10];
         assert_eq!(rustix::io::pread(range.file.fd(), &mut bytes, range.at), Ok(10));
         assert_eq!(bytes, [7; 10]);
-        if volume.facts().file_system != "tmpfs" {
+        if volume.properties().file_system != "tmpfs" {
             let host = std::fs::File::open(files(&place).join("f")).unwrap();
             rustix::fs::fadvise(&host, 0, None, rustix::fs::Advice::DontNeed).unwrap();
             assert_eq!(seen(0, 1 << 20), None);
@@ -290,12 +290,12 @@ mod here {
         let memory = volume::memory::MemoryVolume::new(1).root().unwrap();
         assert_eq!(here.rename(&name("f"), &*memory, &name("g"), false, None), Err(Failure::CrossDevice));
         assert_eq!(one.watch(&*memory), Err(Failure::CrossDevice));
-        // Data may be copied wherever it can be read.
+        // Data may be copied from wherever it can be read.
         f.write(0, b"data").unwrap();
         assert_eq!(f.copy_range(0, &*file(&two, "f"), 0, 10), Ok(4));
     }
 
-    /// Keeps the file that it is given for itself until its input ends, as programs do that cache it.
+    /// Holds a lease on the given file until its input ends, as programs that cache a file do.
     const KEEPER: &str = "
 import fcntl, signal, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)

@@ -1,5 +1,6 @@
-//! Files that nobody uses are closed when descriptors run short, and are what they were when they are used again. A process of
-//! its own, since its limit is everybody's; one test at a time has it.
+//! Unused files are closed when descriptors run short, and are the same files when they are used again.
+//! The tests have a process of their own, because the limit counts for the whole process. They run one at
+//! a time.
 
 mod common;
 
@@ -8,14 +9,14 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use volume::{Failure, Kind, Node, OpenHow, Patience, Volume};
+use volume::{Failure, Node, NodeKind, OpenHow, Patience, Volume};
 use volume_posix::{IdleFiles, PosixVolume};
 
 const LIMIT: u64 = 300;
 /// More files than there are descriptors.
 const MANY: usize = 500;
 
-/// Few descriptors, for one test at a time; none where the host opens nothing by handle.
+/// Lowers the limit for one test at a time. `None` if the host opens nothing by handle.
 fn few() -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     if !common::is_root() {
@@ -28,7 +29,8 @@ fn few() -> Option<MutexGuard<'static, ()>> {
     Some(alone)
 }
 
-/// A volume in memory where the host has such a place: what matters is how often, not on what.
+/// A volume in memory, if the host has a file system in memory: the tests count operations, so the medium
+/// does not matter.
 fn in_memory() -> (PosixVolume, tempfile::TempDir) {
     let Ok(place) = tempfile::tempdir_in("/dev/shm") else { return common::fresh() };
     std::fs::create_dir(common::files(&place)).unwrap();
@@ -39,7 +41,7 @@ fn name_of(at: usize) -> volume::Name {
     common::name(&format!("f{at}"))
 }
 
-/// New files, open to read and write; each holds its number.
+/// New files, open for reading and writing. Each holds its number.
 fn files(volume: &PosixVolume, count: usize) -> Vec<Arc<dyn Node>> {
     let root = volume.root().unwrap();
     let make = |at: usize| {
@@ -56,7 +58,7 @@ fn content(node: &dyn Node) -> volume::Result<String> {
     Ok(String::from_utf8(out).unwrap())
 }
 
-/// Has so many other files opened that those used before are closed.
+/// Opens so many other files that the files that were used before are closed.
 fn push_out(volume: &PosixVolume) -> Vec<Arc<dyn Node>> {
     let root = volume.root().unwrap();
     let make = |at: usize| root.create_file(&common::name(&format!("other{at}")), 0o600, None).unwrap();
@@ -101,7 +103,7 @@ fn more_files_than_descriptors_are_open_and_each_is_what_it_was() {
             open[at].sync(true).unwrap();
         }
     }
-    // What users of the host have is told from the outside.
+    // The attributes of the file show a change by a user of the host.
     std::fs::File::options()
         .write(true)
         .open(common::files(&place).join("f0"))
@@ -121,7 +123,7 @@ fn links_and_special_files_are_closed_too() {
     let root = volume.root().unwrap();
     let link = |at| root.create_link(&name_of(at), format!("to{at}").as_bytes(), None).unwrap();
     let links: Vec<_> = (0..MANY).map(link).collect();
-    let pipe = |at| root.create_special(&name_of(MANY + at), Kind::Pipe, 0o600, 0, None).unwrap();
+    let pipe = |at| root.create_special(&name_of(MANY + at), NodeKind::Pipe, 0o600, 0, None).unwrap();
     let pipes: Vec<_> = (0..MANY).map(pipe).collect();
     for at in 0..MANY {
         assert_eq!(links[at].link_text().unwrap(), format!("to{at}").into_bytes());
@@ -136,7 +138,8 @@ fn a_file_that_loses_its_name_stays_open_whether_it_is_closed_just_then_or_not()
     let (volume, _place) = common::fresh();
     let root = volume.root().unwrap();
     let open = files(&volume, MANY);
-    // The latest are open, the others are not; one in nine of both goes, in each of three ways.
+    // The latest files are open, and the others are closed. One in nine of both is removed, in each of
+    // three ways.
     let gone: Vec<usize> = (0..MANY).filter(|at| at % 9 == 0).collect();
     for &at in &gone {
         match at % 27 {
@@ -169,7 +172,7 @@ fn what_a_program_of_the_host_removes_is_gone_and_another_file_is_never_taken_fo
     for at in MANY - GONE..MANY {
         let path = common::files(&place).join(format!("f{at}"));
         std::fs::remove_file(&path).unwrap();
-        // Most file systems give its number to the next one.
+        // Most file systems give its number to the next file.
         std::fs::write(&path, "another").unwrap();
     }
     let read: Vec<_> = (MANY - GONE..MANY).map(|at| (at, content(&*open[at]))).collect();
@@ -216,7 +219,7 @@ fn threads_that_use_and_remove_files_never_meet_anothers() {
                     if turn % 10 == 0 {
                         open[at].write(0, at.to_string().as_bytes()).unwrap();
                     }
-                    // Each removes its own; they are used by all.
+                    // Each thread removes its own files. All threads use all files.
                     if turn % 250 == 0 {
                         let own = (turn / 250) * THREADS + thread;
                         root.remove(&name_of(own), false, None).unwrap();

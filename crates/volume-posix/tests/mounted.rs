@@ -1,5 +1,5 @@
-//! File systems that are mounted below a volume. Without the privilege to mount, or without the program that makes a file system, each
-//! test says that it was skipped.
+//! File systems that are mounted below a volume. Without the privilege to mount, or without the program
+//! that creates a file system, each test reports that it is skipped.
 
 mod common;
 
@@ -11,28 +11,30 @@ use common::{files, name, open};
 use volume::{Failure, Node, Note, OpenHow, Volume};
 use volume_posix::PosixVolume;
 
-/// Runs a program; false when it is not there or fails.
+/// Runs a program. False when it does not exist or fails.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let done = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     done.is_ok_and(|status| status.success())
 }
 
-/// Something mounted, and unmounted when it is dropped.
-struct Mounted(PathBuf);
+/// A mounted file system. It is unmounted when it is dropped.
+struct TestMount(PathBuf);
 
-impl Mounted {
-    /// Mounts `source` at `at`, which is made; none, and the test is skipped, where that is not possible.
-    fn new(kind: &str, source: &str, at: &Path) -> Option<Mounted> {
+impl TestMount {
+    /// Mounts `source` at `at`, which is created. `None`, and the test is skipped, if that is not
+    /// possible.
+    fn new(kind: &str, source: &str, at: &Path) -> Option<TestMount> {
         std::fs::create_dir_all(at).unwrap();
         let options = if source.starts_with('/') { "loop" } else { "rw" };
         if !common::is_root() || !run("mount", &["-t", kind, "-o", options, source, at.to_str().unwrap()]) {
             common::skipped(&format!("no {kind} can be mounted here"));
             return None;
         }
-        Some(Mounted(at.to_owned()))
+        Some(TestMount(at.to_owned()))
     }
 
-    /// Unmounts it. Whoever has something open there keeps it from that. A program that another test begins may have it for a moment.
+    /// Unmounts the file system. That fails while a file on it is open. A program that another test
+    /// starts may have it open for a moment.
     fn unmount(self) {
         let is_done = (0..20).any(|_| run("umount", &[self.0.to_str().unwrap()]));
         assert!(is_done, "{} is in use", self.0.display());
@@ -40,13 +42,13 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for TestMount {
     fn drop(&mut self) {
         run("umount", &["-l", self.0.to_str().unwrap()]);
     }
 }
 
-/// A file with a new file system in it; none, and the test is skipped, where it cannot be made.
+/// A file that contains a new file system. `None`, and the test is skipped, if it cannot be created.
 fn image(kind: &str, place: &tempfile::TempDir) -> Option<String> {
     let path = place.path().join(format!("{kind}.image"));
     std::fs::File::create(&path).unwrap().set_len(if kind == "ext4" { 8 << 20 } else { 320 << 20 }).unwrap();
@@ -64,7 +66,7 @@ fn place() -> tempfile::TempDir {
     place
 }
 
-/// What a path below the root leads to.
+/// The node of a path below the root.
 fn at(volume: &PosixVolume, path: &str) -> volume::Result<std::sync::Arc<dyn Node>> {
     let root = volume.root()?;
     path.split('/').try_fold(root, |above, part| above.lookup(&name(part), OpenHow::Read))
@@ -81,7 +83,7 @@ fn a_file_on_another_file_system_is_found_by_its_address_again() {
         let source = if kind == "tmpfs" { Some("none".to_owned()) } else { image(kind, &place) };
         let Some(source) = source else { continue };
         let top = files(&place).join(kind);
-        let Some(mounted) = Mounted::new(kind, &source, &top) else { continue };
+        let Some(mounted) = TestMount::new(kind, &source, &top) else { continue };
         std::fs::create_dir(top.join("d")).unwrap();
         std::fs::write(top.join("d/f"), kind).unwrap();
         let volume = open(&place);
@@ -95,7 +97,7 @@ fn a_file_on_another_file_system_is_found_by_its_address_again() {
             let found = volume.find(address).unwrap();
             assert_eq!(found.id(), at(&volume, path).unwrap().id(), "{path}");
         }
-        // The directories lead up to the root of the volume.
+        // The parents lead up to the root of the volume.
         let above = |node: &dyn Node| node.place().unwrap().unwrap();
         {
             let (top, text) = above(&*volume.find(&addresses[1]).unwrap());
@@ -103,7 +105,7 @@ fn a_file_on_another_file_system_is_found_by_its_address_again() {
             let (root, text) = above(&*top);
             assert_eq!((root.id(), text), (volume.root().unwrap().id(), name(kind)));
         }
-        // Nothing of it stays open, and what is unmounted is gone.
+        // None of its files stays open, and an unmounted file system is gone.
         mounted.unmount();
         for address in &addresses {
             assert_eq!(volume.find(address).err(), Some(Failure::Stale), "{kind}");
@@ -111,8 +113,8 @@ fn a_file_on_another_file_system_is_found_by_its_address_again() {
         if kind == "tmpfs" {
             continue;
         }
-        // Mounted again it is the same, for this process and for a later one.
-        let Some(mounted) = Mounted::new(kind, &source, &top) else { continue };
+        // After another mount it is the same, for this process and for a later one.
+        let Some(mounted) = TestMount::new(kind, &source, &top) else { continue };
         for volume in [volume, open(&place)] {
             assert_eq!(file_system(&volume, &f), other, "{kind}");
             for (address, path) in addresses.iter().zip([kind, &d, &f]) {
@@ -133,7 +135,7 @@ fn what_is_on_the_roots_own_file_system_is_as_before() {
     assert_eq!((stat.file_system, volume.root().unwrap().stat().unwrap().file_system), (0, 0));
     assert_eq!(f.first_stat().unwrap().file_system, 0);
     assert_eq!(volume.root().unwrap().stat_name(&name("f")).unwrap().file_system, 0);
-    // The birth time, and the handle or what the table has instead of it: no other number.
+    // The birth time, and the handle or the table's data instead: no other number.
     let (address, born) = (f.address().unwrap(), stat.born.unwrap_or_default());
     let head = [&born.secs.to_le_bytes()[..], &born.nanos.to_le_bytes()].concat();
     assert_eq!(address[..12], head);
@@ -146,8 +148,8 @@ fn two_file_systems_with_one_uuid_are_told_apart() {
     let Some(source) = image("ext4", &place) else { return };
     let copy = format!("{source}.copy");
     std::fs::copy(&source, &copy).unwrap();
-    let Some(_one) = Mounted::new("ext4", &source, &files(&place).join("one")) else { return };
-    let Some(_two) = Mounted::new("ext4", &copy, &files(&place).join("two")) else { return };
+    let Some(_one) = TestMount::new("ext4", &source, &files(&place).join("one")) else { return };
+    let Some(_two) = TestMount::new("ext4", &copy, &files(&place).join("two")) else { return };
     let volume = open(&place);
     let (one, two) = (file_system(&volume, "one"), file_system(&volume, "two"));
     assert!(one != two && one != 0 && two != 0);
@@ -168,10 +170,10 @@ fn a_copy_that_is_mounted_later_and_asked_for_first_takes_no_number_away() {
     let Some(source) = image("ext4", &place) else { return };
     let copy = format!("{source}.copy");
     std::fs::copy(&source, &copy).unwrap();
-    let Some(_one) = Mounted::new("ext4", &source, &files(&place).join("one")) else { return };
+    let Some(_one) = TestMount::new("ext4", &source, &files(&place).join("one")) else { return };
     let volume = open(&place);
     let before = file_system(&volume, "one");
-    let Some(_two) = Mounted::new("ext4", &copy, &files(&place).join("two")) else { return };
+    let Some(_two) = TestMount::new("ext4", &copy, &files(&place).join("two")) else { return };
     let two = file_system(&volume, "two");
     assert_ne!(two, before);
     assert_eq!((file_system(&volume, "one"), file_system(&volume, "two")), (before, two));
@@ -181,7 +183,7 @@ fn a_copy_that_is_mounted_later_and_asked_for_first_takes_no_number_away() {
 fn parts_of_one_file_system_that_are_mounted_alone_lead_up_each_at_its_place() {
     let place = place();
     let outside = place.path().join("outside");
-    let Some(_outside) = Mounted::new("tmpfs", "none", &outside) else { return };
+    let Some(_outside) = TestMount::new("tmpfs", "none", &outside) else { return };
     for part in ["a", "b"] {
         std::fs::create_dir_all(outside.join(part).join("d")).unwrap();
         std::fs::create_dir(files(&place).join(part)).unwrap();
@@ -189,7 +191,7 @@ fn parts_of_one_file_system_that_are_mounted_alone_lead_up_each_at_its_place() {
     let bind = |part: &str| {
         let [from, to] = [outside.join(part), files(&place).join(part)];
         assert!(run("mount", &["--bind", from.to_str().unwrap(), to.to_str().unwrap()]));
-        Mounted(to)
+        TestMount(to)
     };
     let _bound = ["a", "b"].map(bind);
     let volume = open(&place);
@@ -205,14 +207,14 @@ fn parts_of_one_file_system_that_are_mounted_alone_lead_up_each_at_its_place() {
 fn an_address_leads_through_the_mount_by_which_it_was_found_and_through_no_other() {
     let place = place();
     let outside = place.path().join("outside");
-    let Some(_outside) = Mounted::new("tmpfs", "none", &outside) else { return };
+    let Some(_outside) = TestMount::new("tmpfs", "none", &outside) else { return };
     std::fs::create_dir(outside.join("public")).unwrap();
     std::fs::write(outside.join("public/x"), "x").unwrap();
     let bind = |from: &str, part: &str| {
         let [from, to] = [outside.join(from), files(&place).join(part)];
         std::fs::create_dir(&to).unwrap();
         assert!(run("mount", &["--bind", from.to_str().unwrap(), to.to_str().unwrap()]));
-        Mounted(to)
+        TestMount(to)
     };
     let (_all, public) = (bind(".", "all"), bind("public", "public"));
     assert!(run("mount", &["-o", "remount,bind,ro", public.0.to_str().unwrap()]));
@@ -231,12 +233,12 @@ fn an_address_leads_through_the_mount_by_which_it_was_found_and_through_no_other
     assert_eq!((volume.find(&read_only).err(), write(&other)), (Some(Failure::Stale), Ok(())));
 }
 
-/// An address has a checksum of the path of its mount, and these two have the same.
+/// An address has a checksum of the path of its mount. These two paths have the same.
 #[test]
 fn two_mounts_whose_paths_have_one_checksum_are_told_apart() {
     let place = place();
     let paths = ["plumless", "buckeroo"];
-    let [one, other] = paths.map(|path| Mounted::new("tmpfs", "none", &files(&place).join(path)));
+    let [one, other] = paths.map(|path| TestMount::new("tmpfs", "none", &files(&place).join(path)));
     let (Some(_one), Some(_other)) = (one, other) else { return };
     for path in paths {
         std::fs::write(files(&place).join(path).join("f"), path).unwrap();
@@ -250,24 +252,25 @@ fn two_mounts_whose_paths_have_one_checksum_are_told_apart() {
     }
 }
 
-/// One file at two mounts whose paths have one checksum: it may be that only one of them lets anybody write.
+/// One file at two mounts whose paths have the same checksum. Only one of them might be writable.
 #[test]
 fn a_file_at_two_mounts_whose_paths_have_one_checksum_has_no_address() {
     let place = place();
     let outside = place.path().join("outside");
-    let Some(_outside) = Mounted::new("tmpfs", "none", &outside) else { return };
+    let Some(_outside) = TestMount::new("tmpfs", "none", &outside) else { return };
     std::fs::write(outside.join("f"), "text").unwrap();
     let _bound = ["plumless", "buckeroo"].map(|path| {
         let to = files(&place).join(path);
         std::fs::create_dir(&to).unwrap();
         assert!(run("mount", &["--bind", outside.to_str().unwrap(), to.to_str().unwrap()]));
-        Mounted(to)
+        TestMount(to)
     });
     let volume = open(&place);
     assert_eq!(at(&volume, "plumless/f").unwrap().address(), Err(Failure::NotSupported));
 }
 
-/// A directory outside of the volume with a file `f`, and the place in the volume at which it is to be mounted.
+/// A directory outside of the volume with a file `f`, and the place in the volume at which it is to be
+/// mounted.
 fn outside(place: &tempfile::TempDir) -> (PathBuf, PathBuf) {
     let (from, top) = (place.path().join("from"), files(place).join("m"));
     std::fs::create_dir(&from).unwrap();
@@ -293,7 +296,7 @@ fn an_open_file_keeps_the_number_of_its_file_system_when_that_is_unmounted() {
 fn room_is_that_of_the_file_system_that_a_file_is_on() {
     let place = place();
     let top = files(&place).join("m");
-    let Some(_mounted) = Mounted::new("tmpfs", "none", &top) else { return };
+    let Some(_mounted) = TestMount::new("tmpfs", "none", &top) else { return };
     assert!(run("mount", &["-o", "remount,size=256k", top.to_str().unwrap()]));
     let volume = open(&place);
     assert_eq!(volume.space_at(&*at(&volume, "m").unwrap()).unwrap().total, 256 << 10);
@@ -306,7 +309,7 @@ fn room_is_that_of_the_file_system_that_a_file_is_on() {
 fn subvolumes_are_file_systems_of_their_own() {
     let place = place();
     let Some(source) = image("btrfs", &place) else { return };
-    let Some(_mounted) = Mounted::new("btrfs", &source, &files(&place)) else { return };
+    let Some(_mounted) = TestMount::new("btrfs", &source, &files(&place)) else { return };
     for made in ["one", "two"] {
         let path = files(&place).join(made);
         if !run("btrfs", &["subvolume", "create", path.to_str().unwrap()]) {
@@ -326,14 +329,14 @@ fn subvolumes_are_file_systems_of_their_own() {
     }
 }
 
-/// Mounts a directory once more by FUSE; none, and the test is skipped, where that is not possible.
-fn bindfs(from: &Path, to: &Path) -> Option<Mounted> {
+/// Mounts a directory once more by FUSE. `None`, and the test is skipped, if that is not possible.
+fn bindfs(from: &Path, to: &Path) -> Option<TestMount> {
     let paths = [from, to].map(|path| path.to_str().unwrap());
     if !common::is_root() || !run("bindfs", &["--no-allow-other", paths[0], paths[1]]) {
         common::skipped("nothing can be mounted with bindfs here");
         return None;
     }
-    Some(Mounted(to.to_owned()))
+    Some(TestMount(to.to_owned()))
 }
 
 #[test]
@@ -347,7 +350,7 @@ fn what_lies_beside_files_on_fuse_is_found_after_it_was_mounted_anew() {
     f.set_note(Note::ObjectId, Some(&[7; 5000])).unwrap();
     let (device, number) = (f.id().device, f.stat().unwrap().file_system);
     drop(f);
-    // It keeps its device number as long as somebody uses it, so the next one gets another.
+    // The file system keeps its device number while it is in use, so the next one gets another.
     let _used = std::fs::File::open(top.join("f")).unwrap();
     drop(mounted);
     let Some(_mounted) = bindfs(&from, &top) else { return };
@@ -373,7 +376,7 @@ fn what_an_earlier_version_laid_beside_files_on_fuse_is_found() {
     f.open_stream(&name("s"), true, true).unwrap();
     let (device, number) = (f.id().device, f.stat().unwrap().file_system);
     assert_ne!(device, number);
-    // An earlier version had no record, and took the device number for the file system.
+    // An earlier version had no record, and used the device number for the file system.
     std::fs::remove_file(beside.join("file-systems")).unwrap();
     let folders =
         std::fs::read_dir(&beside).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -395,17 +398,17 @@ fn a_share_on_fuse_stays_what_it_is() {
     std::fs::write(from.join("f"), "text").unwrap();
     let Some(mounted) = bindfs(&from, &files(&place)) else { return };
     let volume = open(&place);
-    let (device, serial) = (volume.root().unwrap().id().device, volume.facts().serial);
+    let (device, serial) = (volume.root().unwrap().id().device, volume.properties().serial);
     at(&volume, "f").unwrap().open_stream(&name("s"), true, true).unwrap();
     drop(volume);
-    // It keeps its device number as long as somebody uses it, so the next one gets another.
+    // The file system keeps its device number while it is in use, so the next one gets another.
     let _used = std::fs::File::open(files(&place).join("f")).unwrap();
     drop(mounted);
     let Some(_mounted) = bindfs(&from, &files(&place)) else { return };
     let volume = open(&place);
     assert_ne!(volume.root().unwrap().id().device, device);
     let f = at(&volume, "f").unwrap();
-    assert_eq!((volume.facts().serial, f.streams().unwrap().len()), (serial, 1));
-    // The handle that was kept of it leads nowhere now, though it is there.
+    assert_eq!((volume.properties().serial, f.streams().unwrap().len()), (serial, 1));
+    // The stored handle of the file leads nowhere now, although the file exists.
     assert_eq!((volume.collect_orphans(9), f.streams().unwrap().len()), (Ok(0), 1));
 }

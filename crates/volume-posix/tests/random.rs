@@ -1,6 +1,6 @@
-//! Random sequences of calls on a directory of the host and on the volume in memory: every answer must be
-//! the same, and so must everything that is there in the end. `PROPTEST_CASES` says how many sequences; what
-//! once failed is kept as a case of the conformance suite.
+//! Random sequences of calls on a directory of the host and on the volume in memory. Every result must be
+//! the same, and so must the final state. `PROPTEST_CASES` sets the number of sequences. A sequence that
+//! failed once is kept as a case of the conformance suite.
 
 mod common;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use volume::memory::MemoryVolume;
 use volume::{Name, Node, Note, OpenHow, Patience, Volume};
 
-/// One call. Nodes are chosen by index among those that are open, names among a few.
+/// One call. An index selects a node among the open ones, and a name among a few.
 #[derive(Debug, Clone)]
 enum Op {
     CreateFile { at: usize, name: u8, mode: u32 },
@@ -40,29 +40,35 @@ fn ops() -> impl Strategy<Value = Op> {
     let (n, name, at) = (0..64_usize, 0..5_u8, 0..300_000_u32);
     let (len, yes) = (any::<u16>(), any::<bool>());
     prop_oneof![
-        4 => (n.clone(), name.clone(), 0o400..0o1000_u32).prop_map(|(at, name, mode)| Op::CreateFile { at, name, mode: mode | 0o600 }),
+        4 => (n.clone(), name.clone(), 0o400..0o1000_u32)
+            .prop_map(|(at, name, mode)| Op::CreateFile { at, name, mode: mode | 0o600 }),
         3 => (n.clone(), name.clone()).prop_map(|(at, name)| Op::CreateDirectory { at, name }),
         1 => (n.clone(), name.clone(), prop::collection::vec(any::<u8>(), 0..9))
             .prop_map(|(at, name, text)| Op::CreateLink { at, name, text }),
         3 => (n.clone(), name.clone(), 0..3_u8).prop_map(|(at, name, how)| Op::Lookup { at, name, how }),
         1 => (n.clone(), 0..3_u8).prop_map(|(node, how)| Op::OpenAgain { node, how }),
-        3 => (n.clone(), name.clone(), yes).prop_map(|(at, name, directory)| Op::Remove { at, name, directory }),
+        3 => (n.clone(), name.clone(), yes)
+            .prop_map(|(at, name, directory)| Op::Remove { at, name, directory }),
         4 => (n.clone(), name.clone(), n.clone(), name.clone(), yes)
             .prop_map(|(at, name, to, to_name, replace)| Op::Rename { at, name, to, to_name, replace }),
         2 => (n.clone(), name.clone(), n.clone()).prop_map(|(at, name, node)| Op::AddName { at, name, node }),
-        3 => (n.clone(), at.clone(), len, any::<u8>()).prop_map(|(node, at, len, byte)| Op::Write { node, at, len, byte }),
+        3 => (n.clone(), at.clone(), len, any::<u8>())
+            .prop_map(|(node, at, len, byte)| Op::Write { node, at, len, byte }),
         2 => (n.clone(), at.clone(), len).prop_map(|(node, at, len)| Op::Read { node, at, len }),
         1 => (n.clone(), at.clone()).prop_map(|(node, size)| Op::SetSize { node, size }),
         1 => (n.clone(), at.clone(), len).prop_map(|(node, at, len)| Op::Punch { node, at, len }),
         2 => (n.clone(), at.clone(), n.clone(), at, len)
             .prop_map(|(node, at, to, to_at, len)| Op::Copy { node, at, to, to_at, len }),
         1 => (n.clone(), 0..0o1000_u32).prop_map(|(node, mode)| Op::SetMode { node, mode: mode | 0o700 }),
-        2 => (n.clone(), 0..4_u8, prop::option::of(0..90_000_u32)).prop_map(|(node, note, len)| Op::SetNote { node, note, len }),
-        1 => (n.clone(), name.clone(), prop::option::of(any::<u8>())).prop_map(|(node, name, len)| Op::SetAttribute { node, name, len }),
+        2 => (n.clone(), 0..4_u8, prop::option::of(0..90_000_u32))
+            .prop_map(|(node, note, len)| Op::SetNote { node, note, len }),
+        1 => (n.clone(), name.clone(), prop::option::of(any::<u8>()))
+            .prop_map(|(node, name, len)| Op::SetAttribute { node, name, len }),
         2 => (n.clone(), name.clone(), yes, yes)
             .prop_map(|(node, name, create, exclusive)| Op::OpenStream { node, name, create, exclusive }),
         1 => (n.clone(), name.clone()).prop_map(|(node, name)| Op::RemoveStream { node, name }),
-        1 => (n, name.clone(), name, yes).prop_map(|(node, from, to, replace)| Op::RenameStream { node, from, to, replace }),
+        1 => (n, name.clone(), name, yes)
+            .prop_map(|(node, from, to, replace)| Op::RenameStream { node, from, to, replace }),
     ]
 }
 
@@ -79,19 +85,19 @@ fn note(number: u8) -> Note {
 }
 
 /// A volume and the nodes that are open on it.
-struct Side {
+struct VolumeUnderTest {
     nodes: Vec<Arc<dyn Node>>,
 }
 
-impl Side {
+impl VolumeUnderTest {
     fn node(&self, index: usize) -> &Arc<dyn Node> {
         &self.nodes[index % self.nodes.len()]
     }
 
-    /// Keeps a node that was opened and says what it is.
+    /// Keeps a node that was opened, and describes it.
     fn keep(&mut self, opened: volume::Result<Arc<dyn Node>>) -> volume::Result<String> {
         let node = opened?;
-        // The same file must be the same file on both sides.
+        // Two names of one file must lead to the same file on both volumes.
         let same = self.nodes.iter().position(|other| other.id() == node.id());
         let told = format!("{same:?} {}", describe(&*node)?);
         self.nodes.push(node);
@@ -181,15 +187,15 @@ impl Side {
     }
 }
 
-/// What both sides must say of a node.
+/// The description of a node. Both volumes must give the same.
 fn describe(node: &dyn Node) -> volume::Result<String> {
     let stat = node.stat()?;
-    // How large a directory is and how many links it has is the file system's own affair.
-    let size = if stat.kind == volume::Kind::Directory { 0 } else { stat.size };
-    let links = if stat.kind == volume::Kind::Directory { 0 } else { stat.links };
+    // The size and link count of a directory depend on the file system.
+    let size = if stat.kind == volume::NodeKind::Directory { 0 } else { stat.size };
+    let links = if stat.kind == volume::NodeKind::Directory { 0 } else { stat.links };
     let mode = stat.mode & 0o777;
     if stat.links == 0 {
-        // With the last name streams go, and notes may.
+        // Streams are removed with the last name, and notes may be.
         return Ok(format!("{:?} {:?} {size} {mode:o} gone", node.kind(), node.how()));
     }
     let mut all = format!("{:?} {:?} {size} {links} {mode:o}", node.kind(), node.how());
@@ -214,8 +220,8 @@ fn tree(directory: &dyn Node, path: &str, all: &mut BTreeMap<String, String>) {
         let node = directory.lookup(&name, OpenHow::Read).unwrap();
         let mut told = describe(&*node).unwrap();
         match node.kind() {
-            volume::Kind::Directory => tree(&*node, &path, all),
-            volume::Kind::Link => told += &format!("{:?}", node.link_text().unwrap()),
+            volume::NodeKind::Directory => tree(&*node, &path, all),
+            volume::NodeKind::Link => told += &format!("{:?}", node.link_text().unwrap()),
             _ => {
                 let mut out = Vec::new();
                 node.read(0, 1 << 20, &mut out, Patience::Block).unwrap();
@@ -233,15 +239,18 @@ proptest! {
     fn a_directory_of_the_host_answers_like_the_reference(ops in prop::collection::vec(ops(), 1..80)) {
         let (host, _place) = common::fresh();
         let memory = MemoryVolume::new(1);
-        let mut reference = Side { nodes: vec![memory.root().unwrap()] };
-        let mut real = Side { nodes: vec![host.root().unwrap()] };
+        let mut reference = VolumeUnderTest { nodes: vec![memory.root().unwrap()] };
+        let mut real = VolumeUnderTest { nodes: vec![host.root().unwrap()] };
         if !common::is_root() {
             host.root().unwrap().set_mode(0o755).unwrap();
         }
         for (number, op) in ops.iter().enumerate() {
             let expected = reference.run(op);
             let seen = real.run(op);
-            prop_assert!(expected == seen, "call {number}, {op:?}:\n  expected {expected:?}\n  seen     {seen:?}");
+            prop_assert!(
+                expected == seen,
+                "call {number}, {op:?}:\n  expected {expected:?}\n  seen     {seen:?}"
+            );
         }
         let (mut expected, mut seen) = (BTreeMap::new(), BTreeMap::new());
         tree(&*memory.root().unwrap(), "", &mut expected);

@@ -1,5 +1,5 @@
-//! What a volume does for others when it runs as root. Without that privilege each test says that it was
-//! skipped.
+//! Operations on behalf of users, by a volume that runs as root. Without that privilege each test reports
+//! that it is skipped.
 
 mod common;
 
@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{file, files, found, fresh, name, open, others};
-use volume::{Actor, Failure, Kind, Note, OpenHow, Volume};
+use volume::{Actor, Failure, NodeKind, Note, OpenHow, Volume};
 
-/// Says so and returns false where the tests do not run as root.
+/// Returns false, and reports that the test is skipped, unless the tests run as root.
 fn as_root() -> bool {
     if !common::is_root() {
         common::skipped("needs root");
@@ -42,7 +42,7 @@ fn what_an_actor_makes_is_theirs() {
         let seen = std::fs::symlink_metadata(files(&place).join(text)).unwrap();
         assert_eq!((seen.uid(), seen.gid()), (12345, 23456), "{text}");
     }
-    // Afterwards the thread is itself again.
+    // Afterwards the thread has its own credentials again.
     let own = file(&volume, "own").stat().unwrap();
     assert_eq!((own.uid, own.gid), (0, 0));
     assert!(found(&volume, "d").unwrap().create_file(&name("x"), 0o600, None).is_ok());
@@ -64,7 +64,7 @@ fn the_hosts_rules_hold_for_an_actor() {
     let f = found(&volume, "f").unwrap();
     assert_eq!(root.rename(&name("f"), &*root, &name("g"), false, Some(&alice)), Err(Failure::Denied));
     assert_eq!(root.add_name(&name("g"), &*f, Some(&alice)), Err(Failure::Denied));
-    // A further group opens what the first does not.
+    // A supplementary group opens files that the primary group does not.
     let shared = files(&place).join("shared");
     std::fs::create_dir(&shared).unwrap();
     chown(&shared, Some(0), Some(777)).unwrap();
@@ -72,7 +72,7 @@ fn the_hosts_rules_hold_for_an_actor() {
     let shared = found(&volume, "shared").unwrap();
     assert_eq!(shared.create_file(&name("a"), 0o600, Some(&alice)).err(), Some(Failure::Denied));
     shared.create_file(&name("b"), 0o600, Some(&bob)).unwrap();
-    // A sticky directory lets nobody remove what is another's.
+    // In a sticky directory nobody can remove the files of another user.
     let sticky = files(&place).join("sticky");
     std::fs::create_dir(&sticky).unwrap();
     mode(&sticky, 0o1777);
@@ -83,7 +83,7 @@ fn the_hosts_rules_hold_for_an_actor() {
     for permitted in [Some(&alice), None] {
         assert_eq!(sticky.check_removal(&name("a"), permitted), Ok(()));
     }
-    // Whoever owns the directory removes everybody's.
+    // The owner of the directory can remove everybody's files.
     chown(files(&place).join("sticky"), Some(bob.uid), None).unwrap();
     assert_eq!(sticky.check_removal(&name("a"), Some(&bob)), Ok(()));
     assert_eq!(sticky.check_removal(&name("nothing"), Some(&bob)), Ok(()));
@@ -91,7 +91,7 @@ fn the_hosts_rules_hold_for_an_actor() {
     assert_eq!(shared.check_removal(&name("b"), Some(&alice)), Err(Failure::Denied));
     assert_eq!(shared.check_removal(&name("b"), Some(&bob)), Ok(()));
     sticky.remove(&name("a"), false, Some(&alice)).unwrap();
-    // Root stays root through all of it.
+    // Root stays root in all cases.
     shared.remove(&name("b"), false, None).unwrap();
 }
 
@@ -172,41 +172,41 @@ fn a_device_is_seen_but_never_opened() {
         return;
     }
     let node = volume.root().unwrap().lookup(&name("zero"), OpenHow::ReadWrite).unwrap();
-    assert_eq!((node.kind(), node.how()), (Kind::CharDevice, OpenHow::Attributes));
+    assert_eq!((node.kind(), node.how()), (NodeKind::CharDevice, OpenHow::Attributes));
     assert_eq!(node.stat().unwrap().rdev, 1 << 32 | 5);
     assert_eq!(node.open_again(OpenHow::Read).unwrap().how(), OpenHow::Attributes);
 }
 
-/// A file system in memory, unmounted when it is dropped.
-struct Mounted(std::path::PathBuf);
+/// A file system in memory. It is unmounted when it is dropped.
+struct TmpfsMount(std::path::PathBuf);
 
-impl Mounted {
-    fn new(kind: &str, options: &str, at: &Path) -> Option<Mounted> {
+impl TmpfsMount {
+    fn new(kind: &str, options: &str, at: &Path) -> Option<TmpfsMount> {
         let done = Command::new("mount").args(["-t", kind, "-o", options, "trunkline-test"]).arg(at).status();
         if done.is_ok_and(|s| s.success()) {
-            return Some(Mounted(at.to_owned()));
+            return Some(TmpfsMount(at.to_owned()));
         }
         common::skipped("nothing can be mounted here");
         None
     }
 }
 
-impl Mounted {
-    /// The same file system at a second place, where it can only be read.
-    fn again_read_only(&self, at: &Path) -> Option<Mounted> {
+impl TmpfsMount {
+    /// The same file system at a second place, mounted read-only.
+    fn again_read_only(&self, at: &Path) -> Option<TmpfsMount> {
         let mount = |options: &str| {
             let done = Command::new("mount").args(["-o", options]).arg(&self.0).arg(at).status();
             done.is_ok_and(|s| s.success())
         };
         if mount("bind") && mount("remount,bind,ro") {
-            return Some(Mounted(at.to_owned()));
+            return Some(TmpfsMount(at.to_owned()));
         }
         common::skipped("nothing can be mounted read-only here");
         None
     }
 }
 
-impl Drop for Mounted {
+impl Drop for TmpfsMount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
@@ -219,22 +219,22 @@ fn a_full_and_a_read_only_file_system() {
     }
     let place = tempfile::tempdir().unwrap();
     std::fs::create_dir(files(&place)).unwrap();
-    let Some(mounted) = Mounted::new("tmpfs", "size=256k", &files(&place)) else { return };
+    let Some(mounted) = TmpfsMount::new("tmpfs", "size=256k", &files(&place)) else { return };
     let volume = open(&place);
-    assert_eq!(volume.facts().file_system, "tmpfs");
+    assert_eq!(volume.properties().file_system, "tmpfs");
     let f = file(&volume, "f");
     assert_eq!(f.write(0, &vec![1; 1 << 20]), Err(Failure::NoSpace));
     assert_eq!(f.allocate(0..1 << 20), Err(Failure::NoSpace));
     assert!(volume.space().unwrap().total <= 256 * 1024);
-    // A note finds room beside the full file system.
+    // The sidecar has space for a note when the file system is full.
     f.set_note(Note::Descriptor, Some(&[3; 100_000])).unwrap();
     assert_eq!(f.note(Note::Descriptor).unwrap(), Some(vec![3; 100_000]));
-    // The same file system once more, where nothing can be changed.
+    // The same file system once more, mounted read-only.
     let second = tempfile::tempdir().unwrap();
     std::fs::create_dir(files(&second)).unwrap();
     let Some(_second) = mounted.again_read_only(&files(&second)) else { return };
     let volume = open(&second);
-    assert!(volume.facts().read_only);
+    assert!(volume.properties().read_only);
     let root = volume.root().unwrap();
     assert_eq!(root.create_file(&name("x"), 0o600, None).err(), Some(Failure::ReadOnly));
     assert_eq!(root.lookup(&name("f"), OpenHow::ReadWrite).err(), Some(Failure::ReadOnly));
@@ -249,16 +249,16 @@ fn a_file_system_without_attributes_and_birth_times() {
     }
     let place = tempfile::tempdir().unwrap();
     std::fs::create_dir(files(&place)).unwrap();
-    let Some(_mounted) = Mounted::new("ramfs", "mode=0755", &files(&place)) else { return };
+    let Some(_mounted) = TmpfsMount::new("ramfs", "mode=0755", &files(&place)) else { return };
     let volume = open(&place);
-    let facts = volume.facts();
+    let facts = volume.properties();
     assert_eq!((facts.file_system.as_str(), facts.extended_attributes), ("ramfs", false));
     let root = volume.root().unwrap();
     let f = file(&volume, "f");
     assert_eq!(f.stat().unwrap().born, None);
     assert_eq!((f.attributes(), f.note(Note::Attributes)), (Ok(vec![]), Ok(None)));
     assert_eq!(f.set_attribute(b"a", Some(b"b")), Err(Failure::NotSupported));
-    // Notes and streams are kept all the same, and go with the file.
+    // Notes and streams are kept nevertheless, and are removed with the file.
     f.set_note(Note::Attributes, Some(b"beside")).unwrap();
     f.open_stream(&name("s"), true, true).unwrap().write(0, b"stream").unwrap();
     let volume = open(&place);
@@ -268,7 +268,7 @@ fn a_file_system_without_attributes_and_birth_times() {
     again.set_note(Note::Attributes, None).unwrap();
     assert_eq!(again.note(Note::Attributes), Ok(None));
     volume.root().unwrap().remove(&name("f"), false, None).unwrap();
-    // The number of the file system alone stays, which has none of its own.
+    // Only the number of the file system remains, because the file system has none of its own.
     let left =
         std::fs::read_dir(place.path().join("beside")).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["file-systems"]);

@@ -1,7 +1,8 @@
-//! What every kind of volume is held to: the same calls, the same answers.
+//! The behaviour that every kind of volume must show: the same calls give the same results.
 //!
-//! [`CASES`] lists them; `conformance_tests!` makes a test of each for one kind of volume. A case gets an
-//! empty volume, works through the trait alone, and panics where the volume does something else.
+//! [`CASES`] lists the cases. The macro `conformance_tests!` makes a test of each case for one kind of
+//! volume. A case gets an empty volume and uses only the trait. It panics if the volume behaves
+//! differently.
 
 mod data;
 mod names;
@@ -12,17 +13,17 @@ use std::sync::Arc;
 
 use crate::{DirEntry, Name, Node, OpenHow, Patience, Volume};
 
-/// One case.
+/// A test that gets an empty volume.
 pub type Case = fn(&dyn Volume);
 
-/// Defines the cases once: the list of them, and the macro that makes tests of them.
+/// Defines the cases once, and from them the list and the macro that makes the tests.
 macro_rules! cases {
     ($dollar:tt; $($module:ident :: $name:ident,)*) => {
         /// All cases by name.
         pub const CASES: &[(&str, Case)] = &[$((stringify!($name), $module::$name),)*];
 
-        /// Makes one test of each case. The argument is an expression that makes an empty volume and
-        /// whatever must live as long as it: `(volume, guard)`.
+        /// Makes one test of each case. The argument is an expression that creates an empty volume and a
+        /// guard that must live as long as the volume: `(volume, guard)`.
         #[macro_export]
         macro_rules! conformance_tests {
             ($dollar make:expr) => {
@@ -82,7 +83,7 @@ cases! { $;
 /// Runs one case.
 ///
 /// # Panics
-/// When the volume does something else than it should, or there is no such case.
+/// If the volume behaves differently, or if no case has this name.
 pub fn run(name: &str, volume: &dyn Volume) {
     let case = CASES.iter().find(|(known, _)| *known == name).map(|(_, case)| case);
     case.expect("a case of this name")(volume);
@@ -107,7 +108,7 @@ fn content(node: &Arc<dyn Node>) -> Vec<u8> {
     out
 }
 
-/// All entries behind a cookie.
+/// All entries behind a cookie, in the order of the directory.
 fn entries(directory: &Arc<dyn Node>, cookie: u64) -> Vec<DirEntry> {
     let mut found = Vec::new();
     let mut take = |entry| {
@@ -126,7 +127,7 @@ fn listed(directory: &Arc<dyn Node>) -> Vec<String> {
     names
 }
 
-/// What a name leads to, for its attributes.
+/// Opens the node that a name leads to, for its attributes.
 fn found(directory: &Arc<dyn Node>, text: &str) -> crate::Result<Arc<dyn Node>> {
     directory.lookup(&name(text), OpenHow::Attributes)
 }

@@ -1,7 +1,7 @@
-//! What a wrapper around a volume or a node leaves as it is.
+//! The methods that a wrapper passes on to the wrapped volume or node unchanged.
 
-/// Writes methods that do what those of the wrapped volume or node do: `|it|` stands for the wrapper, and behind it is where the
-/// wrapped one is.
+/// Writes methods that call those of the wrapped volume or node. `|it|` names the wrapper, and the
+/// expression behind it is the wrapped one.
 macro_rules! delegate {
     (|$it:ident| $inner:expr; $(fn $name:ident(&self $(, $arg:ident: $type:ty)*) $(-> $out:ty)?;)+) => {$(
         fn $name(&self $(, $arg: $type)*) $(-> $out)? {

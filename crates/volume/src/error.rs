@@ -1,12 +1,12 @@
-//! Why a call on a volume failed: one typed reason for each case that callers tell apart.
+//! The reasons why a call on a volume fails: one for each case that callers tell apart.
 
 /// The result of a call on a volume.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a volume refused or failed.
+/// The reason why a volume refused a call or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Failure {
-    /// The answer is not in memory; ask again with [`crate::Patience::Block`] where waiting is allowed.
+    /// The data is not in memory. Ask again with [`crate::Patience::Block`] on a thread that may wait.
     #[error("would have to wait for the device")]
     WouldBlock,
     /// No such name.
@@ -21,7 +21,7 @@ pub enum Failure {
     /// Something else than a directory was needed.
     #[error("is a directory")]
     IsADirectory,
-    /// A symbolic link stands where none may be followed.
+    /// The name is a symbolic link, and links must not be followed here.
     #[error("is a symbolic link")]
     IsALink,
     /// The directory is not empty.
@@ -63,17 +63,18 @@ pub enum Failure {
     /// The process has no descriptor or memory left.
     #[error("out of resources")]
     Exhausted,
-    /// It changes at this moment, or is still being looked for: the call can be tried again soon.
+    /// The node is changing at this moment, or is still being looked for. The call can be repeated soon.
     #[error("busy")]
     Busy,
-    /// The host uses it as it stands: another file system is mounted there, or it is a device that somebody holds.
+    /// The host is using the node: another file system is mounted on it, or it is a device that is in
+    /// use.
     #[error("in use by the host")]
     InUse,
-    /// It is a program that runs on the host.
+    /// The file is a program that the host is running.
     #[error("a program that runs")]
     Running,
-    /// A program of the host keeps the file for itself (fcntl(2)) and has been asked to let go; the host waits
-    /// for it so long, and the call can be tried again until then.
+    /// A program of the host holds a lease or lock on the file (fcntl(2)) and was asked to release it.
+    /// The host waits for it for a limited time; until then the call can be repeated.
     #[error("a program of the host keeps the file for itself")]
     HostKeeps,
     /// The node was removed or its file system is gone.

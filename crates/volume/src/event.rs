@@ -1,49 +1,49 @@
-//! What others changed: programs on the host, never this process.
+//! Changes that others made. Programs on the host are the others, never this process.
 
 use crate::{Name, NodeId};
 
-/// What happened to a name or a node.
+/// The kind of change of a name or a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HostChange {
-    /// A name was made.
+    /// A name was created.
     Created,
     /// A name was removed.
     Removed,
-    /// A name was taken away by a rename to a directory that is not watched.
+    /// A name was moved to a directory that is not watched.
     RenamedFrom,
-    /// A name appeared by a rename from a directory that is not watched.
+    /// A name was moved here from a directory that is not watched.
     RenamedTo,
-    /// Data was written or cut.
+    /// Data was written or truncated.
     Modified,
     /// Mode, owner, times or extended attributes were changed.
     Attributes,
 }
 
-/// One event from outside.
+/// One change by others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostEvent {
     /// Something changed in a directory, or in the node that a name in it leads to.
     Changed {
         /// The directory.
         directory: NodeId,
-        /// The name in it; none when the directory itself changed.
+        /// The name in the directory. `None` when the directory itself changed.
         name: Option<Name>,
-        /// Whether what was changed is a directory.
+        /// Whether the changed node is a directory.
         is_directory: bool,
-        /// What happened.
+        /// The kind of change.
         change: HostChange,
     },
     /// A name was moved between watched directories, or within one.
     Renamed {
-        /// The directory it was in, and what it was called there.
+        /// The old directory and the name there.
         from: (NodeId, Name),
-        /// The directory it is in, and what it is called there.
+        /// The new directory and the name there.
         to: (NodeId, Name),
-        /// Whether what was moved is a directory.
+        /// Whether the moved node is a directory.
         is_directory: bool,
     },
-    /// Events were lost: nothing remembered about the volume can be trusted.
+    /// Events were lost. Nothing that is cached about the volume can be trusted.
     Overflow,
-    /// Something was mounted below the volume, or unmounted there: a directory leads elsewhere now.
+    /// A file system was mounted or unmounted below the volume: a directory leads elsewhere now.
     Mounts,
 }

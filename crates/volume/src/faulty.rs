@@ -1,9 +1,9 @@
 //! Wraps any volume and makes calls fail, or wait, by a plan.
 //!
-//! Start with [`FaultyVolume::new`] and [`Plan::add`]. Calls of each kind are counted from 1; at the
-//! n-th one the plan's fault happens instead of (a failure) or before (a wait) the call. Nothing
-//! here sleeps: a call that is held goes on when the test says so. With [`Plan::slow_down`] calls about names and
-//! attributes take time, as those of a store far away do.
+//! Start with [`FaultyVolume::new`] and [`FaultPlan::add`]. Calls of each kind are counted from 1. At the
+//! n-th call the planned fault happens: a failure replaces the call, a wait precedes it. Nothing here
+//! sleeps: a held call continues when the test releases it. With [`FaultPlan::slow_down`] calls about
+//! names and attributes take time, like those of a distant store.
 
 mod node;
 
@@ -15,13 +15,13 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::delegate::delegate;
-use crate::{Facts, Failure, HostEvent, Node, NodeId, Result, Space, Volume};
+use crate::{Failure, HostEvent, Node, NodeId, Result, Space, Volume, VolumeProperties};
 
 pub use node::FaultyNode;
 
-/// The kinds of calls that can be told apart.
+/// The kinds of calls that a plan can tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Call {
+pub enum VolumeCall {
     /// [`Volume::root`].
     Root,
     /// [`Volume::space`].
@@ -69,49 +69,50 @@ pub enum Call {
     Rename,
     /// [`Node::entries`].
     Entries,
-    /// A node that was opened for its data is given back. This cannot fail.
-    GiveBack,
+    /// The release of a node that was opened for its data. This cannot fail.
+    Release,
 }
 
-impl Call {
-    /// Whether it works on names and attributes, and not on data.
+impl VolumeCall {
+    /// Whether the call works on names and attributes rather than on data.
     fn is_about_metadata(self) -> bool {
         !matches!(
             self,
-            Call::Watch
-                | Call::ReadCached
-                | Call::Read
-                | Call::Write
-                | Call::Sync
-                | Call::NextData
-                | Call::Copy
+            VolumeCall::Watch
+                | VolumeCall::ReadCached
+                | VolumeCall::Read
+                | VolumeCall::Write
+                | VolumeCall::Sync
+                | VolumeCall::NextData
+                | VolumeCall::Copy
         )
     }
 }
 
-/// What happens at a call.
+/// The planned effect on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// It fails without being done.
+pub enum PlannedFault {
+    /// The call fails and does nothing.
     Fail(Failure),
-    /// It fails half done, where it is a write; any other call fails without being done.
+    /// A write fails half done. Any other call fails and does nothing.
     Half(Failure),
-    /// It waits for [`Plan::release`] and is then done.
+    /// The call waits for [`FaultPlan::release`] and then runs.
     Hold,
-    /// It is done, and is said to have taken so long: nothing waits, whoever keeps the time reads it with [`Plan::met`].
+    /// The call runs and is recorded as having taken this long. Nothing waits; a test that keeps the time
+    /// reads it with [`FaultPlan::met`].
     Slow(Duration),
 }
 
-/// Which calls fail or wait.
+/// The calls that fail or wait.
 #[derive(Debug, Default)]
-pub struct Plan {
-    state: Mutex<PlanState>,
+pub struct FaultPlan {
+    state: Mutex<FaultPlanState>,
     moved: Condvar,
     slowness: Slowness,
     is_short: AtomicBool,
 }
 
-/// Waits before each call about names or attributes.
+/// A wait before each call about names or attributes.
 #[derive(Default)]
 struct Slowness(OnceLock<Box<dyn Fn() + Send + Sync>>);
 
@@ -122,30 +123,30 @@ impl std::fmt::Debug for Slowness {
 }
 
 #[derive(Debug, Default)]
-struct PlanState {
-    counts: HashMap<Call, u64>,
-    once: HashMap<(Call, u64), Fault>,
-    always: HashMap<Call, Failure>,
+struct FaultPlanState {
+    counts: HashMap<VolumeCall, u64>,
+    once: HashMap<(VolumeCall, u64), PlannedFault>,
+    always: HashMap<VolumeCall, Failure>,
     held: usize,
     released: u64,
-    met: Vec<(Call, Fault)>,
+    met: Vec<(VolumeCall, PlannedFault)>,
 }
 
-impl Plan {
-    /// Has [`Volume::is_short`] say so, or not.
+impl FaultPlan {
+    /// Sets the result of [`Volume::is_short`].
     pub fn set_short(&self, is_short: bool) {
         self.is_short.store(is_short, Ordering::Relaxed);
     }
 
     /// The `n`-th call of this kind from now on, counted from 1, meets `fault`.
-    pub fn add(&self, call: Call, n: u64, fault: Fault) {
+    pub fn add(&self, call: VolumeCall, n: u64, fault: PlannedFault) {
         let mut state = self.state.lock();
         let at = state.counts.get(&call).copied().unwrap_or(0) + n;
         state.once.insert((call, at), fault);
     }
 
-    /// Every call of this kind fails from now on, or with `None` no more.
-    pub fn always(&self, call: Call, failure: Option<Failure>) {
+    /// Every call of this kind fails from now on. `None` ends this.
+    pub fn always(&self, call: VolumeCall, failure: Option<Failure>) {
         let mut state = self.state.lock();
         match failure {
             Some(failure) => state.always.insert(call, failure),
@@ -153,43 +154,45 @@ impl Plan {
         };
     }
 
-    /// The faults that calls have met since this was asked last, in their order.
+    /// The faults that calls have met since the last call of this function, in their order.
     #[must_use]
-    pub fn met(&self) -> Vec<(Call, Fault)> {
+    pub fn met(&self) -> Vec<(VolumeCall, PlannedFault)> {
         std::mem::take(&mut self.state.lock().met)
     }
 
-    /// Forgets what [`Plan::add`] has planned and no call has met. What fails always still does.
+    /// Removes the faults of [`FaultPlan::add`] that no call has met. The faults of [`FaultPlan::always`]
+    /// stay.
     pub fn forget(&self) {
         self.state.lock().once.clear();
     }
 
-    /// Has every call about names and attributes wait before it is done, for good. The first of several counts.
+    /// Makes every call about names and attributes wait before it runs. This stays so, and only the first
+    /// wait that is set counts.
     pub fn slow_down(&self, wait: impl Fn() + Send + Sync + 'static) {
         let _ = self.slowness.0.set(Box::new(wait));
     }
 
-    /// How many calls about names and attributes there were.
+    /// The number of calls about names and attributes so far.
     #[must_use]
     pub fn metadata_calls(&self) -> u64 {
         let state = self.state.lock();
         state.counts.iter().filter(|(call, _)| call.is_about_metadata()).map(|(_, count)| count).sum()
     }
 
-    /// How many calls of this kind there were.
+    /// The number of calls of this kind so far.
     #[must_use]
-    pub fn count(&self, call: Call) -> u64 {
+    pub fn count(&self, call: VolumeCall) -> u64 {
         self.state.lock().counts.get(&call).copied().unwrap_or(0)
     }
 
-    /// Waits until `count` calls are held, at most this long; true when they are.
+    /// Waits until `count` calls are held, for at most this long. True when they are.
     pub fn wait_held(&self, count: usize, at_most: Duration) -> bool {
         let mut state = self.state.lock();
         self.moved.wait_while_for(&mut state, |s| s.held < count, at_most);
         state.held >= count
     }
 
-    /// Lets all calls go on that are held now.
+    /// Continues all calls that are held now.
     pub fn release(&self) {
         let mut state = self.state.lock();
         state.released += 1;
@@ -197,13 +200,13 @@ impl Plan {
         self.moved.notify_all();
     }
 
-    /// Counts a call and does to it what is planned.
-    fn meet(&self, call: Call) -> Result<()> {
-        self.meet_halfway(call)?.map_or(Ok(()), Err)
+    /// Counts a call and applies the planned fault to it.
+    fn apply(&self, call: VolumeCall) -> Result<()> {
+        self.apply_before_half(call)?.map_or(Ok(()), Err)
     }
 
-    /// The same; the failure that is to come when half of it is done.
-    fn meet_halfway(&self, call: Call) -> Result<Option<Failure>> {
+    /// Like `apply`, but returns the failure that is due after half of a write.
+    fn apply_before_half(&self, call: VolumeCall) -> Result<Option<Failure>> {
         if let Some(wait) = self.slowness.0.get().filter(|_| call.is_about_metadata()) {
             wait();
         }
@@ -214,32 +217,32 @@ impl Plan {
         let once = state.once.remove(&(call, at));
         state.met.extend(once.map(|fault| (call, fault)));
         match once {
-            Some(Fault::Fail(failure)) => return Err(failure),
-            Some(Fault::Half(failure)) => return Ok(Some(failure)),
-            Some(Fault::Hold) => {
+            Some(PlannedFault::Fail(failure)) => return Err(failure),
+            Some(PlannedFault::Half(failure)) => return Ok(Some(failure)),
+            Some(PlannedFault::Hold) => {
                 state.held += 1;
                 let until = state.released;
                 self.moved.notify_all();
                 self.moved.wait_while(&mut state, |s| s.released == until);
             }
-            Some(Fault::Slow(_)) | None => {}
+            Some(PlannedFault::Slow(_)) | None => {}
         }
         let Some(&failure) = state.always.get(&call) else { return Ok(None) };
         if failure != Failure::WouldBlock {
-            state.met.push((call, Fault::Fail(failure)));
+            state.met.push((call, PlannedFault::Fail(failure)));
         }
         Err(failure)
     }
 }
 
-/// A volume whose calls meet a plan first.
+/// A volume whose calls go through a plan first.
 pub struct FaultyVolume {
     inner: Arc<dyn Volume>,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
 impl FaultyVolume {
-    /// Wraps a volume. Without anything in the plan it behaves like the volume itself.
+    /// Wraps a volume. With an empty plan it behaves like the volume itself.
     #[must_use]
     pub fn new(inner: Arc<dyn Volume>) -> FaultyVolume {
         FaultyVolume { inner, plan: Arc::default() }
@@ -247,7 +250,7 @@ impl FaultyVolume {
 
     /// The plan.
     #[must_use]
-    pub fn plan(&self) -> &Arc<Plan> {
+    pub fn plan(&self) -> &Arc<FaultPlan> {
         &self.plan
     }
 }
@@ -255,20 +258,20 @@ impl FaultyVolume {
 impl Volume for FaultyVolume {
     delegate! {
         |it| it.inner;
-        fn facts(&self) -> &Facts;
-        fn keep_room(&self);
+        fn properties(&self) -> &VolumeProperties;
+        fn release_unused(&self);
         fn unwatch(&self, directory: NodeId);
         fn take_events(&self, sink: &mut dyn FnMut(HostEvent));
         fn wait_events(&self, at_most: Duration) -> bool;
     }
 
     fn root(&self) -> Result<Arc<dyn Node>> {
-        self.plan.meet(Call::Root)?;
+        self.plan.apply(VolumeCall::Root)?;
         Ok(FaultyNode::wrap(self.inner.root()?, &self.plan))
     }
 
     fn find(&self, address: &[u8]) -> Result<Arc<dyn Node>> {
-        self.plan.meet(Call::Lookup)?;
+        self.plan.apply(VolumeCall::Lookup)?;
         Ok(FaultyNode::wrap(self.inner.find(address)?, &self.plan))
     }
 
@@ -277,17 +280,17 @@ impl Volume for FaultyVolume {
     }
 
     fn space(&self) -> Result<Space> {
-        self.plan.meet(Call::Space)?;
+        self.plan.apply(VolumeCall::Space)?;
         self.inner.space()
     }
 
     fn space_at(&self, node: &dyn Node) -> Result<Space> {
-        self.plan.meet(Call::Space)?;
+        self.plan.apply(VolumeCall::Space)?;
         self.inner.space_at(FaultyNode::unwrap(node))
     }
 
     fn watch(&self, directory: &dyn Node) -> Result<()> {
-        self.plan.meet(Call::Watch)?;
+        self.plan.apply(VolumeCall::Watch)?;
         self.inner.watch(FaultyNode::unwrap(directory))
     }
 }
@@ -309,26 +312,26 @@ mod tests {
         let volume = faulty();
         let name = Name::new(b"a").unwrap();
         let file = volume.root().unwrap().create_file(&name, 0o600, None).unwrap();
-        volume.plan().add(Call::Write, 2, Fault::Fail(Failure::NoSpace));
+        volume.plan().add(VolumeCall::Write, 2, PlannedFault::Fail(Failure::NoSpace));
         assert_eq!(file.write(0, b"one"), Ok(()));
         assert_eq!(file.write(0, b"two"), Err(Failure::NoSpace));
         assert_eq!(file.write(3, b"three"), Ok(()));
         let mut out = Vec::new();
-        volume.plan().add(Call::ReadCached, 1, Fault::Fail(Failure::WouldBlock));
+        volume.plan().add(VolumeCall::ReadCached, 1, PlannedFault::Fail(Failure::WouldBlock));
         assert_eq!(file.read(0, 9, &mut out, Patience::Cached), Err(Failure::WouldBlock));
         assert_eq!(file.read(0, 9, &mut out, Patience::Block), Ok(8));
         assert_eq!(out, b"onethree");
-        assert_eq!(volume.plan().count(Call::Write), 3);
+        assert_eq!(volume.plan().count(VolumeCall::Write), 3);
     }
 
     #[test]
     fn always_until_told_otherwise() {
         let volume = faulty();
-        volume.plan().always(Call::Space, Some(Failure::Io));
+        volume.plan().always(VolumeCall::Space, Some(Failure::Io));
         assert_eq!(volume.space(), Err(Failure::Io));
         assert_eq!(volume.space(), Err(Failure::Io));
         assert_eq!(volume.plan().met().len(), 2);
-        volume.plan().always(Call::Space, None);
+        volume.plan().always(VolumeCall::Space, None);
         assert!(volume.space().is_ok());
     }
 
@@ -336,13 +339,16 @@ mod tests {
     fn what_was_met_is_told_once_and_what_was_not_can_be_forgotten() {
         let volume = faulty();
         let plan = volume.plan();
-        let slow = Fault::Slow(Duration::from_secs(3));
-        plan.add(Call::Space, 1, slow);
-        plan.add(Call::Space, 2, Fault::Fail(Failure::Io));
-        plan.add(Call::Root, 1, Fault::Fail(Failure::Io));
+        let slow = PlannedFault::Slow(Duration::from_secs(3));
+        plan.add(VolumeCall::Space, 1, slow);
+        plan.add(VolumeCall::Space, 2, PlannedFault::Fail(Failure::Io));
+        plan.add(VolumeCall::Root, 1, PlannedFault::Fail(Failure::Io));
         assert!(volume.space().is_ok());
         assert_eq!(volume.space(), Err(Failure::Io));
-        assert_eq!(plan.met(), [(Call::Space, slow), (Call::Space, Fault::Fail(Failure::Io))]);
+        assert_eq!(
+            plan.met(),
+            [(VolumeCall::Space, slow), (VolumeCall::Space, PlannedFault::Fail(Failure::Io))]
+        );
         assert_eq!(plan.met(), []);
         plan.forget();
         assert!(volume.root().is_ok());
@@ -354,7 +360,7 @@ mod tests {
         let name = Name::new(b"a").unwrap();
         let root = volume.root().unwrap();
         drop(root.create_file(&name, 0o600, None).unwrap());
-        assert_eq!((volume.plan().count(Call::GiveBack), volume.plan().metadata_calls()), (1, 3));
+        assert_eq!((volume.plan().count(VolumeCall::Release), volume.plan().metadata_calls()), (1, 3));
         let waits = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&waits);
         volume.plan().slow_down(move || {
@@ -370,7 +376,7 @@ mod tests {
     #[test]
     fn a_held_call_goes_on_when_released() {
         let volume = Arc::new(faulty());
-        volume.plan().add(Call::Space, 1, Fault::Hold);
+        volume.plan().add(VolumeCall::Space, 1, PlannedFault::Hold);
         let waiting = {
             let volume = Arc::clone(&volume);
             std::thread::spawn(move || volume.space())

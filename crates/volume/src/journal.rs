@@ -1,7 +1,7 @@
-//! A journal: records that are kept over a crash, in the order in which they were appended.
+//! A journal: records that survive a crash, in the order in which they were appended.
 //!
-//! Who needs something to survive appends a record at each change and reads all of them back when it
-//! starts. Start with [`Journal`]; [`MemoryJournal`] is one without a disk, for tests.
+//! A part that needs its state to survive appends a record at each change, and reads all records back
+//! when it starts. Start with [`Journal`]. [`MemoryJournal`] is a journal without a disk, for tests.
 
 use parking_lot::Mutex;
 
@@ -10,46 +10,49 @@ use crate::{Failure, Result};
 /// The longest record, in bytes.
 pub const MAX_RECORD: usize = 64 * 1024;
 
-/// How far a journal has come: everything that was appended up to one moment.
+/// A position in a journal: everything that was appended before one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Place(pub u64);
+pub struct JournalPosition(pub u64);
 
-/// Records that survive.
+/// Records that survive a crash.
 ///
-/// What was appended survives the end of the process; what was committed survives the loss of the host's
-/// power too. Whatever happens, a prefix of the appended records is read back: never half a record, and
-/// never one without all those before it.
+/// Appended records survive the end of the process. Committed records survive the loss of the host's
+/// power too. In every case a prefix of the appended records is read back: never half a record, and never
+/// a record without all those before it.
 pub trait Journal: Send + Sync {
-    /// Appends a record of at most [`MAX_RECORD`] bytes, and says what to commit to make it last.
+    /// Appends a record of at most [`MAX_RECORD`] bytes. Commit the returned position to make it durable.
     ///
     /// # Errors
-    /// [`Failure::Invalid`] when it is too long; as the host says. It is not in the journal then.
-    fn append(&self, record: &[u8]) -> Result<Place>;
+    /// [`Failure::Invalid`] when the record is too long; errors of the host. The record is not in the
+    /// journal then.
+    fn append(&self, record: &[u8]) -> Result<JournalPosition>;
 
-    /// Returns when everything up to `place` is on stable storage, with all that the journal had before. May block; calls of
-    /// several threads share the host's work.
+    /// Returns when everything up to `position` is on stable storage, with all that the journal had
+    /// before. It may block. Calls of several threads share the host's work.
     ///
     /// # Errors
-    /// As the host says. What is on stable storage is not known then, and the journal takes nothing more.
-    fn commit(&self, place: Place) -> Result<()>;
+    /// Those of the host. It is unknown then which records are on stable storage, and the journal accepts
+    /// no more.
+    fn commit(&self, position: JournalPosition) -> Result<()>;
 
-    /// Puts `records` in the place of all that there are, in one step: a crash leaves the old or the new.
-    /// May block. Calls of [`Journal::append`] wait meanwhile.
+    /// Replaces all records by `records` in one step: after a crash, either the old or the new records
+    /// are there. It may block. Calls of [`Journal::append`] wait meanwhile.
     ///
     /// # Errors
-    /// As the host says; the old records are still there then.
+    /// Those of the host. The old records are still there then.
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<()>;
 
-    /// Bytes that the records take.
+    /// The size of the records in bytes.
     fn size(&self) -> u64;
 
-    /// Whether some of the records were damaged when it was opened, and left out: what is read back is no prefix then.
+    /// Whether damaged records were left out when the journal was opened. The records that are read back
+    /// are no prefix then.
     fn lacks_some(&self) -> bool {
         false
     }
 }
 
-/// A journal in memory. It survives as long as somebody holds it.
+/// A journal in memory. It exists as long as something holds it.
 #[derive(Debug, Default)]
 pub struct MemoryJournal {
     state: Mutex<Memory>,
@@ -71,7 +74,7 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn append(&self, record: &[u8]) -> Result<Place> {
+    fn append(&self, record: &[u8]) -> Result<JournalPosition> {
         if record.len() > MAX_RECORD {
             return Err(Failure::Invalid);
         }
@@ -79,10 +82,10 @@ impl Journal for MemoryJournal {
         state.records.push(record.to_vec());
         state.appended += 1;
         state.bytes += record.len() as u64;
-        Ok(Place(state.appended))
+        Ok(JournalPosition(state.appended))
     }
 
-    fn commit(&self, _place: Place) -> Result<()> {
+    fn commit(&self, _position: JournalPosition) -> Result<()> {
         Ok(())
     }
 

@@ -1,8 +1,8 @@
-//! A volume without a disk: the reference that others are compared with, and a place for tests to work.
+//! A volume without a disk. It is the reference for other volumes, and the volume that most tests use.
 //!
-//! Start with [`MemoryVolume::new`]. It has no clock: each change is one nanosecond later than the last
-//! unless the test sets the time. Names are taken under one lock of the volume, each node's state under a
-//! lock of its own, and never two of those at once.
+//! Start with [`MemoryVolume::new`]. It has no clock: each change is one nanosecond later than the one
+//! before, unless the test sets the time. Changes of names hold one lock of the volume, and each node's
+//! state has its own lock. No thread holds two of the latter at once.
 
 mod node;
 mod sparse;
@@ -15,8 +15,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
-    Facts, Failure, HostChange, HostEvent, Kind, Name, Node, NodeId, Note, OpenHow, Result, Space, Stat,
-    Time, Volume,
+    Failure, HostChange, HostEvent, Name, Node, NodeId, NodeKind, Note, OpenHow, Result, Space, Stat, Time,
+    Volume, VolumeProperties,
 };
 
 pub use node::MemoryNode;
@@ -25,18 +25,18 @@ use sparse::Sparse;
 /// A volume that lives in memory.
 #[derive(Debug, Clone)]
 pub struct MemoryVolume {
-    inner: Arc<Inner>,
+    inner: Arc<MemoryFileSystem>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    facts: Facts,
+struct MemoryFileSystem {
+    properties: VolumeProperties,
     device: u64,
     root: Arc<Inode>,
     next_inode: AtomicU64,
     /// The time of the next change, in nanoseconds since 1970.
     clock: AtomicU64,
-    /// Every inode that still is, by its number.
+    /// Every inode that exists, by its number.
     inodes: Mutex<HashMap<u64, Weak<Inode>>>,
     /// Held while names are looked up and changed.
     names: Mutex<()>,
@@ -54,15 +54,15 @@ struct Events {
 #[derive(Debug)]
 struct Inode {
     number: u64,
-    kind: Kind,
-    /// Number of a device node.
+    kind: NodeKind,
+    /// The number of a device node.
     rdev: u64,
     born: Time,
-    state: Mutex<State>,
+    state: Mutex<InodeState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct InodeState {
     links: u32,
     mode: u32,
     uid: u32,
@@ -78,19 +78,19 @@ struct State {
     streams: BTreeMap<Name, Arc<Mutex<Sparse>>>,
 }
 
-/// The names of a directory. An entry keeps its cookie as long as it stands, and no cookie comes twice.
+/// The names of a directory. An entry keeps its cookie as long as it exists, and no cookie is used twice.
 #[derive(Debug, Default)]
 struct Directory {
     by_name: HashMap<Name, (u64, Arc<Inode>)>,
     by_cookie: BTreeMap<u64, Name>,
     last_cookie: u64,
-    /// The directory above, which keeps a directory from being moved below itself.
+    /// The parent directory. It prevents a directory from being moved below itself.
     parent: Weak<Inode>,
 }
 
 impl Directory {
     fn insert(&mut self, name: Name, inode: Arc<Inode>) {
-        // Those of `.` and `..` are 1 and 2.
+        // The cookies of `.` and `..` are 1 and 2.
         self.last_cookie = self.last_cookie.max(2) + 1;
         self.by_cookie.insert(self.last_cookie, name.clone());
         self.by_name.insert(name, (self.last_cookie, inode));
@@ -104,11 +104,12 @@ impl Directory {
 }
 
 impl MemoryVolume {
-    /// An empty volume whose root belongs to the host's user 0. `serial` tells it from others.
+    /// An empty volume whose root belongs to the host's user 0. The `serial` distinguishes it from other
+    /// volumes.
     #[must_use]
     pub fn new(serial: u64) -> MemoryVolume {
         let born = Time { secs: 1_000_000_000, nanos: 0 };
-        let facts = Facts {
+        let properties = VolumeProperties {
             file_system: "memory".to_owned(),
             serial,
             born,
@@ -120,12 +121,12 @@ impl MemoryVolume {
             read_only: false,
             tells_changes: true,
         };
-        let root = Arc::new(Inode::new(2, Kind::Directory, 0, 0o755, born));
+        let root = Arc::new(Inode::new(2, NodeKind::Directory, 0, 0o755, born));
         root.state.lock().links = 2;
         let clock = AtomicU64::new(1_000_000_000_000_000_000);
         MemoryVolume {
-            inner: Arc::new(Inner {
-                facts,
+            inner: Arc::new(MemoryFileSystem {
+                properties,
                 device: serial,
                 root,
                 next_inode: AtomicU64::new(3),
@@ -138,14 +139,15 @@ impl MemoryVolume {
         }
     }
 
-    /// From now on changes happen at `time` and, each by a nanosecond, after it.
+    /// Sets the clock. The next change happens at `time`, and each later one a nanosecond after the one
+    /// before.
     pub fn set_clock(&self, time: Time) {
         let ns = u64::try_from(time.secs).unwrap_or(0).saturating_mul(1_000_000_000) + u64::from(time.nanos);
         self.inner.clock.store(ns, Ordering::Relaxed);
     }
 
-    /// Tells an event as if somebody else on the host had changed something. Like a host, it tells
-    /// nothing about a directory that nobody watches.
+    /// Reports an event as if a program on the host had changed something. Like a host, it reports
+    /// nothing about a directory that is not watched.
     pub fn tell(&self, event: HostEvent) {
         let mut events = self.inner.events.lock();
         let is_watched = |directory: NodeId| events.watched.contains_key(&directory);
@@ -169,7 +171,7 @@ impl MemoryVolume {
     }
 }
 
-impl Inner {
+impl MemoryFileSystem {
     /// The time of a change that happens now.
     fn tick(&self) -> Time {
         let ns = self.clock.fetch_add(1, Ordering::Relaxed);
@@ -180,7 +182,7 @@ impl Inner {
         NodeId { device: self.device, inode: inode.number }
     }
 
-    /// Makes a new inode known by its number.
+    /// Registers a new inode under its number.
     fn enter(&self, inode: &Arc<Inode>) {
         let mut inodes = self.inodes.lock();
         if inodes.len().is_power_of_two() {
@@ -195,8 +197,8 @@ impl Inner {
 }
 
 impl Inode {
-    fn new(number: u64, kind: Kind, rdev: u64, mode: u32, born: Time) -> Inode {
-        let state = State {
+    fn new(number: u64, kind: NodeKind, rdev: u64, mode: u32, born: Time) -> Inode {
+        let state = InodeState {
             links: 1,
             mode: mode & 0o7777,
             uid: 0,
@@ -217,7 +219,7 @@ impl Inode {
     fn stat(&self, device: u64) -> Stat {
         let state = self.state.lock();
         let size = match self.kind {
-            Kind::Link => state.link_text.len() as u64,
+            NodeKind::Link => state.link_text.len() as u64,
             _ => state.data.size(),
         };
         Stat {
@@ -241,8 +243,8 @@ impl Inode {
 }
 
 impl Volume for MemoryVolume {
-    fn facts(&self) -> &Facts {
-        &self.inner.facts
+    fn properties(&self) -> &VolumeProperties {
+        &self.inner.properties
     }
 
     fn root(&self) -> Result<Arc<dyn Node>> {
@@ -258,7 +260,7 @@ impl Volume for MemoryVolume {
             self.inner.inodes.lock().get(&number).and_then(Weak::upgrade)
         };
         let inode = found.filter(|inode| inode.state.lock().links > 0).ok_or(Failure::Stale)?;
-        let how = if inode.kind == Kind::Directory { OpenHow::Read } else { OpenHow::Attributes };
+        let how = if inode.kind == NodeKind::Directory { OpenHow::Read } else { OpenHow::Attributes };
         Ok(Arc::new(self.inner.open(&inode, how)))
     }
 
@@ -274,7 +276,7 @@ impl Volume for MemoryVolume {
     }
 
     fn watch(&self, directory: &dyn Node) -> Result<()> {
-        if directory.kind() != Kind::Directory {
+        if directory.kind() != NodeKind::Directory {
             return Err(Failure::NotADirectory);
         }
         *self.inner.events.lock().watched.entry(directory.id()).or_default() += 1;

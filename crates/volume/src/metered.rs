@@ -1,31 +1,35 @@
-//! Wraps any volume, counts what lies on it, and keeps it from growing beyond a bound.
+//! Wraps any volume, counts the bytes and files on it, and keeps it from growing beyond a quota.
 //!
-//! Start with [`MeteredVolume::new`], which is given what was counted when it was served last, and [`Meter`], which
-//! knows the counts and the bound. What counts is the length of every regular file and named stream, once whatever
-//! number of names it has, holes as if they were written; a file that has lost its last name counts until nobody has
-//! it open any more. Directories, links, notes and attributes count no bytes, and storage that was only set aside
-//! behind a file's end counts none until the file grows into it.
+//! Start with [`MeteredVolume::new`] and [`Meter`]. The first takes the usage that was stored when the
+//! volume was served last. The second holds the usage and the quota.
 //!
-//! A second bound is how large a single file may become ([`Meter::set_largest`]), which is kept whether or not anything is
-//! counted.
+//! The length of every regular file and named stream counts. A file counts once, however many names it
+//! has, and a hole counts as if it were written. A file that has lost its last name counts until its last
+//! open is closed. Directories, links, notes and attributes count no bytes. Storage that is allocated
+//! behind a file's end does not count until the file grows into it.
 //!
-//! A volume without a bound sleeps ([`MeteredVolume::asleep`]): its nodes look at one flag, and nothing is counted
-//! until [`Meter::wake`]. Who was in the middle of a change at that moment finds out behind it, and has everything
-//! counted once more.
+//! A second bound is the largest size of a single file ([`Meter::set_largest`]). It holds whether or not
+//! anything is counted.
 //!
-//! `node` sees all that changes sizes and names, `file` holds what is known of one file, so that what is going to grow
-//! is reserved before it does ([`Failure::NoSpace`] otherwise, with nothing done) and what was not used is given back.
-//! What others change on the host is found by a [`Scan`], which counts everything anew while clients go on.
+//! A volume without a quota does not count ([`MeteredVolume::asleep`]): its nodes look at one flag, and
+//! counting starts with [`Meter::wake`]. A change that was under way at that moment marks the count as
+//! stale when it ends, and everything is counted once more.
 //!
-//! Who makes, moves or removes a name has it alone meanwhile: what a name led to before a change must be what the change has taken
-//! it from.
+//! The module `node` sees every change of sizes and names. The module `file` holds the known sizes of one
+//! file. Growth is reserved before it happens ([`Failure::NoSpace`] otherwise, and nothing is changed),
+//! and the unused part of a reservation is returned. A [`Scan`] finds the changes that others make on the
+//! host: it counts everything anew while clients continue.
 //!
-//! Locks, in this order: the names, `Meter::moving`, the state of one file, a shard of the table of files, the totals.
+//! A call that creates, moves or removes a name locks that name. The name must not lead to another file
+//! between the look at it and the change.
+//!
+//! Locks, in this order: the names, `Meter::moving`, the state of one file, a shard of the table of
+//! files, the totals.
 
 mod file;
 mod node;
+mod node_id_set;
 mod scan;
-mod seen;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -36,19 +40,19 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::delegate::delegate;
-use crate::{Facts, Failure, HostEvent, Kind, Name, Node, NodeId, Result, Space, Volume};
+use crate::{Failure, HostEvent, Name, Node, NodeId, NodeKind, Result, Space, Volume, VolumeProperties};
 
 use file::FileMeter;
 pub use node::MeteredNode;
+use node_id_set::NodeIdSet;
 pub use scan::Scan;
-use seen::Seen;
 
 /// Shards of the table of files, and of the names.
 const SHARDS: usize = 64;
-/// Directories that clients move while everything is counted anew, at most; with more the count begins again later.
+/// The most directories that clients may move during a scan. With more, the scan starts again later.
 const MAX_MOVED: usize = 1024;
 
-/// What lies on a volume.
+/// The bytes and files on a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Bytes of files and streams.
@@ -57,57 +61,58 @@ pub struct Usage {
     pub files: u64,
 }
 
-/// How far counting anew has come.
+/// The progress of counting everything anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counting {
-    /// Files counted so far, while it is under way.
+pub struct RecountProgress {
+    /// Files counted so far by the scan that is under way.
     pub under_way: Option<u64>,
     /// How often everything was counted since the volume was opened.
     pub finished: u64,
-    /// Files and directories that the process could not look into, the last time.
+    /// Files and directories that the last scan had no permission to read.
     pub unreadable: u64,
 }
 
-/// Why a bound is not taken.
+/// Why a quota is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaRefusal {
-    /// More is there already.
+    /// The usage exceeds the quota already.
     #[error(
-        "{used} bytes lie there, more than the {asked} it shall have; remove {} bytes, or give it a larger size",
+        "{used} bytes are in use, more than its size of {asked}; remove {} bytes, or choose a larger size",
         .used - .asked
     )]
     BelowUsage {
-        /// Bytes that lie there.
+        /// The bytes in use.
         used: u64,
-        /// Bytes that were asked for.
+        /// The quota that was requested.
         asked: u64,
     },
-    /// What lies there is not counted.
-    #[error("what lies there is not counted")]
+    /// The usage of the volume is not counted.
+    #[error("the usage of the volume is not counted")]
     NotCounted,
 }
 
-/// What is known of files that somebody has.
+/// The meters of all files that are open.
 type Files = HashMap<NodeId, Weak<FileMeter>>;
 
 /// A signed number of bytes and files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Count {
+struct UsageDelta {
     bytes: i128,
     files: i64,
 }
 
-impl Count {
-    fn add(&mut self, other: Count) {
+impl UsageDelta {
+    fn add(&mut self, other: UsageDelta) {
         self.bytes += other.bytes;
         self.files += other.files;
     }
 
-    fn negative(self) -> Count {
-        Count { bytes: -self.bytes, files: -self.files }
+    fn negative(self) -> UsageDelta {
+        UsageDelta { bytes: -self.bytes, files: -self.files }
     }
 
-    /// What is shown: a count that others on the host made wrong is never below nothing.
+    /// The usage to report. Changes by others on the host can make a sum negative; it is reported as
+    /// zero.
     fn usage(self) -> Usage {
         Usage {
             bytes: u64::try_from(self.bytes.max(0)).unwrap_or(u64::MAX),
@@ -116,41 +121,42 @@ impl Count {
     }
 }
 
-/// The count that is under way.
+/// The running sum of a scan.
 #[derive(Default)]
 struct Recount {
-    count: Count,
-    /// Files that are in it.
-    seen: Seen,
-    /// Directories that were moved and may so escape it.
+    count: UsageDelta,
+    /// The files that the sum includes.
+    seen: NodeIdSet,
+    /// Directories that were moved, and that the scan could therefore miss.
     moved: Vec<Arc<dyn Node>>,
-    /// More were moved than are kept.
-    is_spoiled: bool,
+    /// More directories were moved than `moved` may hold.
+    has_too_many_moves: bool,
 }
 
 #[derive(Default)]
 struct Totals {
     quota: Option<u64>,
-    used: Count,
-    /// Those of `used` that have no name any more.
-    nameless: Count,
+    used: UsageDelta,
+    /// The part of `used` that belongs to files without a name.
+    nameless: UsageDelta,
     recount: Option<Recount>,
-    /// `used` began with what was known, or everything was counted since.
+    /// Whether `used` is complete: it began with a stored usage, or a scan has finished since.
     is_known: bool,
-    /// Something was changed past the count, which is therefore to be made again.
+    /// Whether a change was not counted, so that everything must be counted again.
     is_stale: bool,
     finished: u64,
     unreadable: u64,
 }
 
 impl Totals {
-    /// What counts against the bound. Before everything was counted once, what was found so far may be more.
+    /// The bytes that count against the quota. Until a first scan has finished, the sum of that scan may
+    /// be larger than `used`.
     fn in_use(&self) -> i128 {
         let found = self.recount.as_ref().map_or(0, |recount| recount.count.bytes);
         self.used.bytes.max(if self.finished == 0 { found } else { 0 }).max(0)
     }
 
-    fn apply(&mut self, id: NodeId, delta: Count, is_nameless: bool) {
+    fn apply(&mut self, id: NodeId, delta: UsageDelta, is_nameless: bool) {
         self.used.add(delta);
         if is_nameless {
             self.nameless.add(delta);
@@ -163,18 +169,19 @@ impl Totals {
     }
 }
 
-/// Counts what lies on a volume, and knows its bound.
+/// Counts the bytes and files on a volume, and enforces its quota.
 pub struct Meter {
     inner: Arc<dyn Volume>,
-    /// Whether anything is counted. Never taken back.
+    /// Whether anything is counted. Once set, it stays set.
     is_awake: AtomicBool,
-    /// How far the data of a file may reach.
+    /// The largest size of a file, in bytes.
     largest: AtomicU64,
     totals: Mutex<Totals>,
     files: Vec<Mutex<Files>>,
-    /// Held while what a name leads to changes.
+    /// Held while a change decides what a name leads to.
     names: Vec<Mutex<()>>,
-    /// Read while a name is made, moves or goes, written when a recount begins or ends.
+    /// Held for reading while a name is created, moved or removed; for writing while a recount begins or
+    /// ends.
     moving: RwLock<()>,
 }
 
@@ -191,24 +198,24 @@ impl Meter {
         self.is_awake.load(Ordering::SeqCst)
     }
 
-    /// Counts every change from now on. What lies there already is found by [`Meter::recount`].
+    /// Counts every change from now on. [`Meter::recount`] finds the files that exist already.
     pub fn wake(&self) {
         self.is_awake.store(true, Ordering::SeqCst);
     }
 
-    /// Sets or lifts how large a file or stream may become. One that is larger already is not made smaller, and may be
-    /// changed within its length.
+    /// Sets or lifts the largest size of a file or stream. A file that is larger already keeps its size,
+    /// and may be changed within it.
     pub fn set_largest(&self, bytes: Option<u64>) {
         self.largest.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// How large a file or stream may become; none: as large as the host lets it.
+    /// The largest size of a file or stream. With `None` only the host limits it.
     #[must_use]
     pub fn largest(&self) -> Option<u64> {
         Some(self.largest.load(Ordering::Relaxed)).filter(|bytes| *bytes < u64::MAX)
     }
 
-    /// Whether the data of a node may reach up to `end`.
+    /// Refuses data of a node that would reach up to `end`, if that is beyond the largest size.
     fn check_largest(&self, node: &dyn Node, end: u64) -> Result<()> {
         if end <= self.largest.load(Ordering::Relaxed) || end <= node.stat()?.size {
             return Ok(());
@@ -216,32 +223,32 @@ impl Meter {
         Err(Failure::TooLarge)
     }
 
-    /// Whether the count has missed a change, and everything is to be counted anew.
+    /// Whether the count has missed a change, so that everything must be counted anew.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.totals.lock().is_stale
     }
 
-    /// Something was changed that was begun while nothing was counted.
-    fn passed_by(&self) {
+    /// Marks the count as stale after a change that began before anything was counted.
+    fn mark_uncounted_change(&self) {
         if self.is_awake() {
             let mut totals = self.totals.lock();
             totals.is_stale = true;
             if let Some(recount) = &mut totals.recount {
-                recount.is_spoiled = true;
+                recount.has_too_many_moves = true;
             }
         }
     }
 
-    /// What lies there, as far as is known.
+    /// The usage, as far as it is known.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let totals = self.totals.lock();
-        Count { bytes: totals.in_use(), files: totals.used.files }.usage()
+        UsageDelta { bytes: totals.in_use(), files: totals.used.files }.usage()
     }
 
-    /// The same without what will be gone with the process: what is to be known at the next start. None as long as
-    /// it is not known.
+    /// The usage to store for the next start: without the files that end with the process. `None` until
+    /// the usage is known.
     #[must_use]
     pub fn to_keep(&self) -> Option<Usage> {
         let totals = self.totals.lock();
@@ -250,16 +257,17 @@ impl Meter {
         totals.is_known.then(|| named.usage())
     }
 
-    /// The bound in bytes.
+    /// The quota in bytes.
     #[must_use]
     pub fn quota(&self) -> Option<u64> {
         self.totals.lock().quota
     }
 
-    /// Sets or lifts the bound.
+    /// Sets or lifts the quota.
     ///
     /// # Errors
-    /// [`QuotaRefusal::BelowUsage`] where it is to be lower than it is.
+    /// [`QuotaRefusal::BelowUsage`] when the new quota is lower than the old one and lower than the
+    /// usage.
     pub fn set_quota(&self, quota: Option<u64>) -> std::result::Result<(), QuotaRefusal> {
         let mut totals = self.totals.lock();
         check_quota(&totals, quota)?;
@@ -267,20 +275,20 @@ impl Meter {
         Ok(())
     }
 
-    /// Whether [`Meter::set_quota`] would do it now.
+    /// Checks whether [`Meter::set_quota`] would succeed now.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Meter::set_quota`].
     pub fn check_quota(&self, quota: Option<u64>) -> std::result::Result<(), QuotaRefusal> {
         check_quota(&self.totals.lock(), quota)
     }
 
-    /// How far counting anew has come.
+    /// The progress of counting everything anew.
     #[must_use]
-    pub fn counting(&self) -> Counting {
+    pub fn counting(&self) -> RecountProgress {
         let totals = self.totals.lock();
         let so_far = |recount: &Recount| recount.count.usage().files;
-        Counting {
+        RecountProgress {
             under_way: totals.recount.as_ref().map(so_far),
             finished: totals.finished,
             unreadable: totals.unreadable,
@@ -290,36 +298,36 @@ impl Meter {
     /// Begins to count everything anew.
     ///
     /// # Errors
-    /// [`Failure::Busy`] while another count is under way; what the volume says of its root.
+    /// [`Failure::Busy`] while another scan is under way; errors of the volume about its root.
     pub fn recount(self: &Arc<Meter>) -> Result<Scan> {
         Scan::begin(self)
     }
 
-    /// Reserves room for `bytes` more of a file.
+    /// Reserves `bytes` more for a file.
     fn reserve(&self, id: NodeId, bytes: u64, is_nameless: bool) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
         let mut totals = self.totals.lock();
         fits(&totals, bytes)?;
-        totals.apply(id, Count { bytes: bytes.into(), files: 0 }, is_nameless);
+        totals.apply(id, UsageDelta { bytes: bytes.into(), files: 0 }, is_nameless);
         Ok(())
     }
 
-    /// Whether there is room for `bytes` more, without taking it.
+    /// Checks that `bytes` more would fit, without a reservation.
     fn check_room(&self, bytes: u64) -> Result<()> {
         fits(&self.totals.lock(), bytes)
     }
 
-    /// Notes what has changed of a file.
-    fn note(&self, id: NodeId, delta: Count, is_nameless: bool) {
-        if delta != Count::default() {
+    /// Adds a change of a file to the usage.
+    fn note(&self, id: NodeId, delta: UsageDelta, is_nameless: bool) {
+        if delta != UsageDelta::default() {
             self.totals.lock().apply(id, delta, is_nameless);
         }
     }
 
-    /// A file was made. The count that is under way may have found it already.
-    fn made(&self, id: NodeId, files: i64, whole: Count) {
+    /// Counts a new file. The scan that is under way may have found it already.
+    fn made(&self, id: NodeId, files: i64, whole: UsageDelta) {
         let mut totals = self.totals.lock();
         totals.used.files += files;
         if let Some(recount) = &mut totals.recount
@@ -329,8 +337,8 @@ impl Meter {
         }
     }
 
-    /// Has a file in the count that is under way, if there is one, once.
-    fn see(&self, id: NodeId, whole: Count) {
+    /// Adds a file to the sum of the scan that is under way, if there is one. Each file is added once.
+    fn see(&self, id: NodeId, whole: UsageDelta) {
         if let Some(recount) = &mut self.totals.lock().recount
             && recount.seen.insert(id)
         {
@@ -338,8 +346,8 @@ impl Meter {
         }
     }
 
-    /// A file has lost its last name; it counts until it is closed.
-    fn lost_name(&self, id: NodeId, whole: Count) {
+    /// Marks a file that has lost its last name. It counts until it is closed.
+    fn lost_name(&self, id: NodeId, whole: UsageDelta) {
         let mut totals = self.totals.lock();
         totals.nameless.add(whole);
         if let Some(recount) = &mut totals.recount
@@ -349,13 +357,14 @@ impl Meter {
         }
     }
 
-    /// A directory moves, maybe from where the count that is under way has not been to where it has.
-    fn moves(&self, directory: &Arc<dyn Node>) {
+    /// Remembers a directory that moves. It may move from a part that the scan has not visited to one
+    /// that it has.
+    fn note_moved(&self, directory: &Arc<dyn Node>) {
         if let Some(recount) = &mut self.totals.lock().recount {
             if recount.moved.len() < MAX_MOVED {
                 recount.moved.push(Arc::clone(directory));
             } else {
-                recount.is_spoiled = true;
+                recount.has_too_many_moves = true;
             }
         }
     }
@@ -369,10 +378,10 @@ impl Meter {
         &self.files[(mixed >> 32) as usize % SHARDS]
     }
 
-    /// Has these names, each in a directory, alone until what is given back is dropped.
-    fn alone<const N: usize>(&self, names: [(NodeId, &Name); N]) -> Vec<MutexGuard<'_, ()>> {
-        // Where the host takes several spellings for one name, its whole directory is meant.
-        let folds = self.inner.facts().folds_case;
+    /// Locks these names, each in a directory, until the result is dropped.
+    fn lock_names<const N: usize>(&self, names: [(NodeId, &Name); N]) -> Vec<MutexGuard<'_, ()>> {
+        // If the host folds case, several spellings mean one name: the whole directory is locked.
+        let folds = self.inner.properties().folds_case;
         let shard = |(directory, name): (NodeId, &Name)| {
             let mut hasher = DefaultHasher::new();
             (directory, if folds { &[] } else { name.as_bytes() }).hash(&mut hasher);
@@ -384,8 +393,8 @@ impl Meter {
         (0..N).filter(is_first).map(|at| self.names[shards[at]].lock()).collect()
     }
 
-    /// What is known of a file for as long as anybody has it.
-    fn enter(self: &Arc<Meter>, id: NodeId, kind: Kind) -> Arc<FileMeter> {
+    /// The meter of a file. All who have the file open share it.
+    fn enter(self: &Arc<Meter>, id: NodeId, kind: NodeKind) -> Arc<FileMeter> {
         let mut shard = self.shard(id).lock();
         if let Some(known) = shard.get(&id).and_then(Weak::upgrade) {
             return known;
@@ -395,10 +404,10 @@ impl Meter {
         new
     }
 
-    /// Nobody has the file any more.
+    /// Removes the meter of a file that nobody has open any more.
     fn leave(&self, id: NodeId) {
         let mut shard = self.shard(id).lock();
-        // Somebody may have come back meanwhile.
+        // The file may have been opened again meanwhile.
         if shard.get(&id).is_some_and(|left| left.strong_count() == 0) {
             shard.remove(&id);
         }
@@ -406,8 +415,9 @@ impl Meter {
 }
 
 fn check_quota(totals: &Totals, quota: Option<u64>) -> std::result::Result<(), QuotaRefusal> {
-    let used = Count { bytes: totals.in_use(), files: 0 }.usage().bytes;
-    // Others on the host may have filled it beyond its bound: that is kept or raised all the same.
+    let used = UsageDelta { bytes: totals.in_use(), files: 0 }.usage().bytes;
+    // Others on the host may have filled the volume beyond its quota. Keeping or raising the quota is
+    // allowed even then.
     let is_lower = |asked: u64| totals.quota.is_none_or(|now| asked < now);
     match quota {
         Some(asked) if asked < used && is_lower(asked) => Err(QuotaRefusal::BelowUsage { used, asked }),
@@ -420,21 +430,21 @@ fn fits(totals: &Totals, bytes: u64) -> Result<()> {
     if bytes > 0 && totals.quota.is_some_and(is_beyond) { Err(Failure::NoSpace) } else { Ok(()) }
 }
 
-/// A volume on which everything is counted.
+/// A volume whose bytes and files are counted.
 pub struct MeteredVolume {
     meter: Arc<Meter>,
 }
 
 impl MeteredVolume {
-    /// The host's room within the bound. The host may have less than was promised.
+    /// The host's space, limited by the quota. The host may have less than the quota promises.
     fn bounded(&self, host: Space) -> Space {
         let Some(quota) = self.meter.quota() else { return host };
         let left = quota.saturating_sub(self.meter.usage().bytes);
         Space { total: quota, free: left.min(host.free), available: left.min(host.available), ..host }
     }
 
-    /// Wraps a volume. `kept` is what [`Meter::to_keep`] said when it was served last; without it nothing is known
-    /// until everything was counted once.
+    /// Wraps a volume. `kept` is the result of [`Meter::to_keep`] from the last time that it was served.
+    /// Without it the usage is unknown until a first scan has finished.
     #[must_use]
     pub fn new(inner: Arc<dyn Volume>, quota: Option<u64>, kept: Option<Usage>) -> MeteredVolume {
         let volume = MeteredVolume::made(inner, quota, kept);
@@ -450,8 +460,10 @@ impl MeteredVolume {
 
     fn made(inner: Arc<dyn Volume>, quota: Option<u64>, kept: Option<Usage>) -> MeteredVolume {
         let files = |usage: Usage| i64::try_from(usage.files).unwrap_or(i64::MAX);
-        let used =
-            kept.map_or(Count::default(), |kept| Count { bytes: kept.bytes.into(), files: files(kept) });
+        let used = kept.map_or(UsageDelta::default(), |kept| UsageDelta {
+            bytes: kept.bytes.into(),
+            files: files(kept),
+        });
         let meter = Meter {
             inner,
             is_awake: AtomicBool::new(false),
@@ -468,9 +480,9 @@ impl MeteredVolume {
 impl Volume for MeteredVolume {
     delegate! {
         |it| it.meter.inner;
-        fn facts(&self) -> &Facts;
+        fn properties(&self) -> &VolumeProperties;
         fn is_short(&self) -> bool;
-        fn keep_room(&self);
+        fn release_unused(&self);
         fn unwatch(&self, directory: NodeId);
         fn take_events(&self, sink: &mut dyn FnMut(HostEvent));
         fn wait_events(&self, at_most: Duration) -> bool;

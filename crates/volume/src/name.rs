@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 /// A single name inside a directory: 1 to 255 bytes without `/` and NUL, and neither `.` nor `..`.
 ///
-/// Because only a `Name` can be looked up, created or removed, no string that a client sends can climb.
+/// Only a `Name` can be looked up, created or removed. So no string from a client can leave a directory.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<[u8]>);
 
-/// The bytes cannot be a name.
+/// The reason why bytes cannot be a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
     /// Empty, `.`, `..`, or contains `/` or NUL.
@@ -21,7 +21,7 @@ pub enum BadName {
 }
 
 impl Name {
-    /// Checks and takes `bytes`.
+    /// Checks `bytes` and makes a name of them.
     ///
     /// # Errors
     /// [`BadName`].
@@ -41,7 +41,7 @@ impl Name {
         &self.0
     }
 
-    /// For messages to people: lossy where it is not UTF-8.
+    /// The name for messages to people. Bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn display(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.0)

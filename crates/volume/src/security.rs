@@ -1,10 +1,11 @@
-//! Who may do what: security identifiers, rights, access control lists and descriptors, the access
-//! check, and what a new object inherits. Pure functions over values; nothing here touches a volume.
+//! Access control: security identifiers, rights, access control lists and descriptors, the access check,
+//! and inheritance by new objects. All are pure functions over values; nothing here touches a volume.
 //!
-//! Start with [`Descriptor`] (what is stored with a node), [`Token`] (who asks) and [`granted`] (the
-//! answer). [`inherit`] makes the descriptor of a new node, [`amend`] changes a stored one,
-//! [`from_mode`] and [`mode_of`] translate to and from the host's permission bits, [`posix`] to and from its lists;
-//! [`computed_mode`] and [`apply_mode`] are the mode that belongs to a list.
+//! Start with [`Descriptor`] (the rules that are stored with a node), [`Token`] (the identity that
+//! requests access) and [`granted`] (the access check). [`inherit`] makes the descriptor of a new node,
+//! and [`amend`] changes a stored one. [`from_mode`] and [`mode_of`] translate to and from the host's
+//! permission bits, [`posix`] to and from its lists. [`computed_mode`] and [`apply_mode`] are the mode
+//! that belongs to a list.
 //!
 //! MS-DTYP 2.4 defines the values, MS-DTYP 2.5.3 the algorithms.
 

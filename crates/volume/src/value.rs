@@ -1,34 +1,34 @@
-//! The values a volume exchanges with the engine.
+//! The values that a volume and the engine exchange.
 
 use crate::Name;
 
-/// Identifies a file as long as it exists; a later file may get the same identity, and only
-/// [`Stat::born`] then tells them apart.
+/// Identifies a file as long as it exists. A later file may get the same identity; only [`Stat::born`]
+/// tells the two apart then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId {
-    /// The file system within the host, as long as it is mounted.
+    /// The number of the file system within the host, for as long as it is mounted.
     pub device: u64,
-    /// The file within it.
+    /// The number of the file within the file system.
     pub inode: u64,
 }
 
 /// A run of a node's storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Where it begins in the node.
+    /// Its offset in the node.
     pub at: u64,
-    /// How long it is.
+    /// Its length in bytes.
     pub len: u64,
-    /// Where it begins on the store; none while the host has not decided that.
+    /// Its offset on the device. `None` while the host has not allocated it.
     pub place: Option<u64>,
 }
 
-/// Longest address of a node in bytes.
+/// The greatest length of a node's address in bytes.
 pub const ADDRESS_MAX: usize = 64;
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum NodeKind {
     /// A regular file.
     File,
     /// A directory.
@@ -55,7 +55,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// From nanoseconds since 1970.
+    /// The time that is `ns` nanoseconds after 1970.
     #[must_use]
     pub fn from_wall_ns(ns: i64) -> Time {
         let nanos = u32::try_from(ns.rem_euclid(1_000_000_000)).unwrap_or(0);
@@ -63,21 +63,22 @@ impl Time {
     }
 }
 
-/// What is known of a node at one moment.
+/// The attributes of a node at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// Its identity.
     pub id: NodeId,
-    /// Which file system it is on, by a number that stays the same when that is mounted anew and by which no two below one volume
-    /// are taken for each other; 0 for the one that the volume's root is on.
+    /// The file system that the node is on. The number stays the same when the file system is mounted
+    /// again, and no two file systems below one volume have the same. It is 0 for the file system of the
+    /// volume's root.
     pub file_system: u64,
-    /// What it is.
-    pub kind: Kind,
-    /// Length in bytes.
+    /// The kind of the node.
+    pub kind: NodeKind,
+    /// The length in bytes.
     pub size: u64,
-    /// Bytes that are backed by storage.
+    /// Bytes of allocated storage.
     pub allocated: u64,
-    /// Hard links.
+    /// Number of hard links.
     pub links: u32,
     /// Permission bits, set-id and sticky bits (0o7777).
     pub mode: u32,
@@ -87,37 +88,38 @@ pub struct Stat {
     pub gid: u32,
     /// Device number of a device node (major << 32 | minor), else 0.
     pub rdev: u64,
-    /// Last read.
+    /// Time of the last read.
     pub accessed: Time,
-    /// Last change of data.
+    /// Time of the last change of data.
     pub modified: Time,
-    /// Last change of anything.
+    /// Time of the last change of anything.
     pub changed: Time,
-    /// Creation, where the host knows it.
+    /// Time of creation, if the host knows it.
     pub born: Option<Time>,
-    /// The host lets nobody remove or rename it, nor anything in it, not even root: `chattr +i` or `+a`.
+    /// Whether nobody may remove or rename the node, nor anything in it, not even root: `chattr +i` or
+    /// `+a`.
     pub fixed: bool,
 }
 
 /// Times to set; `None` leaves a time as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Times {
-    /// Last read.
+    /// Time of the last read.
     pub accessed: Option<Time>,
-    /// Last change of data.
+    /// Time of the last change of data.
     pub modified: Option<Time>,
 }
 
 /// Whether a call may wait for the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// Answer from memory or say [`crate::Failure::WouldBlock`].
+    /// Returns [`crate::Failure::WouldBlock`] if the data is not in memory.
     Cached,
-    /// Wait as long as it takes.
+    /// Waits as long as it takes.
     Block,
 }
 
-/// What a node is opened for. The volume gives at least this, and more where that costs nothing.
+/// The access that a node is opened for. The volume gives at least this, and more if that costs nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpenHow {
     /// Attributes, notes and names only; a device is not touched.
@@ -128,8 +130,8 @@ pub enum OpenHow {
     ReadWrite,
 }
 
-/// On whose behalf a name is made or removed. When the process may, the volume acts as this user for
-/// the call, so that the host's own rules hold and new files belong to them.
+/// The user on whose behalf a name is created or removed. If the process may, the volume acts as this
+/// user during the call. So the host's own rules apply, and new files belong to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
     /// User.
@@ -140,25 +142,27 @@ pub struct Actor {
     pub groups: Vec<u32>,
 }
 
-/// Small pieces of state that the engine keeps with a node. The volume stores each where a file's
-/// owner cannot forge it, if the process may, and moves what does not fit beside the file.
+/// Small pieces of state that the engine stores with a node. If the process may, the volume stores them
+/// where a file's owner cannot forge them. A note that does not fit there goes to the sidecar of the
+/// file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Note {
     /// Attribute bits, creation time and flags: the engine's own compact record.
     Attributes,
     /// The security descriptor.
     Descriptor,
-    /// Sixteen bytes by which others link to the file.
+    /// Sixteen bytes by which other files refer to the file.
     ObjectId,
     /// A reparse point's tag and data.
     Reparse,
-    /// Not the engine's: the host's own POSIX access list, as the host keeps it. The permission bits follow it, and it them.
+    /// The host's own POSIX access list, in the host's form. The engine does not own it. A change of the
+    /// permission bits changes it, and the other way round.
     AccessList,
-    /// Not the engine's: the POSIX list that a directory of the host gives to what is made in it.
+    /// The host's own POSIX list that a directory passes on to new children. The engine does not own it.
     DefaultList,
 }
 
-/// What one look at a node tells of what lies beside its figures.
+/// The state of a node that one call can read in addition to its attributes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overview {
     /// [`Note::Attributes`].
@@ -172,40 +176,40 @@ pub struct Overview {
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its name. `.` and `..` are never listed.
+    /// The name. `.` and `..` are never listed.
     pub name: Name,
-    /// Inode number within the directory's device.
+    /// The inode number, on the directory's device.
     pub inode: u64,
-    /// What it is, where the directory says so.
-    pub kind: Option<Kind>,
-    /// Resumes behind this entry.
+    /// The kind of the node, if the directory stores it.
+    pub kind: Option<NodeKind>,
+    /// The position behind this entry, to resume from.
     pub cookie: u64,
 }
 
 /// A named stream beside a file's own data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// Its name, case kept.
+    /// The name, with its case kept.
     pub name: Name,
-    /// Length in bytes.
+    /// The length in bytes.
     pub size: u64,
-    /// Bytes that are backed by storage.
+    /// Bytes of allocated storage.
     pub allocated: u64,
 }
 
-/// Room on the volume, in bytes.
+/// The space of a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Space {
-    /// In all.
+    /// All space.
     pub total: u64,
-    /// Not used.
+    /// Unused space.
     pub free: u64,
-    /// Not used and open to those without privilege.
+    /// Unused space that users without privilege can allocate.
     pub available: u64,
-    /// Allocation unit.
+    /// The allocation unit.
     pub block: u32,
-    /// Files that there is room for in all; zero where the host sets no bound.
+    /// The number of files that can exist. Zero if the host sets no bound.
     pub files: u64,
-    /// Of these, how many more can be made.
+    /// The number of files that can still be created.
     pub files_free: u64,
 }

@@ -1,4 +1,4 @@
-//! Whatever clients do, whatever fails, and wherever a count is meanwhile: what is known is what lies there.
+//! The usage is exact, whatever clients do, whatever fails, and however far a scan is.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use volume::faulty::{Call, Fault, FaultyVolume, Plan};
+use volume::faulty::{FaultPlan, FaultyVolume, PlannedFault, VolumeCall};
 use volume::memory::MemoryVolume;
 use volume::metered::Scan;
-use volume::{Failure, Kind, MeteredVolume, Name, Node, NodeId, OpenHow, Usage, Volume};
+use volume::{Failure, MeteredVolume, Name, Node, NodeId, NodeKind, OpenHow, Usage, Volume};
 
 fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-/// What lies below a directory, found the simple way.
+/// Adds the usage below a directory, found by a plain walk.
 fn walk(directory: &Arc<dyn Node>, seen: &mut HashSet<NodeId>, sum: &mut Usage) {
     let mut names = Vec::new();
     let mut take = |entry: volume::DirEntry| {
@@ -27,11 +27,11 @@ fn walk(directory: &Arc<dyn Node>, seen: &mut HashSet<NodeId>, sum: &mut Usage) 
     for name in names {
         let node = directory.lookup(&name, OpenHow::Read).unwrap();
         match node.kind() {
-            Kind::Directory => walk(&node, seen, sum),
+            NodeKind::Directory => walk(&node, seen, sum),
             _ if !seen.insert(node.id()) => {}
             kind => {
                 sum.files += 1;
-                if kind == Kind::File {
+                if kind == NodeKind::File {
                     sum.bytes += node.stat().unwrap().size;
                     sum.bytes += node.streams().unwrap().iter().map(|stream| stream.size).sum::<u64>();
                 }
@@ -46,9 +46,9 @@ fn there(memory: &MemoryVolume) -> Usage {
     sum
 }
 
-/// One thing that a client does. Directories and names are few, so that they meet.
+/// One operation of a client. There are few directories and names, so that the operations collide.
 #[derive(Debug, Clone)]
-enum Act {
+enum ClientAction {
     Create(u8, u8),
     MakeDirectory(u8, u8),
     Open(u8, u8),
@@ -65,60 +65,62 @@ enum Act {
     Stream(u8, u8),
     RemoveStream(u8, u8),
     RenameStream(u8, u8, u8, bool),
-    Fault(u8, u8),
+    PlannedFault(u8, u8),
     BeginCount,
     Count(u8),
     Quota(u16),
 }
 
-impl Act {
-    /// Whether it has to do with counting, or with names of streams, which are not followed while nothing is counted.
+impl ClientAction {
+    /// Whether the operation is about counting or about names of streams. These are not followed while
+    /// nothing is counted.
     fn is_counting(&self) -> bool {
-        use Act::{BeginCount, Count, Quota, RemoveStream, RenameStream, Stream};
+        use ClientAction::{BeginCount, Count, Quota, RemoveStream, RenameStream, Stream};
         matches!(self, BeginCount | Count(_) | Quota(_) | Stream(..) | RemoveStream(..) | RenameStream(..))
     }
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn actions() -> impl Strategy<Value = Vec<ClientAction>> {
     let (n, big) = (0..6_u8, 0..3000_u16);
     let one = prop_oneof![
-        4 => (n.clone(), n.clone()).prop_map(|(d, f)| Act::Create(d, f)),
-        1 => (n.clone(), n.clone()).prop_map(|(d, f)| Act::MakeDirectory(d, f)),
-        3 => (n.clone(), n.clone()).prop_map(|(d, f)| Act::Open(d, f)),
-        2 => n.clone().prop_map(Act::Close),
-        8 => (n.clone(), big.clone(), big.clone()).prop_map(|(f, at, len)| Act::Write(f, at, len)),
-        3 => (n.clone(), big.clone()).prop_map(|(f, size)| Act::Size(f, size)),
-        1 => (n.clone(), big.clone()).prop_map(|(f, end)| Act::Allocate(f, end)),
-        2 => (n.clone(), n.clone(), big.clone(), big.clone()).prop_map(|(a, b, at, len)| Act::Copy(a, b, at, len)),
-        1 => (n.clone(), n.clone(), big.clone()).prop_map(|(a, b, len)| Act::Clone(a, b, len)),
-        2 => (n.clone(), n.clone(), n.clone()).prop_map(|(f, d, t)| Act::Link(f, d, t)),
-        4 => (n.clone(), n.clone()).prop_map(|(d, f)| Act::Remove(d, f)),
-        1 => (n.clone(), n.clone()).prop_map(|(d, f)| Act::RemoveDirectory(d, f)),
+        4 => (n.clone(), n.clone()).prop_map(|(d, f)| ClientAction::Create(d, f)),
+        1 => (n.clone(), n.clone()).prop_map(|(d, f)| ClientAction::MakeDirectory(d, f)),
+        3 => (n.clone(), n.clone()).prop_map(|(d, f)| ClientAction::Open(d, f)),
+        2 => n.clone().prop_map(ClientAction::Close),
+        8 => (n.clone(), big.clone(), big.clone()).prop_map(|(f, at, len)| ClientAction::Write(f, at, len)),
+        3 => (n.clone(), big.clone()).prop_map(|(f, size)| ClientAction::Size(f, size)),
+        1 => (n.clone(), big.clone()).prop_map(|(f, end)| ClientAction::Allocate(f, end)),
+        2 => (n.clone(), n.clone(), big.clone(), big.clone())
+            .prop_map(|(a, b, at, len)| ClientAction::Copy(a, b, at, len)),
+        1 => (n.clone(), n.clone(), big.clone()).prop_map(|(a, b, len)| ClientAction::Clone(a, b, len)),
+        2 => (n.clone(), n.clone(), n.clone()).prop_map(|(f, d, t)| ClientAction::Link(f, d, t)),
+        4 => (n.clone(), n.clone()).prop_map(|(d, f)| ClientAction::Remove(d, f)),
+        1 => (n.clone(), n.clone()).prop_map(|(d, f)| ClientAction::RemoveDirectory(d, f)),
         5 => (n.clone(), n.clone(), n.clone(), n.clone(), any::<bool>())
-            .prop_map(|(d, f, e, t, over)| Act::Rename(d, f, e, t, over)),
-        2 => (n.clone(), n.clone()).prop_map(|(f, s)| Act::Stream(f, s)),
-        1 => (n.clone(), n.clone()).prop_map(|(f, s)| Act::RemoveStream(f, s)),
+            .prop_map(|(d, f, e, t, over)| ClientAction::Rename(d, f, e, t, over)),
+        2 => (n.clone(), n.clone()).prop_map(|(f, s)| ClientAction::Stream(f, s)),
+        1 => (n.clone(), n.clone()).prop_map(|(f, s)| ClientAction::RemoveStream(f, s)),
         1 => (n.clone(), n.clone(), n.clone(), any::<bool>())
-            .prop_map(|(f, s, t, over)| Act::RenameStream(f, s, t, over)),
-        3 => (0..7_u8, 1..4_u8).prop_map(|(call, n)| Act::Fault(call, n)),
-        2 => Just(Act::BeginCount),
-        6 => n.prop_map(Act::Count),
-        1 => big.prop_map(Act::Quota),
+            .prop_map(|(f, s, t, over)| ClientAction::RenameStream(f, s, t, over)),
+        3 => (0..7_u8, 1..4_u8).prop_map(|(call, n)| ClientAction::PlannedFault(call, n)),
+        2 => Just(ClientAction::BeginCount),
+        6 => n.prop_map(ClientAction::Count),
+        1 => big.prop_map(ClientAction::Quota),
     ];
     proptest::collection::vec(one, 1..120)
 }
 
-/// A client with what it has open.
+/// A client and its open files.
 struct Client {
     memory: MemoryVolume,
     volume: MeteredVolume,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
     directories: Vec<Arc<dyn Node>>,
     open: Vec<Arc<dyn Node>>,
     scan: Option<Scan>,
 }
 
-/// Most nodes that are open at once.
+/// The largest number of open nodes.
 const OPEN: usize = 6;
 
 impl Client {
@@ -149,83 +151,85 @@ impl Client {
         self.open.push(node);
     }
 
-    /// Does it; whether it was done or refused is not what is looked at.
-    fn act(&mut self, act: &Act) -> volume::Result<()> {
+    /// Runs an operation. The test does not look at whether it succeeded.
+    fn act(&mut self, action: &ClientAction) -> volume::Result<()> {
         let named = |at: u8| name(&format!("n{at}"));
-        match *act {
-            Act::Create(d, f) => {
+        match *action {
+            ClientAction::Create(d, f) => {
                 let node = self.directory(d).create_file(&named(f), 0o600, None)?;
                 self.keep(node);
             }
-            Act::MakeDirectory(d, f) => {
+            ClientAction::MakeDirectory(d, f) => {
                 let node = self.directory(d).create_directory(&named(f), 0o700, None)?;
                 self.directories.push(node);
             }
-            Act::Open(d, f) => {
+            ClientAction::Open(d, f) => {
                 let node = self.directory(d).lookup(&named(f), OpenHow::ReadWrite)?;
                 self.keep(node);
             }
-            Act::Close(f) if !self.open.is_empty() => {
+            ClientAction::Close(f) if !self.open.is_empty() => {
                 drop(self.open.remove(usize::from(f) % self.open.len()))
             }
-            Act::Close(_) => {}
-            Act::Fault(call, n) => self.fail(call, n),
-            Act::BeginCount => self.scan = self.scan.take().map_or_else(|| self.recount(), Some),
-            Act::Count(n) => {
+            ClientAction::Close(_) => {}
+            ClientAction::PlannedFault(call, n) => self.fail(call, n),
+            ClientAction::BeginCount => self.scan = self.scan.take().map_or_else(|| self.recount(), Some),
+            ClientAction::Count(n) => {
                 let done = self.scan.as_mut().map(|scan| scan.step(usize::from(n)));
                 if done.is_some_and(|done| done != Ok(false)) {
                     self.scan = None;
                 }
             }
-            Act::Quota(quota) => {
+            ClientAction::Quota(quota) => {
                 let _maybe_refused = self.volume.meter().unwrap().set_quota(Some(quota.into()));
             }
-            Act::Link(f, d, to) => {
+            ClientAction::Link(f, d, to) => {
                 let file = self.file(f).ok_or(Failure::NotFound)?;
                 self.directory(d).add_name(&named(to), &*file, None)?;
             }
-            Act::Remove(d, f) => self.directory(d).remove(&named(f), false, None)?,
-            Act::RemoveDirectory(d, f) => self.directory(d).remove(&named(f), true, None)?,
-            Act::Rename(d, f, e, to, over) => {
+            ClientAction::Remove(d, f) => self.directory(d).remove(&named(f), false, None)?,
+            ClientAction::RemoveDirectory(d, f) => self.directory(d).remove(&named(f), true, None)?,
+            ClientAction::Rename(d, f, e, to, over) => {
                 self.directory(d).rename(&named(f), &*self.directory(e), &named(to), over, None)?;
             }
-            _ => self.change(act)?,
+            _ => self.change(action)?,
         }
         Ok(())
     }
 
-    /// What is done to a file that is open.
-    fn change(&mut self, act: &Act) -> volume::Result<()> {
+    /// Runs an operation on an open file.
+    fn change(&mut self, action: &ClientAction) -> volume::Result<()> {
         let named = |at: u8| name(&format!("s{at}"));
         let open = |at: u8| self.file(at).ok_or(Failure::NotFound);
-        match *act {
-            Act::Write(f, at, len) => open(f)?.write(at.into(), &vec![1; len.into()])?,
-            Act::Size(f, size) => open(f)?.set_size(size.into())?,
-            Act::Allocate(f, end) => open(f)?.allocate(0..u64::from(end) + 1)?,
-            Act::Copy(a, b, at, len) => {
+        match *action {
+            ClientAction::Write(f, at, len) => open(f)?.write(at.into(), &vec![1; len.into()])?,
+            ClientAction::Size(f, size) => open(f)?.set_size(size.into())?,
+            ClientAction::Allocate(f, end) => open(f)?.allocate(0..u64::from(end) + 1)?,
+            ClientAction::Copy(a, b, at, len) => {
                 open(a)?.copy_range(at.into(), &*open(b)?, (at / 2).into(), len.into())?;
             }
-            Act::Clone(a, b, len) => open(a)?.clone_range(0, &*open(b)?, 0, u64::from(len) + 1)?,
-            Act::Stream(f, s) => {
+            ClientAction::Clone(a, b, len) => open(a)?.clone_range(0, &*open(b)?, 0, u64::from(len) + 1)?,
+            ClientAction::Stream(f, s) => {
                 let stream = open(f)?.open_stream(&named(s), true, false)?;
                 self.keep(stream);
             }
-            Act::RemoveStream(f, s) => open(f)?.remove_stream(&named(s))?,
-            Act::RenameStream(f, s, to, over) => open(f)?.rename_stream(&named(s), &named(to), over)?,
-            _ => unreachable!("{act:?}"),
+            ClientAction::RemoveStream(f, s) => open(f)?.remove_stream(&named(s))?,
+            ClientAction::RenameStream(f, s, to, over) => {
+                open(f)?.rename_stream(&named(s), &named(to), over)?
+            }
+            _ => unreachable!("{action:?}"),
         }
         Ok(())
     }
 
     fn fail(&self, call: u8, n: u8) {
         let calls = [
-            (Call::Write, Fault::Half(Failure::NoSpace)),
-            (Call::Write, Fault::Fail(Failure::Io)),
-            (Call::Resize, Fault::Fail(Failure::NoSpace)),
-            (Call::Create, Fault::Fail(Failure::NoSpace)),
-            (Call::Remove, Fault::Fail(Failure::Busy)),
-            (Call::Rename, Fault::Fail(Failure::Denied)),
-            (Call::Copy, Fault::Fail(Failure::NoSpace)),
+            (VolumeCall::Write, PlannedFault::Half(Failure::NoSpace)),
+            (VolumeCall::Write, PlannedFault::Fail(Failure::Io)),
+            (VolumeCall::Resize, PlannedFault::Fail(Failure::NoSpace)),
+            (VolumeCall::Create, PlannedFault::Fail(Failure::NoSpace)),
+            (VolumeCall::Remove, PlannedFault::Fail(Failure::Busy)),
+            (VolumeCall::Rename, PlannedFault::Fail(Failure::Denied)),
+            (VolumeCall::Copy, PlannedFault::Fail(Failure::NoSpace)),
         ];
         let (call, fault) = calls[usize::from(call)];
         self.plan.add(call, n.into(), fault);
@@ -240,12 +244,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_known_is_what_lies_there(acts in acts(), quota in 1000_u64..20_000, asleep in 0..80_usize) {
-        // With some, nothing is counted at first, and they are given their size when there is something.
-        let asleep = asleep.saturating_sub(40).min(acts.len());
+    fn what_is_known_is_what_lies_there(
+        actions in actions(),
+        quota in 1000_u64..20_000,
+        asleep in 0..80_usize,
+    ) {
+        // In some runs nothing is counted at first, and the volume gets its quota when it has content.
+        let asleep = asleep.saturating_sub(40).min(actions.len());
         let mut client = Client::new((asleep == 0).then_some(quota));
         let meter = Arc::clone(client.volume.meter().unwrap());
-        let (before, acts) = acts.split_at(asleep);
+        let (before, actions) = actions.split_at(asleep);
         for act in before.iter().filter(|act| !act.is_counting()) {
             let _done_or_refused = client.act(act);
         }
@@ -257,13 +265,13 @@ proptest! {
             prop_assert_eq!(meter.usage(), there(&client.memory), "counted when it was woken");
             meter.set_quota(Some(quota.max(meter.usage().bytes))).unwrap();
         }
-        for act in acts {
+        for act in actions {
             let _done_or_refused = client.act(act);
-            // What lost its name while nothing was counted is found when it is written to.
+            // A file that lost its name while nothing was counted is found when it is written to.
             let bytes = if asleep > 0 { meter.to_keep().unwrap() } else { meter.usage() }.bytes;
             let bound = meter.quota().unwrap();
             prop_assert!(bytes <= bound, "{bytes} of {bound} after {act:?}");
-            // Streams that were removed while they are open are in neither.
+            // A stream that was removed while it is open is in neither number.
             prop_assert_eq!(meter.to_keep().unwrap(), there(&client.memory), "after {:?}", act);
         }
         client.open.clear();
@@ -276,16 +284,16 @@ proptest! {
     }
 }
 
-/// Small steps of a generator, so that threads do different things and each run the same.
+/// A small generator, so that the threads do different things and each does the same in every run.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
-/// What the threads may have together.
+/// The quota of all threads together.
 const QUOTA: u64 = 60_000;
 
-/// A client among others: makes, grows, cuts, moves and removes.
+/// A client among others that creates, grows, truncates, moves and removes files.
 fn busy(volume: &MeteredVolume, seed: u64) {
     let mut state = seed + 1;
     let root = volume.root().unwrap();
@@ -295,7 +303,7 @@ fn busy(volume: &MeteredVolume, seed: u64) {
         let directory = |at: u64| root.lookup(&name(&format!("d{}", at % 4)), OpenHow::Read).ok();
         let (Some(from), Some(into)) = (directory(from), directory(to)) else { continue };
         let (one, other) = (name(&format!("f{}", size % 5)), name(&format!("f{}", to % 7)));
-        // Any of it may fail, since others do the same.
+        // Any call may fail, because the other threads do the same.
         let _done_or_refused = match what % 8 {
             0 | 1 => from
                 .create_file(&one, 0o600, None)
@@ -346,7 +354,7 @@ fn many_at_once_never_pass_the_bound_together_and_a_count_meanwhile_is_exact() {
     assert_eq!(meter.usage(), there(&memory));
 }
 
-/// Without a count meanwhile that would put it right.
+/// No scan runs meanwhile that could repair the count.
 #[test]
 fn what_a_name_leads_to_is_the_same_for_all_who_change_it() {
     let memory = MemoryVolume::new(1);
@@ -357,7 +365,7 @@ fn what_a_name_leads_to_is_the_same_for_all_who_change_it() {
         for _ in 0..20_000 {
             let [what, from, to] = [(); 3].map(|()| next(&mut state));
             let [from, to] = [from, to].map(|at| name(&format!("f{}", at % 3)));
-            // Any of it may fail, since others do the same.
+            // Any call may fail, because the other threads do the same.
             let _done_or_refused = match what % 4 {
                 0 => root.create_file(&from, 0o600, None).map(drop),
                 1 => root.remove(&from, false, None),

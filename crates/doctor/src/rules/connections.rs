@@ -1,16 +1,16 @@
-//! Layer 4: how many connections, where to, and what further ones would bring.
+//! Layer 4: the number of connections, their addresses, and the gain of further ones.
 
-use load::turns::{UNFELT_PART, Worth};
+use load::comparison::{UNFELT_PART, Worth};
 
 use super::{gain, short, shown};
-use crate::facts::{Channel, Connections, Facts, Protocol, Run, Work, median};
-use crate::finding::{Finding, Layer, Side};
-use crate::gain::{Gain, WORTH};
+use crate::connection_gain::{Gain, WORTH};
+use crate::finding::{ChangeLocation, Finding, Layer};
+use crate::measurements::{Channel, Connections, Protocol, Run, RunKind, TargetMeasurements, median};
 use crate::mount::Mount;
 
-pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
+pub(super) fn connections(facts: &TargetMeasurements) -> Vec<Finding> {
     let Some(connections) = &facts.connections else { return Vec::new() };
-    // Of what the kernel has mounted it is its own client that decides: [`mount`].
+    // The kernel's own client decides about the connections of a mount: [`mount`].
     if matches!(facts.protocol, Some(Protocol::Mount(_))) {
         return Vec::new();
     }
@@ -25,8 +25,9 @@ pub(super) fn connections(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What several connections bring, where they can be had. Advice is given only where the whole range of the turns lies on one side.
-fn worth(facts: &Facts) -> Option<Finding> {
+/// The gain of several connections, if they are available. Advice is given only if the whole range of the
+/// turns lies on one side.
+fn worth(facts: &TargetMeasurements) -> Option<Finding> {
     let gain = gain(facts)?;
     let (one, many) = (gain.one, gain.many);
     let count = many.connections;
@@ -47,22 +48,25 @@ fn worth(facts: &Facts) -> Option<Finding> {
         Worth::More => (
             "worth",
             format!(
-                "one connection carries a part of what there is: {count} of them are worth {times}{behind}"
+                "one connection uses only a part of what is possible: {count} of them are worth \
+                 {times}{behind}"
             ),
         ),
         Worth::Enough if range.least > 1.0 => {
-            ("little_gain", format!("further connections bring little: {count} carry {times}"))
+            ("little_gain", format!("further connections gain little: {count} carry {times}"))
         }
         Worth::Enough => (
             "no_gain",
             format!(
-                "further connections bring no speed here, only tolerance to the loss of one: {count} carry {times}"
+                "further connections make nothing faster here, and only help when one is lost: {count} carry \
+                 {times}"
             ),
         ),
         Worth::Unsure => (
             "gain_unsure",
             format!(
-                "what further connections bring is not sure, as the turns differ by themselves: {count} carried {times}"
+                "the gain of further connections is not certain, because the turns differ by themselves: \
+                 {count} carried {times}"
             ),
         ),
     };
@@ -74,32 +78,33 @@ fn worth(facts: &Facts) -> Option<Finding> {
     }
     let what = match facts.protocol {
         Some(Protocol::Smb(_)) => format!(
-            "mount with multichannel,max_channels={count}; Windows does so by itself; copy with several threads"
+            "mount with multichannel,max_channels={count}; Windows does so by itself; copy with several \
+             threads"
         ),
         _ => format!("mount with nconnect={count}, and copy with several threads"),
     };
-    Some(finding.change(Side::Client, what))
+    Some(finding.change(ChangeLocation::Client, what))
 }
 
-/// Runs whose turns say nothing of further connections, with the reason.
-fn unknown(facts: &Facts, gain: &Gain<'_>) -> Finding {
+/// The finding for runs whose turns say nothing about further connections, with the reason.
+fn unknown(facts: &TargetMeasurements, gain: &Gain<'_>) -> Finding {
     let why = match (others(facts), gain.one.turns.len().min(gain.many.turns.len())) {
         (_, ..2) => "there was no time for a second turn: take a longer course".to_owned(),
         (Some(others), _) => format!("{others}: stop them, and examine again"),
-        (None, _) => "in some turn nothing came: examine again when the server answers evenly".to_owned(),
+        (None, _) => "one turn made no progress: examine again when the server answers evenly".to_owned(),
     };
-    let says = format!("what further connections bring was not measured: {why}");
+    let says = format!("the gain of further connections was not measured: {why}");
     Finding::note(Layer::Connections, "gain_unsure", says).by(shown(gain.one)).by(shown(gain.many))
 }
 
-/// How much other programs used of this host's processors, where that is felt.
-pub(super) fn others(facts: &Facts) -> Option<String> {
+/// The use of this host's processors by other programs, if it matters.
+pub(super) fn others(facts: &TargetMeasurements) -> Option<String> {
     let others = facts.data.as_ref()?.others.filter(|it| it.part >= UNFELT_PART)?;
     let used = short(others.part * f64::from(others.processors));
     Some(format!("other programs used {used} of the {} processors of this host meanwhile", others.processors))
 }
 
-fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
+fn few_channels(facts: &TargetMeasurements, connections: &Connections) -> Option<Finding> {
     if connections.got >= connections.asked || connections.asked < 2 {
         return None;
     }
@@ -112,15 +117,18 @@ fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
         (false, _) => (
             "multichannel_off",
             "the server offers one connection for a session: Multichannel is off there".to_owned(),
-            "switch Multichannel on at the server (Trunkline: `multichannel = true`; Samba: `server multi channel support = yes`; Azure Files: SSD shares, the account's SMB Multichannel setting)",
+            "switch Multichannel on at the server (Trunkline: `multichannel = true`; Samba: `server multi \
+             channel support = yes`; Azure Files: SSD shares, the account's SMB Multichannel setting)",
         ),
         (true, true) => (
             "no_rss",
             format!(
-                "the server says of none of its interfaces that it has receive side scaling, so clients open one connection to each: {} here",
+                "the server reports receive side scaling for none of its interfaces, so clients open one \
+                 connection to each: {} here",
                 connections.got
             ),
-            "switch receive side scaling on there, or have the server say so (Trunkline: `rss = \"always\"`; Samba: `interfaces = \"ADDRESS;capability=RSS\"`)",
+            "switch receive side scaling on there, or make the server report it (Trunkline: `rss = \
+             \"always\"`; Samba: `interfaces = \"ADDRESS;capability=RSS\"`)",
         ),
         _ => (
             "few_channels",
@@ -128,43 +136,47 @@ fn few_channels(facts: &Facts, connections: &Connections) -> Option<Finding> {
                 "the session got {} connections of the {} that were asked for",
                 connections.got, connections.asked
             ),
-            "raise what the server allows (Trunkline: `max_channels`), and look at firewalls between",
+            "raise the limit of the server (Trunkline: `max_channels`), and check firewalls in between",
         ),
     };
     let mut finding = Finding::held(Layer::Connections, kind, says);
     if !failure.is_empty() {
         finding = finding.by(failure);
     }
-    Some(with_gain(facts, connections, finding).change(Side::Server, what))
+    Some(with_gain(facts, connections, finding).change(ChangeLocation::Server, what))
 }
 
-/// Adds what more connections would bring; a note where that is nothing, or not known.
-fn with_gain(facts: &Facts, connections: &Connections, finding: Finding) -> Finding {
-    // What sessions with a connection each reach together is what channels of one would.
+/// Adds the gain of more connections. Without a gain, or with an unknown one, the finding becomes a note.
+fn with_gain(facts: &TargetMeasurements, connections: &Connections, finding: Finding) -> Finding {
+    // Several sessions with a connection each together reach the rate that several channels of one would
+    // reach.
     let Some(gain) = gain(facts) else { return finding.only_a_note_unless(false) };
     let (one, best) = (gain.one, gain.many);
-    // On a short way to a host without time rates differ by themselves.
+    // On a short path to a host without idle time, rates differ by themselves.
     let has_time = one.idle > 0.1 || super::rtt(facts).is_some_and(|it| it > 1.0);
     let is_sure = gain.is_sure() && has_time;
     let mut finding = finding.by(shown(one)).by(shown(best));
     if connections.separate_sessions {
-        finding = finding.by(format!("those {} connections were sessions of their own", best.connections));
+        finding =
+            finding.by(format!("each of those {} connections was a session of its own", best.connections));
     }
     finding.rests_on.extend(others(facts));
     if is_sure && connections.separate_sessions {
         finding = finding.gain(gain.times());
     }
-    // Where the session has some channels, what more would bring was not measured.
+    // If the session has some channels, the gain of more was not measured.
     finding.only_a_note_unless(is_sure && (connections.separate_sessions || connections.got < 4))
 }
 
-/// We take one connection though the server would take more.
-fn client_off(facts: &Facts, connections: &Connections, is_smb: bool) -> Finding {
+/// The finding that this client uses one connection although the server offers more.
+fn client_off(facts: &TargetMeasurements, connections: &Connections, is_smb: bool) -> Finding {
     let (kind, says, what) = match is_smb {
         true => (
             "client_multichannel_off",
-            "the server offers several connections for a session and this client takes one: Multichannel is off at the client",
-            "switch it on at the client (Linux: mount with multichannel,max_channels=4; Windows: Set-SmbClientConfiguration -EnableMultiChannel $true)",
+            "the server offers several connections for a session and this client takes one: Multichannel is \
+             off at the client",
+            "switch it on at the client (Linux: mount with multichannel,max_channels=4; Windows: \
+             Set-SmbClientConfiguration -EnableMultiChannel $true)",
         ),
         false => (
             "client_few_connections",
@@ -174,10 +186,10 @@ fn client_off(facts: &Facts, connections: &Connections, is_smb: bool) -> Finding
     };
     let finding =
         Finding::held(Layer::Connections, kind, says).by("1 connection was asked for (--one-connection)");
-    with_gain(facts, connections, finding).change(Side::Client, what)
+    with_gain(facts, connections, finding).change(ChangeLocation::Client, what)
 }
 
-fn few_of_nfs(facts: &Facts, connections: &Connections) -> Option<Finding> {
+fn few_of_nfs(facts: &TargetMeasurements, connections: &Connections) -> Option<Finding> {
     if connections.got >= connections.asked || connections.asked < 2 {
         return None;
     }
@@ -198,26 +210,32 @@ fn few_of_nfs(facts: &Facts, connections: &Connections) -> Option<Finding> {
         finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
     }
     let what =
-        "raise what the server allows (Trunkline: `nfs_max_connections`), and look at firewalls between";
-    Some(finding.change(Side::Server, what).only_a_note_unless(is_sure || connections.got == 1))
+        "raise the limit of the server (Trunkline: `nfs_max_connections`), and check firewalls in between";
+    Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(is_sure || connections.got == 1))
 }
 
 fn unreachable(connections: &Connections) -> Vec<Finding> {
     let lost = connections.interfaces.iter().filter(|it| {
-        let is_local = crate::route::scope(it.address) == crate::facts::Scope::LinkLocal;
+        let is_local = crate::route::scope(it.address) == crate::measurements::Scope::LinkLocal;
         it.reachable == Some(false) && !it.selected && !is_local
     });
     lost.map(|it| {
-        let says = format!("the server offers {} for further connections, and it cannot be reached: clients wait for it again and again", it.address);
+        let says = format!(
+            "the server offers {} for further connections, but it cannot be reached: clients wait for it \
+             again and again",
+            it.address
+        );
         let finding = Finding::held(Layer::Connections, "unreachable_address", says)
             .by(format!("interface {}, {} Mbit/s, was tried", it.index, it.mbit));
-        let what = "leave that address out (Trunkline: `listen`, `advertise`; Samba: `interfaces`), or open the way there";
-        finding.change(Side::Server, what)
+        let what = "remove that address (Trunkline: `listen`, `advertise`; Samba: `interfaces`), or make it \
+                    reachable";
+        finding.change(ChangeLocation::Server, what)
     })
     .collect()
 }
 
-/// The rates of those that `is_slow` says, and of the others, where these are clearly slower and not all uneven.
+/// The rates of the channels that `is_slow` selects, and of the others, if the others are clearly faster
+/// and not all uneven.
 fn apart(channels: &[Channel], is_slow: impl Fn(&Channel) -> bool) -> Option<(Vec<f64>, Vec<f64>)> {
     let (slow, others): (Vec<&Channel>, Vec<&Channel>) = channels.iter().partition(|it| is_slow(it));
     let [slow, others] = [slow, others].map(|of| of.iter().filter_map(|it| it.mib_s).collect::<Vec<f64>>());
@@ -228,10 +246,12 @@ fn apart(channels: &[Channel], is_slow: impl Fn(&Channel) -> bool) -> Option<(Ve
     (others.len() >= 2 && are_slow).then_some((slow, others))
 }
 
-/// The part of looks from which on a connection had enough to do: what it carries when it is rarely asked says nothing about it.
+/// The least part of samples in which a connection was busy. The rate of a connection with few requests
+/// says nothing about it.
 const IN_USE: f64 = 0.5;
 
-/// One connection that carries clearly less than the others; or all of those to one address, where others lead elsewhere.
+/// Finds one connection that is clearly slower than the others, or all connections to one address if
+/// others lead elsewhere.
 fn slow_one(connections: &Connections) -> Option<Finding> {
     let is_in_use = |it: &&Channel| it.mib_s.is_some() && it.busy.is_none_or(|busy| busy >= IN_USE);
     let channels: &Vec<Channel> = &connections.channels.iter().filter(is_in_use).cloned().collect();
@@ -241,7 +261,7 @@ fn slow_one(connections: &Connections) -> Option<Finding> {
     let is_it = |it: &Channel| std::ptr::eq(it, slowest);
     let (slow, others) = apart(channels, leads_there).or_else(|| apart(channels, is_it))?;
     let says = format!(
-        "the connection to {} carries {} MiB/s, the others about {}: whoever shares files over all of them waits for it",
+        "the connection to {} carries {} MiB/s, the others about {}: work that uses all of them waits for it",
         slowest.peer,
         short(median(&slow)?),
         short(median(&others)?)
@@ -251,19 +271,19 @@ fn slow_one(connections: &Connections) -> Option<Finding> {
         "MiB/s of each under the same load: {}",
         channels.iter().map(|it| short(rate(it))).collect::<Vec<_>>().join(", ")
     );
-    // If it carried as much as the others do.
+    // The gain if it were as fast as the others.
     let sum = others.iter().sum::<f64>();
     let gain = sum / others.len() as f64 * all as f64 / (sum + slow.iter().sum::<f64>());
     let finding = Finding::held(Layer::Connections, "slow_channel", says).by(by).gain(gain);
     let what = format!(
-        "look at the path to {}: its interface, cable, queue; or leave the address out",
+        "check the path to {}: its interface, cable, queue; or remove the address",
         slowest.peer.ip()
     );
-    Some(finding.change(Side::Path, what))
+    Some(finding.change(ChangeLocation::Path, what))
 }
 
-/// What the kernel's client has mounted.
-pub(super) fn mount(facts: &Facts) -> Vec<Finding> {
+/// The findings about a mount of the kernel.
+pub(super) fn mount(facts: &TargetMeasurements) -> Vec<Finding> {
     let Some(Protocol::Mount(mount)) = &facts.protocol else { return Vec::new() };
     let mut found = Vec::new();
     let connected = mount.connected();
@@ -275,13 +295,17 @@ pub(super) fn mount(facts: &Facts) -> Vec<Finding> {
             let finding =
                 Finding::held(Layer::Connections, "client_multichannel_off", says).by(state.clone());
             let what = "mount with vers=3.1.1,multichannel,max_channels=4";
-            found
-                .push(finding.by(format!("options: {}", mount.options.join(","))).change(Side::Client, what));
+            found.push(
+                finding
+                    .by(format!("options: {}", mount.options.join(",")))
+                    .change(ChangeLocation::Client, what),
+            );
         } else if connected > 0 && (connected as u64) < wanted {
-            let says = format!("the mount has {connected} connections of the {wanted} that it was to have");
+            let says = format!("the mount has {connected} connections of the {wanted} that were requested");
             let finding = Finding::held(Layer::Connections, "client_few_channels", says).by(state.clone());
-            let what = "examine the server itself: trunkline doctor smb://USER@HOST/SHARE says which of its addresses answer; older kernels leave channels out silently";
-            found.push(finding.change(Side::Client, what));
+            let what = "examine the server itself: trunkline doctor smb://USER@HOST/SHARE shows which of its \
+                        addresses answer; older kernels silently leave channels out";
+            found.push(finding.change(ChangeLocation::Client, what));
         }
     } else {
         found.extend(nfs_mount(mount, &state));
@@ -291,15 +315,17 @@ pub(super) fn mount(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// How a mount's work is spread over its connections: by what each carried of our own runs, where the kernel's table of sockets has as
-/// many as the mount, and else by the requests of each (NFS).
-fn uneven_mount(facts: &Facts, mount: &Mount) -> Option<Finding> {
+/// The distribution of a mount's work over its connections. If the kernel's table of sockets has as many
+/// connections as the mount, the rates of each in the doctor's own runs count. Otherwise the requests of
+/// each count (NFS).
+fn uneven_mount(facts: &TargetMeasurements, mount: &Mount) -> Option<Finding> {
     let channels = facts.connections.iter().flat_map(|it| &it.channels);
     let rates: Vec<f64> = channels.filter_map(|it| it.mib_s).collect();
     let requests: Vec<f64> =
         mount.connections.iter().filter_map(|it| it.requests).map(|it| it as f64).collect();
     let (each, least, what) = match rates.len() == mount.connected() {
-        // Other mounts of the same server have sockets too, so that it is known only then which are this one's.
+        // Other mounts of the same server have sockets too. Only with equal numbers it is known which
+        // sockets belong to this mount.
         true if rates.len() > 2 => (rates, 1.0, "MiB/s of each while the mount was read"),
         _ => (requests, 1000.0, "requests of each"),
     };
@@ -313,32 +339,35 @@ fn uneven_mount(facts: &Facts, mount: &Mount) -> Option<Finding> {
     Some(Finding::note(Layer::Connections, "client_uneven", says).by(by))
 }
 
-/// Connections of an NFS mount.
+/// The findings about the connections of an NFS mount.
 fn nfs_mount(mount: &Mount, state: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let connected = mount.connected();
     let wanted = mount.number("nconnect").unwrap_or(1);
     if connected > 0 && (connected as u64) < wanted {
         let says = format!(
-            "the mount was to have {wanted} connections and has {connected}: the first mount of a server decides for all of them"
+            "the mount requested {wanted} connections and has {connected}: the first mount of a server \
+             decides for all of them"
         );
         let finding = Finding::held(Layer::Connections, "client_few_connections", says).by(state);
         let what =
             "unmount all of this server, and mount with nconnect first; or give the share a port of its own";
-        found.push(finding.change(Side::Client, what));
+        found.push(finding.change(ChangeLocation::Client, what));
     } else if wanted <= 1 {
-        let says = "the mount has one connection, as the first mount of a server decides for all of them; nconnect=4 helps where each connection is slow by itself";
+        let says = "the mount has one connection, as the first mount of a server decides for all of them; \
+                    nconnect=4 helps where each connection is slow by itself";
         found.push(Finding::note(Layer::Connections, "client_one_connection", says).by(state));
     }
     if let Some((again, all)) = mount.sent_again.filter(|(again, all)| *again > 3 && *again * 1000 > *all) {
-        let says = "requests of this mount had to be sent again: connections were lost, or the server did not answer";
+        let says = "requests of this mount had to be sent again: connections were lost, or the server did \
+                    not answer";
         let by = format!("{again} of {all} reads and writes");
         found.push(Finding::held(Layer::Transport, "client_sent_again", says).by(by));
     }
     found
 }
 
-/// Options that cost.
+/// The findings about options that cost performance.
 fn mount_options(mount: &Mount) -> Vec<Finding> {
     let mut found = Vec::new();
     for (name, least) in [("rsize", 1 << 20), ("wsize", 1 << 20)] {
@@ -348,30 +377,32 @@ fn mount_options(mount: &Mount) -> Vec<Finding> {
                 Finding::held(Layer::Protocol, "client_small_requests", says).by(format!("{name}={size}"));
             found.push(
                 finding
-                    .change(Side::Client, format!("mount with {name}=1048576"))
+                    .change(ChangeLocation::Client, format!("mount with {name}=1048576"))
                     .only_a_note_unless(size <= 128 << 10),
             );
         }
     }
     for (option, costs) in [
-        ("sync", "every write waits for the server's store"),
-        ("noac", "nothing is kept about files: every look is a question"),
-        ("actimeo=0", "nothing is kept about files: every look is a question"),
+        ("sync", "every write waits for the server's storage"),
+        ("noac", "no attributes are cached: every access needs a request"),
+        ("actimeo=0", "no attributes are cached: every access needs a request"),
     ] {
         if mount.options.iter().any(|it| it == option) {
             let finding =
                 Finding::held(Layer::Metadata, "client_option", format!("the mount has {option}: {costs}"))
                     .by(option);
-            found.push(finding.change(Side::Client, format!("mount without {option} if nothing needs it")));
+            found.push(
+                finding.change(ChangeLocation::Client, format!("mount without {option} if nothing needs it")),
+            );
         }
     }
     found
 }
 
-/// The depth behind which small reads gain little, with the rates that say so.
-pub(crate) fn knee(facts: &Facts) -> Option<(u32, Vec<(u32, f64)>)> {
+/// The depth beyond which small reads gain little, with the rates.
+pub(crate) fn knee(facts: &TargetMeasurements) -> Option<(u32, Vec<(u32, f64)>)> {
     let data = facts.data.as_ref().filter(|it| !it.is_bounded())?;
-    let runs = data.runs.iter().filter(|it| it.work == Work::SmallRead);
+    let runs = data.runs.iter().filter(|it| it.work == RunKind::SmallRead);
     let curve: Vec<(u32, f64)> = runs.map(|it| (it.depth, it.per_s)).collect();
     let best = curve.iter().map(|(_, rate)| *rate).max_by(f64::total_cmp).filter(|best| *best > 0.0)?;
     let knee = curve.iter().find(|(_, rate)| *rate > 0.9 * best)?.0;

@@ -1,51 +1,53 @@
-//! Layers 5 to 7 from the server's side: its store, its names, and what it allows.
+//! Layers 5 to 7 on the side of the server: its storage, its work with names, and its limits.
 
 use admin::workload::Held;
 
 use super::connections::knee;
 use super::path::by_server;
 use super::{has_queue, rtt, short, shown, single, waited};
-use crate::facts::{Cause, Data, Facts, NameWork, Run, Work};
-use crate::finding::{Finding, Layer, Side};
+use crate::finding::{ChangeLocation, Finding, Layer};
+use crate::measurements::{Cause, Data, NameWork, Run, RunKind, TargetMeasurements};
 
-/// What a server may take for something small without being called slow, in ms.
+/// The time in ms that a server may take for a small operation without being called slow.
 const QUICK_MS: f64 = 4.0;
-/// Below such a rate a limit on operations is felt, for a second.
+/// A limit of operations a second matters only below this rate.
 const FEW: f64 = 20_000.0;
-/// Parts of the time that differ by no more are a limit's.
+/// The relative unevenness of parts up to which a limit is assumed.
 const EVEN: f64 = 0.06;
-/// Below such a rate a limit on throughput is felt, in MiB/s.
+/// A limit of throughput matters only below this rate, in MiB/s.
 const LITTLE: f64 = 700.0;
 
-/// The store: room, and time beyond the network's.
-pub(super) fn store(facts: &Facts) -> Vec<Finding> {
+/// Findings about the storage: free space, and time beyond the network's.
+pub(super) fn store(facts: &TargetMeasurements) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(stopped) = facts.stopped.as_ref().filter(|it| it.cause == Cause::Full) {
         let says = "the server's disk, or our quota there, is full: nothing can be written";
         let finding = Finding::held(Layer::Storage, "full", says).by(stopped.why.clone());
-        found.push(finding.change(Side::Server, "make room there"));
+        found.push(finding.change(ChangeLocation::Server, "free space there"));
     }
     let small = facts
         .data
         .as_ref()
-        .and_then(|it| it.runs.iter().find(|it| it.work == Work::SmallRead && it.depth == 1));
+        .and_then(|it| it.runs.iter().find(|it| it.work == RunKind::SmallRead && it.depth == 1));
     if let (Some(run), Some(base)) = (small, rtt(facts))
         && run.operations > 3
     {
         let own = run.median_ms - base;
-        // A bound on operations shows as waiting too, and is told apart by the curve. Where a mount is held to a bound of ours,
-        // operations wait for their turn, and their times count from there.
-        let is_paced = matches!(facts.protocol, Some(crate::facts::Protocol::Mount(_)))
+        // A limit of operations also appears as waiting, and the curve distinguishes it. If a limit of
+        // the doctor slows down a mount, operations wait for their planned start, and their times count
+        // from there.
+        let is_paced = matches!(facts.protocol, Some(crate::measurements::Protocol::Mount(_)))
             && facts.data.as_ref().is_some_and(Data::is_bounded);
         if own > QUICK_MS
             && !is_paced
             && own > base
             && !is_capped(facts)
-            && !has_queue(facts, Work::SmallRead)
+            && !has_queue(facts, RunKind::SmallRead)
             && late_echo(facts) < own / 2.0
         {
             let says = format!(
-                "the server needs {} ms for a read of 4 KiB, beyond the {} ms of the network: its store is slow",
+                "the server needs {} ms for a read of 4 KiB, beyond the {} ms of the network: its storage is \
+                 slow",
                 short(own),
                 short(base)
             );
@@ -53,8 +55,8 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
                 .by(shown(run))
                 .gain(run.median_ms / (base + 0.5));
             found.push(finding.change(
-                Side::Server,
-                "look at the disks there (iostat -x), at their cache, at the tier that was bought",
+                ChangeLocation::Server,
+                "check the disks there (iostat -x), their cache, and the performance tier",
             ));
         }
     }
@@ -72,52 +74,48 @@ pub(super) fn store(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// How long an answer takes that costs the server nothing.
-fn echo(facts: &Facts) -> Option<f64> {
+/// The time of a reply that costs the server nothing.
+fn echo(facts: &TargetMeasurements) -> Option<f64> {
     match facts.protocol.as_ref()? {
-        crate::facts::Protocol::Smb(smb) => crate::facts::median(&smb.echo_ms),
-        crate::facts::Protocol::Nfs(nfs) => crate::facts::median(&nfs.echo_ms),
-        crate::facts::Protocol::Mount(_) => None,
+        crate::measurements::Protocol::Smb(smb) => crate::measurements::median(&smb.echo_ms),
+        crate::measurements::Protocol::Nfs(nfs) => crate::measurements::median(&nfs.echo_ms),
+        crate::measurements::Protocol::Mount(_) => None,
     }
 }
 
-/// How much later than the network needs such an answer comes.
-fn late_echo(facts: &Facts) -> f64 {
+/// The delay of such a reply beyond the network's time.
+fn late_echo(facts: &TargetMeasurements) -> f64 {
     echo(facts).zip(rtt(facts)).map_or(0.0, |(echo, base)| (echo - base).max(0.0))
 }
 
-fn operation<'a>(facts: &'a Facts, what: &str) -> Option<&'a NameWork> {
+fn operation<'a>(facts: &'a TargetMeasurements, what: &str) -> Option<&'a NameWork> {
     facts.metadata.as_ref()?.operations.iter().find(|it| it.what == what)
 }
 
-/// Names: what each costs beyond the round trips, scans, and rates that stop.
-pub(super) fn names(facts: &Facts) -> Vec<Finding> {
+/// Findings about names: their cost beyond the round trips, scans, and rates that stop.
+pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
     let Some(metadata) = &facts.metadata else { return Vec::new() };
     let base = rtt(facts).unwrap_or(0.0) + late_echo(facts);
     let mut found = Vec::new();
     found.extend(capped_names(facts));
     let is_capped = !found.is_empty();
-    // A host without time is slow with names by itself.
+    // A host without idle time is slow with names by itself.
     for it in metadata.operations.iter().filter(|it| !is_capped && it.idle > 0.1 && it.median_ms > 0.0) {
         let own = it.median_ms - base * f64::from(it.trips);
         if own > QUICK_MS * f64::from(it.trips) && own > base {
             let says = format!(
-                "{} takes {} ms, of which the network explains {} ms: the server is slow with names, as without a cache of them",
+                "{} takes {} ms, of which the network explains {} ms: the server is slow with names, as \
+                 without a metadata cache",
                 it.what,
                 short(it.median_ms),
                 short(base * f64::from(it.trips))
             );
             let finding = Finding::held(Layer::Metadata, "slow_names", says)
-                .by(format!(
-                    "{}: {} ms in the middle, {} round trips",
-                    it.what,
-                    short(it.median_ms),
-                    it.trips
-                ))
+                .by(format!("{}: median {} ms, {} round trips", it.what, short(it.median_ms), it.trips))
                 .gain(it.median_ms / (it.median_ms - own + 0.5));
             found.push(finding.change(
-                Side::Server,
-                "a cache of metadata there, quicker disks for it, or fewer and larger files",
+                ChangeLocation::Server,
+                "use a metadata cache there, faster disks for it, or fewer and larger files",
             ));
             break;
         }
@@ -127,7 +125,8 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
         && missing > stat.median_ms * 3.0 + 2.0
         && stat.idle > 0.1
     {
-        let says = "names that are not there take the server much longer than those that are, as when it reads the whole directory to compare without regard to case";
+        let says = "missing names take the server much longer than existing ones, as if it read the whole \
+                    directory to compare names without regard to case";
         let finding = Finding::held(Layer::Metadata, "scans", says).by(format!(
             "{} ms for a missing name, {} ms for one that is there, among {} names",
             short(missing),
@@ -135,12 +134,13 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
             metadata.names
         ));
         found.push(finding.gain(missing / stat.median_ms.max(0.05)).change(
-            Side::Server,
-            "an index of names without regard to case, or `case sensitive = yes` (Samba)",
+            ChangeLocation::Server,
+            "use a case-insensitive index of names, or `case sensitive = yes` (Samba)",
         ));
     }
     if let Some(slowest) = metadata.operations.iter().max_by(|a, b| a.median_ms.total_cmp(&b.median_ms)) {
-        // Within a host a connect takes longer than a question over a connection that is there: both ends make a socket for it.
+        // Within a host a connect takes longer than a request over an existing connection, because both
+        // ends create a socket for it.
         let trip = echo(facts).unwrap_or(base);
         let share = (trip * f64::from(slowest.trips) / slowest.median_ms.max(1e-6)).min(1.0) * 100.0;
         let says = format!(
@@ -156,29 +156,30 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Rates of several kinds of work with names that stop evenly, while this host had time. A server that is at its end does not
-/// stop evenly, and not with each kind.
-fn capped_names(facts: &Facts) -> Option<Finding> {
+/// Finds rates of several kinds of work with names that stop evenly while this host had idle time. An
+/// overloaded server does not stop evenly, and not for each kind.
+fn capped_names(facts: &TargetMeasurements) -> Option<Finding> {
     const KINDS: usize = 2;
-    // A bound of our own stops evenly.
+    // A limit of the doctor stops evenly too.
     if facts.data.as_ref().is_some_and(|it| it.bound_iops.is_some()) {
         return None;
     }
     let base = rtt(facts).unwrap_or(0.0) + late_echo(facts);
     let stops = |it: &&NameWork| {
         let Some(rate) = it.per_s else { return false };
-        // With so many under way there would be many times as many if nothing held them.
+        // Without a limit there would be many times as many with this number under way.
         let expected = f64::from(it.depth) / (it.median_ms / 1000.0).max(1e-6);
-        // One alone is quick: a store that is slow with each is no limit.
+        // A single operation is fast: a storage that is slow for each operation is no limit.
         let is_quick = it.median_ms - base * f64::from(it.trips) <= QUICK_MS * f64::from(it.trips);
         is_quick && it.idle >= 0.25 && unevenness(&it.parts) <= EVEN && rate <= expected * 0.5 && rate <= FEW
     };
     let stopped: Vec<&NameWork> = facts.metadata.as_ref()?.operations.iter().filter(stops).collect();
-    let is_full = has_queue(facts, Work::Read) || has_queue(facts, Work::Write);
+    let is_full = has_queue(facts, RunKind::Read) || has_queue(facts, RunKind::Write);
     let first = stopped.first().filter(|_| stopped.len() >= KINDS && !is_full)?;
     let names: Vec<&str> = stopped.iter().map(|it| it.what).collect();
     let says = format!(
-        "work with names ({}) stops evenly, though this host and the path have time: a limit of the server",
+        "work with names ({}) stops at an even rate, although this host and the path have capacity left: a \
+         limit of the server",
         names.join(", ")
     );
     let finding = Finding::held(Layer::Limits, "metadata_limit", says)
@@ -191,12 +192,12 @@ fn capped_names(facts: &Facts) -> Option<Finding> {
         ))
         .by(format!("parts of the time differ by {} %", short(unevenness(&first.parts) * 100.0)));
     Some(finding.change(
-        Side::Server,
+        ChangeLocation::Server,
         "buy or allow more operations on metadata, cache it, or spread over several shares",
     ))
 }
 
-/// Standard deviation of parts against their mean.
+/// The standard deviation of parts relative to their mean.
 fn unevenness(parts: &[f64]) -> f64 {
     let mean = parts.iter().sum::<f64>() / parts.len().max(1) as f64;
     if mean <= 0.0 {
@@ -206,30 +207,32 @@ fn unevenness(parts: &[f64]) -> f64 {
     variance.sqrt() / mean
 }
 
-/// Whether more under way bring no more, while nothing here or on the path is full: the two runs that say so.
-fn cap(facts: &Facts) -> Option<(&Run, &Run)> {
+/// The two runs that show that more operations under way gain nothing, while neither this host nor the
+/// path is full.
+fn cap(facts: &TargetMeasurements) -> Option<(&Run, &Run)> {
     let data = facts.data.as_ref().filter(|it| !it.is_bounded())?;
-    let curve: Vec<&Run> = data.runs.iter().filter(|it| it.work == Work::SmallRead).collect();
+    let curve: Vec<&Run> = data.runs.iter().filter(|it| it.work == RunKind::SmallRead).collect();
     let last = curve.last()?;
     let earlier = curve.iter().rev().find(|it| it.depth * 4 <= last.depth)?;
     let flat = last.per_s < earlier.per_s * 1.15;
     let waits = last.median_ms > earlier.median_ms * 2.0;
-    // A server on this host that has no more processors to take answers as evenly as one that is held to a limit.
+    // A server on this host without free processors answers as evenly as one with a limit.
     let held = by_server(facts, last);
     (flat && waits && held && last.per_s < FEW && last.operations > 20).then_some((*earlier, *last))
 }
 
-fn is_capped(facts: &Facts) -> bool {
+fn is_capped(facts: &TargetMeasurements) -> bool {
     cap(facts).is_some()
 }
 
-/// Layer 7.
-pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
+/// The findings of layer 7.
+pub(super) fn limits(facts: &TargetMeasurements) -> Vec<Finding> {
     let mut found: Vec<Finding> = told(facts).into_iter().collect();
     let Some(data) = &facts.data else { return found };
     if let Some((earlier, last)) = cap(facts) {
         let says = format!(
-            "the server answers {} small requests a second, however many are under way: a limit on operations, or a store that does no more",
+            "the server answers {} small requests a second, however many are under way: a limit of \
+             operations, or of its storage",
             short(last.per_s)
         );
         let finding = Finding::held(Layer::Limits, "operations_limit", says)
@@ -240,9 +243,10 @@ pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
                 short(unevenness(&last.parts) * 100.0),
                 short(last.idle * 100.0)
             ));
-        found.push(
-            finding.change(Side::Server, "buy or allow more operations a second, or ask for larger pieces"),
-        );
+        found.push(finding.change(
+            ChangeLocation::Server,
+            "buy or allow more operations a second, or make larger requests",
+        ));
     }
     found.extend(throughput(facts, data));
     found.extend(burst(facts, data));
@@ -251,8 +255,8 @@ pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What the server itself says of its limits.
-fn told(facts: &Facts) -> Option<Finding> {
+/// The finding about the server's own report of its limits.
+fn told(facts: &TargetMeasurements) -> Option<Finding> {
     let told = facts.told.as_ref()?;
     let (held, all) = told.throttled();
     if held == 0 {
@@ -260,7 +264,7 @@ fn told(facts: &Facts) -> Option<Finding> {
     }
     let kinds: Vec<String> = told.by_type.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     let percent = held as f64 * 100.0 / all as f64;
-    let says = format!("the server says that its limits held {} % of our requests", short(percent));
+    let says = format!("the server reports that its limits throttled {} % of our requests", short(percent));
     let mut finding = Finding::held(Layer::Limits, "throttled", says)
         .by(format!("response types of {all} transactions: {}", kinds.join(", ")));
     if let Some(iops) = told.provisioned_iops {
@@ -274,16 +278,19 @@ fn told(facts: &Facts) -> Option<Finding> {
     }
     let by_limit = Held::of(told.by_type.iter().map(|(kind, count)| (&**kind, *count)));
     let mut what = by_limit.advice(all, None);
-    what.push("`trunkline status transactions --share SHARE` shows which operations are held".to_owned());
-    Some(finding.change(Side::Server, what.join("; ")).only_a_note_unless(percent >= 1.0))
+    what.push(
+        "`trunkline status transactions --share SHARE` shows which operations are throttled".to_owned(),
+    );
+    Some(finding.change(ChangeLocation::Server, what.join("; ")).only_a_note_unless(percent >= 1.0))
 }
 
-/// Reads or writes that stop at a rate which no number of connections changes, on a path that has room.
-fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
+/// Finds reads or writes that stop at a rate which no number of connections changes, on a path with free
+/// capacity.
+fn throughput(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
     if data.bound_mib_s.is_some() {
         return None;
     }
-    let held = |work: Work| {
+    let held = |work: RunKind| {
         let (one, best) = (data.run(work, 1)?, data.best(work, u32::MAX)?);
         if !data.has_other_counts(one) {
             return None;
@@ -297,16 +304,17 @@ fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
         let waits = waited(facts, best);
         (flat && waits && one.mib_s < LITTLE && held && one.operations > 5).then_some((one, best))
     };
-    let (reads, writes) = (held(Work::Read), held(Work::Write));
+    let (reads, writes) = (held(RunKind::Read), held(RunKind::Write));
     let both = reads.is_some() && writes.is_some();
     let (one, best) = reads.or(writes)?;
     let which = match (both, one.work) {
         (true, _) => "reads and writes",
-        (_, Work::Write) => "writes",
+        (_, RunKind::Write) => "writes",
         _ => "reads",
     };
     let says = format!(
-        "{which} stop at {} MiB/s whatever the number of connections, while the path and this host have room: a limit of the server, or of its store",
+        "{which} stop at {} MiB/s whatever the number of connections, while the path and this host have \
+         capacity left: a limit of the server, or of its storage",
         short(best.mib_s)
     );
     let mut finding = Finding::held(Layer::Limits, "throughput_limit", says).by(shown(one));
@@ -314,68 +322,78 @@ fn throughput(facts: &Facts, data: &Data) -> Option<Finding> {
         finding = finding.by(shown(best));
     }
     if let (false, Some(other)) =
-        (both, single(facts, if one.work == Work::Read { Work::Write } else { Work::Read }))
+        (both, single(facts, if one.work == RunKind::Read { RunKind::Write } else { RunKind::Read }))
     {
         finding = finding.by(shown(other));
     }
     if let Some(queued) = super::queued(facts, one.work) {
         finding = finding.by(format!("a connect under load took {} ms longer", short(queued.max(0.0))));
     }
-    Some(finding.change(Side::Server, "buy or allow more throughput there; more connections bring none"))
+    Some(
+        finding.change(
+            ChangeLocation::Server,
+            "buy or allow more throughput there; more connections gain nothing",
+        ),
+    )
 }
 
-/// The part of the first rate below which all rates stay where credits are used up.
+/// The part of the first rate below which all rates stay if credits are used up.
 const STAYS_BELOW: f64 = 0.95;
 
-/// The first reads against the same at the end.
-fn burst(facts: &Facts, data: &Data) -> Option<Finding> {
-    let first = data.runs.iter().find(|it| it.work == Work::Read && it.connections == 1)?;
-    let last = data.runs.iter().find(|it| it.work == Work::ReadAgain)?;
-    // Credits are there at the beginning alone, and so it is the first turn.
+/// Compares the first reads with the same reads at the end.
+fn burst(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
+    let first = data.runs.iter().find(|it| it.work == RunKind::Read && it.connections == 1)?;
+    let last = data.runs.iter().find(|it| it.work == RunKind::ReadAgain)?;
+    // Credits exist only at the beginning, so the first turn counts.
     let begun = first.turns.first().copied().unwrap_or(first.per_s);
     let change = last.per_s / begun.max(1e-6);
-    // A limit holds for good. A host that had no time for a moment comes back to the old rate.
+    // A limit lasts. A host that was busy for a moment returns to the old rate.
     let late = &last.parts[last.parts.len() / 2..];
     let stays = late.iter().all(|rate| *rate < begun * STAYS_BELOW) && last.interval[1] < begun * STAYS_BELOW;
     if change < 0.6 && stays && by_server(facts, last) {
         let says = format!(
-            "reads became {} times slower in the course of the examination: burst credits are used up, or a cache is",
+            "reads became {} times slower during the examination: burst credits or a cache are used up",
             short(1.0 / change)
         );
         let finding =
             Finding::held(Layer::Limits, "burst", says).by(shown(first)).by(shown(last)).gain(1.0 / change);
-        return Some(finding.change(Side::Server, "count on the lower rate; buy more if it does not do"));
+        return Some(
+            finding.change(ChangeLocation::Server, "expect the lower rate; buy more if it is not sufficient"),
+        );
     }
     if change > 1.6 && last.interval[0] > begun {
-        let says = "the first reads were much slower than the same at the end: the first run warms up, and is not to be believed";
+        let says = "the first reads were much slower than the same at the end: the first run warms up, so \
+                    its rate is not reliable";
         return Some(Finding::note(Layer::Limits, "warm_up", says).by(shown(first)).by(shown(last)));
     }
     None
 }
 
-/// A rate that breaks down at even distances. A note: a bucket of tokens that empties does that, and a path that drops packets.
+/// A rate that collapses at regular intervals. It is only a note: an empty token bucket and a path that
+/// drops packets both do this.
 fn sawtooth(data: &Data) -> Option<Finding> {
     let it = data.sawtooth.as_ref()?;
     let says = format!(
-        "the rate breaks down to less than half every {} s: as where a service throttles in steps, or a path drops what is too much for it",
+        "the rate collapses to less than half every {} s, as when a service throttles in steps, or a path \
+         drops excess packets",
         short(it.every_s)
     );
     let by = format!(
         "{} times while large blocks were {} over {} connections, between {} operations a second",
         it.collapses,
-        if it.work == Work::Write { "written" } else { "read" },
+        if it.work == RunKind::Write { "written" } else { "read" },
         it.connections,
         short(it.usual_per_s)
     );
     Some(Finding::note(Layer::Limits, "sawtooth", says).by(by))
 }
 
-/// This host was full, so that it is what was measured.
+/// Finds that this host was full, so that the host was measured instead of the server.
 fn full_host(data: &Data) -> Option<Finding> {
     let best = data
         .runs
         .iter()
-        .filter(|it| matches!(it.work, Work::Read | Work::Write))
+        .filter(|it| matches!(it.work, RunKind::Read | RunKind::Write))
         .max_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
     if best.idle > 0.1 && best.own_processors < 0.9 {
         return None;

@@ -1,9 +1,10 @@
-//! The rules: what follows from the [`Facts`] of one server. All of them are functions of what was measured and of nothing
-//! else; the table in `tests` holds situations against them.
+//! The rules: the findings that follow from the [`TargetMeasurements`] of one server. All are pure
+//! functions of the measured values. The table in `tests` checks them against situations.
 //!
-//! [`findings`] asks each layer, from below. A rule that could mistake one cause for another asks for what tells them
-//! apart: a lossy path from a full one by the round trip under load, a server's limit from a narrow path by the same, a limit
-//! from too little under way by how long operations wait. What one cause brings about by itself is no second fault (`BRINGS`).
+//! [`findings`] evaluates each layer, from the lowest up. A rule that could confuse two causes checks the
+//! value that distinguishes them. The round trip under load distinguishes a lossy path from a full one,
+//! and a server's limit from a narrow path. The waiting time of operations distinguishes a limit from too
+//! few operations under way. A consequence of a cause is not reported as a second fault (`BRINGS`).
 
 mod connections;
 mod limits;
@@ -16,13 +17,13 @@ mod tests_of_paths;
 #[cfg(test)]
 pub(crate) mod tests_support;
 
-use crate::facts::{Data, Facts, Run, Work};
+use crate::connection_gain::Gain;
 use crate::finding::{Finding, Layer};
-use crate::gain::Gain;
+use crate::measurements::{Data, Run, RunKind, TargetMeasurements};
 
-/// Everything that follows from the facts of one server.
+/// All findings about one server.
 #[must_use]
-pub fn findings(facts: &Facts) -> Vec<Finding> {
+pub fn findings(facts: &TargetMeasurements) -> Vec<Finding> {
     let mut all = path::name(facts);
     all.extend(path::host(facts));
     all.extend(path::transport(facts));
@@ -36,8 +37,9 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     all
 }
 
-/// What a cause brings about by itself. A path that loses packets makes rates fall, differ and stop, whatever the server does;
-/// so do a window, a table of slots or a grant of credits that are too small, and answers that somebody holds back.
+/// The consequences of causes. On a path that loses packets, rates fall, differ and stop, whatever the
+/// server does. The same is so for a window, a slot table or a grant of credits that is too small, and
+/// for replies that are delayed.
 const BRINGS: &[(&str, &[&str])] = &[
     (
         "black_hole",
@@ -78,7 +80,7 @@ const BRINGS: &[(&str, &[&str])] = &[
     ("credits", &["throughput_limit", "operations_limit"]),
 ];
 
-/// Turns what another finding explains into notes.
+/// Turns findings that another finding explains into notes.
 fn explain(all: &mut [Finding]) {
     let held: Vec<(&'static str, Layer)> =
         all.iter().filter(|it| it.holds_back).map(|it| (it.kind, it.layer)).collect();
@@ -91,60 +93,63 @@ fn explain(all: &mut [Finding]) {
     }
 }
 
-/// The round trip of a connect while nothing else was under way, in ms.
-pub(crate) fn rtt(facts: &Facts) -> Option<f64> {
+/// The round trip of a connect on the idle path, in ms.
+pub(crate) fn rtt(facts: &TargetMeasurements) -> Option<f64> {
     facts.transport.as_ref()?.connect.median()
 }
 
-/// How much later a connect was answered under a load of this kind, in ms. A path that is full in one direction has its queue
-/// there, and a line may be narrow in one alone.
-pub(crate) fn queued(facts: &Facts, work: Work) -> Option<f64> {
+/// The additional time of a connect under a load of this kind, in ms. A path that is full in one
+/// direction has its queue there, and a line may be narrow in only one direction.
+pub(crate) fn queued(facts: &TargetMeasurements, work: RunKind) -> Option<f64> {
     let transport = facts.transport.as_ref()?;
     let loaded = match work {
-        Work::Write | Work::SmallFiles => &transport.connect_under_writes,
-        Work::Read | Work::SmallRead | Work::ReadAgain => &transport.connect_under_load,
+        RunKind::Write | RunKind::SmallFiles => &transport.connect_under_writes,
+        RunKind::Read | RunKind::SmallRead | RunKind::ReadAgain => &transport.connect_under_load,
     };
     Some(loaded.as_ref()?.median()? - transport.connect.median()?)
 }
 
-/// Whether the path had a queue under such a load: what came later came much later.
-pub(crate) fn has_queue(facts: &Facts, work: Work) -> bool {
+/// Whether the path had a queue under such a load: connects took much longer.
+pub(crate) fn has_queue(facts: &TargetMeasurements, work: RunKind) -> bool {
     let Some(base) = rtt(facts) else { return false };
     queued(facts, work).is_some_and(|it| it > (base * 0.5).max(5.0))
 }
 
-/// A large run with one connection.
-pub(crate) fn single(facts: &Facts, work: Work) -> Option<&Run> {
+/// The large run with one connection.
+pub(crate) fn single(facts: &TargetMeasurements, work: RunKind) -> Option<&Run> {
     facts.data.as_ref()?.run(work, 1)
 }
 
-/// What several connections bring over one, for reads or writes, whichever gain more; nothing where a bound of ours held both.
-pub(crate) fn gain(facts: &Facts) -> Option<Gain<'_>> {
-    unbounded(facts)?.gain(&[Work::Read, Work::Write])
+/// The gain of several connections over one, for reads or writes, whichever gain more. `None` if a limit
+/// of the doctor slowed down both.
+pub(crate) fn gain(facts: &TargetMeasurements) -> Option<Gain<'_>> {
+    unbounded(facts)?.gain(&[RunKind::Read, RunKind::Write])
 }
 
-/// Runs whose rates say something of path and server: those that no bound of ours (`--max-rate`) held.
-pub(crate) fn unbounded(facts: &Facts) -> Option<&Data> {
+/// The runs whose rates say something about path and server: those without a limit of the doctor
+/// (`--max-rate`).
+pub(crate) fn unbounded(facts: &TargetMeasurements) -> Option<&Data> {
     facts.data.as_ref().filter(|it| it.bound_mib_s.is_none())
 }
 
-/// Whether operations waited for more than the way there and back. Where they did not, more of them under way would have
-/// carried more, and the rate says nothing about whoever answered.
-pub(crate) fn waited(facts: &Facts, run: &Run) -> bool {
+/// Whether operations waited for longer than the round trip. If they did not, more of them under way
+/// would have increased the rate, so the rate says nothing about the server.
+pub(crate) fn waited(facts: &TargetMeasurements, run: &Run) -> bool {
     run.median_ms > 2.0 * rtt(facts).unwrap_or(0.0) + 2.0
 }
 
-/// Whether operations came back nearly as soon as the way allows, so that more of them under way would have carried more.
-pub(crate) fn had_too_little(facts: &Facts, run: &Run) -> bool {
+/// Whether operations took hardly longer than the round trip, so that more of them under way would have
+/// increased the rate.
+pub(crate) fn had_too_little(facts: &TargetMeasurements, run: &Run) -> bool {
     rtt(facts).is_some_and(|base| base >= 1.0 && run.median_ms < 1.5 * base + 2.0)
 }
 
-/// Whether this host had enough to spare in a run for something else to be what held it back.
+/// Whether this host had enough idle time in a run, so that something else held it back.
 pub(crate) fn had_time(run: &Run) -> bool {
     run.idle > 0.25 && run.own_processors < 0.85
 }
 
-/// A number with as many digits as matter.
+/// A number with the significant digits.
 pub(crate) fn short(value: f64) -> String {
     load::plots::short(value)
 }
@@ -157,11 +162,11 @@ pub(crate) fn shown(run: &Run) -> String {
         format!("{} connections", run.connections)
     };
     let (what, large) = match run.work {
-        Work::Write => ("writes", true),
-        Work::Read => ("reads", true),
-        Work::ReadAgain => ("reads at the end", true),
-        Work::SmallRead => ("4 KiB reads", false),
-        Work::SmallFiles => ("small files", false),
+        RunKind::Write => ("writes", true),
+        RunKind::Read => ("reads", true),
+        RunKind::ReadAgain => ("reads at the end", true),
+        RunKind::SmallRead => ("4 KiB reads", false),
+        RunKind::SmallFiles => ("small files", false),
     };
     if large {
         let unit = f64::from(run.block) / 1_048_576.0;

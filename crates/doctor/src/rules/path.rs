@@ -1,22 +1,23 @@
-//! Layers 1 and 2: what the name leads to, and what the path does.
+//! Layers 1 and 2: the addresses of the name, and the path.
 
 use super::{gain, had_time, has_queue, queued, rtt, short, shown, single, unbounded};
-use crate::facts::{Address, Cause, Facts, Protocol, Route, Run, Scope, Stage, Work};
-use crate::finding::{Finding, Layer, Side};
+use crate::finding::{ChangeLocation, Finding, Layer};
+use crate::measurements::{Address, Cause, Protocol, Route, Run, RunKind, Scope, Stage, TargetMeasurements};
 
-/// Slower look-ups are felt.
+/// Lookups that take longer matter.
 const SLOW_NAME_MS: f64 = 500.0;
-/// A path that carries less is narrow for a file share, in MiB/s (700 Mbit/s).
+/// A path with a lower rate is narrow for a file share, in MiB/s (700 Mbit/s).
 const NARROW_MIB_S: f64 = 83.0;
-/// A round trip that is longer by this factor, and by so many ms, shows a queue: what is lost then may have found it full. The
-/// kernel smooths its round trip (RFC 6298 2.3), so that a queue of a whole round trip, soon drained, shows little more.
+/// A round trip that is longer by this factor, and by this many ms, shows a queue: lost packets may have
+/// found it full. The kernel smooths its round trip (RFC 6298 2.3), so a queue of a whole round trip that
+/// is soon empty shows little more.
 const QUEUED_TRIP: f64 = 1.25;
 const QUEUED_MS: f64 = 5.0;
-/// Part of the segments lost on a sound path at most.
+/// The largest part of lost segments on a sound path.
 const SOUND_LOSS: f64 = 0.0025;
 
-/// Layer 1.
-pub(super) fn name(facts: &Facts) -> Vec<Finding> {
+/// The findings of layer 1.
+pub(super) fn name(facts: &TargetMeasurements) -> Vec<Finding> {
     let Some(route) = &facts.route else { return Vec::new() };
     let mut found = Vec::new();
     if route.resolved_in_ms > SLOW_NAME_MS {
@@ -26,7 +27,7 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
             route.name,
             short(route.resolved_in_ms)
         ));
-        found.push(finding.change(Side::Client, "look at the resolvers in /etc/resolv.conf"));
+        found.push(finding.change(ChangeLocation::Client, "check the resolvers in /etc/resolv.conf"));
     }
     found.extend(dead_addresses(route));
     if crate::route::scope(route.used) == Scope::Public {
@@ -35,7 +36,7 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
             .filter(|it| it.reachable == Some(true) && crate::route::scope(it.address) == Scope::Private)
             .map(|it| it.address)
             .next();
-        // Those behind the first that answers are not tried.
+        // Clients do not try the addresses behind the first one that answers.
         let private_of_name = || route.addresses.iter().filter(|it| it.scope == Scope::Private);
         let other = private_of_name().find(|it| it.reachable == Some(true)).map(|it| it.address);
         let untried = private_of_name().find(|it| it.reachable.is_none()).map(|it| it.address);
@@ -60,18 +61,22 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
                     "have the name service answer {private} here (a private endpoint's zone, or /etc/hosts)"
                 );
                 found.push(
-                    Finding::held(Layer::Name, "public_address", says).by(by).change(Side::Client, what),
+                    Finding::held(Layer::Name, "public_address", says)
+                        .by(by)
+                        .change(ChangeLocation::Client, what),
                 );
             }
             None if untried.is_some() => {
                 let says = format!(
-                    "the name leads to a public address first, and to the private {} behind it, which was not tried: if both lead to the same server, the private one should come first",
+                    "the name leads to a public address first, and to the private {} behind it, which was \
+                     not tried: if both lead to the same server, the private one should come first",
                     shown_or(untried)
                 );
                 found.push(Finding::note(Layer::Name, "public_address", says).by(by));
             }
             None if own_is_private => {
-                let says = "the server is reached by a public address, so through NAT or a gateway; if it has a private one, the name should lead there";
+                let says = "the server is reached by a public address, so through NAT or a gateway; if it \
+                            has a private one, the name should lead there";
                 found.push(Finding::note(Layer::Name, "public_address", says).by(by));
             }
             None => {}
@@ -80,8 +85,8 @@ pub(super) fn name(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Addresses of a name before the one that answers. Where none answers it is the host, and where an address was given no name has to
-/// do with it.
+/// Addresses of a name before the one that answers. If none answers, the host is at fault. If an address
+/// was given, no name is involved.
 fn dead_addresses(route: &Route) -> Vec<Finding> {
     let answers = route.addresses.iter().any(|it| it.reachable == Some(true));
     if route.is_by_address() || !answers {
@@ -89,7 +94,7 @@ fn dead_addresses(route: &Route) -> Vec<Finding> {
     }
     let of = |dead: &Address| {
         if dead.refused {
-            // Who is refused goes on at once.
+            // A client that is refused continues at once.
             let says = format!(
                 "the name leads to {} first, where nobody listens on port {}; {} answers",
                 dead.address, route.port, route.used
@@ -100,13 +105,13 @@ fn dead_addresses(route: &Route) -> Vec<Finding> {
         let says = format!("the name leads to {} first, where nobody answers", dead.address);
         Finding::held(Layer::Name, "dead_address", says)
             .by(format!("no connection to {} port {}; {} answers", dead.address, route.port, route.used))
-            .change(Side::Server, format!("take {} out of the name service", dead.address))
+            .change(ChangeLocation::Server, format!("take {} out of the name service", dead.address))
     };
     route.addresses.iter().filter(|it| it.reachable == Some(false)).map(of).collect()
 }
 
-/// A host of which no address took a connection.
-pub(super) fn host(facts: &Facts) -> Option<Finding> {
+/// The finding about a host none of whose addresses accepted a connection.
+pub(super) fn host(facts: &TargetMeasurements) -> Option<Finding> {
     let (route, stopped) = (facts.route.as_ref()?, facts.stopped.as_ref()?);
     let is_refused = |it: &&Address| it.refused;
     let closed = || route.addresses.iter().find(is_refused).map_or(route.used, |it| it.address);
@@ -114,14 +119,14 @@ pub(super) fn host(facts: &Facts) -> Option<Finding> {
         (Stage::Connect, Cause::Closed) => (
             "closed_port",
             format!("the host {} is there, and nobody listens on its port {}", closed(), route.port),
-            Side::Server,
+            ChangeLocation::Server,
             "start the server there, or name the port on which it listens".to_owned(),
         ),
         (Stage::Connect, Cause::Unreachable) => (
             "dead_host",
             format!("the host {} does not answer on port {}", route.used, route.port),
-            Side::Path,
-            "look whether that host is on, and for a firewall or a missing route on the way".to_owned(),
+            ChangeLocation::Path,
+            "check whether that host is on, and for a firewall or a missing route".to_owned(),
         ),
         _ => return None,
     };
@@ -132,13 +137,13 @@ fn shown_or(address: Option<std::net::IpAddr>) -> String {
     address.map_or_else(|| "not known".to_owned(), |it| it.to_string())
 }
 
-/// Layer 2.
-pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
+/// The findings of layer 2.
+pub(super) fn transport(facts: &TargetMeasurements) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(large_packets(facts));
     found.extend(loss(facts));
-    // A path that loses packets keeps windows small by itself. One that is full does so in the direction in which it is full, where
-    // more connections bring nothing.
+    // A path that loses packets keeps windows small by itself. So does a full path in the direction in
+    // which it is full, where more connections gain nothing.
     if found.is_empty() {
         found.extend(window(facts));
     }
@@ -149,36 +154,43 @@ pub(super) fn transport(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// A path on which large packets vanish and nobody says so.
-fn large_packets(facts: &Facts) -> Option<Finding> {
+/// A path on which large packets vanish silently.
+fn large_packets(facts: &TargetMeasurements) -> Option<Finding> {
     let packets = facts.transport.as_ref()?.packets?;
     let lost = packets.lost?;
     let arrived = packets.arrived;
     let says = format!(
-        "the path carries packets of {arrived} bytes and loses those of {lost} without a word: its MTU is about {arrived}, and the messages that say so (ICMP) do not come through. The server is not to blame: small questions are answered, and whatever is larger never arrives"
+        "the path carries packets of {arrived} bytes and silently loses those of {lost}: its MTU is about \
+         {arrived}, and the ICMP messages that report this do not arrive. The server is not at fault: small \
+         requests are answered, and larger ones never arrive"
     );
     let by = format!(
-        "a packet of {arrived} bytes was acknowledged, one of {lost} bytes was sent again {} times and was not",
+        "a packet of {arrived} bytes was acknowledged, one of {lost} bytes was sent again {} times and was \
+         not",
         packets.sent_again
     );
     let what = format!(
-        "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") through; until then set the MTU of this interface to {arrived} (ip link set dev INTERFACE mtu {arrived}), clamp the MSS on the router, or set net.ipv4.tcp_mtu_probing=1"
+        "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") through; until then set the MTU of \
+         this interface to {arrived} (ip link set dev INTERFACE mtu {arrived}), clamp the MSS on the router, \
+         or set net.ipv4.tcp_mtu_probing=1"
     );
-    Some(Finding::held(Layer::Transport, "black_hole", says).by(by).change(Side::Path, what))
+    Some(Finding::held(Layer::Transport, "black_hole", says).by(by).change(ChangeLocation::Path, what))
 }
 
-/// Bytes of a packet below which something on the path takes a part of them for itself: the least that is usual, without the
-/// headers of common tunnels, is 1,400.
+/// The packet size in bytes below which something on the path uses a part of each packet. It is the usual
+/// minimum: 1,400 without the headers of common tunnels.
 const ORDINARY_MTU: u32 = 1400;
 
-/// Packets that are smaller than usual. A note: they cost both ends time for each, which shows where the processors are full.
-fn small_packets(facts: &Facts) -> Option<Finding> {
+/// Packets that are smaller than usual. It is only a note: each packet costs both ends processor time,
+/// which matters only if the processors are full.
+fn small_packets(facts: &TargetMeasurements) -> Option<Finding> {
     let route = facts.route.as_ref()?;
     let (interface, path) = (route.interface_mtu, route.path_mtu);
     let least = interface.into_iter().chain(path).min().filter(|it| *it < ORDINARY_MTU)?;
     let behind = interface.is_some_and(|own| own > least);
     let says = format!(
-        "packets on this path have at most {least} bytes, 1,500 are usual: {} takes the rest, and each byte costs both ends more packets",
+        "packets on this path have at most {least} bytes instead of the usual 1,500: {} uses the rest, so \
+         both ends handle more packets",
         if behind {
             "a tunnel or an old line behind this host"
         } else {
@@ -194,14 +206,15 @@ fn small_packets(facts: &Facts) -> Option<Finding> {
     Some(Finding::note(Layer::Transport, "small_packets", says).by(by))
 }
 
-/// The round trip of what was measured under load, where that is longer than without.
-fn loaded_rtt(facts: &Facts, run: &Run) -> f64 {
+/// The round trip under load, if it is longer than without.
+fn loaded_rtt(facts: &TargetMeasurements, run: &Run) -> f64 {
     let base = rtt(facts).unwrap_or(0.0);
     run.tcp.map_or(0.0, |it| it.rtt_ms).max(base + queued(facts, run.work).unwrap_or(0.0))
 }
 
-/// Part of the segments that were lost, where runs lose them alike: a flow that looks for its share overshoots now and then,
-/// and a lossy path loses all the time. Takes what each run lost, and of how many.
+/// The part of lost segments, if runs lose them alike. A flow that increases its rate overshoots now and
+/// then, and a lossy path loses all the time. The arguments are the lost segments of each run and all its
+/// segments.
 fn steady(runs: &[(u64, u64)]) -> Option<f64> {
     let (lost, all) = runs.iter().fold((0, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
     let part = lost as f64 / all.max(1) as f64;
@@ -211,31 +224,31 @@ fn steady(runs: &[(u64, u64)]) -> Option<f64> {
     (lost >= 15 && telling.len() >= 2 && alike * 4 >= telling.len() * 3).then_some(part)
 }
 
-/// Part of the segments that the path loses though it is not full.
-fn lost_part(facts: &Facts, base: f64) -> f64 {
-    let is_here = facts.route.as_ref().is_some_and(crate::facts::Route::is_here);
+/// The part of the segments that the path loses although it is not full.
+fn lost_part(facts: &TargetMeasurements, base: f64) -> f64 {
+    let is_here = facts.route.as_ref().is_some_and(crate::measurements::Route::is_here);
     let (mut again, mut disorder) = (Vec::new(), Vec::new());
     for run in facts.data.iter().flat_map(|it| &it.runs) {
         let Some(tcp) = run.tcp else { continue };
-        // A host without time acknowledges late, and what was not lost is sent again.
+        // A host without idle time acknowledges late, and segments that were not lost are sent again.
         if run.idle < 0.1 || is_here || loaded_rtt(facts, run) > (base * QUEUED_TRIP).max(base + QUEUED_MS) {
             continue;
         }
         match run.work {
-            Work::Write | Work::SmallFiles => again.push((tcp.sent_again, tcp.sent)),
-            Work::Read | Work::ReadAgain => disorder.push((tcp.out_of_order, tcp.came)),
-            Work::SmallRead => {}
+            RunKind::Write | RunKind::SmallFiles => again.push((tcp.sent_again, tcp.sent)),
+            RunKind::Read | RunKind::ReadAgain => disorder.push((tcp.out_of_order, tcp.came)),
+            RunKind::SmallRead => {}
         }
     }
     let written = steady(&again).filter(|part| *part > SOUND_LOSS);
-    // Behind each lost segment several come out of order.
+    // Behind each lost segment several arrive out of order.
     let read = steady(&disorder).filter(|part| *part > 6.0 * SOUND_LOSS).map(|part| part / 20.0);
-    // What was sent again is counted, what the other side lost is guessed.
+    // The segments that were sent again are counted; those that the other side lost are an estimate.
     written.or(read).unwrap_or(0.0)
 }
 
-/// Lost packets, where the path is not simply full: that loses packets too.
-fn loss(facts: &Facts) -> Option<Finding> {
+/// Lost packets, if the path is not simply full: a full path loses packets too.
+fn loss(facts: &TargetMeasurements) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = transport.connect.median()?;
     let late = transport.connect.times_ms.iter().filter(|it| **it > base + 900.0).count() as u32;
@@ -247,7 +260,7 @@ fn loss(facts: &Facts) -> Option<Finding> {
     let part = lost_part(facts, base);
     if part > 0.0 {
         by.push(format!(
-            "about {} % of the segments were lost, in one run as in the other, while the round trip stayed near {} ms",
+            "about {} % of the segments were lost, in all runs alike, while the round trip stayed near {} ms",
             short(part * 100.0),
             short(base)
         ));
@@ -262,14 +275,16 @@ fn loss(facts: &Facts) -> Option<Finding> {
     if let Some(gain) = gain(facts).filter(|gain| gain.times() > 1.2) {
         finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
     }
-    let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then more connections, and BBR where the sender is yours";
-    Some(finding.change(Side::Path, what))
+    let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then use more \
+                connections, and BBR on senders that you control";
+    Some(finding.change(ChangeLocation::Path, what))
 }
 
-/// A path that is full and slow: neither more connections nor depth bring more, and what is sent waits in a queue.
-fn narrow(facts: &Facts) -> Option<Finding> {
+/// A path that is full and slow: neither more connections nor more depth gain anything, and data that is
+/// sent waits in a queue.
+fn narrow(facts: &TargetMeasurements) -> Option<Finding> {
     let data = unbounded(facts)?;
-    let full = [Work::Read, Work::Write].into_iter().filter(|work| has_queue(facts, *work));
+    let full = [RunKind::Read, RunKind::Write].into_iter().filter(|work| has_queue(facts, *work));
     let best =
         full.filter_map(|work| data.best(work, u32::MAX)).min_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
     let gain = data.gain(&[best.work]).map(|gain| gain.times());
@@ -278,11 +293,11 @@ fn narrow(facts: &Facts) -> Option<Finding> {
     }
     let mbit = short(best.mib_s * 8.388_608);
     let [what, direction] = match best.work {
-        Work::Write => ["written", "to the server"],
+        RunKind::Write => ["written", "to the server"],
         _ => ["read", "from the server"],
     };
     let says = format!(
-        "the path is full: it carries {mbit} Mbit/s {direction}, and whatever more is sent waits in a queue"
+        "the path is full: it carries {mbit} Mbit/s {direction}, and all further data waits in a queue"
     );
     let load = queued(facts, best.work)? + rtt(facts)?;
     let finding = Finding::held(Layer::Transport, "narrow", says).by(shown(best)).by(format!(
@@ -291,27 +306,30 @@ fn narrow(facts: &Facts) -> Option<Finding> {
         short(load)
     ));
     let what = match gain {
-        Some(_) => "a wider line, or less over this one: more connections and tuning bring nothing here",
-        None => "a wider line, or less over this one",
+        Some(_) => {
+            "use a faster line, or send less over this one: more connections and tuning gain nothing here"
+        }
+        None => "use a faster line, or send less over this one",
     };
-    Some(finding.change(Side::Path, what))
+    Some(finding.change(ChangeLocation::Path, what))
 }
 
-/// A window that is too small for what the path holds.
-fn window(facts: &Facts) -> Option<Finding> {
+/// A window that is too small for the path.
+fn window(facts: &TargetMeasurements) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = rtt(facts).filter(|it| *it > 1.0)?;
     let data = unbounded(facts)?;
-    // What more connections bring in the direction in which the window is said to be small.
-    let gained = |work: Work| data.gain(&[work]).filter(|gain| gain.times() > 1.3);
+    // The gain of more connections in the direction in which the window seems to be small.
+    let gained = |work: RunKind| data.gain(&[work]).filter(|gain| gain.times() > 1.3);
     let under_way = |run: &Run| run.mib_s * 1_048_576.0 * base / 1000.0;
     let most = |window: f64| short(window / (base / 1000.0) / 1_048_576.0);
-    let finding = |work: Work, side: Side, which: &str, by: String, what: &str| {
+    let finding = |work: RunKind, side: ChangeLocation, which: &str, by: String, what: &str| {
         let gain = gained(work)?;
         let (times, best) = (gain.times(), gain.many);
         let holds = best.mib_s * 1_048_576.0 * base / 1000.0;
         let says = format!(
-            "{which} is too small for this path, so that one connection waits for the other side most of the time"
+            "{which} is too small for this path, so that one connection waits for the other side most of the \
+             time"
         );
         let path = format!(
             "the path holds at least {} KiB (best rate times {} ms)",
@@ -321,9 +339,10 @@ fn window(facts: &Facts) -> Option<Finding> {
         let finding = Finding::held(Layer::Transport, "window", says).by(by).by(path).by(shown(best));
         Some(finding.gain(times).change(side, what))
     };
-    if let (Some(run), Some(window)) = (single(facts, Work::Read), transport.receive_window) {
+    if let (Some(run), Some(window)) = (single(facts, RunKind::Read), transport.receive_window) {
         let window = window as f64;
-        if gained(Work::Read).is_some() && under_way(run) > 0.45 * window && under_way(run) < 2.2 * window {
+        if gained(RunKind::Read).is_some() && under_way(run) > 0.45 * window && under_way(run) < 2.2 * window
+        {
             let by = format!(
                 "{}; the window of this host is {} KiB, so one connection carries {} MiB/s at most",
                 shown(run),
@@ -331,10 +350,16 @@ fn window(facts: &Facts) -> Option<Finding> {
                 most(window)
             );
             let what = "raise the third number of net.ipv4.tcp_rmem (sysctl), or take more connections";
-            return finding(Work::Read, Side::Client, "the receive window of this host", by, what);
+            return finding(
+                RunKind::Read,
+                ChangeLocation::Client,
+                "the receive window of this host",
+                by,
+                what,
+            );
         }
     }
-    let run = single(facts, Work::Write)?;
+    let run = single(facts, RunKind::Write)?;
     let tcp = run.tcp?;
     let part = |it: f64| short(it * 100.0);
     if tcp.held_by_peer_window > 0.4 {
@@ -344,7 +369,7 @@ fn window(facts: &Facts) -> Option<Finding> {
             part(tcp.held_by_peer_window)
         );
         let what = "raise net.ipv4.tcp_rmem on the server, or its receive buffer; or take more connections";
-        return finding(Work::Write, Side::Server, "the receive window of the server", by, what);
+        return finding(RunKind::Write, ChangeLocation::Server, "the receive window of the server", by, what);
     }
     if tcp.held_by_send_buffer > 0.4 {
         let by = format!(
@@ -353,19 +378,19 @@ fn window(facts: &Facts) -> Option<Finding> {
             part(tcp.held_by_send_buffer)
         );
         let what = "raise the third number of net.ipv4.tcp_wmem (sysctl), or take more connections";
-        return finding(Work::Write, Side::Client, "the send buffer of this host", by, what);
+        return finding(RunKind::Write, ChangeLocation::Client, "the send buffer of this host", by, what);
     }
     None
 }
 
-/// Answers that cost nothing and come late all the same, each by the same time.
-fn timer(facts: &Facts) -> Option<Finding> {
+/// Replies that cost nothing and still come late, each by the same time.
+fn timer(facts: &TargetMeasurements) -> Option<Finding> {
     let echo = match facts.protocol.as_ref()? {
         Protocol::Smb(smb) => &smb.echo_ms,
         Protocol::Nfs(nfs) => &nfs.echo_ms,
         Protocol::Mount(_) => return None,
     };
-    let (base, answer) = (rtt(facts)?, crate::facts::median(echo)?);
+    let (base, answer) = (rtt(facts)?, crate::measurements::median(echo)?);
     let late = answer - base;
     if late < 15.0 || late < base * 0.2 {
         return None;
@@ -373,32 +398,36 @@ fn timer(facts: &Facts) -> Option<Finding> {
     let even = echo.iter().filter(|it| (**it - answer).abs() < late * 0.3).count() * 10 >= echo.len() * 7;
     let says = match even {
         true => format!(
-            "each small answer is held back by {} ms, as by a timer: Nagle's algorithm with delayed acknowledgements, or something that collects packets",
+            "each small reply is delayed by {} ms, as by a timer: Nagle's algorithm with delayed \
+             acknowledgements, or a device that collects packets",
             short(late)
         ),
         false => format!(
-            "answers that cost nothing come {} ms later than the network needs: somebody between, or the server itself, is busy",
+            "replies that cost nothing arrive {} ms later than the network explains: a device in between, or \
+             the server itself, is busy",
             short(late)
         ),
     };
     let finding = Finding::held(Layer::Transport, "held_answers", says)
         .by(format!("an echo takes {} ms, a connect {} ms", short(answer), short(base)))
         .gain(answer / base.max(0.1));
-    let what = "TCP_NODELAY on the server, and no proxy or inspection between that collects small packets";
-    Some(finding.change(if even { Side::Path } else { Side::Server }, what))
+    let what =
+        "set TCP_NODELAY on the server, and remove any proxy or inspection that collects small packets";
+    Some(finding.change(if even { ChangeLocation::Path } else { ChangeLocation::Server }, what))
 }
 
-/// A long way, which is no fault, and what one connection can carry over it.
-fn distance(facts: &Facts) -> Option<Finding> {
+/// A long path, which is no fault, and the highest rate of one connection over it.
+fn distance(facts: &TargetMeasurements) -> Option<Finding> {
     let transport = facts.transport.as_ref()?;
     let base = rtt(facts).filter(|it| *it > 2.0)?;
     let window = transport.receive_window.unwrap_or(u64::MAX).min(transport.send_window.unwrap_or(u64::MAX));
     let says = format!(
-        "each question takes {} ms on its way and back, whatever the server does: only more of them under way make up for it",
+        "each request takes {} ms for the round trip, whatever the server does: only more of them under way \
+         make up for it",
         short(base)
     );
     let mut finding = Finding::note(Layer::Transport, "distance", says).by(format!(
-        "connect: {} of {} answered, {} ms in the middle",
+        "connect: {} of {} answered, median {} ms",
         transport.connect.times_ms.len(),
         transport.connect.sent,
         short(base)
@@ -413,7 +442,8 @@ fn distance(facts: &Facts) -> Option<Finding> {
     Some(finding)
 }
 
-/// Whether a run was held back by something else than this host and the path, of which it must be known that it has no queue.
-pub(super) fn by_server(facts: &Facts, run: &Run) -> bool {
+/// Whether something else than this host and the path held a run back. The path must be known to have no
+/// queue.
+pub(super) fn by_server(facts: &TargetMeasurements, run: &Run) -> bool {
     had_time(run) && queued(facts, run.work).is_some() && !has_queue(facts, run.work)
 }

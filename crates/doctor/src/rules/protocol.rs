@@ -1,19 +1,19 @@
-//! Layer 3: what client and server agreed on.
+//! Layer 3: the negotiated protocol options.
 
 use super::{rtt, short, shown};
-use crate::facts::{Facts, Nfs, Protocol, Run, Smb, Work};
-use crate::finding::{Finding, Layer, Side};
+use crate::finding::{ChangeLocation, Finding, Layer};
+use crate::measurements::{NfsProperties, Protocol, Run, RunKind, SmbProperties, TargetMeasurements};
 
 /// Requests that are smaller make a long path slow.
 const GOOD_SIZE: u32 = 1 << 20;
-/// Credits, slots: as many small requests under way at once do.
+/// The sufficient number of credits or slots: that of small requests under way at once.
 const ENOUGH: u32 = 32;
-/// Clocks that differ by more break Kerberos, and times of files.
+/// A larger difference of clocks breaks Kerberos, and the times of files.
 const SKEW_MS: i64 = 120_000;
-/// Part of a processor that protection may take without a word.
+/// The part of a processor that protection may use without a finding.
 const CHEAP: f64 = 0.25;
 
-pub(super) fn protocol(facts: &Facts) -> Vec<Finding> {
+pub(super) fn protocol(facts: &TargetMeasurements) -> Vec<Finding> {
     let mut found = Vec::new();
     match &facts.protocol {
         Some(Protocol::Smb(smb)) => {
@@ -39,33 +39,33 @@ pub(super) fn protocol(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-fn dialect(smb: &Smb) -> Option<Finding> {
+fn dialect(smb: &SmbProperties) -> Option<Finding> {
     if smb.dialect.starts_with('3') {
         return None;
     }
     let says = format!("the server speaks SMB {} at most: no Multichannel, no encryption", smb.dialect);
     let finding = Finding::held(Layer::Protocol, "dialect", says).by("dialects up to 3.1.1 were offered");
-    Some(finding.change(Side::Server, "allow SMB 3.1.1 there"))
+    Some(finding.change(ChangeLocation::Server, "allow SMB 3.1.1 there"))
 }
 
-/// The large run that moved most, with its share of the time for signing or sealing, in processors.
-fn cost<'a>(facts: &'a Facts, smb: &Smb) -> Option<(&'a Run, f64)> {
+/// The fastest large run, with its time for signing or encryption, in processors.
+fn cost<'a>(facts: &'a TargetMeasurements, smb: &SmbProperties) -> Option<(&'a Run, f64)> {
     let data = facts.data.as_ref()?;
-    let best = [Work::Read, Work::Write]
+    let best = [RunKind::Read, RunKind::Write]
         .iter()
         .filter_map(|work| data.best(*work, u32::MAX))
         .max_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
     Some((best, best.mib_s * smb.protection_ns_per_mib? / 1e9))
 }
 
-/// What signing or sealing costs.
-fn protection(facts: &Facts, smb: &Smb) -> Option<Finding> {
+/// The finding about the cost of signing or encryption.
+fn protection(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding> {
     if !smb.seals && !smb.signs {
         return None;
     }
     let cost = cost(facts, smb);
     let share = cost.map_or(0.0, |(_, share)| share);
-    // What this host does beside it would stay.
+    // The other work of this host would remain.
     let rest = cost.map_or(1.0, |(run, share)| run.own_processors - share);
     let gain = if rest > 0.1 { (rest + share) / rest } else { 1.0 + share };
     let by =
@@ -77,72 +77,74 @@ fn protection(facts: &Facts, smb: &Smb) -> Option<Finding> {
     if smb.seals {
         let cipher = smb.cipher.clone().unwrap_or_default();
         let says = format!(
-            "the server demands that everything is encrypted ({cipher}), which costs both sides processor time"
+            "the server requires encryption of everything ({cipher}), which costs both sides processor time"
         );
-        let what = "where the path is safe already, let the server not demand it; else take AES-128-GCM, the cheapest cipher";
+        let what = "if the path is safe already, do not require it on the server; otherwise use AES-128-GCM, \
+                    the cheapest cipher";
         let finding = with(Finding::held(Layer::Protocol, "sealing", says).by("we asked for none"));
-        return Some(finding.change(Side::Server, what).only_a_note_unless(share > CHEAP / 4.0));
+        return Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(share > CHEAP / 4.0));
     }
     let algorithm = &smb.signing;
-    let says = format!("the server demands signatures, and they are made by {algorithm}");
+    let says = format!("the server requires signatures, and they use {algorithm}");
     let what = match algorithm.as_str() {
-        "AesGmac" => "leave it: AES-GMAC is the cheapest there is",
+        "AesGmac" => "keep it: AES-GMAC is the cheapest algorithm",
         _ => {
-            "let both sides offer AES-128-GMAC (Samba: `server smb3 signing algorithms`; Windows 11 and Server 2022 have it)"
+            "let both sides offer AES-128-GMAC (Samba: `server smb3 signing algorithms`; Windows 11 and \
+             Server 2022 have it)"
         }
     };
     let finding = with(Finding::held(Layer::Protocol, "signing", says).by("we asked for none"));
-    Some(finding.change(Side::Server, what).only_a_note_unless(share > CHEAP && algorithm != "AesGmac"))
+    Some(
+        finding
+            .change(ChangeLocation::Server, what)
+            .only_a_note_unless(share > CHEAP && algorithm != "AesGmac"),
+    )
 }
 
-fn size(facts: &Facts, size: u32) -> Option<Finding> {
+fn size(facts: &TargetMeasurements, size: u32) -> Option<Finding> {
     if size >= GOOD_SIZE {
         return None;
     }
     let says = format!("a request moves {} KiB at most, so that large files take many", size >> 10);
     let finding = Finding::held(Layer::Protocol, "small_requests", says)
         .by(format!("the server allows {} KiB; 1024 KiB are usual", size >> 10));
-    let what = "raise it there (Samba: `smb2 max read`, `smb2 max write`, dialect 2.1 or later; NFS: rsize and wsize limits)";
+    let what = "raise it there (Samba: `smb2 max read`, `smb2 max write`, dialect 2.1 or later; NFS: rsize \
+                and wsize limits)";
     Some(
         finding
-            .change(Side::Server, what)
+            .change(ChangeLocation::Server, what)
             .only_a_note_unless(size <= 128 << 10 || rtt(facts).is_some_and(|it| it > 2.0)),
     )
 }
 
-/// What `count` requests of `bytes` each can carry on this path, in MiB/s.
-fn most(facts: &Facts, count: u32, bytes: f64) -> Option<f64> {
+/// The highest rate of `count` requests of `bytes` each on this path, in MiB/s.
+fn most(facts: &TargetMeasurements, count: u32, bytes: f64) -> Option<f64> {
     let rtt = rtt(facts)?.max(0.05);
     Some(f64::from(count) * bytes / 1_048_576.0 / (rtt / 1000.0))
 }
 
-fn credits(facts: &Facts, smb: &Smb) -> Option<Finding> {
+fn credits(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding> {
     let had_work = facts.data.as_ref().is_some_and(|it| !it.runs.is_empty());
     if !had_work || smb.credits >= ENOUGH.max(smb.credits_asked / 8) {
         return None;
     }
-    let says = format!(
-        "the server lets us have {} KiB under way: it grants {} credits",
-        smb.credits * 64,
-        smb.credits
-    );
+    let says =
+        format!("the server allows {} KiB under way: it grants {} credits", smb.credits * 64, smb.credits);
     let mut finding = Finding::held(Layer::Protocol, "credits", says)
         .by(format!("{} credits were granted, {} were asked for", smb.credits, smb.credits_asked));
     if let Some(most) = most(facts, smb.credits, 65536.0) {
         finding =
             finding.by(format!("over this path that is {} MiB/s at most for a connection", short(most)));
     }
-    Some(finding.change(Side::Server, "raise it there (Samba: `smb2 max credits`)"))
+    Some(finding.change(ChangeLocation::Server, "raise it there (Samba: `smb2 max credits`)"))
 }
 
-fn slots(facts: &Facts, nfs: &Nfs) -> Option<Finding> {
+fn slots(facts: &TargetMeasurements, nfs: &NfsProperties) -> Option<Finding> {
     if nfs.slots >= ENOUGH {
         return None;
     }
-    let says = format!(
-        "the server lets us have {} requests under way, whatever the number of connections",
-        nfs.slots
-    );
+    let says =
+        format!("the server allows {} requests under way, whatever the number of connections", nfs.slots);
     let mut finding = Finding::held(Layer::Protocol, "slots", says)
         .by(format!("{} slots were granted, {} were asked for", nfs.slots, nfs.slots_asked));
     if let Some(most) = most(facts, nfs.slots, 4096.0) {
@@ -151,7 +153,7 @@ fn slots(facts: &Facts, nfs: &Nfs) -> Option<Finding> {
     }
     let what =
         "raise the slot table there (Trunkline: `nfs_slots`; Linux: /sys/module/nfsd; Ganesha: `Nb_Slots`)";
-    Some(finding.change(Side::Server, what))
+    Some(finding.change(ChangeLocation::Server, what))
 }
 
 fn clock(ahead_ms: i64) -> Option<Finding> {
@@ -161,10 +163,11 @@ fn clock(ahead_ms: i64) -> Option<Finding> {
     let seconds = short(ahead_ms.abs() as f64 / 1000.0);
     let direction = if ahead_ms > 0 { "ahead of" } else { "behind" };
     let says = format!(
-        "the server's clock is {seconds} s {direction} ours: times of files are wrong, and from 5 minutes on Kerberos refuses"
+        "the server's clock is {seconds} s {direction} ours: times of files are wrong, and from 5 minutes on \
+         Kerberos refuses"
     );
     let finding =
         Finding::held(Layer::Protocol, "clock", says).by(format!("{ahead_ms} ms between the clocks"));
     let what = "set both by NTP (timedatectl, chronyc tracking)";
-    Some(finding.change(Side::Server, what).only_a_note_unless(ahead_ms.abs() >= SKEW_MS))
+    Some(finding.change(ChangeLocation::Server, what).only_a_note_unless(ahead_ms.abs() >= SKEW_MS))
 }

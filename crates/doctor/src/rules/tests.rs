@@ -1,41 +1,42 @@
-//! Situations against the rules: for each fault the layer and the kind of the finding that leads the verdict, and for sound
-//! servers of many sorts that nothing is found.
+//! Situations for the rules. For each fault the table has the layer and the kind of the leading finding.
+//! For sound servers of many kinds nothing must be found.
 
 use super::tests_support::{Situation, large, situation, small};
 use super::*;
-use crate::facts::{
-    Address, Cause, Channel, Connects, Interface, Protocol, Sawtooth, Scope, Smb, Stage, Stopped, Traffic,
-};
 use crate::finding::Layer;
+use crate::measurements::{
+    Address, Cause, Channel, Connects, Interface, NfsProperties, Protocol, Sawtooth, Scope, SmbProperties,
+    Stage, Stopped, Traffic,
+};
 use crate::mount::{Mount, MountConnection};
-use crate::verdict::{State, verdict};
+use crate::verdict::{ShareHealth, verdict};
 
-/// A server in the same rack, which gives as much over one connection as over four.
+/// A server in the same rack that is as fast over one connection as over four.
 pub(super) const NEAR: Situation =
     Situation { rtt_ms: 0.3, single: 900.0, best: 950.0, got: 4, separate: false };
-/// One behind a long way that gives each connection a share.
+/// A server behind a long path that limits each connection.
 pub(super) const FAR: Situation =
     Situation { rtt_ms: 23.0, single: 23.0, best: 91.0, got: 4, separate: false };
 
-fn smb(facts: &mut Facts) -> &mut Smb {
+fn smb(facts: &mut TargetMeasurements) -> &mut SmbProperties {
     match &mut facts.protocol {
         Some(Protocol::Smb(smb)) => smb,
         other => panic!("{other:?} is not SMB"),
     }
 }
 
-pub(super) fn runs(facts: &mut Facts) -> &mut Vec<Run> {
+pub(super) fn runs(facts: &mut TargetMeasurements) -> &mut Vec<Run> {
     &mut facts.data.get_or_insert_default().runs
 }
 
-fn under_load(facts: &mut Facts, ms: f64) {
+fn under_load(facts: &mut TargetMeasurements, ms: f64) {
     if let Some(transport) = &mut facts.transport {
         let connects = Some(Connects { sent: 3, lost: 0, times_ms: vec![ms; 3] });
         (transport.connect_under_load, transport.connect_under_writes) = (connects.clone(), connects);
     }
 }
 
-fn offer(facts: &mut Facts, address: &str, rss: bool, reachable: bool) {
+fn offer(facts: &mut TargetMeasurements, address: &str, rss: bool, reachable: bool) {
     let address = address.parse().unwrap();
     let (selected, reason) = (reachable, None);
     let offered = Interface {
@@ -51,12 +52,12 @@ fn offer(facts: &mut Facts, address: &str, rss: bool, reachable: bool) {
     facts.connections.get_or_insert_default().interfaces.push(offered);
 }
 
-fn set_channels(facts: &mut Facts, rates: [f64; 4]) {
+fn set_channels(facts: &mut TargetMeasurements, rates: [f64; 4]) {
     set_channels_to(facts, &rates.map(|rate| (1, rate)));
 }
 
-/// Channels by the last part of the address that they lead to, and their rates.
-fn set_channels_to(facts: &mut Facts, all: &[(u8, f64)]) {
+/// Channels by the last part of their address, and their rates.
+fn set_channels_to(facts: &mut TargetMeasurements, all: &[(u8, f64)]) {
     let channel = |(host, mib_s): &(u8, f64)| Channel {
         local: "10.0.0.2:4000".parse().unwrap(),
         peer: ([10, 0, 0, *host], 445).into(),
@@ -67,21 +68,21 @@ fn set_channels_to(facts: &mut Facts, all: &[(u8, f64)]) {
     facts.connections.get_or_insert_default().channels = all.iter().map(channel).collect();
 }
 
-fn traffic(facts: &mut Facts, change: impl Fn(&mut Traffic)) {
+fn traffic(facts: &mut TargetMeasurements, change: impl Fn(&mut Traffic)) {
     for run in runs(facts) {
         change(run.tcp.get_or_insert_default());
     }
 }
 
-/// What leads the verdict.
-pub(super) fn leading(facts: &Facts) -> (State, Option<Layer>, Option<&'static str>) {
+/// The leading part of the verdict.
+pub(super) fn leading(facts: &TargetMeasurements) -> (ShareHealth, Option<Layer>, Option<&'static str>) {
     let found = findings(facts);
     let verdict = verdict(facts, &found);
     let kind = verdict.changes.first().map(|it| it.because);
     (verdict.state, verdict.layer, kind)
 }
 
-type Fault = (&'static str, Situation, fn(&mut Facts), Layer, &'static str);
+type Fault = (&'static str, Situation, fn(&mut TargetMeasurements), Layer, &'static str);
 
 const FAULTS: &[Fault] = &[
     (
@@ -169,19 +170,20 @@ const FAULTS: &[Fault] = &[
         Situation { rtt_ms: 20.0, single: 11.5, best: 11.6, got: 4, separate: false },
         |facts| {
             let runs = runs(facts);
-            runs.retain(|run| run.work != Work::Write);
-            runs.extend([1, 2, 4].map(|count| large(Work::Write, count, 1.2, 20.0)));
-            // What comes back has room: a connect waits behind what is written alone.
+            runs.retain(|run| run.work != RunKind::Write);
+            runs.extend([1, 2, 4].map(|count| large(RunKind::Write, count, 1.2, 20.0)));
+            // The other direction is free: a connect waits only behind writes.
             if let Some(transport) = &mut facts.transport {
                 transport.connect_under_load = Some(Connects { sent: 3, lost: 0, times_ms: vec![21.0; 3] });
                 transport.connect_under_writes =
                     Some(Connects { sent: 3, lost: 0, times_ms: vec![320.0; 3] });
             }
-            // And reads stop at nothing here.
+            // Reads do not stop at any rate here.
             let data = facts.data.get_or_insert_default();
-            data.runs.retain(|run| !matches!(run.work, Work::Read | Work::ReadAgain));
+            data.runs.retain(|run| !matches!(run.work, RunKind::Read | RunKind::ReadAgain));
             data.runs.extend(
-                [(1, 11.5), (2, 23.0), (4, 46.0)].map(|(count, rate)| large(Work::Read, count, rate, 20.0)),
+                [(1, 11.5), (2, 23.0), (4, 46.0)]
+                    .map(|(count, rate)| large(RunKind::Read, count, rate, 20.0)),
             );
         },
         Layer::Transport,
@@ -218,8 +220,8 @@ const FAULTS: &[Fault] = &[
         |facts| {
             traffic(facts, |it| it.sent_again = 50);
             let runs = runs(facts);
-            runs.retain(|run| run.work != Work::ReadAgain);
-            runs.push(large(Work::ReadAgain, 1, 5.0, 23.0));
+            runs.retain(|run| run.work != RunKind::ReadAgain);
+            runs.push(large(RunKind::ReadAgain, 1, 5.0, 23.0));
             facts.metadata.get_or_insert_default().operations[0].median_ms = 130.0;
         },
         Layer::Transport,
@@ -229,7 +231,7 @@ const FAULTS: &[Fault] = &[
         "the path loses large packets",
         NEAR,
         |facts| {
-            let packets = crate::facts::Packets { arrived: 1400, lost: Some(1420), sent_again: 3 };
+            let packets = crate::measurements::Packets { arrived: 1400, lost: Some(1420), sent_again: 3 };
             facts.transport.get_or_insert_default().packets = Some(packets);
             // Nothing else could be measured.
             (facts.data, facts.metadata) = (None, None);
@@ -300,7 +302,7 @@ const FAULTS: &[Fault] = &[
         FAR,
         |facts| {
             let (slots, slots_asked, max_io, minor_version) = (2, 128, 1 << 20, 2);
-            let nfs = crate::facts::Nfs { slots, slots_asked, max_io, minor_version, ..Default::default() };
+            let nfs = NfsProperties { slots, slots_asked, max_io, minor_version, ..Default::default() };
             facts.protocol = Some(Protocol::Nfs(nfs));
         },
         Layer::Protocol,
@@ -311,7 +313,7 @@ const FAULTS: &[Fault] = &[
         NEAR,
         |facts| {
             let runs = runs(facts);
-            runs.retain(|run| run.work != Work::SmallRead);
+            runs.retain(|run| run.work != RunKind::SmallRead);
             runs.extend([(1, 990.0), (8, 1000.0), (64, 1000.0)].map(|(depth, rate)| small(depth, rate)));
         },
         Layer::Limits,
@@ -329,8 +331,8 @@ const FAULTS: &[Fault] = &[
         NEAR,
         |facts| {
             let runs = runs(facts);
-            runs.retain(|run| !matches!(run.work, Work::Read | Work::ReadAgain));
-            runs.extend([1, 2, 4].map(|count| large(Work::Read, count, 66.0, 0.3)));
+            runs.retain(|run| !matches!(run.work, RunKind::Read | RunKind::ReadAgain));
+            runs.extend([1, 2, 4].map(|count| large(RunKind::Read, count, 66.0, 0.3)));
         },
         Layer::Limits,
         "throughput_limit",
@@ -340,8 +342,8 @@ const FAULTS: &[Fault] = &[
         Situation { single: 800.0, best: 1700.0, ..NEAR },
         |facts| {
             let runs = runs(facts);
-            runs.retain(|run| run.work != Work::ReadAgain);
-            runs.push(large(Work::ReadAgain, 1, 100.0, 0.3));
+            runs.retain(|run| run.work != RunKind::ReadAgain);
+            runs.push(large(RunKind::ReadAgain, 1, 100.0, 0.3));
         },
         Layer::Limits,
         "burst",
@@ -364,7 +366,7 @@ const FAULTS: &[Fault] = &[
         |facts| {
             let counts = [("Success", 900), ("SuccessWithShareIopsThrottling", 300)];
             let by_type = counts.map(|(kind, count)| (kind.to_owned(), count)).into();
-            facts.told = Some(crate::facts::Told { by_type, ..Default::default() });
+            facts.told = Some(crate::measurements::ServerTransactions { by_type, ..Default::default() });
         },
         Layer::Limits,
         "throttled",
@@ -375,7 +377,7 @@ const FAULTS: &[Fault] = &[
         |facts| {
             let counts = [("Success", 900), ("SuccessWithMetadataThrottling", 300)];
             let by_type = counts.map(|(kind, count)| (kind.to_owned(), count)).into();
-            facts.told = Some(crate::facts::Told { by_type, ..Default::default() });
+            facts.told = Some(crate::measurements::ServerTransactions { by_type, ..Default::default() });
         },
         Layer::Limits,
         "throttled",
@@ -410,7 +412,7 @@ const FAULTS: &[Fault] = &[
         NEAR,
         |facts| {
             let runs = runs(facts);
-            runs.retain(|run| run.work != Work::SmallRead);
+            runs.retain(|run| run.work != RunKind::SmallRead);
             runs.extend([(1, 80.0), (8, 640.0), (64, 5000.0)].map(|(depth, rate)| small(depth, rate)));
         },
         Layer::Storage,
@@ -452,7 +454,7 @@ fn each_fault_is_named_by_its_layer() {
         change(&mut facts);
         assert_eq!(
             leading(&facts),
-            (State::HeldBack, Some(*layer), Some(*kind)),
+            (ShareHealth::HeldBack, Some(*layer), Some(*kind)),
             "{name}: {:#?}",
             findings(&facts)
         );
@@ -474,20 +476,20 @@ fn every_statement_that_holds_something_back_carries_its_measurement() {
     }
 }
 
-/// The host had no time for the first three quarters of the last reads (requests a second as measured).
-fn held_up_at_the_end() -> Facts {
+/// The host was busy for the first three quarters of the last reads (requests a second as measured).
+fn held_up_at_the_end() -> TargetMeasurements {
     let mut facts = situation(Situation { rtt_ms: 0.05, single: 2982.0, best: 2890.0, ..NEAR });
-    let mut again = large(Work::ReadAgain, 1, 1210.0, 0.05);
+    let mut again = large(RunKind::ReadAgain, 1, 1210.0, 0.05);
     again.parts = [vec![3500.0; 15], vec![8044.0, 4978.0, 14489.0, 11244.0, 5378.0]].concat();
-    runs(&mut facts).retain(|run| run.work != Work::ReadAgain);
+    runs(&mut facts).retain(|run| run.work != RunKind::ReadAgain);
     runs(&mut facts).push(again);
     facts
 }
 
-/// What the doctor met on this host, where nothing was wrong.
-fn met_here() -> [(&'static str, Facts); 4] {
+/// Situations that the doctor met on this host, where nothing was wrong.
+fn met_here() -> [(&'static str, TargetMeasurements); 4] {
     let at = |rtt_ms, single, best| situation(Situation { rtt_ms, single, best, ..NEAR });
-    // The client found nothing to gain by the third and fourth.
+    // The client gained nothing by the third and fourth.
     let mut left_alone = at(0.05, 900.0, 950.0);
     set_channels(&mut left_alone, [4090.2, 621.8, 0.0, 1.5]);
     let channels = &mut left_alone.connections.get_or_insert_default().channels;
@@ -498,18 +500,18 @@ fn met_here() -> [(&'static str, Facts); 4] {
         let usual = 3617.0 * 4.0;
         run.turns = vec![usual / 4.0, usual, usual * 1.02, usual * 0.99];
     }
-    // All was quicker with time, so the writes over one connection, which were the first of all, were the slowest.
+    // Everything became faster with time, so the first writes, over one connection, were the slowest.
     let mut cold = situation(Situation { got: 1, separate: true, single: 3547.0, best: 2687.0, ..NEAR });
     for (run, rate) in
-        runs(&mut cold).iter_mut().filter(|run| run.work == Work::Write).zip([2080.0, 2667.0, 2449.0])
+        runs(&mut cold).iter_mut().filter(|run| run.work == RunKind::Write).zip([2080.0, 2667.0, 2449.0])
     {
-        *run = large(Work::Write, run.connections, rate, NEAR.rtt_ms);
+        *run = large(RunKind::Write, run.connections, rate, NEAR.rtt_ms);
     }
-    let again = runs(&mut cold).iter_mut().find(|run| run.work == Work::ReadAgain);
-    *again.unwrap() = large(Work::ReadAgain, 1, 4346.0, NEAR.rtt_ms);
+    let again = runs(&mut cold).iter_mut().find(|run| run.work == RunKind::ReadAgain);
+    *again.unwrap() = large(RunKind::ReadAgain, 1, 4346.0, NEAR.rtt_ms);
     // A Samba whose rates at two depths were the same.
     let mut same_by_chance = at(0.05, 900.0, 950.0);
-    for run in runs(&mut same_by_chance).iter_mut().filter(|run| run.work == Work::SmallRead && run.depth > 1)
+    for run in runs(&mut same_by_chance).iter_mut().filter(|it| it.work == RunKind::SmallRead && it.depth > 1)
     {
         *run = small(run.depth, if run.depth == 8 { 11_987.0 } else { 12_156.0 });
         (run.idle, run.own_processors) = (0.22, 0.35);
@@ -535,14 +537,14 @@ fn sound_servers_are_healthy() {
     smb(&mut alone).capabilities = vec!["large MTU"];
     let mut full_gigabit = at(0.4, 112.0, 112.5);
     under_load(&mut full_gigabit, 9.0);
-    // What is under way is as much as comes in a round trip, and an operation takes no longer: more of them would bring more.
+    // As much is under way as arrives in a round trip, and no operation waits: more would gain more.
     let mut little_under_way = situation(Situation { single: 24.0, best: 24.1, ..FAR });
     runs(&mut little_under_way).iter_mut().for_each(|run| run.median_ms = 24.0);
-    // A flow that finds its share loses packets once.
+    // A flow that increases its rate loses packets once.
     let mut overshoot = situation(FAR);
-    let one = runs(&mut overshoot).iter_mut().find(|run| (run.work, run.connections) == (Work::Write, 4));
+    let one = runs(&mut overshoot).iter_mut().find(|run| (run.work, run.connections) == (RunKind::Write, 4));
     one.and_then(|run| run.tcp.as_mut()).unwrap().sent_again = 600;
-    // A process that is at its end with names is not even.
+    // A process that is overloaded with names is not even.
     let mut busy_server = at(0.1, 900.0, 950.0);
     for it in &mut busy_server.metadata.get_or_insert_default().operations {
         (it.per_s, it.parts) = (Some(3000.0), vec![3000.0, 3300.0, 2700.0, 3200.0, 2800.0]);
@@ -564,11 +566,11 @@ fn sound_servers_are_healthy() {
             refused: false,
         }];
     }
-    // On a busy host writes once waited for the send buffer, gained nothing, and reads gained something (MiB/s as measured).
+    // On a busy host, writes waited for the send buffer and gained nothing; reads did (MiB/s as measured).
     let mut waiting_writes = at(5.34, 83.9, 142.2);
-    runs(&mut waiting_writes).retain(|run| run.work != Work::Write);
+    runs(&mut waiting_writes).retain(|run| run.work != RunKind::Write);
     let written = [(1, 145.0), (2, 132.8), (4, 59.4)];
-    runs(&mut waiting_writes).extend(written.map(|(count, rate)| large(Work::Write, count, rate, 5.34)));
+    runs(&mut waiting_writes).extend(written.map(|(count, rate)| large(RunKind::Write, count, rate, 5.34)));
     traffic(&mut waiting_writes, |it| it.held_by_send_buffer = 0.46);
     runs(&mut waiting_writes).iter_mut().for_each(|run| run.idle = 0.0);
     let healthy = [
@@ -592,7 +594,7 @@ fn sound_servers_are_healthy() {
     ];
     for (name, facts) in healthy.into_iter().chain(met_here()) {
         let held: Vec<_> = findings(&facts).into_iter().filter(|it| it.holds_back).collect();
-        assert_eq!(leading(&facts).0, State::Healthy, "{name}: {held:#?}");
+        assert_eq!(leading(&facts).0, ShareHealth::Healthy, "{name}: {held:#?}");
     }
 }
 
@@ -602,7 +604,7 @@ fn a_full_disk_is_said_before_everything_else() {
     facts.data = None;
     let why = "Create: DISK_FULL".to_owned();
     facts.stopped = Some(Stopped { stage: Stage::Data, why, stalled: false, cause: Cause::Full });
-    assert_eq!(leading(&facts), (State::Stopped, Some(Layer::Storage), Some("full")));
+    assert_eq!(leading(&facts), (ShareHealth::Stopped, Some(Layer::Storage), Some("full")));
 }
 
 #[test]
@@ -612,7 +614,7 @@ fn a_mount_shows_what_it_was_not_told_and_what_it_did_not_get() {
         let one = MountConnection { connected: true, requests: Some(10) };
         let connections = vec![one; connected];
         let mount = Mount { kind: kind.to_owned(), options, connections, ..Mount::default() };
-        Facts { protocol: Some(Protocol::Mount(mount)), ..Facts::default() }
+        TargetMeasurements { protocol: Some(Protocol::Mount(mount)), ..TargetMeasurements::default() }
     };
     for (facts, kind) in [
         (mount("cifs", "vers=3.1.1,rsize=4194304,wsize=4194304", 1), Some("client_multichannel_off")),
@@ -627,22 +629,22 @@ fn a_mount_shows_what_it_was_not_told_and_what_it_did_not_get() {
     }
 }
 
-/// A mount with so many connections: what is measured through it, and no echo.
-fn mounted(kind: &str, options: &str, connected: u32, of: Situation) -> Facts {
+/// A mount with this number of connections, with the values that are measured through it and no echo.
+fn mounted(kind: &str, options: &str, connected: u32, of: Situation) -> TargetMeasurements {
     let mut facts = situation(of);
     let one = MountConnection { connected: true, requests: None };
     let options = options.split(',').map(str::to_owned).collect();
     let connections = vec![one; connected as usize];
     let mount = Mount { kind: kind.to_owned(), options, connections, ..Mount::default() };
     facts.protocol = Some(Protocol::Mount(mount));
-    facts.connections = Some(crate::facts::Connections {
+    facts.connections = Some(crate::measurements::Connections {
         offered: true,
         asked: 4,
         got: connected,
-        ..crate::facts::Connections::default()
+        ..crate::measurements::Connections::default()
     });
     facts.metadata = None;
-    runs(&mut facts).retain(|run| run.connections == 1 && run.work != Work::ReadAgain);
+    runs(&mut facts).retain(|run| run.connections == 1 && run.work != RunKind::ReadAgain);
     runs(&mut facts).iter_mut().for_each(|run| run.connections = connected);
     facts
 }
@@ -685,12 +687,12 @@ fn one_point_says_nothing_of_more_connections() {
         (Situation { single: 60.0, best: 60.0, ..NEAR }, "no_gain"),
     ] {
         let mut facts = situation(of);
-        runs(&mut facts).retain(|run| run.connections == 1 || run.work == Work::SmallRead);
+        runs(&mut facts).retain(|run| run.connections == 1 || run.work == RunKind::SmallRead);
         let found = findings(&facts);
         assert!(found.iter().all(|it| it.kind != forbidden), "{found:#?}");
-        assert_eq!(leading(&facts).0, State::Healthy, "{found:#?}");
+        assert_eq!(leading(&facts).0, ShareHealth::Healthy, "{found:#?}");
     }
-    // A queue is seen with one connection too; what more of them bring is not.
+    // A queue is visible with one connection too. The gain of more is not.
     let mut narrow = situation(Situation { rtt_ms: 5.0, single: 1.13, best: 1.13, got: 4, separate: false });
     under_load(&mut narrow, 80.0);
     runs(&mut narrow).retain(|run| run.connections == 1);
@@ -705,7 +707,7 @@ fn a_path_whose_queue_was_not_looked_at_is_not_said_to_have_room() {
     if let Some(transport) = &mut facts.transport {
         (transport.connect_under_load, transport.connect_under_writes) = (None, None);
     }
-    assert_eq!(leading(&facts).0, State::Healthy);
+    assert_eq!(leading(&facts).0, ShareHealth::Healthy);
 }
 
 #[test]
@@ -716,14 +718,14 @@ fn a_bound_of_our_own_is_not_the_servers() {
         (it.per_s, it.parts) = (Some(5000.0), vec![500.0; 10]);
         it.median_ms = 0.5;
     }
-    assert_eq!(leading(&facts).0, State::HeldBack, "the server did it, as far as can be seen");
+    assert_eq!(leading(&facts).0, ShareHealth::HeldBack, "the server did it, as far as can be seen");
     let capped = [1, 8, 64].map(|depth| small(depth, if depth == 1 { 2500.0 } else { 5000.0 }));
-    runs(&mut facts).retain(|run| run.work != Work::SmallRead);
+    runs(&mut facts).retain(|run| run.work != RunKind::SmallRead);
     runs(&mut facts).extend(capped);
     facts.data.get_or_insert_default().bound_iops = Some(5000);
     let found = findings(&facts);
     assert!(found.iter().all(|it| !it.holds_back && it.kind != "knee"), "{found:#?}");
-    // `--max-rate 20m`: several connections carry as much as one.
+    // `--max-rate 20m`: several connections are as fast as one.
     let mut facts = situation(Situation { single: 20.0, best: 20.0, ..FAR });
     facts.data.get_or_insert_default().bound_mib_s = Some(20.0);
     let found = findings(&facts);
@@ -750,11 +752,12 @@ fn a_private_address_that_nobody_tried_is_worth_a_note_alone() {
 
 #[test]
 fn the_knee_of_depth_says_nothing_of_what_was_not_tried() {
-    let knee = |facts: &Facts| findings(facts).into_iter().find(|it| it.kind == "knee").unwrap().says;
+    let knee =
+        |facts: &TargetMeasurements| findings(facts).into_iter().find(|it| it.kind == "knee").unwrap().says;
     let mut facts = situation(NEAR);
     assert!(knee(&facts).ends_with("64 under way, the most that was tried"), "{}", knee(&facts));
     runs(&mut facts).push(small(128, 64_000.0));
-    runs(&mut facts).retain(|run| run.work != Work::SmallRead || run.depth != 64);
+    runs(&mut facts).retain(|run| run.work != RunKind::SmallRead || run.depth != 64);
     runs(&mut facts).push(small(256, 64_100.0));
     assert!(knee(&facts).ends_with("128 under way, and little behind that"), "{}", knee(&facts));
 }
@@ -775,7 +778,8 @@ fn round_trips_of_names_are_those_of_a_connection_that_is_there() {
 fn a_sawtooth_and_small_packets_are_told_and_accuse_nobody() {
     let mut facts = situation(NEAR);
     let every_s = 0.5;
-    let sawtooth = Sawtooth { work: Work::Read, connections: 4, collapses: 4, every_s, usual_per_s: 400.0 };
+    let sawtooth =
+        Sawtooth { work: RunKind::Read, connections: 4, collapses: 4, every_s, usual_per_s: 400.0 };
     facts.data.get_or_insert_default().sawtooth = Some(sawtooth);
     for (interface, path, who) in
         [(1500, 1280, "behind this host"), (1280, 1280, "the interface of this host")]

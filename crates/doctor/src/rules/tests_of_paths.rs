@@ -1,14 +1,15 @@
-//! What is said of hosts that are not reached, of paths that lose large packets, and of connections whose turns differ.
+//! The findings about hosts that are not reached, paths that lose large packets, and connections whose
+//! turns differ.
 
 use super::tests::{FAR, NEAR, leading, runs};
 use super::tests_support::{Situation, large, situation};
 use super::*;
-use crate::facts::{Address, Cause, Packets, Scope, Stage, Stopped};
 use crate::finding::Layer;
-use crate::verdict::{State, verdict};
+use crate::measurements::{Address, Cause, Packets, Scope, Stage, Stopped};
+use crate::verdict::{ShareHealth, verdict};
 
-/// A server of which no address took a connection.
-fn not_reached(name: &str, refused: bool) -> Facts {
+/// A server none of whose addresses accepted a connection.
+fn not_reached(name: &str, refused: bool) -> TargetMeasurements {
     let mut facts = situation(NEAR);
     let cause = if refused { Cause::Closed } else { Cause::Unreachable };
     let why = "10.0.0.1:445: no connection".to_owned();
@@ -29,7 +30,7 @@ fn a_closed_port_and_a_dead_host_are_named_and_the_name_service_is_not() {
             [(true, "closed_port", "nobody listens on its port 445"), (false, "dead_host", "does not answer")]
         {
             let facts = not_reached(name, refused);
-            assert_eq!(leading(&facts), (State::Stopped, Some(Layer::Transport), Some(kind)), "{name}");
+            assert_eq!(leading(&facts), (ShareHealth::Stopped, Some(Layer::Transport), Some(kind)), "{name}");
             let found = findings(&facts);
             let verdict = verdict(&facts, &found);
             assert!(verdict.paragraph.contains(part), "{}", verdict.paragraph);
@@ -51,7 +52,7 @@ fn an_address_that_refuses_before_one_that_answers_costs_nothing() {
         let closed = Address { address, scope: Scope::Private, reachable: Some(false), refused: true };
         route.addresses.insert(0, closed);
     }
-    assert_eq!(leading(&facts).0, State::Healthy);
+    assert_eq!(leading(&facts).0, ShareHealth::Healthy);
     assert!(
         findings(&facts).iter().any(|it| it.kind == "closed_address" && it.says.contains("nobody listens"))
     );
@@ -66,7 +67,7 @@ fn a_silence_on_a_path_that_loses_large_packets_is_not_the_servers() {
     let why = "a first block: no answer within 3 s".to_owned();
     facts.stopped = Some(Stopped { stage: Stage::Data, why, stalled: true, cause: Cause::LargePackets });
     let verdict = verdict(&facts, &findings(&facts));
-    assert_eq!((verdict.state, verdict.layer), (State::Stopped, Some(Layer::Transport)));
+    assert_eq!((verdict.state, verdict.layer), (ShareHealth::Stopped, Some(Layer::Transport)));
     assert!(
         verdict.paragraph.contains("MTU is about 1400") && !verdict.paragraph.contains("stalls"),
         "{}",
@@ -79,14 +80,15 @@ fn what_connections_bring_is_said_with_its_knee_and_its_confidence() {
     let mut facts = situation(FAR);
     let two = runs(&mut facts).iter_mut().filter(|run| run.connections == 2);
     two.for_each(|run| *run = large(run.work, 2, 90.0, 23.0));
-    let said = |facts: &Facts| {
+    let said = |facts: &TargetMeasurements| {
         let found = findings(facts).into_iter();
         let kinds = ["worth", "little_gain", "gain_unsure", "no_gain"];
         found.filter(|it| kinds.contains(&it.kind)).map(|it| (it.kind, it.says)).next().unwrap()
     };
     let (kind, says) = said(&facts);
     assert_eq!(kind, "worth");
-    // 90 against 23 in each turn, which has 23 operations with one connection and may be off by one.
+    // 90 against 23 in each turn. A turn has 23 operations with one connection, and the error is one of
+    // them.
     assert!(says.contains("2 of them are worth 3.91 times as much (3.75 to 4.08 in 4 turns)"), "{says}");
     let mut wide = situation(Situation { single: 500.0, best: 900.0, ..NEAR });
     let several = runs(&mut wide).iter_mut().filter(|run| run.connections > 1);
@@ -100,7 +102,7 @@ fn what_connections_bring_is_said_with_its_knee_and_its_confidence() {
 fn what_other_programs_used_is_said_and_advice_waits_for_them() {
     let said = |part: f64| {
         let mut facts = situation(Situation { single: 500.0, best: 900.0, ..NEAR });
-        let others = crate::facts::Others { part, processors: 2, is_server_here: true };
+        let others = crate::measurements::Others { part, processors: 2, is_server_here: true };
         facts.data.get_or_insert_default().others = Some(others);
         let kinds = ["worth", "gain_unsure"];
         let found = findings(&facts).into_iter().find(|it| kinds.contains(&it.kind)).unwrap();

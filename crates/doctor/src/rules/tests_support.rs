@@ -1,26 +1,26 @@
-//! Facts for tests: a healthy server, described by a few figures.
+//! Measured values for tests: a healthy server, described by a few figures.
 
-use crate::facts::{
-    Connections, Connects, Data, Facts, Metadata, NameWork, Protocol, Route, Run, Scope, Smb, Traffic,
-    Transport, Work,
+use crate::measurements::{
+    Connections, Connects, Data, Metadata, NameWork, Protocol, Route, Run, RunKind, Scope, SmbProperties,
+    TargetMeasurements, Traffic, Transport,
 };
 
-/// The figures.
+/// The figures of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Situation {
     pub(crate) rtt_ms: f64,
     /// MiB/s over one connection.
     pub(crate) single: f64,
-    /// MiB/s over four.
+    /// MiB/s over four connections.
     pub(crate) best: f64,
     /// Connections of one session.
     pub(crate) got: u32,
-    /// The others were sessions of their own.
+    /// Whether the others were separate sessions.
     pub(crate) separate: bool,
 }
 
-/// A run of large blocks, as even as runs are.
-pub(crate) fn large(work: Work, connections: u32, mib_s: f64, rtt_ms: f64) -> Run {
+/// A run of large blocks with the usual evenness.
+pub(crate) fn large(work: RunKind, connections: u32, mib_s: f64, rtt_ms: f64) -> Run {
     let per_s = mib_s * 4.0;
     Run {
         work,
@@ -47,7 +47,7 @@ pub(crate) fn large(work: Work, connections: u32, mib_s: f64, rtt_ms: f64) -> Ru
 /// A run of small reads.
 pub(crate) fn small(depth: u32, per_s: f64) -> Run {
     let median_ms = f64::from(depth) * 1000.0 / per_s;
-    let plain = large(Work::SmallRead, 4, 1.0, 0.0);
+    let plain = large(RunKind::SmallRead, 4, 1.0, 0.0);
     let interval = [per_s * 0.97, per_s * 1.03];
     Run {
         block: 4096,
@@ -61,8 +61,8 @@ pub(crate) fn small(depth: u32, per_s: f64) -> Run {
     }
 }
 
-fn smb(echo_ms: Vec<f64>) -> Smb {
-    Smb {
+fn smb(echo_ms: Vec<f64>) -> SmbProperties {
+    SmbProperties {
         dialect: "3.1.1".to_owned(),
         signing: "AesGmac".to_owned(),
         max_read: 8 << 20,
@@ -72,7 +72,7 @@ fn smb(echo_ms: Vec<f64>) -> Smb {
         capabilities: vec!["large MTU", "Multichannel"],
         echo_ms,
         protection_ns_per_mib: None,
-        ..Smb::default()
+        ..SmbProperties::default()
     }
 }
 
@@ -103,24 +103,24 @@ fn metadata(rtt_ms: f64) -> Metadata {
 }
 
 /// A healthy server with these figures.
-pub(crate) fn situation(of: Situation) -> Facts {
+pub(crate) fn situation(of: Situation) -> TargetMeasurements {
     let address = [10, 0, 0, 1].into();
     let times_ms: Vec<f64> = (0..10).map(|it| of.rtt_ms + f64::from(it) * 0.01).collect();
     let connect = Connects { sent: 10, lost: 0, times_ms: times_ms.clone() };
     let mut runs = Vec::new();
     for (connections, rate) in [(1, of.single), (2, (of.single + of.best) / 2.0), (4, of.best)] {
-        runs.push(large(Work::Write, connections, rate, of.rtt_ms));
-        runs.push(large(Work::Read, connections, rate, of.rtt_ms));
+        runs.push(large(RunKind::Write, connections, rate, of.rtt_ms));
+        runs.push(large(RunKind::Read, connections, rate, of.rtt_ms));
     }
     let one = 1000.0 / (of.rtt_ms + 0.1);
     runs.extend([1, 8, 64].map(|depth| small(depth, one * f64::from(depth))));
-    runs.push(large(Work::ReadAgain, 1, of.single, of.rtt_ms));
-    Facts {
+    runs.push(large(RunKind::ReadAgain, 1, of.single, of.rtt_ms));
+    TargetMeasurements {
         target: "smb://ann@files/docs".to_owned(),
         route: Some(Route {
             name: "files".to_owned(),
             resolved_in_ms: 1.0,
-            addresses: vec![crate::facts::Address {
+            addresses: vec![crate::measurements::Address {
                 address,
                 scope: Scope::Private,
                 reachable: Some(true),
@@ -152,6 +152,6 @@ pub(crate) fn situation(of: Situation) -> Facts {
         }),
         data: Some(Data { runs, ..Data::default() }),
         metadata: Some(metadata(of.rtt_ms)),
-        ..Facts::default()
+        ..TargetMeasurements::default()
     }
 }

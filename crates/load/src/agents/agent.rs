@@ -1,4 +1,5 @@
-//! The agent: waits for who has the secret, does what they say with the load generator, and answers what it measured.
+//! The agent: waits for a conductor with the secret, runs the load that it requests, and returns the
+//! results.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,40 +13,40 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use super::channel::{Channel, Mouth, Side};
+use super::connection::{AgentConnection, MessageSender, PeerRole};
 use super::{Message, place};
 use crate::args::Args;
 use crate::measure::Stop;
 use crate::run::{clear, measure};
 use crate::{Error, Plan, diskspd};
 
-/// Connections that may be proving themselves, or refused, at once.
+/// The most connections that may be unauthenticated, or be refused, at once.
 const MAX_CONNECTIONS: usize = 16;
 
-/// How long the others may take to become ready, and to have measured.
+/// The longest wait for the other agents to become ready or to finish.
 const OTHERS_TIME: Duration = Duration::from_secs(3600);
 
 /// Listens for a conductor.
 #[derive(Debug)]
 pub struct Agent {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AgentState {
     secret: String,
-    /// Whose first line is the password of the servers that are loaded.
+    /// The first line of this file is the password of the servers that are loaded.
     password_file: Option<PathBuf>,
-    /// Does something, and will not do something else at the same time.
+    /// Set while a load runs. Another load is refused then.
     busy: AtomicBool,
     connections: AtomicUsize,
 }
 
-/// The words of a conductor.
+/// The command line from a conductor.
 #[derive(Debug, Parser)]
 #[command(name = "load", no_binary_name = true)]
-struct Line {
+struct ConductorLine {
     #[command(flatten)]
     args: Args,
 }
@@ -54,7 +55,7 @@ impl Agent {
     /// Listens at `--agent ADDRESS`; port 0 takes any that is free.
     ///
     /// # Errors
-    /// Where that cannot be had.
+    /// If the address cannot be used.
     pub fn listen(args: &Args, secret: String) -> Result<Agent, Error> {
         let address = args.agent.as_deref().unwrap_or_default();
         let is_any = address.ends_with(":0");
@@ -63,23 +64,27 @@ impl Agent {
         let listener = TcpListener::bind((host.as_str(), port));
         let listener = listener.map_err(|why| Error::host(format!("--agent {address}: listening"), why))?;
         let password_file = args.password_file.clone();
-        let shared =
-            Shared { secret, password_file, busy: AtomicBool::new(false), connections: AtomicUsize::new(0) };
+        let shared = AgentState {
+            secret,
+            password_file,
+            busy: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+        };
         Ok(Agent { listener, shared: Arc::new(shared) })
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     ///
     /// # Errors
-    /// What the host says.
+    /// Those of the host.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves one conductor after the other, and ends only with the process.
+    /// Serves one conductor after the other. It returns only on an error.
     ///
     /// # Errors
-    /// When nobody can be accepted any more.
+    /// If no connection can be accepted any more.
     pub fn serve(&self) -> Result<(), Error> {
         for stream in self.listener.incoming() {
             let stream = stream.map_err(|why| Error::host("accepting a connection", why))?;
@@ -89,7 +94,7 @@ impl Agent {
                 continue;
             }
             thread::spawn(move || {
-                // Who cannot prove to have the secret, or goes away, is told nothing.
+                // A peer without the secret, or one that disconnects, gets no explanation.
                 let _ = shared.hear(stream);
                 shared.connections.fetch_sub(1, Ordering::AcqRel);
             });
@@ -98,46 +103,46 @@ impl Agent {
     }
 }
 
-impl Shared {
+impl AgentState {
     fn hear(&self, stream: TcpStream) -> io::Result<()> {
-        let mut channel = Channel::open(stream, Side::Agent, &self.secret)?;
-        let Message::Load { words, number, beat } = channel.receive(Duration::from_secs(60))? else {
-            return channel.send(&Message::Failed("it was not told what to do".to_owned()));
+        let mut connection = AgentConnection::open(stream, PeerRole::Agent, &self.secret)?;
+        let Message::Load { words, number, beat } = connection.receive(Duration::from_secs(60))? else {
+            return connection.send(&Message::Failed("it was not told what to do".to_owned()));
         };
         if self.busy.swap(true, Ordering::AcqRel) {
-            return channel
+            return connection
                 .send(&Message::Failed("it is busy with another load; try again later".to_owned()));
         }
-        let heart = Heart::start(channel.mouth(), beat);
-        let done = self.load(&mut channel, words, number);
+        let heart = Heartbeat::start(connection.sender(), beat);
+        let done = self.load(&mut connection, words, number);
         drop(heart);
         self.busy.store(false, Ordering::Release);
-        channel.send(&match done {
+        connection.send(&match done {
             Ok(()) => Message::Done,
             Err(why) => Message::Failed(why.to_string()),
         })
     }
 
-    fn load(&self, channel: &mut Channel, words: Vec<String>, number: u32) -> Result<(), Error> {
+    fn load(&self, connection: &mut AgentConnection, words: Vec<String>, number: u32) -> Result<(), Error> {
         let lost = |why: io::Error| Error::host("waiting for the other clients", why);
         for plan in self.plans(words, number)? {
             let (stop, mut watch) = (Stop::default(), None);
             let measured = measure(&plan, &stop, || {
-                channel.send(&Message::Ready).map_err(lost)?;
-                match channel.receive(OTHERS_TIME).map_err(lost)? {
+                connection.send(&Message::Ready).map_err(lost)?;
+                match connection.receive(OTHERS_TIME).map_err(lost)? {
                     Message::Go => {
-                        // Nobody would get what is measured once the conductor is gone.
+                        // Without the conductor nobody would receive the results.
                         let stop = stop.clone();
-                        watch = Some(channel.watch(move || stop.now()).map_err(lost)?);
+                        watch = Some(connection.watch(move || stop.now()).map_err(lost)?);
                         Ok(())
                     }
-                    _ => Err(Error::Wrong("the load was called off".to_owned())),
+                    _ => Err(Error::Wrong("the load was cancelled".to_owned())),
                 }
             })?;
             drop(watch);
-            let told = channel.send(&Message::Measured(Box::new(measured)));
-            let asked = told.and_then(|()| channel.receive(OTHERS_TIME));
-            // Also where nobody is left to ask for it.
+            let told = connection.send(&Message::Measured(Box::new(measured)));
+            let asked = told.and_then(|()| connection.receive(OTHERS_TIME));
+            // The files are removed even if the conductor is gone and cannot ask for it.
             clear(&plan)?;
             if matches!(asked.map_err(lost)?, Message::Clear { is_last: true }) {
                 return Ok(());
@@ -146,37 +151,38 @@ impl Shared {
         Ok(())
     }
 
-    /// What the words ask for. Each client works in a directory of its own.
+    /// The plans for a command line. Each client works in its own directory.
     fn plans(&self, words: Vec<String>, number: u32) -> Result<Vec<Plan>, Error> {
         let front = ["trunkline", "load"].map(str::to_owned);
         let words = diskspd::spell_out(front.into_iter().chain(words).map(OsString::from));
-        let line = Line::try_parse_from(words.into_iter().skip(2));
+        let line = ConductorLine::try_parse_from(words.into_iter().skip(2));
         let mut args = line.map_err(|why| Error::Usage(why.to_string()))?.args;
         args.password_file.clone_from(&self.password_file);
-        let none = "it has no password for the target: give it --password-file FILE, or set TRUNKLINE_PASSWORD there";
+        let none = "it has no password for the target: give it --password-file FILE, or set \
+                    TRUNKLINE_PASSWORD there";
         let password = args.password()?.ok_or_else(|| Error::Usage(none.to_owned()))?;
         let plans = Plan::all(&args, &password)?;
         Ok(plans.into_iter().map(|plan| plan.of_client(number)).collect())
     }
 }
 
-/// Says every while that the agent is there, until it is dropped.
-pub(super) struct Heart(
+/// Sends `Alive` messages until it is dropped.
+pub(super) struct Heartbeat(
     #[expect(dead_code, reason = "its end is what the other side hears")] mpsc::Sender<()>,
 );
 
-impl Heart {
-    pub(super) fn start(mouth: Mouth, beat: Duration) -> Heart {
-        let (sender, over) = mpsc::channel();
+impl Heartbeat {
+    pub(super) fn start(sender: MessageSender, beat: Duration) -> Heartbeat {
+        let (stop, over) = mpsc::channel();
         thread::spawn(move || {
             while over.recv_timeout(beat) == Err(RecvTimeoutError::Timeout) {
-                // Who does not take it is noticed by who measures.
-                if mouth.send(&Message::Alive).is_err() {
+                // The thread that measures notices a failure of the connection.
+                if sender.send(&Message::Alive).is_err() {
                     return;
                 }
             }
         });
-        Heart(sender)
+        Heartbeat(stop)
     }
 }
 
@@ -189,22 +195,22 @@ mod tests {
     const SECRET: &str = "a secret of enough length";
     const SOON: Duration = Duration::from_secs(20);
 
-    /// Asks for a load of many minutes; answers with what the agent says.
-    fn ask(address: SocketAddr, here: &std::path::Path) -> (Channel, Message) {
+    /// Requests a load of many minutes, and returns the agent's reply.
+    fn ask(address: SocketAddr, here: &std::path::Path) -> (AgentConnection, Message) {
         let stream = TcpStream::connect(address).unwrap();
-        let mut channel = Channel::open(stream, Side::Conductor, SECRET).unwrap();
+        let mut connection = AgentConnection::open(stream, PeerRole::Conductor, SECRET).unwrap();
         let words =
             format!("{} --rw randread --bs 4k --filesize 64k --runtime 600 --time_based", here.display());
         let words = words.split_whitespace().map(str::to_owned).collect();
-        channel.send(&Message::Load { words, number: 1, beat: 10 * SOON }).unwrap();
-        let said = channel.receive(SOON).unwrap();
-        (channel, said)
+        connection.send(&Message::Load { words, number: 1, beat: 10 * SOON }).unwrap();
+        let said = connection.receive(SOON).unwrap();
+        (connection, said)
     }
 
     #[test]
     fn a_load_ends_when_its_conductor_is_gone() {
         let here = tempfile::tempdir().unwrap();
-        let args = Line::parse_from(["--agent", "127.0.0.1:0"]).args;
+        let args = ConductorLine::parse_from(["--agent", "127.0.0.1:0"]).args;
         let agent = Agent::listen(&args, SECRET.to_owned()).unwrap();
         let address = agent.address().unwrap();
         thread::spawn(move || agent.serve());

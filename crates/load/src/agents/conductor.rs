@@ -1,4 +1,4 @@
-//! The conductor: tells agents what to do, lets them begin together, and merges what they measured.
+//! The conductor: sends loads to agents, starts them together, and merges their results.
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -6,36 +6,38 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::channel::{Channel, Mouth, Side, failed};
+use super::connection::{AgentConnection, MessageSender, PeerRole, failed};
 use super::{Message, place};
 use crate::args::Args;
 use crate::{Error, Plan, Report};
 
-/// How long an agent may take to make what a load needs, to do a fixed amount of work, or to clear away what it has made.
+/// The longest time for an agent to create files, to do a fixed amount of work, or to remove its files.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How long a connection may take.
+/// The longest time to connect.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// How many times an agent speaks in the time that it may be silent, so that one beat that is late costs nothing.
+/// The number of `Alive` messages in the time that an agent may be silent. One late message then does no
+/// harm.
 const BEATS: u32 = 4;
 
-/// How many times the silence an agent may take beyond the time of a load: for the last answers.
+/// The extra time for the last results, as a multiple of the time that an agent may be silent.
 const SLACK: u32 = 4;
 
-/// What came of a load from several machines.
+/// The results of a load from several machines.
 #[derive(Debug)]
 pub struct Conducted {
-    /// What was measured, load by load. Where an agent was lost, the last one is what the others have measured.
+    /// One report for each load. If an agent was lost, the last report has the results of the others.
     pub reports: Vec<Report>,
-    /// What went wrong, and at which agent. Nothing is measured after that.
+    /// The errors, with the names of the agents. No load starts after an error.
     pub lost: Vec<Error>,
 }
 
-/// Does on all agents (`--agents`) what `words`, those behind `trunkline load`, say.
+/// Runs the command line `words` (those behind `trunkline load`) on all agents (`--agents`).
 ///
 /// # Errors
-/// What went wrong first, and at which agent, before anything was measured. The others are left, and give up.
+/// The first error before the measurement, with the name of the agent. The other agents are disconnected,
+/// and stop.
 pub fn conduct(args: &Args, words: &[String], secret: &str) -> Result<Conducted, Error> {
     if args.server_pid.is_some() {
         return Err(Error::Usage(
@@ -44,19 +46,19 @@ pub fn conduct(args: &Args, words: &[String], secret: &str) -> Result<Conducted,
     }
     let plans = Plan::all(args, "")?;
     let silence = args.agent_timeout;
-    let mut channels = Vec::new();
+    let mut connections = Vec::new();
     for name in &args.agents {
-        channels.push(connect(name, secret, silence)?);
+        connections.push(connect(name, secret, silence)?);
     }
-    for ((channel, name), number) in channels.iter().zip(&args.agents).zip(1..) {
-        let load = Message::Load { words: behind(words), number, beat: silence / BEATS };
-        channel.send(&load).map_err(|why| failed(name, &why, silence))?;
+    for ((connection, name), number) in connections.iter().zip(&args.agents).zip(1..) {
+        let load = Message::Load { words: agent_words(words), number, beat: silence / BEATS };
+        connection.send(&load).map_err(|why| failed(name, &why, silence))?;
     }
-    Orchestra::of(&args.agents, channels, silence)?.play(plans)
+    AgentGroup::of(&args.agents, connections, silence)?.run_loads(plans)
 }
 
-/// The words that agents are to hear: all but those that are the conductor's own.
-fn behind(words: &[String]) -> Vec<String> {
+/// The words for the agents: all but the conductor's own options.
+fn agent_words(words: &[String]) -> Vec<String> {
     const OWN: [&str; 5] = ["--agents", "--agent-timeout", "--secret-file", "--html", "--password-file"];
     let mut kept = Vec::new();
     let mut words = words.iter();
@@ -73,14 +75,14 @@ fn behind(words: &[String]) -> Vec<String> {
     kept
 }
 
-fn connect(name: &str, secret: &str, silence: Duration) -> Result<Channel, Error> {
+fn connect(name: &str, secret: &str, silence: Duration) -> Result<AgentConnection, Error> {
     let place = place(name)?;
     let failed = |why: io::Error| failed(name, &why, silence);
     let addresses = place.to_socket_addrs().map_err(failed)?;
     let mut last = io::Error::from(ErrorKind::NotFound);
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIME) {
-            Ok(stream) => return Channel::open(stream, Side::Conductor, secret).map_err(failed),
+            Ok(stream) => return AgentConnection::open(stream, PeerRole::Conductor, secret).map_err(failed),
             Err(why) => last = why,
         }
     }
@@ -89,51 +91,56 @@ fn connect(name: &str, secret: &str, silence: Duration) -> Result<Channel, Error
     Err(Error::host(format!("agent {name}"), text))
 }
 
-/// What becomes of a wait for all agents when one is lost.
+/// The effect of a lost agent on a wait for all agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loss {
-    /// The others are not waited for.
+enum AgentLoss {
+    /// The wait ends.
     Ends,
-    /// They are.
-    IsBorne,
+    /// The wait for the others continues.
+    Continues,
 }
 
-/// All agents. A thread listens to each, so that the silence of one is noticed whatever the others do.
-struct Orchestra {
+/// All agents. One thread receives from each, so that a silent agent is noticed whatever the others do.
+struct AgentGroup {
     agents: Vec<Agent>,
-    /// What they say, and who.
-    said: mpsc::Receiver<(usize, io::Result<Message>)>,
+    /// The received messages, each with the number of its agent.
+    received: mpsc::Receiver<(usize, io::Result<Message>)>,
     silence: Duration,
-    /// What went wrong, first things first.
+    /// The errors, the first one first.
     lost: Vec<Error>,
 }
 
 struct Agent {
     name: String,
-    mouth: Mouth,
+    sender: MessageSender,
     end: TcpStream,
     is_lost: bool,
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Who is gone already needs no end. The thread that listens to it ends with it.
+        // An agent that has disconnected already needs no shutdown. The receiving thread ends with the
+        // connection.
         let _ = self.end.shutdown(Shutdown::Both);
     }
 }
 
-impl Orchestra {
-    fn of(names: &[String], channels: Vec<Channel>, silence: Duration) -> Result<Orchestra, Error> {
-        let (sender, said) = mpsc::channel();
+impl AgentGroup {
+    fn of(
+        names: &[String],
+        connections: Vec<AgentConnection>,
+        silence: Duration,
+    ) -> Result<AgentGroup, Error> {
+        let (sender, received) = mpsc::channel();
         let mut agents = Vec::new();
-        for (number, (mut channel, name)) in channels.into_iter().zip(names).enumerate() {
-            let end = channel.end().map_err(|why| failed(name, &why, silence))?;
-            agents.push(Agent { name: name.clone(), mouth: channel.mouth(), end, is_lost: false });
+        for (number, (mut connection, name)) in connections.into_iter().zip(names).enumerate() {
+            let end = connection.end().map_err(|why| failed(name, &why, silence))?;
+            agents.push(Agent { name: name.clone(), sender: connection.sender(), end, is_lost: false });
             let sender = sender.clone();
             thread::spawn(move || {
                 loop {
-                    let heard = channel.receive(silence);
-                    // After its last word it may go.
+                    let heard = connection.receive(silence);
+                    // After its last message an agent may disconnect.
                     let is_end = matches!(heard, Err(_) | Ok(Message::Done | Message::Failed(_)));
                     let is_new = !matches!(heard, Ok(Message::Alive));
                     if is_new && sender.send((number, heard)).is_err() || is_end {
@@ -142,19 +149,21 @@ impl Orchestra {
                 }
             });
         }
-        Ok(Orchestra { agents, said, silence, lost: Vec::new() })
+        Ok(AgentGroup { agents, received, silence, lost: Vec::new() })
     }
 
-    /// One load after the other, as long as nobody is lost.
-    fn play(mut self, plans: Vec<Plan>) -> Result<Conducted, Error> {
+    /// Runs one load after the other, until an agent is lost.
+    fn run_loads(mut self, plans: Vec<Plan>) -> Result<Conducted, Error> {
         let (mut reports, mut left) = (Vec::new(), plans.len());
-        self.hear_all(LONG, Loss::Ends, |message| matches!(message, Message::Ready).then_some(()));
+        self.receive_from_all(LONG, AgentLoss::Ends, |message| {
+            matches!(message, Message::Ready).then_some(())
+        });
         for plan in plans {
             if !self.lost.is_empty() {
                 break;
             }
             left -= 1;
-            reports.extend(self.together(&plan, left == 0));
+            reports.extend(self.run_load(&plan, left == 0));
         }
         match reports.is_empty() {
             true => Err(self.lost.swap_remove(0)),
@@ -162,13 +171,13 @@ impl Orchestra {
         }
     }
 
-    /// One load on all of them, which are ready; nothing where none of them measured anything. After it they are ready for
-    /// the next one, unless this was the last.
-    fn together(&mut self, plan: &Plan, is_last: bool) -> Option<Report> {
+    /// Runs one load on all agents, which are ready. `None` if no agent has results. Afterwards the
+    /// agents are ready for the next load, unless this was the last.
+    fn run_load(&mut self, plan: &Plan, is_last: bool) -> Option<Report> {
         let slack = self.silence * SLACK;
         let time = plan.runtime.map_or(LONG, |runtime| plan.ramp + runtime + plan.cool_down + slack);
-        self.tell_all(&Message::Go);
-        let measured = self.hear_all(time, Loss::IsBorne, |message| match message {
+        self.send_to_all(&Message::Go);
+        let measured = self.receive_from_all(time, AgentLoss::Continues, |message| match message {
             Message::Measured(measured) => Some(*measured),
             _ => None,
         });
@@ -180,34 +189,38 @@ impl Orchestra {
             }
         }
         let is_last = is_last || !self.lost.is_empty();
-        self.tell_all(&Message::Clear { is_last });
+        self.send_to_all(&Message::Clear { is_last });
         if is_last {
-            self.hear_all(LONG, Loss::IsBorne, |message| matches!(message, Message::Done).then_some(()));
+            self.receive_from_all(LONG, AgentLoss::Continues, |message| {
+                matches!(message, Message::Done).then_some(())
+            });
         } else {
-            self.hear_all(LONG, Loss::Ends, |message| matches!(message, Message::Ready).then_some(()));
+            self.receive_from_all(LONG, AgentLoss::Ends, |message| {
+                matches!(message, Message::Ready).then_some(())
+            });
         }
         (!all.is_empty()).then(|| Report::merged(plan, all, missing))
     }
 
-    fn tell_all(&mut self, message: &Message) {
+    fn send_to_all(&mut self, message: &Message) {
         for number in 0..self.agents.len() {
             let agent = &self.agents[number];
             if agent.is_lost {
                 continue;
             }
-            if let Err(why) = agent.mouth.send(message) {
+            if let Err(why) = agent.sender.send(message) {
                 let why = failed(&agent.name, &why, self.silence);
-                self.lose(number, why);
+                self.mark_lost(number, why);
             }
         }
     }
 
-    /// What `take` finds in the next message of each agent, in their order. One that has said nothing of that kind when
-    /// `time` is over is lost.
-    fn hear_all<T>(
+    /// The values that `take` extracts from the next message of each agent, in the order of the agents.
+    /// An agent without such a message within `time` is lost.
+    fn receive_from_all<T>(
         &mut self,
         time: Duration,
-        loss: Loss,
+        loss: AgentLoss,
         take: impl Fn(Message) -> Option<T>,
     ) -> Vec<Option<T>> {
         let until = Instant::now() + time;
@@ -215,27 +228,28 @@ impl Orchestra {
         loop {
             let is_awaited = |number: &usize| heard[*number].is_none() && !self.agents[*number].is_lost;
             let awaited: Vec<usize> = (0..heard.len()).filter(is_awaited).collect();
-            if awaited.is_empty() || loss == Loss::Ends && !self.lost.is_empty() {
+            if awaited.is_empty() || loss == AgentLoss::Ends && !self.lost.is_empty() {
                 return heard;
             }
-            let Ok((number, said)) = self.said.recv_timeout(until.saturating_duration_since(Instant::now()))
+            let Ok((number, said)) =
+                self.received.recv_timeout(until.saturating_duration_since(Instant::now()))
             else {
                 for number in awaited {
                     let why = format!("it is there, but was not done after {} s", time.as_secs_f64());
-                    self.lose(number, Error::host(self.name(number), why));
+                    self.mark_lost(number, Error::host(self.name(number), why));
                 }
                 return heard;
             };
             match said {
-                // What is left of one that was given up.
+                // A late message of an agent that was given up.
                 _ if self.agents[number].is_lost => {}
-                Err(why) => self.lose(number, failed(&self.agents[number].name, &why, self.silence)),
-                Ok(Message::Failed(why)) => self.lose(number, Error::host(self.name(number), why)),
+                Err(why) => self.mark_lost(number, failed(&self.agents[number].name, &why, self.silence)),
+                Ok(Message::Failed(why)) => self.mark_lost(number, Error::host(self.name(number), why)),
                 Ok(message) => match take(message) {
                     found @ Some(_) if heard[number].is_none() => heard[number] = found,
                     _ => {
-                        let why = "it is not where it should be in the order of things";
-                        self.lose(number, Error::Wrong(format!("{}: {why}", self.name(number))));
+                        let why = "it sent an unexpected message";
+                        self.mark_lost(number, Error::Wrong(format!("{}: {why}", self.name(number))));
                     }
                 },
             }
@@ -246,7 +260,7 @@ impl Orchestra {
         format!("agent {}", self.agents[number].name)
     }
 
-    fn lose(&mut self, number: usize, why: Error) {
+    fn mark_lost(&mut self, number: usize, why: Error) {
         self.agents[number].is_lost = true;
         self.lost.push(why);
     }
@@ -258,82 +272,83 @@ mod tests {
 
     use clap::Parser;
 
-    use super::super::agent::Heart;
+    use super::super::agent::Heartbeat;
     use super::*;
 
     const SECRET: &str = "a secret of enough length";
 
     #[derive(Debug, Parser)]
-    struct Cli {
+    struct ConductorCli {
         #[command(flatten)]
         args: Args,
     }
 
-    /// What an agent of a test does with its connection once it was told what to do.
-    type Part = fn(Channel, Heart);
+    /// The behaviour of an agent of a test after it has received the load.
+    type AgentScript = fn(AgentConnection, Heartbeat);
 
-    /// An agent that plays `part`; answers where it is.
-    fn agent(part: Part) -> String {
+    /// Starts an agent that runs `part`, and returns its address.
+    fn agent(part: AgentScript) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         thread::spawn(move || {
-            let mut channel = Channel::open(listener.accept().unwrap().0, Side::Agent, SECRET).unwrap();
-            let Message::Load { beat, .. } = hear(&mut channel) else { panic!("it is told nothing") };
-            let heart = Heart::start(channel.mouth(), beat);
-            part(channel, heart);
+            let mut connection =
+                AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, SECRET).unwrap();
+            let Message::Load { beat, .. } = hear(&mut connection) else { panic!("it is told nothing") };
+            let heart = Heartbeat::start(connection.sender(), beat);
+            part(connection, heart);
         });
         address
     }
 
-    fn hear(channel: &mut Channel) -> Message {
-        channel.receive(CONNECT_TIME).unwrap()
+    fn hear(connection: &mut AgentConnection) -> Message {
+        connection.receive(CONNECT_TIME).unwrap()
     }
 
-    /// Says nothing more, but keeps its connection as long as the other side does.
-    fn be_silent(mut channel: Channel, heart: Heart) {
+    /// Sends nothing more, but keeps the connection as long as the other side does.
+    fn be_silent(mut connection: AgentConnection, heart: Heartbeat) {
         drop(heart);
-        while channel.receive(LONG).is_ok() {}
+        while connection.receive(LONG).is_ok() {}
     }
 
-    /// Is there as long as anybody listens, and never done.
-    fn be_busy(mut channel: Channel, _heart: Heart) {
-        while channel.receive(LONG).is_ok() {}
+    /// Sends `Alive` messages and never finishes.
+    fn be_busy(mut connection: AgentConnection, _heart: Heartbeat) {
+        while connection.receive(LONG).is_ok() {}
     }
 
-    /// Is ready, and begins when it may.
-    fn begin(channel: &mut Channel) {
-        channel.send(&Message::Ready).unwrap();
-        assert!(matches!(hear(channel), Message::Go));
+    /// Reports that it is ready, and waits for the start.
+    fn begin(connection: &mut AgentConnection) {
+        connection.send(&Message::Ready).unwrap();
+        assert!(matches!(hear(connection), Message::Go));
     }
 
     /// Does what it is told.
-    fn measure(mut channel: Channel, _heart: Heart) {
+    fn measure(mut connection: AgentConnection, _heart: Heartbeat) {
         loop {
-            begin(&mut channel);
-            channel.send(&Message::Measured(Box::default())).unwrap();
-            match hear(&mut channel) {
+            begin(&mut connection);
+            connection.send(&Message::Measured(Box::default())).unwrap();
+            match hear(&mut connection) {
                 Message::Clear { is_last: true } => break,
                 message => assert!(matches!(message, Message::Clear { is_last: false })),
             }
         }
-        channel.send(&Message::Done).unwrap();
+        connection.send(&Message::Done).unwrap();
     }
 
-    fn conducted(parts: &[Part], line: &str) -> (Vec<String>, Result<Conducted, Error>) {
+    fn conducted(parts: &[AgentScript], line: &str) -> (Vec<String>, Result<Conducted, Error>) {
         let agents: Vec<String> = parts.iter().map(|part| agent(*part)).collect();
         let line = format!("load / {line} --agents {}", agents.join(","));
-        let args = Cli::parse_from(line.split(' ')).args;
+        let args = ConductorCli::parse_from(line.split(' ')).args;
         let conducted = conduct(&args, &[], SECRET);
         (agents, conducted)
     }
 
     #[test]
     fn the_others_are_reported_without_an_agent_that_falls_silent() {
-        let silent: Part = |mut channel, heart| {
-            begin(&mut channel);
-            be_silent(channel, heart);
+        let silent: AgentScript = |mut connection, heart| {
+            begin(&mut connection);
+            be_silent(connection, heart);
         };
-        for (of, parts) in [[silent, measure as Part], [measure, silent]].iter().enumerate() {
+        for (of, parts) in [[silent, measure as AgentScript], [measure, silent]].iter().enumerate() {
             let (agents, conducted) = conducted(parts, "--runtime 60 --agent-timeout 1 --rw read,write");
             let Conducted { reports, lost } = conducted.unwrap();
             let (lost, [report]) = (lost[0].to_string(), reports.as_slice()) else {
@@ -351,14 +366,14 @@ mod tests {
 
     #[test]
     fn an_agent_that_is_there_and_never_done_is_given_up() {
-        let busy: Part = |mut channel, heart| {
-            begin(&mut channel);
-            be_busy(channel, heart);
+        let busy: AgentScript = |mut connection, heart| {
+            begin(&mut connection);
+            be_busy(connection, heart);
         };
         let (agents, conducted) =
             conducted(&[measure, busy], "--runtime 100ms --ramp_time 100ms --agent-timeout 500ms");
         let Conducted { reports, lost } = conducted.unwrap();
-        // The load, and four times what it may be silent.
+        // The time of the load, and four times the time that it may be silent.
         let why = format!("agent {}: it is there, but was not done after 2.2 s", agents[1]);
         assert_eq!((reports.len(), lost[0].to_string()), (1, why));
     }
@@ -372,10 +387,10 @@ mod tests {
 
     #[test]
     fn a_loss_while_they_clear_away_takes_nothing_from_what_was_measured() {
-        let silent: Part = |mut channel, heart| {
-            begin(&mut channel);
-            channel.send(&Message::Measured(Box::default())).unwrap();
-            be_silent(channel, heart);
+        let silent: AgentScript = |mut connection, heart| {
+            begin(&mut connection);
+            connection.send(&Message::Measured(Box::default())).unwrap();
+            be_silent(connection, heart);
         };
         let (agents, conducted) = conducted(&[silent, measure], "--runtime 60 --agent-timeout 1");
         let Conducted { reports, lost } = conducted.unwrap();
@@ -387,6 +402,6 @@ mod tests {
     fn what_is_the_conductors_own_is_not_handed_on() {
         let words = "--agents a,b --bs 4k --secret-file=s -d5 --html x y --json --agent-timeout 5";
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-        assert_eq!(behind(&words), ["--bs", "4k", "-d5", "y", "--json"]);
+        assert_eq!(agent_words(&words), ["--bs", "4k", "-d5", "y", "--json"]);
     }
 }

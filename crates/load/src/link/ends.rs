@@ -1,5 +1,5 @@
-//! The two ends of the path: a device here, where the servers are, and one in a network namespace of its own, where the
-//! command runs and from which there is no other way out.
+//! The two ends of the path. One is a device on the side of the servers. The other is in a network
+//! namespace, in which the command runs and which has no other connection.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,22 +10,22 @@ use net::tun::Tun;
 
 use crate::Error;
 
-/// Links at once on one machine, each with a network of its own out of 198.18.0.0/16, which is set aside for
-/// measurements of networks (RFC 2544 C.2.2).
+/// The most links at once on one machine. Each has a network of its own out of 198.18.0.0/16, which is
+/// reserved for network measurements (RFC 2544 C.2.2).
 const MAX_LINKS: u8 = 255;
 
-/// What packets go in and out by.
+/// The devices at both ends.
 #[derive(Debug)]
 pub(super) struct Ends {
     namespace: Namespace,
     number: u8,
-    /// Where the servers are.
+    /// The device on the side of the servers.
     pub(super) far: Tun,
-    /// Where the command is.
+    /// The device on the side of the command.
     pub(super) near: Tun,
 }
 
-/// A network namespace, gone with this value.
+/// A network namespace. It is removed when it is dropped.
 #[derive(Debug)]
 struct Namespace(String);
 
@@ -44,7 +44,8 @@ impl Drop for Namespace {
 }
 
 impl Ends {
-    /// Makes both, with packets of at most `mtu` bytes, and on both ends TCP's congestion control of that name, if any.
+    /// Creates both devices, with packets of at most `mtu` bytes. If a congestion control is given, TCP
+    /// uses it on both ends.
     pub(super) fn make(mtu: u16, congestion_control: Option<&str>) -> Result<Ends, Error> {
         let (number, namespace) = Ends::namespace()?;
         let [far_name, near_name] = [format!("tl{number}-far"), format!("tl{number}-near")];
@@ -53,7 +54,7 @@ impl Ends {
         };
         let ends = Ends { far: make(&far_name)?, near: make(&near_name)?, number, namespace };
         let (name, mtu) = (ends.namespace.0.as_str(), mtu.to_string());
-        // Also when a packet waits for every other one on the line, none is lost here.
+        // No packet is lost here, even if one waits for every other packet on the line.
         let size = ["mtu", &mtu, "txqueuelen", "10000", "up"];
         ip(&["link", "set", &near_name, "netns", name])?;
         ip(&["address", "add", &format!("{}/30", ends.host()), "dev", &far_name])?;
@@ -61,7 +62,7 @@ impl Ends {
         ip(&["-n", name, "address", "add", &format!("{}/30", ends.address(2)), "dev", &near_name])?;
         ip(&[&["-n", name, "link", "set", &near_name], &size[..]].concat())?;
         ip(&["-n", name, "link", "set", "lo", "up"])?;
-        // Other addresses of this machine are behind the path too.
+        // The other addresses of this machine are behind the path too.
         ip(&["-n", name, "route", "add", "default", "dev", &near_name])?;
         if let Some(control) = congestion_control {
             let net = format!("{}/30", ends.address(0));
@@ -75,7 +76,7 @@ impl Ends {
         Ok(ends)
     }
 
-    /// The first number that no other link has.
+    /// The first number without an existing link.
     fn namespace() -> Result<(u8, Namespace), Error> {
         for number in 0..MAX_LINKS {
             let namespace = format!("trunkline-link-{number}");
@@ -84,13 +85,13 @@ impl Ends {
             }
             match ip(&["netns", "add", &namespace]) {
                 Ok(()) => return Ok((number, Namespace(namespace))),
-                // Somebody else was quicker.
+                // Another process was faster.
                 Err(Error::Host { why, .. }) if why.contains("File exists") => {}
                 Err(why) => return Err(why),
             }
         }
         Err(Error::Usage(format!(
-            "{MAX_LINKS} links are there already; remove those that nobody uses with: ip netns del trunkline-link-N"
+            "{MAX_LINKS} links exist already; remove unused ones with: ip netns del trunkline-link-N"
         )))
     }
 
@@ -103,7 +104,7 @@ impl Ends {
         self.address(1).into()
     }
 
-    /// Moves the calling thread, and what it starts, to where the command is.
+    /// Moves the calling thread, and the processes that it starts, into the namespace of the command.
     pub(super) fn enter(&self) -> Result<(), Error> {
         let failed = |why: std::io::Error| {
             Error::host(format!("enter the network namespace {}", self.namespace.0), why)
@@ -114,7 +115,7 @@ impl Ends {
             .map_err(|why| failed(why.into()))
     }
 
-    /// Packets that the host itself dropped before the forwarder read them: it did not keep up.
+    /// Packets that the host itself dropped because the forwarder was too slow.
     pub(super) fn missed(&self) -> u64 {
         let number = self.number;
         let far = ip_output(&["-s", "-j", "link", "show", "dev", &format!("tl{number}-far")]);

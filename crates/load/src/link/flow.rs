@@ -1,4 +1,4 @@
-//! Which packets belong to one connection.
+//! The assignment of packets to connections.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,8 @@ use std::net::IpAddr;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// A connection in one direction; of other protocols, and of fragments, what goes from one host to another.
+/// A connection in one direction. For other protocols and for fragments, all packets from one host to
+/// another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Flow {
     from: IpAddr,
@@ -16,7 +17,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Of a packet that begins with its IP header; none for what is no IP packet.
+    /// The flow of a packet that begins with its IP header. `None` if it is not an IP packet.
     pub(super) fn of(packet: &[u8]) -> Option<Flow> {
         match packet.first()? >> 4 {
             4 => Flow::of_v4(packet),
@@ -30,7 +31,7 @@ impl Flow {
         let address = |at| -> Option<IpAddr> { Some(packet.get(at..)?.first_chunk::<4>().copied()?.into()) };
         let header = usize::from(packet[0] & 0x0f) * 4;
         let fragment = u16::from_be_bytes(*packet.get(6..)?.first_chunk()?);
-        // More fragments to come, or an offset: the ports are not in each of them.
+        // With more fragments to come, or an offset, the ports are not in every packet.
         let whole = fragment & 0x3fff == 0;
         Some(Flow::new(address(12)?, address(16)?, *packet.get(9)?, packet.get(header..).filter(|_| whole)))
     }

@@ -1,4 +1,4 @@
-//! Carries packets from one device to the other, each when it is due.
+//! Carries packets from one device to the other, each at its due time.
 
 use std::io::ErrorKind;
 use std::num::NonZeroU64;
@@ -9,20 +9,20 @@ use hdrhistogram::Histogram;
 use net::tun::Tun;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::way::{Counts, Shape, Way};
+use super::path::{Counts, PathDirection, Shape};
 use crate::Error;
 
 /// The largest IP packet.
 const PACKET_MAX: usize = 65_536;
 
-/// Packets taken before those that are due are looked at.
+/// Packets that are read before the due ones are sent.
 const AT_ONCE: usize = 32;
 
-/// What one direction has carried.
+/// The traffic of one direction.
 #[derive(Debug, Clone)]
 pub(super) struct Carried {
     pub(super) counts: Counts,
-    /// By how many nanoseconds packets were handed over later than they should have arrived.
+    /// The delay of packets beyond their due time, in nanoseconds.
     pub(super) late_ns: Histogram<u64>,
 }
 
@@ -34,19 +34,19 @@ pub(super) fn forward(
     seed: u64,
     until: &OwnedFd,
 ) -> Result<Carried, Error> {
-    // Without it the host may add 50 us to each wait; where it cannot be had, the report shows that.
+    // Without this the host may add 50 us to each wait. If it fails, the report shows the effect.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let begin = Instant::now();
     let now = || u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let failed = |why: std::io::Error| Error::host("carry packets over the link", why);
     let mut late_ns = Histogram::new_with_bounds(1, 60_000_000_000, 3)
         .map_err(|why| Error::host("make a histogram", why))?;
-    let mut way = Way::new(shape, seed);
+    let mut way = PathDirection::new(shape, seed);
     let mut packet = vec![0; PACKET_MAX];
     loop {
         let mut at = now();
         while let Some((due, arrived)) = way.arrive(at) {
-            // A device that is down takes nothing, as a cable that is cut.
+            // A device that is down accepts nothing, like a cut cable.
             let _ = to.write(&arrived);
             way.reuse(arrived);
             at = now();

@@ -1,23 +1,24 @@
 //! A long, narrow or lossy path for any command: `trunkline link`.
 //!
-//! [`run`] makes a network namespace whose only way out is a forwarder of ours, and runs the command there. `ends` makes
-//! the namespace and a TUN device on each side, `forward` carries packets between the two, `way` decides for each when
-//! it arrives and whether, `flow` says which of them belong together, `probe` finds out what a connection sees of it, and
-//! `report` says so, with what the forwarder itself added.
+//! [`run`] creates a network namespace whose only connection is a forwarder of this process, and runs the
+//! command there. `ends` creates the namespace and a TUN device on each side. `forward` carries packets
+//! between the two. `path` decides for each packet whether and when it arrives, and `flow` which packets
+//! belong together. `probe` measures the path as a connection sees it. `report` prints that, and the
+//! error that the forwarder itself added.
 //!
-//! It is done with packets because a proxy for connections cannot stand in for a long path: the host completes the
-//! client's handshake with the proxy at once, and windows grow as on a short one. Where only rates matter `proxy` does it that
-//! way, without root.
+//! It works on packets because a proxy for connections cannot imitate a long path: the host would
+//! complete the client's handshake with the proxy at once, and windows would grow as on a short path. If
+//! only rates matter, `proxy` limits connections, without root.
 
 mod args;
 mod ends;
 mod flow;
 mod forward;
+mod path;
 mod probe;
 mod proxy;
 mod report;
 mod run;
-mod way;
 
 pub use args::LinkArgs;
 pub use run::run;

@@ -1,7 +1,8 @@
-//! `trunkline link --proxy`: connections that carry no more than so much in a second, without root and for one server.
+//! `trunkline link --proxy`: connections with limited rates, without root and for one server.
 //!
-//! Only the rate is that of a narrow path: this host completes each handshake at once, and loses nothing. What is read
-//! is handed on when it is paid for. What was kept of the rate is measured wherever there was always something to carry.
+//! Only the rate imitates a narrow path: this host completes each handshake at once, and loses nothing.
+//! Data is forwarded when the rate allows it. The achieved rate is measured over the times in which there
+//! was always data to forward.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -13,99 +14,100 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// How late a busy host may wake us without anything being lost of the rate.
+/// The wake-up delay on a busy host up to which the lost time is made up for.
 const LATE: Duration = Duration::from_millis(20);
-/// What is carried in less time than this is not measured.
+/// The shortest time that is measured.
 const MEASURED: Duration = Duration::from_millis(50);
-/// How much is handed on at once: what the rate carries in this time, within [`PARTS`].
+/// The data that is forwarded at once, as a time at the rate, within [`PARTS`].
 const PART: Duration = Duration::from_millis(2);
 const PARTS: std::ops::RangeInclusive<usize> = 1024..=64 * 1024;
-/// How long connecting to the server may take.
+/// The longest time to connect to the server.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// What is known of a rate and of what was carried by it.
+/// The use of a rate.
 #[derive(Debug, Default)]
-struct Course {
-    stretch: Option<Stretch>,
-    /// Bytes of all stretches that are measured, and the time that they took.
+struct RateUsage {
+    period: Option<BusyPeriod>,
+    /// Bytes and time of all measured busy periods.
     kept: (u64, Duration),
-    /// The time that all stretches took, measured or not.
+    /// The time of all busy periods, measured or not.
     busy: Duration,
 }
 
-/// A time in which there was always something to carry.
+/// A busy period: a time in which there was always data to forward.
 #[derive(Debug)]
-struct Stretch {
+struct BusyPeriod {
     begin: Instant,
-    /// When all that has been taken is paid for.
+    /// The time at which the rate allows everything that was taken.
     paid: Instant,
-    /// When something was handed on last, and all bytes that were.
+    /// The time of the last forwarded data, and all forwarded bytes.
     done: Instant,
     bytes: u64,
-    /// Whether what was taken last has to wait for the rate.
+    /// Whether the data that was taken last must wait for the rate.
     waits: bool,
-    /// When something was handed on last that had waited, and the bytes by then. What comes behind it was held up by
-    /// another rate or by one of the ends.
+    /// The time of the last forwarded data that had to wait, and the bytes until then. Later data was
+    /// delayed by another rate or by one of the ends.
     measured: (Instant, u64),
 }
 
-/// Something that carries a number of bits in a second.
+/// A limit of bits a second.
 #[derive(Debug)]
 struct Pace {
     rate: u64,
-    course: Mutex<Course>,
+    usage: Mutex<RateUsage>,
 }
 
 impl Pace {
     fn new(rate: u64) -> Arc<Pace> {
-        Arc::new(Pace { rate, course: Mutex::default() })
+        Arc::new(Pace { rate, usage: Mutex::default() })
     }
 
-    fn course(&self) -> MutexGuard<'_, Course> {
-        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    fn usage(&self) -> MutexGuard<'_, RateUsage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `bytes`; answers when they may be handed on.
+    /// Takes `bytes`, and returns the time at which they may be forwarded.
     fn take(&self, now: Instant, bytes: usize) -> Instant {
-        let mut course = self.course();
-        if course.stretch.as_ref().is_some_and(|it| now > it.paid + LATE) {
-            course.end();
+        let mut usage = self.usage();
+        if usage.period.as_ref().is_some_and(|it| now > it.paid + LATE) {
+            usage.end();
         }
         let anew =
-            || Stretch { begin: now, paid: now, done: now, bytes: 0, waits: false, measured: (now, 0) };
-        let stretch = course.stretch.get_or_insert_with(anew);
-        stretch.paid += Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate as f64);
-        stretch.waits = stretch.paid > now;
-        stretch.paid
+            || BusyPeriod { begin: now, paid: now, done: now, bytes: 0, waits: false, measured: (now, 0) };
+        let period = usage.period.get_or_insert_with(anew);
+        period.paid += Duration::from_secs_f64(bytes as f64 * 8.0 / self.rate as f64);
+        period.waits = period.paid > now;
+        period.paid
     }
 
-    /// `bytes` have been handed on.
-    fn handed_on(&self, now: Instant, bytes: usize) {
-        if let Some(stretch) = &mut self.course().stretch {
-            stretch.bytes += bytes as u64;
-            stretch.done = now;
-            if stretch.waits {
-                stretch.measured = (now, stretch.bytes);
+    /// Records that `bytes` were forwarded.
+    fn record_forwarded(&self, now: Instant, bytes: usize) {
+        if let Some(period) = &mut self.usage().period {
+            period.bytes += bytes as u64;
+            period.done = now;
+            if period.waits {
+                period.measured = (now, period.bytes);
             }
         }
     }
 
-    /// What was kept of the rate, in bits for each second; nothing where there never was enough to carry.
+    /// The achieved rate in bits a second. `None` if there was never enough data.
     fn kept(&self) -> Option<f64> {
-        let mut course = self.course();
-        course.end();
-        let (bytes, time) = course.kept;
-        // A rate that is seldom the narrowest is so when a busy host lets everything through at once.
-        (!time.is_zero() && time * 2 >= course.busy).then(|| bytes as f64 * 8.0 / time.as_secs_f64())
+        let mut usage = self.usage();
+        usage.end();
+        let (bytes, time) = usage.kept;
+        // A rate that is seldom the bottleneck appears as one when a busy host forwards everything at
+        // once.
+        (!time.is_zero() && time * 2 >= usage.busy).then(|| bytes as f64 * 8.0 / time.as_secs_f64())
     }
 }
 
-impl Course {
+impl RateUsage {
     fn end(&mut self) {
-        let Some(stretch) = self.stretch.take() else { return };
-        let (until, bytes) = stretch.measured;
-        self.busy += stretch.done - stretch.begin;
-        let time = until - stretch.begin;
+        let Some(period) = self.period.take() else { return };
+        let (until, bytes) = period.measured;
+        self.busy += period.done - period.begin;
+        let time = until - period.begin;
         if time >= MEASURED {
             self.kept = (self.kept.0 + bytes, self.kept.1 + time);
         }
@@ -125,7 +127,7 @@ impl Direction {
         Direction { all: rate.map(Pace::new), ..Direction::default() }
     }
 
-    /// Carries what comes from `from` until it ends or somebody is gone.
+    /// Forwards data from `from` until it ends or one side disconnects.
     fn carry(&self, mut from: TcpStream, mut to: TcpStream, flow_rate: Option<u64>) {
         let own = flow_rate.map(Pace::new);
         let paces: Vec<_> = own.iter().chain(&self.all).map(Arc::clone).collect();
@@ -141,7 +143,7 @@ impl Direction {
                 thread::sleep(due - now);
             }
             to.write_all(&part[..count])?;
-            paces.iter().for_each(|it| it.handed_on(Instant::now(), count));
+            paces.iter().for_each(|it| it.record_forwarded(Instant::now(), count));
             self.bytes.fetch_add(count as u64, Ordering::Relaxed);
             Ok(count)
         };
@@ -153,7 +155,7 @@ impl Direction {
                 Err(why) => break Err(why),
             }
         };
-        // An end is passed on; a failure ends both directions.
+        // An end of the data is passed on. A failure ends both directions.
         let _ = to.shutdown(if ended.is_ok() { Shutdown::Write } else { Shutdown::Both });
         if ended.is_err() {
             let _ = from.shutdown(Shutdown::Both);
@@ -161,28 +163,29 @@ impl Direction {
     }
 }
 
-/// What carries, and has carried.
+/// The state that all connections of the proxy share.
 #[derive(Debug)]
-struct Shared {
+struct ProxyState {
     server: Vec<SocketAddr>,
     flow_rate: Option<u64>,
     there: Direction,
     back: Direction,
     connections: AtomicU64,
-    /// Why one could not be made.
+    /// The reason why a connection to the server failed.
     failure: Mutex<Option<String>>,
     is_over: AtomicBool,
 }
 
-/// A way to a server; it takes connections until it is dropped.
+/// A proxy for a server. It accepts connections until it is dropped.
 #[derive(Debug)]
 pub(super) struct Proxy {
     pub(super) address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
 impl Proxy {
-    /// Listens on this host for what goes to `server`, `HOST:PORT`. Rates are bits in a second, and hold in each direction.
+    /// Listens on this host for connections to `server`, `HOST:PORT`. Rates are bits a second in each
+    /// direction.
     pub(super) fn start(server: &str, rate: Option<u64>, flow_rate: Option<u64>) -> Result<Proxy, Error> {
         let wrong = |why: String| Error::Usage(format!("--proxy {server}: {why}"));
         let place = client::written::place(server, 445).map_err(wrong)?;
@@ -190,7 +193,7 @@ impl Proxy {
         let failed = |why: io::Error| Error::host("listening on 127.0.0.1", why);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             server: found.collect(),
             flow_rate,
             there: Direction::new(rate),
@@ -216,12 +219,12 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        // Wakes who accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-impl Shared {
+impl ProxyState {
     fn serve(&self, near: TcpStream) {
         if let Err(why) = self.forward(&near) {
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_string());
@@ -250,7 +253,7 @@ impl Shared {
     }
 }
 
-/// What the rates were, and how far off.
+/// Prints the achieved rates, and their differences from the requested ones.
 impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = &self.shared;
@@ -261,10 +264,10 @@ impl fmt::Display for Proxy {
             if let Some(rate) = shared.flow_rate {
                 let flows = direction.flows.lock().unwrap_or_else(PoisonError::into_inner);
                 let kept: Vec<f64> = flows.iter().filter_map(|it| it.kept()).collect();
-                tell(f, name, "each", rate, kept)?;
+                write_rates(f, name, "each", rate, kept)?;
             }
             if let Some(all) = &direction.all {
-                tell(f, name, "all", all.rate, all.kept().into_iter().collect())?;
+                write_rates(f, name, "all", all.rate, all.kept().into_iter().collect())?;
             }
         }
         match &*shared.failure.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -274,15 +277,21 @@ impl fmt::Display for Proxy {
     }
 }
 
-/// What was asked for of something, and what was kept.
-fn tell(f: &mut fmt::Formatter<'_>, name: &str, what: &str, rate: u64, mut kept: Vec<f64>) -> fmt::Result {
+/// Prints the requested rate and the achieved rates.
+fn write_rates(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    what: &str,
+    rate: u64,
+    mut kept: Vec<f64>,
+) -> fmt::Result {
     kept.sort_unstable_by(f64::total_cmp);
     let asked = rate as f64 / 1e6;
     write!(f, "link: {name} {what}: {asked:.3} Mbit/s asked for, ")?;
     let off = |kept: f64| (kept / rate as f64 - 1.0) * 100.0;
     let middle = kept.get(kept.len() / 2);
     let (Some(least), Some(middle), Some(most)) = (kept.first(), middle, kept.last()) else {
-        return writeln!(f, "too seldom what holds anything up to be measured");
+        return writeln!(f, "too seldom the bottleneck to be measured");
     };
     let median = middle / 1e6;
     write!(f, "{median:.3} kept, off by {:+.2} %", off(*middle))?;
@@ -303,9 +312,9 @@ mod tests {
         let (pace, begin) = (Pace::new(8 * MBIT), Instant::now());
         let ms = Duration::from_millis;
         assert_eq!(pace.take(begin, 10_000), begin + ms(10));
-        // Handed on late, which the next part does not pay for.
+        // The data was forwarded late; the next part is not delayed for it.
         assert_eq!(pace.take(begin + ms(15), 10_000), begin + ms(20));
-        // After a rest nothing is made up for.
+        // After an idle time nothing is made up for.
         assert_eq!(pace.take(begin + ms(100), 10_000), begin + ms(110));
     }
 
@@ -316,11 +325,11 @@ mod tests {
         assert_eq!(pace.kept(), None);
         for at in 0..10 {
             pace.take(begin + ms(10 * at), 10_000);
-            pace.handed_on(begin + ms(10 * (at + 1)), 10_000);
+            pace.record_forwarded(begin + ms(10 * (at + 1)), 10_000);
         }
-        // Alone, and far too quick to say anything.
+        // A single packet, which is too short to measure.
         pace.take(begin + ms(5000), 10);
-        pace.handed_on(begin + ms(5000), 10);
+        pace.record_forwarded(begin + ms(5000), 10);
         let kept = pace.kept().expect("it is known");
         assert!((kept - 8e6).abs() < 1.0, "{kept}");
     }
@@ -331,7 +340,7 @@ mod tests {
         for at in 0..100 {
             let now = begin + Duration::from_micros(1100 * at);
             pace.take(now, 1000);
-            pace.handed_on(now + Duration::from_micros(1100), 1000);
+            pace.record_forwarded(now + Duration::from_micros(1100), 1000);
         }
         assert_eq!(pace.kept(), None);
     }

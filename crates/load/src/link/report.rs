@@ -1,21 +1,21 @@
-//! What the path was like, and what the forwarder itself added to it.
+//! The measured properties of the path, and the error that the forwarder itself added.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::forward::Carried;
 
-/// Printed when the command has ended.
+/// The report that is printed when the command has ended.
 #[derive(Debug)]
 pub(super) struct LinkReport {
     pub(super) rtt: Duration,
-    /// How long connections took, the shortest first.
+    /// The times that connections took, the shortest first.
     pub(super) connects: Vec<Duration>,
     /// From the command to this machine.
     pub(super) there: Carried,
-    /// The other way.
+    /// From this machine to the command.
     pub(super) back: Carried,
-    /// Packets that the host dropped since the forwarder did not keep up.
+    /// Packets that the host dropped because the forwarder was too slow.
     pub(super) missed: u64,
 }
 
@@ -25,7 +25,8 @@ impl fmt::Display for LinkReport {
         if let (Some(least), Some(most)) = (self.connects.first(), self.connects.last()) {
             writeln!(
                 f,
-                "link: a round trip of {:.3} ms was asked for; {} connections took {:.3} ms (median, {:.3} to {:.3})",
+                "link: a round trip of {:.3} ms was asked for; {} connections took {:.3} ms (median, {:.3} \
+                 to {:.3})",
                 ms(self.rtt),
                 self.connects.len(),
                 ms(self.connects[self.connects.len() / 2]),
@@ -53,7 +54,8 @@ impl fmt::Display for LinkReport {
         if self.missed > 0 {
             writeln!(
                 f,
-                "link: {} packets were dropped since the forwarder did not keep up: take these numbers for less than the link's",
+                "link: {} packets were dropped because the forwarder did not keep up: the link itself would \
+                 give better numbers",
                 self.missed
             )?;
         }

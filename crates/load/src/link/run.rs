@@ -1,4 +1,4 @@
-//! Makes the path, runs the command behind it, and says what the path was like.
+//! Creates the path, runs the command behind it, and reports the path's properties.
 
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
@@ -17,18 +17,19 @@ use super::proxy::Proxy;
 use super::report::LinkReport;
 use crate::Error;
 
-/// Runs the command behind the path; how it ended. What the path was like goes to standard error.
+/// Runs the command behind the path and returns its exit status. The report goes to standard error.
 ///
 /// # Errors
-/// When this is not root and there is no proxy, when the path cannot be made, and when there is no such command.
+/// If the process is not root and there is no proxy, if the path cannot be created, or if there is no
+/// such command.
 pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
     if let Some(server) = &args.proxy {
         return behind_proxy(args, server);
     }
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Usage(
-            "trunkline link makes network devices, which only root may: run it with sudo, or with --proxy HOST:PORT where \
-             only rates matter"
+            "trunkline link creates network devices, which needs root: run it with sudo, or with --proxy \
+             HOST:PORT if only rates matter"
                 .to_owned(),
         ));
     }
@@ -39,11 +40,11 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
     let (outcome, there, back) = thread::scope(|scope| {
         let there = scope.spawn(|| forward(&ends.near, &ends.far, shape, seed, &until));
         let back = scope.spawn(|| forward(&ends.far, &ends.near, shape, !seed, &until));
-        // What is done behind the path has a thread of its own, for a namespace is a thread's.
+        // The work behind the path has a thread of its own, because a namespace belongs to a thread.
         let behind = scope.spawn(|| {
             ends.enter()?;
             let connects = target.connect(args.rtt)?;
-            Ok((execute(&args.command, &Place { host: ends.host(), port: None })?, connects))
+            Ok((execute(&args.command, &ForwardedAddress { host: ends.host(), port: None })?, connects))
         });
         let outcome = join(behind);
         drop(over);
@@ -55,7 +56,7 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
     Ok(status)
 }
 
-/// Runs the command with a proxy for its way to `server`.
+/// Runs the command with a proxy for its connections to `server`.
 fn behind_proxy(args: &LinkArgs, server: &str) -> Result<ExitStatus, Error> {
     if args.rate.is_none() && args.flow_rate.is_none() {
         return Err(Error::Usage(
@@ -63,14 +64,14 @@ fn behind_proxy(args: &LinkArgs, server: &str) -> Result<ExitStatus, Error> {
         ));
     }
     let proxy = Proxy::start(server, args.rate, args.flow_rate)?;
-    let place = Place { host: proxy.address.ip(), port: Some(proxy.address.port()) };
+    let place = ForwardedAddress { host: proxy.address.ip(), port: Some(proxy.address.port()) };
     let status = execute(&args.command, &place)?;
     eprint!("{proxy}");
     Ok(status)
 }
 
-/// Where the command finds what is behind the path.
-struct Place {
+/// The address at which the command finds the servers.
+struct ForwardedAddress {
     host: IpAddr,
     port: Option<u16>,
 }
@@ -79,9 +80,9 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, 
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Runs the command to its end, whatever is sent to us meanwhile, so that what was made is cleared away. It is told to
-/// end when we are, and killed when we are told once more.
-fn execute(command: &[OsString], place: &Place) -> Result<ExitStatus, Error> {
+/// Runs the command to its end, even if this process gets signals meanwhile, so that everything is
+/// cleaned up. The first signal that asks us to end is passed on to the command. A second one kills it.
+fn execute(command: &[OsString], place: &ForwardedAddress) -> Result<ExitStatus, Error> {
     let words: Vec<OsString> = command.iter().map(|word| place.put_into(word)).collect();
     let [program, arguments @ ..] = words.as_slice() else {
         return Err(Error::Usage("there is no command to run".to_owned()));
@@ -93,7 +94,7 @@ fn execute(command: &[OsString], place: &Place) -> Result<ExitStatus, Error> {
         .map_err(|why| Error::host("make a runtime", why))?;
     runtime.block_on(async {
         let failed = |why: std::io::Error| Error::host(doing(), why);
-        // From here on it does not end us. The terminal sends it to the command too.
+        // From here on the signal does not end this process. The terminal sends it to the command too.
         let _interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut child = tokio::process::Command::new(program)
@@ -118,8 +119,9 @@ fn execute(command: &[OsString], place: &Place) -> Result<ExitStatus, Error> {
     })
 }
 
-impl Place {
-    /// A word of the command with the address in the place of `{host}`, and the port in that of `{port}` if there is one.
+impl ForwardedAddress {
+    /// A word of the command with `{host}` replaced by the address, and `{port}` by the port if there is
+    /// one.
     fn put_into(&self, word: &OsStr) -> OsString {
         let word = replace(word, b"{host}", &self.host.to_string());
         self.port.iter().fold(word, |word, port| replace(&word, b"{port}", &port.to_string()))
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_host_is_put_wherever_it_is_named() {
-        let place = Place { host: IpAddr::from([198, 18, 0, 1]), port: None };
+        let place = ForwardedAddress { host: IpAddr::from([198, 18, 0, 1]), port: None };
         let put = |word: &str| place.put_into(OsStr::new(word));
         assert_eq!(put("smb://me@{host}/share"), "smb://me@198.18.0.1/share");
         assert_eq!(put("{host}{host}"), "198.18.0.1198.18.0.1");
@@ -151,16 +153,16 @@ mod tests {
         assert_eq!(put("${port}"), "${port}");
     }
 
-    /// What becomes of `line` behind a proxy.
+    /// The exit status of `line` behind a proxy.
     fn run_line(line: &[&str]) -> Result<ExitStatus, Error> {
         #[derive(clap::Parser)]
-        struct Cli {
+        struct LinkCli {
             #[command(flatten)]
             args: LinkArgs,
         }
         let words = ["link", "--proxy", "127.0.0.1:9"].iter().chain(line);
         let cli =
-            <Cli as clap::Parser>::try_parse_from(words).map_err(|why| Error::Usage(why.to_string()))?;
+            <LinkCli as clap::Parser>::try_parse_from(words).map_err(|why| Error::Usage(why.to_string()))?;
         run(&cli.args)
     }
 

@@ -1,4 +1,4 @@
-//! The plain loop: asks the null server for blocks as quickly as it can, and does nothing else.
+//! The simple loop: it requests blocks from the null server as fast as it can, and does nothing else.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use crate::cpu::Account;
 use crate::random::Random;
 use crate::units::time;
 
-/// What the loop asks for.
+/// The options of the loop.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LoopArgs {
     /// The null server
@@ -25,23 +25,29 @@ pub struct LoopArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4k")]
     pub bs: u64,
     /// Requests that each connection keeps under way
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
     pub iodepth: u32,
     /// Connections, each with a thread of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
     pub connections: u32,
     /// Bytes of the file that are read, at random
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64m")]
     pub filesize: u64,
-    /// How long
+    /// Time to run
     #[arg(long, value_name = "SECONDS", value_parser = time, default_value = "10")]
     pub runtime: Duration,
 }
 
-/// Runs the loop; answers operations, bytes, seconds and processor time as JSON.
+/// Runs the loop. Returns operations, bytes, seconds and processor time as JSON.
 ///
 /// # Errors
-/// When the server cannot be reached, or ends a connection.
+/// If the server cannot be reached, or if it ends a connection.
 pub fn plain(args: &LoopArgs) -> Result<Value, Error> {
     let block = u32::try_from(args.bs).ok().filter(|bs| *bs <= super::MAX_LENGTH && args.bs <= args.filesize);
     let block = block.ok_or_else(|| Error::Usage("--bs is at most 8m and --filesize".to_owned()))?;
@@ -73,12 +79,12 @@ pub fn plain(args: &LoopArgs) -> Result<Value, Error> {
     let seconds = begin.elapsed().as_secs_f64();
     let spent = Account::own().ok().zip(before.ok()).map(|(after, before)| after.since(&before));
     let operations: u64 = done.map_err(failed)?.iter().sum();
-    Ok(
-        json!({ "ops": operations, "bytes": operations * args.bs, "seconds": seconds, "client_cpu_ns": spent }),
-    )
+    Ok(json!({
+        "ops": operations, "bytes": operations * args.bs, "seconds": seconds, "client_cpu_ns": spent
+    }))
 }
 
-/// One connection; answers how many whole answers came in time.
+/// Runs one connection. Returns the number of complete replies within the time.
 fn ask(mut stream: TcpStream, args: &LoopArgs, block: u32, number: u64) -> io::Result<u64> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;

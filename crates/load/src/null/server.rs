@@ -13,18 +13,18 @@ use wire::transfer::UNCOPIED;
 use super::{MAX_LENGTH, REQUEST};
 use crate::Error;
 
-/// What is sent, and where.
+/// The file and the address of the server.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ServerArgs {
-    /// File to send; whoever can connect can read it
+    /// File to send; everybody who can connect can read it
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where to listen; port 0 takes any that is free
+    /// Address to listen at; port 0 takes any free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
 }
 
-/// A server that listens.
+/// A server that listens on an address.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -36,7 +36,7 @@ impl Server {
     /// Opens the file and listens.
     ///
     /// # Errors
-    /// What the host says.
+    /// Those of the host.
     pub fn start(args: &ServerArgs) -> Result<Server, Error> {
         let shown = args.file.display();
         let opened = File::open(&args.file).and_then(|file| Ok((file.metadata()?.len(), file)));
@@ -46,10 +46,10 @@ impl Server {
         Ok(Server { listener, file: Arc::new(file), size })
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     ///
     /// # Errors
-    /// What the host says.
+    /// Those of the host.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -57,19 +57,19 @@ impl Server {
     /// Serves until the process ends.
     ///
     /// # Errors
-    /// When nobody can be accepted any more.
+    /// If no connection can be accepted any more.
     pub fn serve(&self) -> Result<(), Error> {
         for stream in self.listener.incoming() {
             let stream = stream.map_err(|why| Error::host("accepting a connection", why))?;
             let (file, size) = (Arc::clone(&self.file), self.size);
-            // A client that goes away is no failure.
+            // A client that disconnects is no failure.
             thread::spawn(move || drop(answer(stream, &file, size)));
         }
         Ok(())
     }
 }
 
-/// Answers all requests of a connection, those that came together together.
+/// Answers all requests of a connection. Requests that arrive together are answered together.
 fn answer(mut stream: TcpStream, file: &File, size: u64) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut requests = vec![0; 4096 * REQUEST];

@@ -1,4 +1,4 @@
-//! The null server ([`crate::null`]), asked by as many workers as there are.
+//! A client of the null server ([`crate::null`]). Any number of workers share a connection.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -16,18 +16,18 @@ use tokio::task::JoinHandle;
 use crate::null::put_request;
 use crate::{Error, Plan};
 
-/// What is said of all that it does not do.
+/// The error for operations that it does not have.
 pub(super) const ONLY_READS: &str = "the null server only reads";
-/// From this length of an answer on it is not worth waking up for each piece of it that comes.
+/// The length of a reply from which it is not worth waking up for each received part.
 const LARGE: u32 = 32 * 1024;
-/// How much of such answers is waited for at most: a second part comes while one is taken.
+/// The largest part of such replies to wait for: another part arrives while one is processed.
 const PART: u32 = 256 * 1024;
 
-/// A connection. Copies share it.
+/// A connection. All clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Share(Arc<Line>);
+pub(crate) struct NullDirectory(Arc<NullConnection>);
 
-/// The two tasks of a connection; they end with it.
+/// The two tasks of a connection. They end when it is dropped.
 #[derive(Debug)]
 pub(super) struct Tasks([JoinHandle<()>; 2]);
 
@@ -38,35 +38,35 @@ impl Drop for Tasks {
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    state: Mutex<State>,
+struct NullConnection {
+    state: Mutex<RequestQueue>,
     written: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Requests that have not left.
+struct RequestQueue {
+    /// Requests that are not sent yet.
     out: Vec<u8>,
-    /// What is asked for and not answered, in order.
-    asked: VecDeque<Asked>,
-    /// How many were answered before these.
+    /// Requests without a complete reply, in order.
+    asked: VecDeque<PendingRead>,
+    /// The number of requests that were answered before these.
     answered: u64,
-    /// Bytes of them that have not come.
+    /// Bytes of their replies that have not arrived.
     outstanding: usize,
     is_over: bool,
 }
 
 #[derive(Debug)]
-struct Asked {
-    /// Bytes that have not come.
+struct PendingRead {
+    /// Bytes that have not arrived.
     left: usize,
-    /// Who waits for them.
+    /// The task that waits for them.
     waker: Option<Waker>,
 }
 
 /// Resolves when the request is answered.
 struct Answered<'a> {
-    line: &'a Line,
+    connection: &'a NullConnection,
     number: u64,
 }
 
@@ -74,7 +74,7 @@ impl Future for Answered<'_> {
     type Output = io::Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.line.with(|state| {
+        self.connection.with(|state| {
             let Some(place) = self.number.checked_sub(state.answered) else { return Poll::Ready(Ok(())) };
             match state.asked.get_mut(place as usize) {
                 Some(asked) => asked.waker = Some(context.waker().clone()),
@@ -89,32 +89,32 @@ fn over() -> io::Error {
     ErrorKind::ConnectionReset.into()
 }
 
-/// Connects.
-pub(super) async fn open(plan: &Plan) -> Result<(Tasks, Share), Error> {
+/// Connects to the null server.
+pub(super) async fn open(plan: &Plan) -> Result<(Tasks, NullDirectory), Error> {
     let target = &plan.target;
     let failed = |why| {
         Error::host(format!("connecting to the null server at {} port {}", target.host, target.port), why)
     };
     let stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
-    let line = Arc::new(Line::default());
+    let connection = Arc::new(NullConnection::default());
     let part = if plan.block < LARGE { 1 } else { plan.block.min(PART) as usize };
     let (read, write) = stream.into_split();
-    let [for_writing, for_reading] = [Arc::clone(&line), Arc::clone(&line)];
+    let [for_writing, for_reading] = [Arc::clone(&connection), Arc::clone(&connection)];
     let writing = tokio::spawn(async move {
-        // A failure shows to the other task, as the end of what comes.
+        // The other task sees a failure as the end of the incoming data.
         let _ = for_writing.write(write).await;
     });
     let reading = tokio::spawn(async move {
-        // Whoever waits is told that it is over.
+        // All waiting workers learn that the connection has ended.
         let _ = for_reading.read(read, part).await;
         for_reading.end();
     });
-    Ok((Tasks([writing, reading]), Share(line)))
+    Ok((Tasks([writing, reading]), NullDirectory(connection)))
 }
 
-impl Line {
-    fn with<T>(&self, what: impl FnOnce(&mut State) -> T) -> T {
+impl NullConnection {
+    fn with<T>(&self, what: impl FnOnce(&mut RequestQueue) -> T) -> T {
         what(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -125,7 +125,7 @@ impl Line {
         });
     }
 
-    /// Sends what has gathered while others worked.
+    /// Sends the requests that have accumulated while others worked.
     async fn write(&self, mut stream: OwnedWriteHalf) -> io::Result<()> {
         let mut out = Vec::new();
         loop {
@@ -136,7 +136,7 @@ impl Line {
         }
     }
 
-    /// Wakes up for so many bytes, as long as as many are to come.
+    /// Wakes up for `part` bytes at once, if that many are outstanding.
     async fn read(&self, mut stream: OwnedReadHalf, part: usize) -> io::Result<()> {
         let (mut buffer, mut mark) = (vec![0; 1 << 20], Mark::default());
         loop {
@@ -154,7 +154,7 @@ impl Line {
                     }
                     read -= first.left;
                     state.answered += 1;
-                    // A worker that went away waits no more.
+                    // A worker that has gone away does not wait any more.
                     if let Some(waker) = state.asked.pop_front().and_then(|first| first.waker) {
                         waker.wake();
                     }
@@ -164,8 +164,8 @@ impl Line {
     }
 }
 
-impl Share {
-    /// Reads; the bytes are counted and dropped.
+impl NullDirectory {
+    /// Reads. The bytes are counted and dropped.
     pub(super) async fn read(&self, offset: u64, length: u32) -> io::Result<usize> {
         let (number, is_first) = self.0.with(|state| {
             if state.is_over {
@@ -173,15 +173,15 @@ impl Share {
             }
             let is_first = state.out.is_empty();
             put_request(&mut state.out, offset, length);
-            state.asked.push_back(Asked { left: length as usize, waker: None });
+            state.asked.push_back(PendingRead { left: length as usize, waker: None });
             state.outstanding += length as usize;
             Ok((state.answered + state.asked.len() as u64 - 1, is_first))
         })?;
-        // The others leave with the first.
+        // The other requests are sent with the first one.
         if is_first {
             self.0.written.notify_one();
         }
-        Answered { line: &self.0, number }.await?;
+        Answered { connection: &self.0, number }.await?;
         Ok(length as usize)
     }
 }

@@ -1,4 +1,4 @@
-//! How a session is opened as the plan says, with a check that what was asked for is what came of it.
+//! Opens a session as the plan requires, and checks that the negotiated options are the requested ones.
 
 use client::nfs::{self, Client};
 use client::remote::{MountOptions, Session};
@@ -6,16 +6,16 @@ use client::smb::{self, ChannelOptions, Connection};
 
 use crate::channel::Security;
 use crate::error::Doing;
-use crate::plan::Smb;
+use crate::plan::SmbTarget;
 use crate::{Error, Plan};
 
-/// The next user of the directory must be able to use what is made.
+/// The next user of the directory must be able to use the new files.
 pub(super) fn mount_options(plan: &Plan) -> MountOptions {
     MountOptions { direct: plan.direct, sync: plan.sync, file_mode: 0o666, dir_mode: 0o777 }
 }
 
 /// Connects to a share.
-pub(super) async fn smb(plan: &Plan, wanted: &Smb) -> Result<Session, Error> {
+pub(super) async fn smb(plan: &Plan, wanted: &SmbTarget) -> Result<Session, Error> {
     let target = &plan.target;
     let place = || format!("connecting to {} port {}", target.host, target.port);
     let address = (target.host.as_str(), target.port);
@@ -36,7 +36,7 @@ pub(super) async fn smb(plan: &Plan, wanted: &Smb) -> Result<Session, Error> {
     Ok(Session::Smb { connection, session, tree })
 }
 
-/// Gives the session as many channels as the plan says, or fails.
+/// Opens the channels that the plan requires, or fails.
 async fn open_channels(plan: &Plan, session: &smb::Session) -> Result<(), Error> {
     if plan.channels > 1 {
         let options = ChannelOptions { channels: plan.channels as usize, ..ChannelOptions::default() };
@@ -51,7 +51,7 @@ async fn open_channels(plan: &Plan, session: &smb::Session) -> Result<(), Error>
     Ok(())
 }
 
-/// Connects to an export, with as many connections.
+/// Connects to an export, with the number of connections that the plan requires.
 pub(super) async fn nfs(plan: &Plan, options: &nfs::Options) -> Result<Session, Error> {
     let target = &plan.target;
     let place = || format!("connecting to {} port {}", target.host, target.port);
@@ -66,7 +66,7 @@ pub(super) async fn nfs(plan: &Plan, options: &nfs::Options) -> Result<Session, 
     Ok(Session::Nfs { client, export })
 }
 
-/// Whether the server takes as much at once as the plan says.
+/// Checks that the server accepts the plan's block size.
 fn takes(plan: &Plan, most: u32) -> Result<(), Error> {
     match plan.block > most {
         true => Err(Error::Wrong(format!("--bs: this server takes at most {most} bytes at once"))),
@@ -74,7 +74,7 @@ fn takes(plan: &Plan, most: u32) -> Result<(), Error> {
     }
 }
 
-/// What was negotiated.
+/// The negotiated security.
 pub(super) fn security(session: &Session) -> Security {
     let Session::Smb { connection, session, .. } = session else {
         return match session {

@@ -1,17 +1,17 @@
-//! How servers are spoken to: what the options say about protocols, signing and sealing.
+//! The protocols of servers: the options about connections, signing and encryption.
 
 use auth::{Cipher, NtHash, SigningAlgorithm};
 use client::Scheme;
 use client::smb::{Credentials, Options};
 
-use super::{Load, Protocol, Smb};
+use super::{Load, Protocol, SmbTarget};
 use crate::Error;
 use crate::args::{Args, Encryption, Signing};
 
-/// The credits that one connection keeps in stock at most, and at least.
+/// The least and the most credits that a connection keeps.
 const CREDITS: std::ops::RangeInclusive<u64> = 128..=8192;
 
-/// Looks at the target for what to speak.
+/// Chooses the protocol by the target.
 pub(super) fn protocol(args: &Args, password: &str, load: Load) -> Result<Protocol, Error> {
     let target = &args.targets[0];
     match target.scheme {
@@ -22,7 +22,7 @@ pub(super) fn protocol(args: &Args, password: &str, load: Load) -> Result<Protoc
     }
 }
 
-/// What says how a server is spoken to does not go with `target`.
+/// Checks that no option about servers is given with `target`.
 fn alone(args: &Args, target: &str) -> Result<(), Error> {
     let of_servers = [
         ("--password-file", args.password_file.is_some()),
@@ -45,10 +45,10 @@ fn alone(args: &Args, target: &str) -> Result<(), Error> {
     }
 }
 
-/// The slots that a session asks for at least and at most.
+/// The least and the most slots that a session requests.
 const SLOTS: std::ops::RangeInclusive<u64> = 64..=1024;
 
-/// What an NFS client asks for.
+/// The options of an NFS client.
 fn nfs(args: &Args, load: Load) -> Result<client::nfs::Options, Error> {
     let of_smb = [
         ("--password-file", args.password_file.is_some()),
@@ -71,11 +71,11 @@ fn nfs(args: &Args, load: Load) -> Result<client::nfs::Options, Error> {
     })
 }
 
-/// The most connections of one session, as with Linux' nconnect.
+/// The most connections of one session, as in Linux' nconnect.
 const MAX_CONNECT: u32 = 16;
 
-/// How an SMB server is spoken to, and the signing algorithm that must come of it.
-fn smb(args: &Args, user: &str, domain: &str, password: &str, load: Load) -> Result<Smb, Error> {
+/// The options of an SMB client, and the signing algorithm that must be negotiated.
+fn smb(args: &Args, user: &str, domain: &str, password: &str, load: Load) -> Result<SmbTarget, Error> {
     if args.uid.or(args.gid).is_some() {
         return Err(Error::Usage("--uid and --gid go with nfs:// and not with smb://".to_owned()));
     }
@@ -111,5 +111,5 @@ fn smb(args: &Args, user: &str, domain: &str, password: &str, load: Load) -> Res
     options.credits = wanted.clamp(*CREDITS.start(), *CREDITS.end()) as u16;
     let hash = NtHash::from_password(password);
     let credentials = Credentials { user: user.to_owned(), domain: domain.to_owned(), hash };
-    Ok(Smb { credentials, options, signing, encrypt: args.encryption != Encryption::Off })
+    Ok(SmbTarget { credentials, options, signing, encrypt: args.encryption != Encryption::Off })
 }

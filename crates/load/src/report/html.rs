@@ -1,20 +1,20 @@
-//! One page that holds everything it shows: a table of what was measured, and plots of it by channels, by the size of
-//! an operation and by the depth of the queue.
+//! A self-contained page: a table of the results, and plots by channels, by the size of an operation and
+//! by the depth of the queue.
 
-use super::plots::{Line, Plot, STYLE, escape, short};
-use super::{Facts, Report};
+use super::plots::{Plot, PlotLine, STYLE, escape, short};
+use super::{LoadParameters, Report};
 use crate::measure::SLICE;
 
 const MIB: f64 = 1024.0 * 1024.0;
 const NS_PER_MS: f64 = 1e6;
 
-/// What plots go across.
+/// The horizontal axis of a plot.
 struct Axis {
     name: &'static str,
     option: &'static str,
-    of: fn(&Facts) -> u64,
-    /// What is the same along one line.
-    rest: fn(&Facts) -> String,
+    of: fn(&LoadParameters) -> u64,
+    /// The parameters that are the same along one line.
+    rest: fn(&LoadParameters) -> String,
     shown: fn(u64) -> String,
 }
 
@@ -42,7 +42,7 @@ const AXES: [Axis; 3] = [
     },
 ];
 
-/// What is plotted of a report.
+/// A plotted value of a report.
 type Value = (&'static str, fn(&Report) -> f64);
 
 const VALUES: [Value; 6] = [
@@ -54,7 +54,7 @@ const VALUES: [Value; 6] = [
     ("latency, 99.9th percentile, ms", |it| latency(it, 99.9)),
 ];
 
-/// What the latency curve goes across.
+/// The horizontal axis of the latency curve.
 const PERCENTILES: [(&str, f64); 9] = [
     ("0", 0.0),
     ("25", 25.0),
@@ -67,12 +67,13 @@ const PERCENTILES: [(&str, f64); 9] = [
     ("max", 100.0),
 ];
 
-/// Reports as one page; `command` is what was called.
+/// The reports as one page; `command` is the command line.
 #[must_use]
 pub fn html(reports: &[Report], command: &str) -> String {
     let title = reports.first().map_or("", |report| &report.title);
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>trunkline load: {0}</title><style>{STYLE}</style>\n\
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>trunkline load: \
+         {0}</title><style>{STYLE}</style>\n\
          <h1>What a share gives</h1>\n<p>{0}</p>\n<p><code>{1}</code></p>\n",
         escape(title),
         escape(command)
@@ -85,10 +86,10 @@ pub fn html(reports: &[Report], command: &str) -> String {
     page.push_str(&by_percentile(reports).draw());
     page.push_str(&over_time(reports).draw());
     page.push_str(
-        "</div>\n<h2>What the numbers mean</h2>\n<p>An operation counts when it begins in the measured time; warm-up does not count. \
-         A latency runs from the begin of an operation to its answer; with a rate, from when it was planned to begin. \
-         1 MiB is 1,048,576 bytes. Throughput is the size of an operation times operations for a second; whether the bytes \
-         that were counted agree stands in the last column.</p>\n</html>\n",
+        "</div>\n<h2>What the numbers mean</h2>\n<p>An operation counts if it begins in the measured time; \
+         the warm-up does not count. A latency runs from the start of an operation to its reply; with a \
+         rate, from its planned start. 1 MiB is 1,048,576 bytes. Throughput is the size of an operation \
+         times operations a second; the last column shows whether the counted bytes agree.</p>\n</html>\n",
     );
     page
 }
@@ -112,7 +113,7 @@ fn latency(report: &Report, percent: f64) -> f64 {
     value as f64 / NS_PER_MS
 }
 
-/// Bytes in the largest unit that divides them.
+/// A number of bytes in the largest unit that divides it.
 fn bytes(count: u64) -> String {
     match count {
         0 => "0".to_owned(),
@@ -122,17 +123,29 @@ fn bytes(count: u64) -> String {
     }
 }
 
-fn channels(facts: &Facts) -> String {
-    if facts.channels == 1 { "1 channel".to_owned() } else { format!("{} channels", facts.channels) }
+fn channels(parameters: &LoadParameters) -> String {
+    if parameters.channels == 1 {
+        "1 channel".to_owned()
+    } else {
+        format!("{} channels", parameters.channels)
+    }
 }
 
 fn name(report: &Report) -> String {
-    let facts = &report.facts;
-    format!("{} {}, depth {}, {}", facts.what, bytes(facts.block.into()), facts.depth, channels(facts))
+    let parameters = &report.parameters;
+    format!(
+        "{} {}, depth {}, {}",
+        parameters.what,
+        bytes(parameters.block.into()),
+        parameters.depth,
+        channels(parameters)
+    )
 }
 
 fn table(reports: &[Report]) -> String {
-    let mut out = "<table><tr><th>load<th>MiB/s<th>I/O per s<th>mean ms<th>50th<th>95th<th>99th<th>99.9th<th>size x I/O per s</tr>\n".to_owned();
+    let mut out = "<table><tr><th>load<th>MiB/s<th>I/O per s<th>mean \
+                   ms<th>50th<th>95th<th>99th<th>99.9th<th>size x I/O per s</tr>\n"
+        .to_owned();
     for report in reports {
         let mean = report.all.total().latency.mean() / NS_PER_MS;
         let percentiles = [50.0, 95.0, 99.0, 99.9].map(|it| format!("<td>{}", short(latency(report, it))));
@@ -154,9 +167,9 @@ fn table(reports: &[Report]) -> String {
     out
 }
 
-/// Each value once, in order.
-fn distinct(reports: &[Report], of: fn(&Facts) -> u64) -> Vec<u64> {
-    let mut values: Vec<u64> = reports.iter().map(|report| of(&report.facts)).collect();
+/// The distinct values, sorted.
+fn distinct(reports: &[Report], of: fn(&LoadParameters) -> u64) -> Vec<u64> {
+    let mut values: Vec<u64> = reports.iter().map(|report| of(&report.parameters)).collect();
     values.sort_unstable();
     values.dedup();
     values
@@ -171,15 +184,16 @@ fn section(reports: &[Report], axis: &Axis) -> String {
         return out;
     }
     out.push_str("<div class=\"plots\">\n");
-    let mut names: Vec<String> = reports.iter().map(|report| (axis.rest)(&report.facts)).collect();
+    let mut names: Vec<String> = reports.iter().map(|report| (axis.rest)(&report.parameters)).collect();
     names.sort();
     names.dedup();
     for (title, value) in VALUES {
         let at = |name: &str, place: u64| {
-            let is_it = |it: &&Report| (axis.rest)(&it.facts) == name && (axis.of)(&it.facts) == place;
+            let is_it =
+                |it: &&Report| (axis.rest)(&it.parameters) == name && (axis.of)(&it.parameters) == place;
             reports.iter().find(is_it).map(value)
         };
-        let line = |name: &String| Line {
+        let line = |name: &String| PlotLine {
             name: name.clone(),
             values: places.iter().map(|place| at(name, *place)).collect(),
         };
@@ -192,7 +206,7 @@ fn section(reports: &[Report], axis: &Axis) -> String {
 }
 
 fn by_percentile(reports: &[Report]) -> Plot<'static> {
-    let line = |report: &Report| Line {
+    let line = |report: &Report| PlotLine {
         name: name(report),
         values: PERCENTILES
             .iter()
@@ -208,7 +222,7 @@ fn by_percentile(reports: &[Report]) -> Plot<'static> {
     }
 }
 
-/// Points of a line over time at most; where there are more slices, several are taken together.
+/// The most points of a line over time. With more slices, several form one point.
 const POINTS: usize = 240;
 
 fn over_time(reports: &[Report]) -> Plot<'static> {
@@ -221,7 +235,7 @@ fn over_time(reports: &[Report]) -> Plot<'static> {
     let longest = rates.iter().map(Vec::len).max().unwrap_or(0);
     let together = longest.div_ceil(POINTS).max(1);
     let mean = |slices: &[f64]| Some(slices.iter().sum::<f64>() / slices.len() as f64);
-    let line = |(report, rates): (&Report, &Vec<f64>)| Line {
+    let line = |(report, rates): (&Report, &Vec<f64>)| PlotLine {
         name: name(report),
         values: rates.chunks(together).map(mean).collect(),
     };

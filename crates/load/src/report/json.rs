@@ -1,7 +1,7 @@
 //! fio's JSON form (its HOWTO, "JSON output"), as one group of jobs.
 //!
-//! What fio has no place for stands in an object `trunkline`: what was negotiated, operations on names (in the
-//! form of fio's `read`), and processor times.
+//! The object `trunkline` has the values that fio has no place for: the negotiated security, operations
+//! on names (in the form of fio's `read`), and processor times.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use super::{Report, deviation};
 use crate::channel::Channel;
 use crate::measure::Tally;
 
-/// The percentiles that fio reports unless told otherwise.
+/// The default percentiles of fio.
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
@@ -97,10 +97,12 @@ fn channel(channel: &Channel) -> Value {
     })
 }
 
-/// Upper bounds of fio's classes of latencies; those of milliseconds end with two more, the last without a bound.
+/// The upper bounds of fio's latency classes. The classes of milliseconds have two more, the last without
+/// a bound.
 const CLASSES: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
 
-/// In how many of a hundred operations the latency was in each class of nanoseconds, microseconds and milliseconds.
+/// The percentage of operations in each latency class, for the classes of nanoseconds, microseconds and
+/// milliseconds.
 fn classes(total: &Tally) -> [Value; 3] {
     let (latency, mut from) = (&total.latency, 0);
     let mut percent = |to: u64| {
@@ -120,7 +122,7 @@ fn classes(total: &Tally) -> [Value; 3] {
     })
 }
 
-/// Least, most, mean, standard deviation and number of the samples.
+/// The minimum, maximum, mean, standard deviation and number of the samples.
 fn spread(samples: &[f64]) -> [f64; 4] {
     if samples.is_empty() {
         return [0.0; 4];

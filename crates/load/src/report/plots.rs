@@ -1,57 +1,61 @@
-//! Line plots as SVG, drawn without any script.
+//! Line plots as SVG, without scripts.
 
 use std::fmt::Write;
 
-/// How a page with plots looks, for its `style`.
-pub const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1020px;margin:2em auto;padding:0 1em;color:#222}\
-h2{margin-top:2em}table{border-collapse:collapse;width:100%}td,th{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}\
-td:first-child,th:first-child{text-align:left}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(400px,1fr));gap:1em}\
-figure{margin:0}svg{width:100%;font:11px system-ui,sans-serif}figcaption{font-size:13px}.g{stroke:#e4e4e4}.t{font-size:14px;font-weight:600}\
+/// The style sheet of a page with plots.
+pub const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1020px;\
+margin:2em auto;padding:0 1em;color:#222}\
+h2{margin-top:2em}table{border-collapse:collapse;width:100%}\
+td,th{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}\
+td:first-child,th:first-child{text-align:left}\
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(400px,1fr));gap:1em}\
+figure{margin:0}svg{width:100%;font:11px system-ui,sans-serif}figcaption{font-size:13px}.g{stroke:#e4e4e4}\
+.t{font-size:14px;font-weight:600}\
 .x{text-anchor:middle}.y{text-anchor:end}code{background:#f3f3f3;padding:.1em .3em}";
 
-/// One plot: lines over the same named places.
+/// A plot: lines over the same named points.
 #[derive(Debug)]
 pub struct Plot<'a> {
-    /// What it shows.
+    /// The title.
     pub title: &'a str,
-    /// What the places are, for instance channels.
+    /// The name of the horizontal axis, for instance channels.
     pub across: &'a str,
-    /// The names of the places.
+    /// The names of the points.
     pub places: Vec<String>,
-    /// What is drawn.
-    pub lines: Vec<Line>,
-    /// Each step up is ten times as much.
+    /// The lines.
+    pub lines: Vec<PlotLine>,
+    /// Whether the vertical axis is logarithmic.
     pub logarithmic: bool,
 }
 
-/// One line: a value for each place where there is one.
+/// A line with a value for each point that has one.
 #[derive(Debug, Clone)]
-pub struct Line {
-    /// What the legend calls it.
+pub struct PlotLine {
+    /// The name in the legend.
     pub name: String,
-    /// One for each place.
+    /// One value for each point.
     pub values: Vec<Option<f64>>,
 }
 
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 260.0;
-/// Room for the scale, left and below, and for the title.
+/// The margins for the scale, on the left and below, and for the title.
 const LEFT: f64 = 62.0;
 const BELOW: f64 = 42.0;
 const ABOVE: f64 = 28.0;
 const RIGHT: f64 = 14.0;
 
-/// Colours that people who see few of them can tell apart.
+/// Colours that people with colour blindness can distinguish.
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#5d4a9c", "#7f7f7f"];
 
-/// Text that may hold anything, for a page.
+/// Escapes any text for a page.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A number with as many digits as matter.
+/// A number with the significant digits.
 #[must_use]
 pub fn short(value: f64) -> String {
     match value.abs() {
@@ -65,14 +69,15 @@ pub fn short(value: f64) -> String {
 }
 
 impl Plot<'_> {
-    /// The plot and what its lines are.
+    /// Draws the plot and its legend.
     #[must_use]
     pub fn draw(&self) -> String {
         let values: Vec<f64> =
             self.lines.iter().flat_map(|line| line.values.iter().flatten().copied()).collect();
         let scale = Scale::of(&values, self.logarithmic);
         let mut out = format!(
-            "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{0}</title><text class=\"t\" x=\"{LEFT}\" y=\"16\">{0}</text>\n",
+            "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{0}</title><text class=\"t\" \
+             x=\"{LEFT}\" y=\"16\">{0}</text>\n",
             escape(self.title)
         );
         for mark in scale.marks() {
@@ -88,7 +93,7 @@ impl Plot<'_> {
                 format_args!("<text class=\"y\" x=\"{at}\" y=\"{below:.1}\">{}</text>\n", short(mark)),
             );
         }
-        // As many names of places as there is room for.
+        // As many names of points as fit.
         let every = self.places.len().div_ceil(10).max(1);
         for (at, place) in self.places.iter().enumerate().step_by(every) {
             let (x, y) = (self.across_at(at), HEIGHT - BELOW + 16.0);
@@ -114,7 +119,7 @@ impl Plot<'_> {
         out
     }
 
-    /// How far to the right a place is.
+    /// The horizontal position of a point.
     fn across_at(&self, place: usize) -> f64 {
         let room = WIDTH - LEFT - RIGHT - 20.0;
         let steps = self.places.len().saturating_sub(1).max(1) as f64;
@@ -122,7 +127,7 @@ impl Plot<'_> {
         LEFT + 10.0 + alone + room * place as f64 / steps
     }
 
-    fn line(&self, out: &mut String, number: usize, line: &Line, scale: &Scale) {
+    fn line(&self, out: &mut String, number: usize, line: &PlotLine, scale: &Scale) {
         let colour = COLOURS[number % COLOURS.len()];
         let dots: Vec<(usize, f64)> =
             line.values.iter().enumerate().filter_map(|(at, it)| Some((at, (*it)?))).collect();
@@ -144,7 +149,8 @@ impl Plot<'_> {
             put(
                 out,
                 format_args!(
-                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"><title>{says}</title></circle>\n"
+                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" \
+                     fill=\"{colour}\"><title>{says}</title></circle>\n"
                 ),
             );
         }
@@ -152,11 +158,11 @@ impl Plot<'_> {
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // A string takes whatever is written.
+    // Writing to a string cannot fail.
     let _ = out.write_fmt(text);
 }
 
-/// From values to heights.
+/// The mapping from values to heights.
 #[derive(Debug)]
 struct Scale {
     least: f64,
@@ -185,7 +191,7 @@ impl Scale {
         HEIGHT - BELOW - part * (HEIGHT - BELOW - ABOVE)
     }
 
-    /// Values that have a line of their own.
+    /// The values that have a grid line.
     fn marks(&self) -> Vec<f64> {
         if self.logarithmic {
             let decades = (self.most / self.least).log10().round() as i32;
@@ -195,7 +201,7 @@ impl Scale {
     }
 }
 
-/// The next number whose fifths are easily read.
+/// The next number whose fifths are easy to read.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -225,7 +231,7 @@ mod tests {
     #[test]
     fn a_plot_is_whole_and_holds_no_markup_of_others() {
         let values = vec![Some(1.0), None, Some(3.0)];
-        let line = Line { name: "<b>".to_owned(), values };
+        let line = PlotLine { name: "<b>".to_owned(), values };
         let places = ["1", "2", "4"].map(str::to_owned).to_vec();
         let plot = Plot {
             title: "a & b",

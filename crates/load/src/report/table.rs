@@ -1,12 +1,12 @@
-//! The report for people, as diskspd prints its own: what was asked for, processors, one row for each job, latencies;
-//! then what only we have.
+//! The report for people, in the form of diskspd: the options, the processors, one row for each job, and
+//! the latencies. The values that only this program has follow.
 
 use std::fmt;
 
 use super::plots::short;
 use super::{Report, deviation};
+use crate::comparison::UNFELT_PART;
 use crate::measure::{Record, Tally};
-use crate::turns::UNFELT_PART;
 
 const MIB: f64 = 1024.0 * 1024.0;
 const NS_PER_MS: f64 = 1e6;
@@ -30,13 +30,13 @@ const ROWS: [(&str, f64); 15] = [
     ("max", 100.0),
 ];
 
-/// One kind of operation, out of a record.
-type Part = (&'static str, fn(&Record) -> Tally);
+/// A kind of operation, and its tally in a record.
+type ReportSection = (&'static str, fn(&Record) -> Tally);
 
-const READ: Part = ("Read", |it| it.read.clone());
-const WRITE: Part = ("Write", |it| it.write.clone());
-const METADATA: Part = ("Metadata", |it| it.metadata.clone());
-const TOTAL: Part = ("Total", Record::total);
+const READ: ReportSection = ("Read", |it| it.read.clone());
+const WRITE: ReportSection = ("Write", |it| it.write.clone());
+const METADATA: ReportSection = ("Metadata", |it| it.metadata.clone());
+const TOTAL: ReportSection = ("Total", Record::total);
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,17 +50,20 @@ impl fmt::Display for Report {
         if let Some(credits) = self.most_credits() {
             writeln!(
                 f,
-                "the server grants {credits} credits at once: what they do not pay for went in parts, one after the other"
+                "the server grants {credits} credits at once: larger requests were sent in parts, one after \
+                 the other"
             )?;
         }
         self.input(f)?;
         self.time(f)?;
         self.processors(f)?;
-        let parts: &[Part] = if self.facts.is_data { &[TOTAL, READ, WRITE] } else { &[METADATA] };
+        let parts: &[ReportSection] =
+            if self.parameters.is_data { &[TOTAL, READ, WRITE] } else { &[METADATA] };
         for (name, of) in parts {
             self.rates(f, name, *of)?;
         }
-        let parts: &[Part] = if self.facts.is_data { &[READ, WRITE, TOTAL] } else { &[METADATA] };
+        let parts: &[ReportSection] =
+            if self.parameters.is_data { &[READ, WRITE, TOTAL] } else { &[METADATA] };
         self.latencies(f, parts)?;
         if self.measured.channels.len() > 1 {
             self.channels(f)?;
@@ -72,18 +75,18 @@ impl fmt::Display for Report {
 
 impl Report {
     fn input(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let facts = &self.facts;
+        let parameters = &self.parameters;
         writeln!(f, "\nInput parameters:\n\n\ttimespan:   1\n\t-------------")?;
-        if let Some(runtime) = facts.runtime {
+        if let Some(runtime) = parameters.runtime {
             writeln!(f, "\tduration: {}s", runtime.as_secs_f64())?;
         }
-        writeln!(f, "\twarm up time: {}s", facts.ramp.as_secs_f64())?;
-        writeln!(f, "\tcool down time: {}s", facts.cool_down.as_secs_f64())?;
-        if facts.is_data {
-            writeln!(f, "\tblock size: {}", facts.block)?;
+        writeln!(f, "\twarm up time: {}s", parameters.ramp.as_secs_f64())?;
+        writeln!(f, "\tcool down time: {}s", parameters.cool_down.as_secs_f64())?;
+        if parameters.is_data {
+            writeln!(f, "\tblock size: {}", parameters.block)?;
         }
-        writeln!(f, "\tnumber of outstanding I/O operations per thread: {}", facts.depth)?;
-        if let Some(rate) = facts.rate {
+        writeln!(f, "\tnumber of outstanding I/O operations per thread: {}", parameters.depth)?;
+        if let Some(rate) = parameters.rate {
             writeln!(f, "\tplanned I/O operations per s: {rate}")?;
         }
         Ok(())
@@ -92,7 +95,7 @@ impl Report {
     fn time(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nResults for timespan 1:\n{}\n", "*".repeat(79))?;
         writeln!(f, "actual test time:\t{:.2}s", self.all.lasted.as_secs_f64())?;
-        writeln!(f, "thread count:\t\t{}", self.facts.jobs)?;
+        writeln!(f, "thread count:\t\t{}", self.parameters.jobs)?;
         writeln!(f, "proc count:\t\t{}", self.measured.usage.0.len())
     }
 
@@ -115,7 +118,8 @@ impl Report {
         writeln!(f, "\n{name} IO")?;
         writeln!(
             f,
-            "thread |       bytes     |     I/Os     |    MiB/s   |  I/O per s |  AvgLat  | IopsStdDev | LatStdDev |  file"
+            "thread |       bytes     |     I/Os     |    MiB/s   |  I/O per s |  AvgLat  | IopsStdDev | \
+             LatStdDev |  file"
         )?;
         let line = "-".repeat(117);
         writeln!(f, "{line}")?;
@@ -144,7 +148,7 @@ impl Report {
         )
     }
 
-    fn latencies(&self, f: &mut fmt::Formatter<'_>, parts: &[Part]) -> fmt::Result {
+    fn latencies(&self, f: &mut fmt::Formatter<'_>, parts: &[ReportSection]) -> fmt::Result {
         let tallies: Vec<Tally> = parts.iter().map(|(_, of)| of(&self.all)).collect();
         write!(f, "\n\ntotal:\n  %-ile")?;
         for (name, _) in parts {
@@ -177,7 +181,7 @@ impl Report {
         writeln!(f)
     }
 
-    /// The turns, and what these channels are worth beside the first number of them.
+    /// Prints the turns, and the comparison of these channels with the first number of channels.
     fn turns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let turns = &self.turns;
         if turns.per_s.is_empty() {
@@ -192,15 +196,15 @@ impl Report {
                 Some(range) => writeln!(
                     f,
                     "{} channels carried {} times as much as {channels} ({} to {})",
-                    self.facts.channels,
+                    self.parameters.channels,
                     short(range.middle),
                     short(range.least),
                     short(range.most)
                 )?,
                 None => writeln!(
                     f,
-                    "what {} channels are worth is not known: see the turns",
-                    self.facts.channels
+                    "the gain of {} channels is not known: see the turns",
+                    self.parameters.channels
                 )?,
             }
         }
@@ -210,22 +214,23 @@ impl Report {
         }
     }
 
-    /// What the numbers must have to do with each other, and processor times.
+    /// Prints the consistency checks of the numbers, and processor times.
     fn checks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.all.lasted.as_secs_f64();
         if let Some(holds) = self.size_times_operations_holds().filter(|_| seconds > 0.0) {
             let iops = self.operations() as f64 / seconds;
-            let product = iops * f64::from(self.facts.block) / MIB;
+            let product = iops * f64::from(self.parameters.block) / MIB;
             let counted = self.bytes() as f64 / MIB / seconds;
             let verdict = if holds { "holds" } else { "DOES NOT HOLD" };
             writeln!(
                 f,
-                "I/O size x I/O per s = {} x {iops:.2} = {product:.2} MiB/s; counted {counted:.2} MiB/s: {verdict}",
-                self.facts.block
+                "I/O size x I/O per s = {} x {iops:.2} = {product:.2} MiB/s; counted {counted:.2} MiB/s: \
+                 {verdict}",
+                self.parameters.block
             )?;
         }
-        if self.facts.rate.is_none() {
-            let (under_way, workers) = (self.under_way(), self.facts.workers);
+        if self.parameters.rate.is_none() {
+            let (under_way, workers) = (self.under_way(), self.parameters.workers);
             writeln!(f, "I/O per s x mean latency = {under_way:.1} under way, of {workers}")?;
         }
         if self.missed() > 0 {
@@ -246,7 +251,7 @@ impl Report {
     }
 }
 
-/// Parts of a hundred of a processor's time.
+/// The percentages of a processor's time.
 fn shares(f: &mut fmt::Formatter<'_>, name: &str, [user, kernel, all]: &[u64; 3]) -> fmt::Result {
     let percent = |ticks: u64| ticks as f64 * 100.0 / (*all).max(1) as f64;
     let used = user + kernel;

@@ -1,8 +1,8 @@
 //! Reading and writing blocks of files.
 //!
-//! As with fio every job has files of its own, named after it, that are made before anything is measured and
-//! left there for the next run; or, as with diskspd, the files are named and each has jobs of its own. All operations
-//! of a job that are under way at once share its position.
+//! As in fio, every job has its own files, named after it. They are created before the measurement and
+//! kept for the next run. As in diskspd, the files can be named instead, and each has its own jobs. All
+//! concurrent operations of a job share its position.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,34 +12,34 @@ use client::remote::OpenMode;
 use client::remote::local::ALIGNMENT;
 
 use super::each_of;
-use crate::engine::{Done, Kind};
+use crate::engine::{CompletedOperation, Kind};
 use crate::error::Doing;
-use crate::peer::{File, Share};
-use crate::plan::{Content, Files, Shape};
+use crate::peer::{File, TargetDirectory};
+use crate::plan::{BlockPattern, Content, Files};
 use crate::random::Random;
 use crate::{Error, Plan};
 
-/// How much is written at once while files are made.
+/// Bytes of one write while files are created.
 const LAY_OUT_STEP: u64 = 1024 * 1024;
 
 /// The names of the files that a job works on.
-pub(crate) fn names(shape: &Shape, job: u32) -> Vec<String> {
+pub(crate) fn names(shape: &BlockPattern, job: u32) -> Vec<String> {
     match &shape.files {
         Files::Own { count, .. } => (0..*count).map(|file| format!("trunkline.{job}.{file}")).collect(),
         Files::Named { paths, jobs, .. } => vec![paths[(job / jobs) as usize].clone()],
     }
 }
 
-/// Which of the positions a job uses.
-pub(crate) fn position_of(shape: &Shape, job: u32) -> u32 {
+/// The position counter that a job uses.
+pub(crate) fn position_of(shape: &BlockPattern, job: u32) -> u32 {
     match &shape.files {
         Files::Named { jobs, .. } if shape.interlocked => job / jobs * jobs,
         _ => job,
     }
 }
 
-/// Makes the files of all jobs as large as they must be, and looks whether those are there that are not made.
-pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &Shape) -> Result<(), Error> {
+/// Creates the files of all jobs with the necessary size, and checks that the other files exist.
+pub(crate) async fn lay_out(share: &TargetDirectory, plan: &Plan, shape: &BlockPattern) -> Result<(), Error> {
     match &shape.files {
         Files::Own { size, .. } => {
             for job in 0..plan.jobs {
@@ -63,7 +63,8 @@ pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &Shape) -> Result
                 file.close().await.doing(|| format!("closing {path}"))?;
                 if size < u64::from(plan.block) {
                     let text = format!(
-                        "{path} has {size} bytes, less than one operation; -cSIZE or --filesize makes it larger"
+                        "{path} has {size} bytes, less than one operation; -cSIZE or --filesize makes it \
+                         larger"
                     );
                     return Err(Error::Wrong(text));
                 }
@@ -73,8 +74,8 @@ pub(crate) async fn lay_out(share: &Share, plan: &Plan, shape: &Shape) -> Result
     Ok(())
 }
 
-/// Makes a file at least so large.
-async fn make(share: &Share, path: &str, size: u64) -> Result<(), Error> {
+/// Creates a file with at least this size.
+async fn make(share: &TargetDirectory, path: &str, size: u64) -> Result<(), Error> {
     let content = noise(LAY_OUT_STEP as usize);
     let file = Arc::new(share.open(path, OpenMode::Make).await.doing(|| format!("opening {path}"))?);
     if file.size() < size {
@@ -107,7 +108,7 @@ async fn write_all(file: &File, mut at: u64, mut data: Bytes) -> Result<(), Erro
     Ok(())
 }
 
-/// Bytes that do not compress, at an address that direct I/O takes.
+/// Incompressible bytes, at an address that direct I/O accepts.
 #[must_use]
 pub fn noise(length: usize) -> Bytes {
     let mut random = Random::new(7);
@@ -123,8 +124,8 @@ fn aligned(bytes: Bytes, length: usize) -> Bytes {
     bytes.slice(at..at + length)
 }
 
-/// What all writes of a plan take their data from.
-pub(crate) fn content(plan: &Plan, shape: &Shape) -> Bytes {
+/// The data for all writes of a plan.
+pub(crate) fn content(plan: &Plan, shape: &BlockPattern) -> Bytes {
     let block = plan.block as usize;
     match shape.content {
         _ if shape.write_percent == 0 => Bytes::new(),
@@ -138,20 +139,20 @@ pub(crate) fn content(plan: &Plan, shape: &Shape) -> Bytes {
 #[derive(Debug)]
 pub(crate) struct Job {
     files: Vec<File>,
-    shape: Shape,
+    shape: BlockPattern,
     block: u32,
-    /// Places in each file at which an operation may begin.
+    /// The number of positions in each file at which an operation may begin.
     places: u64,
-    /// The next place of a sequential job; shared by all connections that work for it.
+    /// The next position of a sequential job. All connections that work for the job share it.
     position: Arc<AtomicU64>,
     content: Bytes,
 }
 
 impl Job {
     pub(crate) async fn open(
-        share: &Share,
+        share: &TargetDirectory,
         plan: &Plan,
-        shape: &Shape,
+        shape: &BlockPattern,
         job: u32,
         position: Arc<AtomicU64>,
         content: Bytes,
@@ -179,7 +180,7 @@ impl Job {
     }
 
     /// Reads or writes the next block.
-    pub(crate) async fn step(&self, random: &mut Random) -> Result<Done, Error> {
+    pub(crate) async fn step(&self, random: &mut Random) -> Result<CompletedOperation, Error> {
         let places = self.places * self.files.len() as u64;
         let place = match self.shape.random {
             true => random.below(places),
@@ -202,10 +203,10 @@ impl Job {
             let text = format!("{done} bytes were moved instead of {} at {offset}", self.block);
             return Err(Error::Wrong(text));
         }
-        Ok(Done { kind, bytes: u64::from(done), begun: None })
+        Ok(CompletedOperation { kind, bytes: u64::from(done), begun: None })
     }
 
-    /// What the next write carries.
+    /// The data of the next write.
     fn piece(&self, random: &mut Random) -> Bytes {
         let spare = (self.content.len() - self.block as usize) / ALIGNMENT;
         let at = if spare == 0 { 0 } else { random.below(spare as u64 + 1) as usize * ALIGNMENT };

@@ -1,7 +1,7 @@
-//! Work with names: create, open, close, stat, unlink and list in one directory that holds many.
+//! Operations on names: create, open, close, stat, unlink and list in one directory with many names.
 //!
-//! The directory `trunkline.names` holds the names that stay (`s…`), which are left for the next run, and
-//! those of this run (`v…`): made and measured by create, made before and measured by unlink.
+//! The directory `trunkline.names` has permanent names (`s…`), which are kept for the next run, and the
+//! names of one run (`v…`). `create` makes and measures these; `unlink` needs them before it runs.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -12,36 +12,36 @@ use client::{Bytes, join};
 use super::data::noise;
 use super::each_of;
 use crate::args::Metadata;
-use crate::engine::{Done, Kind};
+use crate::engine::{CompletedOperation, Kind};
 use crate::error::Doing;
-use crate::plan::Work;
+use crate::plan::Workload;
 use crate::random::Random;
 use crate::{Error, Plan};
 
-/// What is done, and to how many names.
+/// The operation, and the number of names.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
     kind: Metadata,
     compound: bool,
-    /// Names that stay are asked for in another case than they have.
+    /// Whether permanent names are requested in another case than they have.
     other_case: bool,
-    /// Names that stay.
+    /// The number of permanent names.
     files: u64,
-    /// Names of this run that are there before it.
+    /// The number of names of this run that must exist before it.
     victims: u64,
     content: Bytes,
 }
 
 impl Names {
-    /// What the plan says of names; nothing when it is about data.
+    /// The names in a plan. `None` if it is about data.
     pub(crate) fn of(plan: &Plan) -> Option<Names> {
-        let Work::Metadata { kind, files, size, compound, other_case } = plan.work else { return None };
+        let Workload::Metadata { kind, files, size, compound, other_case } = plan.work else { return None };
         let victims = if kind == Metadata::Unlink { plan.operations.unwrap_or(files) } else { 0 };
         let content = noise(size as usize);
         Some(Names { kind, compound, other_case, files, victims, content })
     }
 
-    /// Where the names are.
+    /// The directory of the names.
     pub(crate) fn directory(plan: &Plan) -> String {
         join(&plan.target.path, "trunkline.names")
     }
@@ -50,7 +50,7 @@ impl Names {
         format!("s{number:08}")
     }
 
-    /// One of the names that stay, as it is asked for.
+    /// A random permanent name, as it is requested.
     fn asked_for(&self, random: &mut Random) -> String {
         let name = self.staying(random.below(self.files));
         if self.other_case { name.to_uppercase() } else { name }
@@ -60,8 +60,8 @@ impl Names {
         format!("v{number:08}")
     }
 
-    /// Makes the directory hold exactly what it must. Names that an earlier run has left are kept: some
-    /// servers need long to make many.
+    /// Prepares the exact content of the directory. Names of an earlier run are kept, because some
+    /// servers need long to create many.
     pub(crate) async fn lay_out(&self, share: &Directory) -> Result<(), Error> {
         let left = self.sweep(share).await?;
         let staying = (0..self.files).filter(|number| !left.contains(number)).map(|it| self.staying(it));
@@ -74,7 +74,7 @@ impl Names {
         .await
     }
 
-    /// Deletes everything but the names that stay; answers the numbers of those that are whole.
+    /// Deletes everything but the permanent names. Returns the numbers of the complete ones.
     pub(crate) async fn sweep(&self, share: &Directory) -> Result<HashSet<u64>, Error> {
         let listed = share.list().await.doing(|| "listing".to_owned())?;
         let number_of = |name: &str| {
@@ -101,30 +101,30 @@ impl Names {
         Ok(whole)
     }
 
-    /// One operation of `worker` that does not count. What it makes it deletes again.
+    /// Runs one operation of `worker` that does not count. It deletes any file that it creates.
     pub(crate) async fn aside(
         &self,
         share: &Directory,
         worker: u64,
         random: &mut Random,
-    ) -> Result<Done, Error> {
+    ) -> Result<CompletedOperation, Error> {
         if self.kind != Metadata::Create {
             return self.step(share, worker, random).await;
         }
         let path = format!("w{worker:08}");
         let bytes = self.create(share, &path).await?;
         delete(share, &path, true).await?;
-        Ok(Done { kind: Kind::Metadata, bytes, begun: None })
+        Ok(CompletedOperation { kind: Kind::Metadata, bytes, begun: None })
     }
 
-    /// One operation, the `number`th of the run.
+    /// Runs the operation with this number.
     pub(crate) async fn step(
         &self,
         share: &Directory,
         number: u64,
         random: &mut Random,
-    ) -> Result<Done, Error> {
-        let mut done = Done { kind: Kind::Metadata, bytes: 0, begun: None };
+    ) -> Result<CompletedOperation, Error> {
+        let mut done = CompletedOperation { kind: Kind::Metadata, bytes: 0, begun: None };
         match self.kind {
             Metadata::Create => done.bytes = self.create(share, &self.of_run(number)).await?,
             Metadata::Unlink => delete(share, &self.of_run(number), self.compound).await?,
@@ -185,7 +185,7 @@ impl Names {
     }
 }
 
-/// Takes a name away; `compound` where the protocol has a choice.
+/// Deletes a name. `compound` counts if the protocol has a choice.
 async fn delete(share: &Directory, path: &str, compound: bool) -> Result<(), Error> {
     let deleted = if compound { share.remove(path).await } else { share.remove_stepwise(path).await };
     deleted.doing(|| format!("deleting {path}"))

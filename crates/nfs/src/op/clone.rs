@@ -42,7 +42,7 @@ fn share_storage(run: &Run, args: &Args, from: &IoOpen, to: &IoOpen) -> Result<(
     if !Arc::ptr_eq(&from.export().engine, engine) {
         return Err(NfsStat::XDev.into());
     }
-    if !engine.volume().facts().clones {
+    if !engine.volume().properties().clones {
         return Err(NfsStat::NotSupp.into());
     }
     let len = length(from, args.src_offset, args.count)?;

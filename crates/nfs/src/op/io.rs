@@ -6,7 +6,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StateId;
 use share::{LockOwner, Open, Side};
-use volume::Kind;
+use volume::NodeKind;
 use volume::security::Rights;
 use wire::table::EntryGuard;
 
@@ -145,11 +145,11 @@ pub fn io_open_saved(run: &mut Run, id: &StateId, access: ShareAccess) -> Result
 ///
 /// # Errors
 /// NFS4ERR_ISDIR, NFS4ERR_SYMLINK, NFS4ERR_WRONG_TYPE.
-pub fn check_data(kind: Kind) -> Result<(), NfsStat> {
+pub fn check_data(kind: NodeKind) -> Result<(), NfsStat> {
     match kind {
-        Kind::File => Ok(()),
-        Kind::Directory => Err(NfsStat::IsDir),
-        Kind::Link => Err(NfsStat::Symlink),
+        NodeKind::File => Ok(()),
+        NodeKind::Directory => Err(NfsStat::IsDir),
+        NodeKind::Link => Err(NfsStat::Symlink),
         _ => Err(NfsStat::WrongType),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{Changed, LinkArgs};
-use volume::Kind;
+use volume::NodeKind;
 use volume::security::Rights;
 
 use super::lookup::check_directory;
@@ -24,7 +24,7 @@ pub fn run(run: &mut Run, args: &LinkArgs<'_>) -> OpResult {
         return Err(NfsStat::XDev.into());
     }
     check_directory(above.kind())?;
-    if item.kind() == Kind::Directory {
+    if item.kind() == NodeKind::Directory {
         return Err(NfsStat::IsDir.into());
     }
     let name = name(args.newname)?;

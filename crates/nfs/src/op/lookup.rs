@@ -3,7 +3,7 @@
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::LookupArgs;
-use volume::Kind;
+use volume::NodeKind;
 
 use super::names::name;
 use crate::compound::current::Current;
@@ -41,10 +41,10 @@ pub fn run(run: &mut Run, args: &LookupArgs<'_>) -> OpResult {
 ///
 /// # Errors
 /// NFS4ERR_SYMLINK, NFS4ERR_NOTDIR.
-pub fn check_directory(kind: Kind) -> Result<(), NfsStat> {
+pub fn check_directory(kind: NodeKind) -> Result<(), NfsStat> {
     match kind {
-        Kind::Directory => Ok(()),
-        Kind::Link => Err(NfsStat::Symlink),
+        NodeKind::Directory => Ok(()),
+        NodeKind::Link => Err(NfsStat::Symlink),
         _ => Err(NfsStat::NotDir),
     }
 }

@@ -10,7 +10,7 @@ use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, Sh
 use nfs_wire::types::{ChangeInfo, StateId, Verifier};
 use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, Opened, Options, TimeSet};
 use volume::security::Rights;
-use volume::{Kind, Name, Time};
+use volume::{Name, NodeKind, Time};
 
 use super::delegate::{delegate, delegate_again};
 use super::lookup::check_directory;
@@ -192,9 +192,9 @@ fn check(args: &Args<'_>, ask: Reservation, minor: u32) -> Result<(), NfsStat> {
 // RFC 8881 18.16.4
 fn check_kind(item: &Item) -> Result<(), NfsStat> {
     match item.kind() {
-        Kind::File => Ok(()),
-        Kind::Directory => Err(NfsStat::IsDir),
-        Kind::Link => Err(NfsStat::Symlink),
+        NodeKind::File => Ok(()),
+        NodeKind::Directory => Err(NfsStat::IsDir),
+        NodeKind::Link => Err(NfsStat::Symlink),
         _ => Err(NfsStat::WrongType),
     }
 }
@@ -322,7 +322,7 @@ fn take_existing(
 ) -> Result<Bitmap, Stop> {
     if let Some(verifier) = &making.verifier {
         let info = export.engine.item_info(item)?;
-        let is_retry = item.kind() == Kind::File && (info.accessed, info.modified) == times_of(verifier);
+        let is_retry = item.kind() == NodeKind::File && (info.accessed, info.modified) == times_of(verifier);
         return if is_retry { Ok(set_by(making)) } else { Err(NfsStat::Exist.into()) };
     }
     if !making.unchecked {

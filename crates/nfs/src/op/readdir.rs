@@ -21,7 +21,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, AttrWriter, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::readdir::{Args, EntriesWriter};
-use volume::Kind;
+use volume::NodeKind;
 use volume::security::Rights;
 
 use super::getattr::recall_writers;
@@ -63,7 +63,7 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
     let mut list = DirectoryListing { server: &server, minor, wanted, args, out, max };
     match found {
         None => list.exports(run),
-        Some((_, item)) if item.kind() != Kind::Directory => Err(NfsStat::NotDir.into()),
+        Some((_, item)) if item.kind() != NodeKind::Directory => Err(NfsStat::NotDir.into()),
         Some((export, item)) => {
             let access = Rights::LIST_DIRECTORY;
             with_open(run, &export, &item, access, |open| list.entries(run, &export, open))

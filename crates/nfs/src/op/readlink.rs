@@ -3,7 +3,7 @@
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::ReadlinkResOk;
-use volume::Kind;
+use volume::NodeKind;
 
 use crate::compound::{OpResult, Run};
 
@@ -13,7 +13,7 @@ use crate::compound::{OpResult, Run};
 /// NFS4ERR_WRONG_TYPE for any other object.
 pub fn run(run: &mut Run) -> OpResult {
     let (_, item) = run.item(NfsStat::WrongType)?;
-    if item.kind() != Kind::Link {
+    if item.kind() != NodeKind::Link {
         return Err(NfsStat::WrongType.into());
     }
     let text = item.link_text()?;

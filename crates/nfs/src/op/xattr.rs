@@ -8,7 +8,7 @@ use nfs_wire::op::xattr::{Changed, GetResOk, ListArgs, ListResOk, NameArgs, SetA
 use nfs_wire::types::ChangeInfo;
 use nfs_wire::xdr::{List, padding};
 use share::{Item, Open};
-use volume::Kind;
+use volume::NodeKind;
 use volume::security::Rights;
 
 use super::names::{changed, version, with_open};
@@ -93,10 +93,10 @@ pub fn run_list(run: &mut Run, args: &ListArgs) -> OpResult {
 /// The current object, if it has extended attributes: a file or directory of an export that supports them.
 fn subject(run: &mut Run) -> Result<(Arc<Export>, Item), Stop> {
     let (export, item) = run.item(NfsStat::NotSupp)?;
-    if !matches!(item.kind(), Kind::File | Kind::Directory) {
+    if !matches!(item.kind(), NodeKind::File | NodeKind::Directory) {
         return Err(NfsStat::WrongType.into());
     }
-    if !export.engine.volume().facts().extended_attributes {
+    if !export.engine.volume().properties().extended_attributes {
         return Err(NfsStat::NotSupp.into());
     }
     Ok((export, item))

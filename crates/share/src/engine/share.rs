@@ -140,7 +140,7 @@ impl Share {
     /// Turns the cache of names, attributes and descriptors on or off. It takes effect at once, also for
     /// existing opens. If the volume does not report changes by others, nothing is ever cached.
     pub fn set_metadata_caching(&self, on: bool) {
-        self.cache().set(on && can_remember(self.volume.facts()));
+        self.cache().set(on && can_remember(self.volume.properties()));
         if !self.cache().is_on() {
             self.directories().forget_listings();
         }

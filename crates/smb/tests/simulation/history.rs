@@ -13,7 +13,7 @@ use testkit::smb::client::{Dial, OpenFile};
 use testkit::smb::peer::Answer;
 use testkit::smb::{Peer, World};
 use volume::Failure;
-use volume::faulty::Call;
+use volume::faulty::VolumeCall;
 
 use super::dice::Dice;
 use super::disk::{self, Disk, Failed, Trouble};
@@ -120,7 +120,7 @@ impl History {
         let shape = HistoryShape::roll(&mut dice);
         let (world, plan) = World::faulty();
         if shape.is_cold {
-            plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+            plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
         }
         log::is_at(world.clock.time().mono_ns);
         log::line(|| format!("one session, seed {seed}, {trouble:?}: {shape:?}"));

@@ -22,7 +22,7 @@ use share::{Identity, Share};
 use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, TargetRule, UserConfig};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
-use volume::faulty::{Call, FaultyVolume, Plan};
+use volume::faulty::{FaultPlan, FaultyVolume, VolumeCall};
 use volume::journal::{Journal, MemoryJournal};
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid, well_known};
@@ -87,7 +87,7 @@ impl Store {
     }
 
     /// The same, with a plan by which calls on the volume fail.
-    pub fn serve_faulty(&mut self) -> (World, Arc<Plan>) {
+    pub fn serve_faulty(&mut self) -> (World, Arc<FaultPlan>) {
         let journal = Arc::new(MemoryJournal::default());
         journal.replace(&mut self.journal.records().into_iter()).expect("room for the records");
         self.journal = journal;
@@ -124,12 +124,12 @@ impl World {
     /// In memory, as a volume that has nothing at hand: every READ must leave the connection's thread.
     pub fn cold() -> World {
         let (world, plan) = World::faulty();
-        plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+        plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
         world
     }
 
     /// In memory, with a plan by which calls on the volume fail or wait.
-    pub fn faulty() -> (World, Arc<Plan>) {
+    pub fn faulty() -> (World, Arc<FaultPlan>) {
         let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
         let plan = Arc::clone(volume.plan());
         (World::over(Arc::new(volume)), plan)

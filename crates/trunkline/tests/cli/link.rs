@@ -1,7 +1,7 @@
 //! A command behind a path that is longer, narrower and worse than the host's own. Needs root.
 //!
 //! Only what a path must take at least is held here; that it takes no longer is held where time is an argument
-//! (`load::link::way`).
+//! (`load::link::path`).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};

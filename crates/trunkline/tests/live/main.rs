@@ -269,7 +269,7 @@ async fn a_size_given_to_a_share_that_is_served_binds_what_is_open_too() {
     let made = server.log_on().await.connect("made").await.unwrap();
     let open = made.open("big", &OpenOptions::file(Disposition::Create)).await.unwrap();
     open.set_length(101 * GIB).await.unwrap();
-    let gib = format!("{} bytes lie there", 101 * GIB);
+    let gib = format!("{} bytes are in use", 101 * GIB);
     server.refuses("share set made account=lab provisioned_gib=100", &gib).await;
     assert_eq!(server.json("share show made").await["settings"]["account"], Value::Null);
     open.set_length(102 * GIB).await.unwrap();

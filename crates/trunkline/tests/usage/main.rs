@@ -165,7 +165,7 @@ async fn what_lies_there_is_known_after_a_kill_and_a_size_below_it_is_refused() 
     let refused = server.place.run("reload").failure();
     let text = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
     assert!(
-        text.contains("share `files`: `provisioned_gib` is too small: 35433480192 bytes lie there"),
+        text.contains("share `files`: `provisioned_gib` is too small: 35433480192 bytes are in use"),
         "{text}"
     );
     assert_eq!(server.used().quota_bytes, Some(40 * GIB), "it is as it was");

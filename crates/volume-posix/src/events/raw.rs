@@ -1,18 +1,19 @@
-//! An event as the host lays it out (fanotify(7)): metadata, then records that name directories by handles.
+//! An event in the layout of the host (fanotify(7)): metadata, followed by records that name directories
+//! by handles.
 
 use volume::Name;
 use wire::Cursor;
 
 use crate::sys::Handle;
 
-/// The longest event: metadata, and twice header, file system, handle and name.
+/// The size of the longest event: metadata, and twice a header, a file system, a handle and a name.
 pub(super) const LONGEST: usize = METADATA + 2 * (4 + 8 + 8 + 128 + 256 + 8);
 /// Bytes of an event before its records.
 const METADATA: usize = 24;
-/// The version of the events' layout.
+/// The version of the event layout.
 const VERSION: u8 = 3;
 
-/// What the host tells a directory by.
+/// The identity of a directory in an event.
 // fanotify(7), struct fanotify_event_info_fid
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Fid {
@@ -20,24 +21,24 @@ pub(super) struct Fid {
     pub handle: Handle,
 }
 
-/// A directory and the name in it; no name for the directory itself.
-pub(super) type Named = (Fid, Option<Name>);
+/// A directory and a name in it. `None` for the directory itself.
+pub(super) type FidAndName = (Fid, Option<Name>);
 
 /// One event.
 pub(super) struct RawEvent {
     pub len: usize,
     pub mask: u64,
     pub pid: i32,
-    /// Where it happened, if it is no rename that is told as a whole.
-    pub place: Option<Named>,
-    /// What was moved was here, if it is one and this directory is watched.
-    pub old: Option<Named>,
-    /// And is here now.
-    pub new: Option<Named>,
+    /// The directory and name of the event, unless it is a rename in one event.
+    pub place: Option<FidAndName>,
+    /// The old name of a rename, if its directory is watched.
+    pub old: Option<FidAndName>,
+    /// The new name of a rename, if its directory is watched.
+    pub new: Option<FidAndName>,
 }
 
 impl RawEvent {
-    /// Reads the event at the start of `bytes`; none when there is no whole one.
+    /// Reads the event at the start of `bytes`. `None` if it is incomplete.
     pub fn parse(bytes: &[u8]) -> Option<RawEvent> {
         let mut head = Cursor::new(bytes);
         let len = usize::try_from(u32::from_ne_bytes(head.array().ok()?)).ok()?;
@@ -69,13 +70,13 @@ fn next_record<'a>(records: &mut Cursor<'a>) -> Option<(u8, Cursor<'a>)> {
     Some((kind, records.sub(len.checked_sub(4)?).ok()?))
 }
 
-fn named(mut record: Cursor<'_>) -> Option<Named> {
+fn named(mut record: Cursor<'_>) -> Option<FidAndName> {
     let file_system = u64::from_ne_bytes(record.array().ok()?);
     let len = usize::try_from(u32::from_ne_bytes(record.array().ok()?)).ok()?;
     let kind = i32::from_ne_bytes(record.array().ok()?);
     let bytes = record.bytes(len).ok()?.into();
     let name = record.rest().split(|&b| b == 0).next()?;
-    // For the directory itself the host says ".", which is no name.
+    // For the directory itself the host writes ".", which is not a valid name.
     Some((Fid { file_system, handle: Handle { kind, bytes } }, Name::new(name).ok()))
 }
 
@@ -83,7 +84,8 @@ fn named(mut record: Cursor<'_>) -> Option<Named> {
 mod tests {
     use super::*;
 
-    /// One event as Linux lays it out, with a record for each name in a directory with an 8-byte handle.
+    /// One event in the layout of Linux, with a record for each name in a directory with an 8-byte
+    /// handle.
     fn event(mask: u64, records: &[(u8, &[u8; 4])]) -> Vec<u8> {
         let mut out = Vec::new();
         let record_len = 4_u16 + 8 + 8 + 8 + 4;
@@ -106,12 +108,12 @@ mod tests {
         out
     }
 
-    /// A file `a` was made.
+    /// A file `a` was created.
     fn made() -> Vec<u8> {
         event(libc::FAN_CREATE, &[(libc::FAN_EVENT_INFO_TYPE_DFID_NAME, b"a\0\0\0")])
     }
 
-    /// A file `a` is `b` now.
+    /// A file `a` was renamed to `b`.
     fn renamed() -> Vec<u8> {
         let records: [(u8, &[u8; 4]); 2] = [
             (libc::FAN_EVENT_INFO_TYPE_OLD_DFID_NAME, b"a\0\0\0"),

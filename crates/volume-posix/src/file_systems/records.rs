@@ -1,4 +1,4 @@
-//! The numbers of file systems that have none of their own, in one small file of the store:
+//! The assigned numbers of file systems without a number of their own, in one small file of the store:
 //!
 //! ```text
 //! <number> <key>
@@ -6,7 +6,7 @@
 //! sum <CRC-32 of all before>
 //! ```
 //!
-//! It is written anew, and put in the place of the old one, when a number is given.
+//! When a number is assigned, a new file is written and replaces the old one.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,47 +24,49 @@ use crate::sys;
 const FILE: &str = "file-systems";
 const UNFINISHED: &str = "file-systems.new";
 const DAMAGED: &str = "file-systems.damaged";
-/// Largest file that is read.
+/// The largest file that is read.
 const LARGEST: u64 = 1 << 20;
 
-/// The numbers that were given.
-pub(super) struct Records {
+/// The assigned numbers.
+pub(super) struct AssignedNumbers {
     store: OwnedFd,
-    /// What could not be read is not written over.
+    /// Whether the file could be read. Otherwise it is not overwritten.
     is_readable: bool,
     numbers: BTreeMap<Vec<u8>, u64>,
 }
 
-impl Records {
-    /// Those in the store. What is damaged is put aside: numbers are given again then.
-    pub(super) fn open(store: OwnedFd) -> Records {
+impl AssignedNumbers {
+    /// Reads the numbers in the store. A damaged file is set aside, and numbers are assigned again.
+    pub(super) fn open(store: OwnedFd) -> AssignedNumbers {
         let (mut is_readable, found) = (true, read(&store));
         let numbers = match found {
             Ok(None) => BTreeMap::new(),
             Ok(Some(bytes)) => parsed(&bytes).unwrap_or_else(|| {
                 tracing::warn!(
                     file = DAMAGED,
-                    "the numbers of file systems below a share are damaged: what lies beside their files may not be found"
+                    "the numbers of file systems below a share are damaged: \
+                     the sidecar data of their files may be lost"
                 );
                 let _ = rustix::fs::renameat(&store, FILE, &store, DAMAGED);
                 BTreeMap::new()
             }),
             Err(why) => {
-                tracing::warn!(%why, "the numbers of file systems below a share cannot be read");
+                tracing::warn!(%why, "cannot read the numbers of file systems below a share");
                 is_readable = false;
                 BTreeMap::new()
             }
         };
-        Records { store, is_readable, numbers }
+        AssignedNumbers { store, is_readable, numbers }
     }
 
-    /// The number that a key was given.
+    /// The number that was assigned to a key.
     pub(super) fn given(&self, key: &[u8]) -> Option<u64> {
         self.numbers.get(key).copied()
     }
 
-    /// The number of a file system with these keys, the best one first: the one that any of them was given, else the first of `rather`
-    /// that nobody has, else one that is made of the key. None of `taken` is given.
+    /// The number of a file system with these keys, the best one first. It is the number that any of them
+    /// has, or else the first of `rather` that is not assigned, or else one derived from the key. None of
+    /// `taken` is assigned.
     pub(super) fn number(&mut self, keys: &[Vec<u8>], rather: &[u64], taken: &[u64]) -> u64 {
         let Some(key) = keys.first() else { return 0 };
         if let Some(given) = self.given(key) {
@@ -85,7 +87,7 @@ impl Records {
     fn keep(&mut self, key: &[u8], number: u64) {
         self.numbers.insert(key.to_vec(), number);
         if let Err(why) = self.write() {
-            tracing::warn!(%why, "the number of a file system below a share cannot be kept");
+            tracing::warn!(%why, "cannot store the number of a file system below a share");
         }
     }
 
@@ -134,7 +136,7 @@ fn written(numbers: &BTreeMap<Vec<u8>, u64>) -> Vec<u8> {
     out
 }
 
-/// What was written; none where it is not whole.
+/// The stored numbers. `None` if the file is incomplete.
 fn parsed(bytes: &[u8]) -> Option<BTreeMap<Vec<u8>, u64>> {
     let mut numbers = BTreeMap::new();
     for line in bytes.strip_suffix(b"\n")?.split(|byte| *byte == b'\n') {
@@ -159,11 +161,11 @@ mod tests {
     #[test]
     fn a_number_that_was_given_stays_whatever_the_device_is_later() {
         let place = tempfile::tempdir().unwrap();
-        let mut records = Records::open(store(&place));
+        let mut records = AssignedNumbers::open(store(&place));
         assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]), 0x2f);
-        // The record wins, also in a later process.
+        // The stored number wins, in a later process too.
         assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x30], &[]), 0x2f);
-        let mut later = Records::open(store(&place));
+        let mut later = AssignedNumbers::open(store(&place));
         assert_eq!(later.number(&[b"fuse a / x".to_vec()], &[0x31], &[]), 0x2f);
     }
 
@@ -171,10 +173,10 @@ mod tests {
     fn a_uuid_takes_over_the_number_of_where_it_was_mounted() {
         let place = tempfile::tempdir().unwrap();
         let [by_place, by_uuid] = [b"xfs /dev/sda1 / .".to_vec(), b"uuid 07".to_vec()];
-        let mut records = Records::open(store(&place));
+        let mut records = AssignedNumbers::open(store(&place));
         assert_eq!(records.number(std::slice::from_ref(&by_place), &[0x801], &[]), 0x801);
         assert_eq!(records.number(&[by_uuid.clone(), by_place.clone()], &[0x801], &[]), 0x801);
-        let mut later = Records::open(store(&place));
+        let mut later = AssignedNumbers::open(store(&place));
         assert_eq!((later.given(&by_uuid), later.given(&by_place)), (Some(0x801), None));
         assert_ne!(later.number(&[by_place], &[0x801], &[]), 0x801);
     }
@@ -183,7 +185,7 @@ mod tests {
     fn what_cannot_be_read_is_not_written_over() {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join(FILE)).unwrap();
-        let mut records = Records::open(store(&place));
+        let mut records = AssignedNumbers::open(store(&place));
         records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
         assert!(place.path().join(FILE).is_dir() && !place.path().join(UNFINISHED).exists());
     }
@@ -191,20 +193,23 @@ mod tests {
     #[test]
     fn no_two_keys_have_one_number() {
         let place = tempfile::tempdir().unwrap();
-        let mut records = Records::open(store(&place));
+        let mut records = AssignedNumbers::open(store(&place));
         let first = records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[7]);
         let second = records.number(&[b"fuse b / y".to_vec()], &[0x2f], &[7]);
         let third = records.number(&[b"fuse c / z".to_vec()], &[7], &[7]);
         assert!(first != second && second != third && third != 7 && first == 0x2f);
-        // What is made of a key needs no record.
+        // A number that is derived from a key needs no record.
         let elsewhere = tempfile::tempdir().unwrap();
-        assert_eq!(Records::open(store(&elsewhere)).number(&[b"fuse b / y".to_vec()], &[], &[]), second);
+        assert_eq!(
+            AssignedNumbers::open(store(&elsewhere)).number(&[b"fuse b / y".to_vec()], &[], &[]),
+            second
+        );
     }
 
     #[test]
     fn what_is_damaged_is_put_aside() {
         let place = tempfile::tempdir().unwrap();
-        Records::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
+        AssignedNumbers::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
         let file = place.path().join(FILE);
         let whole = std::fs::read(&file).unwrap();
         for at in 0..whole.len() {
@@ -212,12 +217,12 @@ mod tests {
             changed[at] ^= 1;
             for bytes in [&changed[..], &whole[..at]] {
                 std::fs::write(&file, bytes).unwrap();
-                assert!(Records::open(store(&place)).numbers.is_empty(), "{at}");
+                assert!(AssignedNumbers::open(store(&place)).numbers.is_empty(), "{at}");
                 assert_eq!(std::fs::read(place.path().join(DAMAGED)).unwrap(), bytes, "{at}");
                 assert!(!file.exists());
             }
         }
         std::fs::write(&file, &whole).unwrap();
-        assert_eq!(Records::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[1], &[]), 0x2f);
+        assert_eq!(AssignedNumbers::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[1], &[]), 0x2f);
     }
 }

@@ -1,45 +1,46 @@
-//! The bytes of a journal's file, and what is whole in one that is damaged.
+//! The bytes of a journal's file, and the complete records in a damaged one.
 //!
 //! ```text
 //! "TLJRNL2\n" | salt 8 | salt 8
-//! length 4 | number 4 | checksum 4 | record        the first one stands here twice
-//! 0xffff_ffff | number 4 | checksum 4              the end
+//! length 4 | number 4 | checksum 4 | record        the first record is written twice
+//! 0xffff_ffff | number 4 | checksum 4              the end mark
 //! ```
 //!
-//! A record's number is its place among all. The checksum is over the salt and everything else, so that nothing that a
-//! client had written into a record is taken for one. Each append writes its record over the end and the end anew, so that a
-//! file that was cut is known by its lack of one.
+//! A record's number is its place among all records. The checksum covers the salt and everything else, so
+//! bytes that a client had written into a record are never taken for a record. Each append writes its
+//! record over the end mark, and then a new end mark. So a truncated file is detected because it has
+//! none.
 //!
-//! The form before had records of a length, a checksum over length and bytes, and the bytes.
+//! The earlier format had records of a length, a checksum over length and bytes, and the bytes.
 
 use std::fmt;
 
 use volume::journal::MAX_RECORD;
 use volume::{Failure, Result};
 
-/// What a file begins with; the number is the format's version.
+/// The first bytes of a file. The number is the version of the format.
 pub(super) const MAGIC: &[u8; 8] = b"TLJRNL2\n";
-/// The same of the form before.
+/// The first bytes of a file in the earlier format.
 const EARLIER: &[u8; 8] = b"TLJRNL1\n";
 /// Bytes in front of the first record.
 pub(super) const HEAD: usize = 24;
 /// Bytes in front of each record.
 const PREFIX: usize = 12;
-/// The same of the form before.
+/// Bytes in front of each record in the earlier format.
 const EARLIER_PREFIX: usize = 8;
-/// Bytes of the end.
+/// Bytes of the end mark.
 pub(super) const END: usize = PREFIX;
-/// Stands in the place of a length.
+/// The value that marks the end in place of a length.
 const END_MARK: u32 = u32::MAX;
 
-/// Bytes that are no record and no end.
+/// Bytes that are neither a record nor the end mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
-    /// Where they begin.
+    /// Their offset in the file.
     pub offset: u64,
-    /// How many there are; none where something is missing.
+    /// Their number. 0 if bytes are missing.
     pub bytes: u64,
-    /// How many records stood there, if that is known.
+    /// The number of records that they held, if it is known.
     pub records: Option<u32>,
 }
 
@@ -56,28 +57,28 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What a file has.
+/// The content of a file.
 #[derive(Debug, Default)]
-pub(super) struct Content {
+pub(super) struct JournalContent {
     pub records: Vec<Vec<u8>>,
     pub damage: Vec<Damage>,
     pub salt: u64,
     /// The number of the next record.
     pub next: u32,
-    /// Where that one goes.
+    /// The offset of the next record.
     pub length: usize,
-    /// It is of the form before.
+    /// Whether the file is in the earlier format.
     pub is_earlier: bool,
 }
 
-/// What stands at a place.
+/// A record or the end mark at an offset.
 enum Piece<'a> {
     Record { number: u32, record: &'a [u8], after: usize },
     End { number: u32 },
 }
 
-/// Reads a file; none when it is something else.
-pub(super) fn read(bytes: &[u8]) -> Option<Content> {
+/// Reads a file. `None` if it is not a journal.
+pub(super) fn read(bytes: &[u8]) -> Option<JournalContent> {
     if bytes.starts_with(EARLIER) {
         return Some(read_earlier(bytes));
     }
@@ -85,7 +86,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Content> {
         |magic: &[u8]| bytes.len() < HEAD && (bytes.starts_with(magic) || magic.starts_with(bytes));
     if is_begun(MAGIC) || is_begun(EARLIER) {
         let damage = vec![Damage { offset: bytes.len() as u64, bytes: 0, records: None }];
-        return Some(Content { damage, ..Content::default() });
+        return Some(JournalContent { damage, ..JournalContent::default() });
     }
     let salts = [8, 16].map(|at| number_at(bytes, at).map(u64::from_le_bytes));
     let [Some(first), Some(second)] = salts else { return None };
@@ -98,7 +99,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Content> {
     }
     let is_ours = bytes.starts_with(MAGIC);
     if !is_ours && content.records.is_empty() {
-        // One bit of the older beginning may be another.
+        // A damaged bit may have turned the head of the earlier format into another.
         return Some(read_earlier(bytes)).filter(|content| !content.records.is_empty());
     }
     if !is_ours || first != second {
@@ -108,13 +109,13 @@ pub(super) fn read(bytes: &[u8]) -> Option<Content> {
 }
 
 /// Reads the records of a file with this salt.
-fn scan(bytes: &[u8], salt: u64) -> Content {
-    let mut content = Content { salt, ..Content::default() };
+fn scan(bytes: &[u8], salt: u64) -> JournalContent {
+    let mut content = JournalContent { salt, ..JournalContent::default() };
     let mut at = HEAD;
     loop {
         content.length = at;
         match piece(bytes, at, salt) {
-            // The first one stands there twice.
+            // The first record is there twice.
             Some(Piece::Record { number, after, .. }) if number < content.next => at = after,
             Some(Piece::Record { number, record, after }) if number == content.next => {
                 content.records.push(record.to_vec());
@@ -141,10 +142,10 @@ fn scan(bytes: &[u8], salt: u64) -> Content {
     }
 }
 
-/// Where the next whole record or the end is behind `at`, and its number.
-fn whole_behind(bytes: &[u8], at: usize, content: &Content) -> Option<(usize, u32)> {
+/// The offset of the next complete record or end mark behind `at`, and its number.
+fn whole_behind(bytes: &[u8], at: usize, content: &JournalContent) -> Option<(usize, u32)> {
     (at + 1..bytes.len()).find_map(|place| {
-        // So many can have been between; what is not possible needs no checksum.
+        // The largest number of records that fit between the two. An impossible number needs no checksum.
         let most = (place - at) / PREFIX + 1;
         let number = u32::from_le_bytes(number_at(bytes, place + 4)?);
         let skipped = number.checked_sub(content.next)?;
@@ -214,9 +215,9 @@ fn number_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-/// Reads the form before, which had no numbers and no end.
-fn read_earlier(bytes: &[u8]) -> Content {
-    let mut content = Content { is_earlier: true, ..Content::default() };
+/// Reads the earlier format, which had no numbers and no end mark.
+fn read_earlier(bytes: &[u8]) -> JournalContent {
+    let mut content = JournalContent { is_earlier: true, ..JournalContent::default() };
     if !bytes.starts_with(EARLIER) {
         content.damage.push(Damage { offset: 0, bytes: EARLIER.len() as u64, records: Some(0) });
     }
@@ -250,7 +251,7 @@ fn earlier_record(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     (hasher.finalize() == sum).then_some((record, begin + length_here))
 }
 
-/// A file as the form before wrote it.
+/// A file in the earlier format.
 #[cfg(test)]
 pub(super) fn earlier(records: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = EARLIER.to_vec();

@@ -1,36 +1,37 @@
-//! Addresses of nodes: how a file is found again without its name, also by a later process.
+//! Addresses of nodes: bytes by which a file is found again without its name, by a later process too.
 //!
-//! An address is the host's own handle of the file and its birth time, since some file systems give the
-//! handle of a file that is gone to a later one. Where the host
-//! opens nothing by handle, an address has the inode number too, by which the table of nodes (`table`) knows where the
-//! file stands, and the handle, where there is one, only tells it from a later file with that number.
+//! An address is the host's own handle of the file and its birth time. The birth time is needed because
+//! some file systems reuse the handle of a removed file. If the host opens nothing by handle, an address
+//! also has the inode number, by which the table of nodes (`table`) finds the file. The handle, if there
+//! is one, then only distinguishes the file from a later one with the same number.
 //!
-//! On another file system than the root's an address has that file system's identity in front of the handle (`file_systems`), and
-//! only what the host opens by its handle has one.
+//! On another file system than the root's, an address has that file system's identity in front of the
+//! handle (`file_systems`). There only a file that the host opens by its handle has an address.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use volume::{ADDRESS_MAX, Failure, Kind, Name, OpenHow, Result, Stat, Time};
+use volume::{ADDRESS_MAX, Failure, Name, NodeKind, OpenHow, Result, Stat, Time};
 
 use crate::errno::failure;
 use crate::file_systems::mount_mark;
-use crate::kept_back;
 use crate::node::PosixNode;
 use crate::open::open_below;
+use crate::reserve;
 use crate::stat::{stat_below, stat_fd};
 use crate::sys::{Handle, ProcPath, is_gone};
-use crate::table::{Key, Table};
+use crate::table::{NodeKey, NodeTable};
 
-/// Seconds and nanoseconds of the birth time, and the kind of the handle.
+/// Bytes of the birth time in seconds and nanoseconds, and of the kind of the handle.
 const FIXED: usize = 8 + 4 + 4;
-/// The kind of an address that leads through the table. No file system has a handle of this kind.
+/// The kind of an address that leads through the table. No file system has handles of this kind.
 const BY_TABLE: i32 = -2;
-/// The kind of an address on another file system than the root's. No file system has a handle of this kind either.
+/// The kind of an address on another file system than the root's. No file system has handles of this kind
+/// either.
 const BELOW: i32 = -3;
-/// How often a node that others keep moving is asked after.
+/// How often the path of a node is requested while others move the node.
 const TRIES: usize = 8;
 
 impl PosixNode {
@@ -70,13 +71,14 @@ impl PosixNode {
         }
         match self.find_below(self.born, &out[FIXED..]) {
             Ok(_) => Ok(out),
-            // Not every file system that gives a handle opens it again, and not every process may.
+            // Not every file system can open the handles that it provides, and not every process may open
+            // them.
             Err(Failure::Stale | Failure::NotSupported | Failure::Denied) => Err(Failure::NotSupported),
             Err(why) => Err(why),
         }
     }
 
-    /// An address up to its kind.
+    /// The bytes of an address up to its kind.
     fn address_of_kind(&self, kind: i32) -> Vec<u8> {
         let mut out = Vec::with_capacity(ADDRESS_MAX);
         out.extend_from_slice(&self.born.secs.to_le_bytes());
@@ -99,16 +101,16 @@ impl PosixNode {
         out
     }
 
-    /// Makes sure that the table knows where this node stands, and the directories above it.
-    fn note_place(&self, table: &Table) -> Result<()> {
+    /// Ensures that the table has the directory and name of this node, and of the directories above it.
+    fn note_place(&self, table: &NodeTable) -> Result<()> {
         if self.id == self.shared.root.id || table.knows(self.key()) {
             return Ok(());
         }
         for _ in 0..TRIES {
             match self.try_note_place(table) {
-                // Moved in between.
+                // The node was moved in between.
                 Ok(false) | Err(Failure::NotFound | Failure::NotADirectory | Failure::IsALink) => {}
-                // The host tells no path that is longer than this, and opens none.
+                // The host neither reports nor opens a longer path.
                 Err(Failure::NameTooLong) => break,
                 Ok(true) => return Ok(()),
                 Err(why) => return Err(why),
@@ -120,8 +122,8 @@ impl PosixNode {
         Ok(())
     }
 
-    /// Asks the host where this node stands, and notes it; false when it does not stand there any more.
-    fn try_note_place(&self, table: &Table) -> Result<bool> {
+    /// Asks the host for the path of this node, and stores it. False when the node is no longer there.
+    fn try_note_place(&self, table: &NodeTable) -> Result<bool> {
         let own = self.fd()?;
         let path = |fd| rustix::fs::readlink(ProcPath::of(fd).as_c_str(), Vec::new()).map_err(failure);
         let (root, text) = (path(table.root())?.into_bytes(), path(own.as_fd())?.into_bytes());
@@ -131,20 +133,20 @@ impl PosixNode {
         };
         let Ok(last) = Name::new(last) else { return Ok(false) };
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        // All of it at once: the directory mostly is known.
+        // The path is opened in one step, because the directory is usually known.
         let path = if above.is_empty() { b".".as_slice() } else { above };
         let directory = open_below(table.root(), path, flags, Mode::empty())?;
         let seen = stat_fd(&directory)?;
         if stat_below(directory.as_fd(), last.as_bytes())?.id != self.id {
             return Ok(false);
         }
-        if seen.id != self.shared.root.id && !table.knows(Key::of(&seen)) {
+        if seen.id != self.shared.root.id && !table.knows(NodeKey::of(&seen)) {
             let (mut at, mut inode) = (None::<OwnedFd>, self.shared.root.id.inode);
             for name in above.split(|byte| *byte == b'/') {
                 let Ok(name) = Name::new(name) else { return Ok(false) };
                 let here = at.as_ref().map_or(table.root(), AsFd::as_fd);
                 let next = open_below(here, name.as_bytes(), flags, Mode::empty())?;
-                let key = Key::of(&stat_fd(&next)?);
+                let key = NodeKey::of(&stat_fd(&next)?);
                 if !table.knows(key) {
                     table.put(key, inode, &name);
                 }
@@ -168,12 +170,12 @@ impl PosixNode {
         match &self.shared.table {
             Some(table) if is_by_table => return self.find_by_table(table, born, bytes, address),
             None if !is_by_table => {}
-            // Made by a process that had other privileges.
+            // The address was made by a process with other privileges.
             _ => return Err(Failure::Stale),
         }
         let handle = Handle { kind: i32::from_le_bytes(*kind), bytes: bytes.into() };
         let root = self.fd()?;
-        let fd = kept_back::with_room(|| handle.open(root.as_fd()))
+        let fd = reserve::open_with_reserve(|| handle.open(root.as_fd()))
             .map_err(|errno| if is_gone(errno) { Failure::Stale } else { failure(errno) })?;
         let stat = stat_fd(&fd)?;
         if stat.links == 0 || stat.born.unwrap_or_default() != born {
@@ -193,47 +195,48 @@ impl PosixNode {
         let root = shared.root.fd.as_fd();
         let (fd, stat) = shared.file_systems.at_mount(u32::from_le_bytes(*mark), root, |top| {
             let is_stale = |errno| is_gone(errno) || errno == Errno::OPNOTSUPP;
-            let fd = kept_back::with_room(|| handle.open(top))
+            let fd = reserve::open_with_reserve(|| handle.open(top))
                 .map_err(|errno| if is_stale(errno) { Failure::Stale } else { failure(errno) })?;
             let stat = stat_fd(&fd)?;
             let is_it = stat.links > 0
                 && stat.born.unwrap_or_default() == born
                 && shared.file_system_of(fd.as_fd(), stat.id.device)? == file_system
-                // A part of a file system may be mounted alone, and a directory then stands there or does not.
-                && (stat.kind != Kind::Directory || is_below(fd.as_fd(), top));
+                // Only a part of a file system may be mounted. A directory then lies in that part or
+                // outside of it.
+                && (stat.kind != NodeKind::Directory || is_below(fd.as_fd(), top));
             is_it.then_some((fd, stat)).ok_or(Failure::Stale)
         })?;
         self.found_node(fd, &stat)
     }
 
     /// Finds the node of an address that leads through the table.
-    fn find_by_table(&self, table: &Table, born: Time, rest: &[u8], address: &[u8]) -> Result<PosixNode> {
+    fn find_by_table(&self, table: &NodeTable, born: Time, rest: &[u8], address: &[u8]) -> Result<PosixNode> {
         let (inode, _) = rest.split_first_chunk::<8>().ok_or(Failure::Stale)?;
-        let key = Key { inode: u64::from_le_bytes(*inode), born };
+        let key = NodeKey { inode: u64::from_le_bytes(*inode), born };
         if key == self.key() {
             return if self.table_address() == address { self.duplicate() } else { Err(Failure::Stale) };
         }
         table.find(key, &|directory, name| {
             let fd = open_below(directory, name.as_bytes(), OFlags::PATH, Mode::empty())?;
             let stat = stat_fd(&fd)?;
-            if Key::of(&stat) != key || stat.id.device != self.shared.root.id.device {
+            if NodeKey::of(&stat) != key || stat.id.device != self.shared.root.id.device {
                 return Err(Failure::NotFound);
             }
             let node = self.found_node(fd, &stat)?;
-            // Where there is no birth time the handle tells it from a later file.
+            // Without a birth time, the handle distinguishes the file from a later one.
             Ok(if node.table_address() == address { Ok(node) } else { Err(Failure::Stale) })
         })?
     }
 
-    /// A node behind an `O_PATH` descriptor.
+    /// A node for an `O_PATH` descriptor.
     fn found_node(&self, fd: OwnedFd, stat: &Stat) -> Result<PosixNode> {
-        if stat.kind != Kind::Directory {
+        if stat.kind != NodeKind::Directory {
             return Ok(PosixNode::new(Arc::clone(&self.shared), fd, stat, OpenHow::Attributes, true));
         }
         self.opened_directory(fd)
     }
 
-    /// A directory behind an `O_PATH` descriptor; one that may not be read is left as it is.
+    /// A directory for an `O_PATH` descriptor. One that may not be read stays as it is.
     fn opened_directory(&self, fd: OwnedFd) -> Result<PosixNode> {
         let stat = stat_fd(&fd)?;
         let node = |fd, how, is_path| PosixNode::new(Arc::clone(&self.shared), fd, &stat, how, is_path);
@@ -244,10 +247,10 @@ impl PosixNode {
         }
     }
 
-    /// Where a directory stands, as the host says.
+    /// The parent and the name of a directory, as the host reports them.
     ///
     /// # Errors
-    /// [`Failure::Stale`] when it stands nowhere that can be reached; as the host says.
+    /// [`Failure::Stale`] when the directory cannot be reached by any path; errors of the host.
     pub(crate) fn find_place(&self) -> Result<Option<(PosixNode, Name)>> {
         let directory = self.directory()?;
         if self.id == self.shared.root.id {
@@ -256,7 +259,7 @@ impl PosixNode {
         for _ in 0..TRIES {
             match self.try_find_place(directory) {
                 Ok(Some(found)) => return Ok(Some(found)),
-                // Moved in between, or removed.
+                // The directory was moved in between, or removed.
                 Ok(None) | Err(Failure::NotFound | Failure::NotADirectory | Failure::IsALink) => {}
                 Err(why) => return Err(why),
             }
@@ -267,7 +270,7 @@ impl PosixNode {
         Err(Failure::Stale)
     }
 
-    /// Asks the host where a directory stands; none when the name that it tells does not lead there.
+    /// Asks the host for the path of a directory. `None` when the path does not lead there.
     fn try_find_place(&self, directory: BorrowedFd<'_>) -> Result<Option<(PosixNode, Name)>> {
         let text = rustix::fs::readlink(ProcPath::of(directory).as_c_str(), Vec::new()).map_err(failure)?;
         let text = text.into_bytes();
@@ -275,8 +278,9 @@ impl PosixNode {
         let name = Name::new(last).map_err(|_| Failure::Stale)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(directory, c"..", flags, Mode::empty());
-        let above = kept_back::with_room(open).map_err(failure)?;
-        // Nothing is above the host's own root, or the top of what was unmounted while it is in use.
+        let above = reserve::open_with_reserve(open).map_err(failure)?;
+        // The host's own root has no parent. Nor has the top of a file system that was unmounted while it
+        // is in use.
         if stat_fd(&above)?.id == self.id {
             return Err(Failure::Stale);
         }
@@ -287,7 +291,7 @@ impl PosixNode {
     }
 }
 
-/// Whether a directory stands at another or below it, as the host says.
+/// Whether a directory is another one or lies below it, by the paths that the host reports.
 fn is_below(directory: BorrowedFd<'_>, top: BorrowedFd<'_>) -> bool {
     let path = |fd| rustix::fs::readlink(ProcPath::of(fd).as_c_str(), Vec::new());
     let (Ok(path), Ok(top)) = (path(directory), path(top)) else { return false };
@@ -295,7 +299,7 @@ fn is_below(directory: BorrowedFd<'_>, top: BorrowedFd<'_>) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || top.as_bytes() == b"/")
 }
 
-/// A path and its last name; none of an empty one.
+/// A path split before its last name. `None` for an empty path.
 fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.iter().rposition(|byte| *byte == b'/');
     let (above, last) = at.map_or((&path[..0], path), |at| (&path[..at], &path[at + 1..]));

@@ -4,28 +4,28 @@ use std::ffi::{CStr, CString};
 
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
 use rustix::io::Errno;
-use volume::{Failure, Kind, Note, Overview, Result, Time, Times};
+use volume::{Failure, NodeKind, Note, Overview, Result, Time, Times};
 
 use crate::errno::{call, failure};
 use crate::node::PosixNode;
 use crate::sys::ProcPath;
 
-/// The namespace that users of the host own.
+/// The namespace of attributes that belong to users of the host.
 const USERS: &[u8] = b"user.";
-/// Where notes live in either namespace; nobody else may use it through us.
+/// The prefix of notes in either namespace. No client can use it.
 const OURS: &[u8] = b"trunkline.";
-/// Whether a note is a list of the host's own, which is nowhere but with the file.
+/// Whether a note is a list of the host's own. It is stored only with the file.
 fn is_hosts(note: Note) -> bool {
     matches!(note, Note::AccessList | Note::DefaultList)
 }
 
-/// Room that most values fit in, so that one call reads them.
+/// Bytes that are sufficient for most values, so that one call reads them.
 const USUAL: usize = 1024;
-/// The host's own limit for a value and for a list of names.
+/// The host's limit for a value and for a list of names.
 const LARGEST: usize = 64 * 1024;
 
-/// The name of the attribute that holds a note. Only a privileged process writes where a file's owner
-/// cannot.
+/// The name of the attribute that holds a note. Only a privileged process can write attributes that a
+/// file's owner cannot change.
 fn note_name(note: Note, is_trusted: bool) -> &'static CStr {
     match (note, is_trusted) {
         (Note::Attributes, true) => c"trusted.trunkline.attributes",
@@ -58,7 +58,7 @@ impl PosixNode {
 
     pub(crate) fn change_mode(&self, mode: u32) -> Result<()> {
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        if self.kind == Kind::Link {
+        if self.kind == NodeKind::Link {
             return Err(Failure::NotSupported);
         }
         let fd = self.fd()?;
@@ -70,7 +70,7 @@ impl PosixNode {
     }
 
     pub(crate) fn change_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        // The largest number is the host's word for "as it is".
+        // The host reads the largest number as "unchanged".
         if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
             return Err(Failure::Invalid);
         }
@@ -80,30 +80,31 @@ impl PosixNode {
     }
 
     pub(crate) fn read_note(&self, note: Note) -> Result<Option<Vec<u8>>> {
-        if self.shared.facts.extended_attributes {
+        if self.shared.properties.extended_attributes {
             let name = note_name(note, self.shared.is_trusted);
             if let Some(value) = self.attribute(name).map_err(failure)? {
                 return Ok(Some(value));
             }
         }
-        if is_hosts(note) { Ok(None) } else { self.shared.beside.note(self, note) }
+        if is_hosts(note) { Ok(None) } else { self.shared.sidecar.note(self, note) }
     }
 
-    /// The names of a file's attributes tell of most files that there is nothing.
+    /// For most files the list of attribute names shows that there is no note.
     pub(crate) fn look_over(&self) -> Result<Overview> {
-        let names = if self.shared.facts.extended_attributes { self.attribute_names()? } else { Vec::new() };
+        let names =
+            if self.shared.properties.extended_attributes { self.attribute_names()? } else { Vec::new() };
         let has = |note| {
             let name = note_name(note, self.shared.is_trusted).to_bytes();
             names.split(|&byte| byte == 0).any(|one| one == name)
         };
         let attributes = match has(Note::Attributes) {
             true => self.read_note(Note::Attributes)?,
-            false => self.shared.beside.note(self, Note::Attributes)?,
+            false => self.shared.sidecar.note(self, Note::Attributes)?,
         };
         Ok(Overview { attributes, access_list: has(Note::AccessList), default_list: has(Note::DefaultList) })
     }
 
-    /// Sets a list of the host's own, or takes it away. The host makes the permission bits follow it.
+    /// Sets or removes an access list of the host. The host adjusts the permission bits.
     fn write_list(&self, name: &CStr, value: Option<&[u8]>) -> Result<()> {
         let done = match value {
             Some(value) => self.write_raw(name, value),
@@ -112,53 +113,54 @@ impl PosixNode {
         done.map_err(|errno| if errno == Errno::OPNOTSUPP { Failure::NotSupported } else { failure(errno) })
     }
 
-    /// Whether what is made in this directory gets a list of the host's, so that no mask of a process counts.
+    /// Whether new children of this directory get a default list of the host, so that no process's mask
+    /// counts.
     // acl(5), "Object creation and default ACLs"
     pub(crate) fn hands_list_down(&self) -> bool {
         let name = note_name(Note::DefaultList, self.shared.is_trusted);
-        self.shared.facts.extended_attributes && self.attribute(name).is_ok_and(|list| list.is_some())
+        self.shared.properties.extended_attributes && self.attribute(name).is_ok_and(|list| list.is_some())
     }
 
-    /// What does not fit goes beside the file. Of two places the file's own counts, so it is written
-    /// last when the note moves there and first when it moves away.
+    /// A value that does not fit goes to the sidecar. If both places have one, that of the file counts.
+    /// So the file is written last when the note moves to it, and first when the note moves away.
     pub(crate) fn write_note(&self, note: Note, value: Option<&[u8]>) -> Result<()> {
-        let beside = &self.shared.beside;
+        let sidecar = &self.shared.sidecar;
         let name = note_name(note, self.shared.is_trusted);
-        let can_hold = self.shared.facts.extended_attributes;
+        let can_hold = self.shared.properties.extended_attributes;
         if is_hosts(note) {
             return self.write_list(name, value);
         }
         let Some(value) = value else {
-            beside.set_note(self, note, None)?;
+            sidecar.set_note(self, note, None)?;
             return if can_hold { self.remove_own(name) } else { Ok(()) };
         };
         if can_hold && value.len() <= LARGEST {
             match self.write_raw(name, value) {
-                Ok(()) => return beside.set_note(self, note, None),
+                Ok(()) => return sidecar.set_note(self, note, None),
                 Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE | Errno::OPNOTSUPP) => {}
                 Err(Errno::PERM) if !self.has_users_attributes() => {}
                 Err(errno) => return Err(failure(errno)),
             }
         }
-        beside.set_note(self, note, Some(value))?;
+        sidecar.set_note(self, note, Some(value))?;
         if !can_hold {
             return Ok(());
         }
-        beside.sync_names(self)?;
+        sidecar.sync_names(self)?;
         self.remove_own(name)
     }
 
-    /// Moves a note from the file's own attributes beside it; says whether there was one.
-    fn move_beside(&self, note: Note) -> Result<bool> {
+    /// Moves a note from the file's own attributes to the sidecar. Returns whether there was one.
+    fn move_to_sidecar(&self, note: Note) -> Result<bool> {
         let name = note_name(note, self.shared.is_trusted);
         let Some(value) = self.attribute(name).map_err(failure)? else { return Ok(false) };
-        self.shared.beside.set_note(self, note, Some(&value))?;
-        self.shared.beside.sync_names(self)?;
+        self.shared.sidecar.set_note(self, note, Some(&value))?;
+        self.shared.sidecar.sync_names(self)?;
         self.remove_own(name)?;
         Ok(true)
     }
 
-    /// Removes a note from the file's own attributes, if it can have been there.
+    /// Removes a note from the file's own attributes, if the file can have it.
     fn remove_own(&self, name: &CStr) -> Result<()> {
         match self.remove_attribute(name) {
             Err(Errno::PERM) if !self.has_users_attributes() => Ok(()),
@@ -166,9 +168,9 @@ impl PosixNode {
         }
     }
 
-    /// Attributes of users exist on files and directories only.
+    /// Only files and directories can have attributes of users.
     fn has_users_attributes(&self) -> bool {
-        matches!(self.kind, Kind::File | Kind::Directory)
+        matches!(self.kind, NodeKind::File | NodeKind::Directory)
     }
 
     pub(crate) fn list_attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
@@ -176,7 +178,7 @@ impl PosixNode {
         for name in self.attribute_names()?.split(|&b| b == 0) {
             let Some(plain) = name.strip_prefix(USERS).filter(|n| !n.starts_with(OURS)) else { continue };
             let full = CString::new(name).map_err(|_| Failure::Io)?;
-            // Removed in between: then it is not there.
+            // An attribute that was removed in between is left out.
             if let Some(value) = self.attribute(&full).map_err(failure)? {
                 found.push((plain.to_vec(), value));
             }
@@ -197,9 +199,9 @@ impl PosixNode {
             None => self.remove_attribute(&full),
         };
         if let (Err(Errno::NOSPC), Some(value)) = (done, value) {
-            // Notes share the little room that some file systems give, and they can live elsewhere.
+            // Some file systems have little space for attributes. Notes move to the sidecar then.
             for note in [Note::Reparse, Note::Descriptor, Note::Attributes, Note::ObjectId] {
-                if self.move_beside(note)? {
+                if self.move_to_sidecar(note)? {
                     done = self.write_raw(&full, value);
                 }
                 if done.is_ok() {
@@ -214,7 +216,7 @@ impl PosixNode {
         })
     }
 
-    /// The names of all attributes, each with a zero behind it.
+    /// The names of all attributes. Each is followed by a zero byte.
     fn attribute_names(&self) -> Result<Vec<u8>> {
         let fd = self.fd()?;
         for size in [USUAL, LARGEST] {
@@ -237,7 +239,7 @@ impl PosixNode {
         Err(Failure::TooLarge)
     }
 
-    /// One attribute's value; none when it is not there.
+    /// The value of an attribute. `None` if it does not exist.
     fn attribute(&self, name: &CStr) -> rustix::io::Result<Option<Vec<u8>>> {
         let mut usual = [0; USUAL];
         match self.attribute_into(name, &mut usual) {
@@ -276,7 +278,7 @@ impl PosixNode {
         }
     }
 
-    /// Removes an attribute; one that is not there is no error.
+    /// Removes an attribute. It is no error if it does not exist.
     fn remove_attribute(&self, name: &CStr) -> rustix::io::Result<()> {
         let fd = self.raw_fd()?;
         let done = if self.is_path {

@@ -1,4 +1,4 @@
-//! A node's data.
+//! The calls about a node's data.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,33 +6,33 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
-use volume::{Extent, Failure, Kind, OpenHow, Patience, Result};
+use volume::{Extent, Failure, NodeKind, OpenHow, Patience, Result};
 use wire::{FileRange, Source};
 
 use crate::bytes::{MAX_OFFSET, is_cached, read_cached, write_all};
 use crate::errno::{call, failure};
 use crate::node::PosixNode;
 use crate::open::{ALWAYS, open_below};
-use crate::pool::{Descriptor, Using};
+use crate::pool::{Descriptor, DescriptorGuard};
 use crate::stat::stat_fd;
 use crate::sys::{self, ProcPath};
 
-/// Bytes that are copied or zeroed at once where the host cannot do it by itself.
+/// Bytes that are copied or zeroed at once if the host cannot do it itself.
 const CHUNK: usize = 256 * 1024;
 
 impl PosixNode {
     /// The descriptor, if it may be used for reading data.
-    fn readable(&self) -> Result<Using<'_>> {
+    fn readable(&self) -> Result<DescriptorGuard<'_>> {
         match self.kind {
-            Kind::Directory => Err(Failure::IsADirectory),
-            Kind::File if self.how >= OpenHow::Read => self.fd(),
-            Kind::File => Err(Failure::Denied),
+            NodeKind::Directory => Err(Failure::IsADirectory),
+            NodeKind::File if self.how >= OpenHow::Read => self.fd(),
+            NodeKind::File => Err(Failure::Denied),
             _ => Err(Failure::Invalid),
         }
     }
 
     /// The descriptor, if it may be used for writing data.
-    pub(crate) fn writable(&self) -> Result<Using<'_>> {
+    pub(crate) fn writable(&self) -> Result<DescriptorGuard<'_>> {
         let fd = self.readable()?;
         if self.how < OpenHow::ReadWrite {
             return Err(Failure::Denied);
@@ -77,7 +77,7 @@ impl PosixNode {
     pub(crate) fn data_range(self: Arc<Self>, at: u64, len: usize) -> Result<Option<FileRange>> {
         let size = stat_fd(self.readable()?)?.size;
         let len = usize::try_from(size.saturating_sub(at)).unwrap_or(usize::MAX).min(len);
-        // What an offset means behind the end is the business of the ordinary way.
+        // The ordinary read handles offsets behind the end.
         let file: Arc<dyn Source> = match &self.descriptor {
             Descriptor::Pooled(pooled) => pooled.file().map_err(failure)?,
             Descriptor::OfRoot => return Ok(None),
@@ -102,23 +102,23 @@ impl PosixNode {
         }
         match self.kind {
             _ if !self.is_path => sync(own.as_fd()),
-            Kind::File => {
+            NodeKind::File => {
                 let path = ProcPath::of(&own);
                 let flags = OFlags::RDONLY | (ALWAYS - OFlags::NOFOLLOW);
                 sync(call(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))?.as_fd())
             }
-            Kind::Directory => {
+            NodeKind::Directory => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
                 sync(open_below(own.as_fd(), b".", flags, Mode::empty())?.as_fd())
             }
-            // Nothing of these is buffered by us.
+            // Other nodes have no data that needs to be synced.
             _ => Ok(()),
         }
     }
 
     pub(crate) fn allocate_data(&self, range: Range<u64>) -> Result<()> {
         let fd = self.writable()?;
-        // Room that is set aside behind a stream's end would count for nobody.
+        // Storage that is allocated behind a stream's end would count for nobody.
         if range.is_empty() || self.owner.is_some() {
             return Ok(());
         }
@@ -144,9 +144,9 @@ impl PosixNode {
         }
         let start = match rustix::fs::seek(&fd, SeekFrom::Data(from)) {
             Ok(start) => start,
-            // Nothing but a hole, or behind the end.
+            // Only a hole is left, or the offset is behind the end.
             Err(Errno::NXIO) => return Ok(None),
-            // A file system without holes: all of it is data.
+            // The file system has no holes: everything is data.
             Err(Errno::INVAL) => {
                 let size = stat_fd(fd)?.size;
                 return Ok((from < size).then_some(from..size));
@@ -155,7 +155,7 @@ impl PosixNode {
         };
         match rustix::fs::seek(&fd, SeekFrom::Hole(start)) {
             Ok(end) => Ok((start < end).then_some(start..end)),
-            // Cut by somebody else in between.
+            // The file was truncated in between.
             Err(Errno::NXIO) => Ok(None),
             Err(errno) => Err(failure(errno)),
         }
@@ -187,7 +187,7 @@ impl PosixNode {
             return Err(Failure::Invalid);
         };
         let source = stat_fd(from)?;
-        // The end as it is now: within one file the copy itself can move it.
+        // The present end counts: within one file the copy itself can move it.
         let len = len.min(source.size.saturating_sub(at));
         if source.id == stat_fd(into)?.id && at < to_at.saturating_add(len) && to_at < at.saturating_add(len)
         {
@@ -200,14 +200,14 @@ impl PosixNode {
         let (from, into) = (self.readable()?, to.writable()?);
         let (from, into) = (from.as_fd(), into.as_fd());
         if len == 0 {
-            // For the host a length of zero means everything to the end.
+            // The host would read a length of zero as "everything to the end".
             return Ok(());
         }
         to.growing(to_at.saturating_add(len), || call(|| sys::clone_range(from, at, into, to_at, len)))
     }
 }
 
-/// Only of a node whose descriptor stays open: others are sent from as [`crate::pool::OpenFile`].
+/// Only for a node whose descriptor stays open. Others are sent from a `pool::OpenFile`.
 impl Source for PosixNode {
     fn fd(&self) -> BorrowedFd<'_> {
         match &self.descriptor {
@@ -221,7 +221,7 @@ impl Source for PosixNode {
     }
 }
 
-/// Writes zeros where the host cannot punch; never behind the end.
+/// Writes zeros if the host cannot punch holes. It never writes behind the end.
 fn zero(fd: BorrowedFd<'_>, range: Range<u64>) -> Result<()> {
     let end = range.end.min(stat_fd(fd)?.size);
     let zeros = vec![0; CHUNK];
@@ -234,7 +234,8 @@ fn zero(fd: BorrowedFd<'_>, range: Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Copies between two files, or ranges of one that do not overlap, as the host does it fastest.
+/// Copies between two files, or between ranges of one file that do not overlap, by the host's fastest
+/// method.
 fn copy_between(from: BorrowedFd<'_>, at: u64, into: BorrowedFd<'_>, to_at: u64, len: u64) -> Result<u64> {
     let (mut read_at, mut write_at, mut done) = (at, to_at, 0);
     while done < len {
@@ -272,7 +273,8 @@ fn copy_buffered(from: BorrowedFd<'_>, at: u64, into: BorrowedFd<'_>, to_at: u64
     Ok(done)
 }
 
-/// Copies within one file between ranges that overlap, from the end that is not overwritten first.
+/// Copies within one file between ranges that overlap. It starts at the end that the copy does not
+/// overwrite.
 fn copy_overlapping(
     from: BorrowedFd<'_>,
     at: u64,
@@ -292,7 +294,7 @@ fn copy_overlapping(
     Ok(len)
 }
 
-/// Copies one chunk that must be there as a whole before the first byte of it is written.
+/// Copies one chunk. All of it must be read before the first byte is written.
 fn copy_whole(from: BorrowedFd<'_>, at: u64, into: BorrowedFd<'_>, to_at: u64, len: u64) -> Result<()> {
     let len = usize::try_from(len).map_err(|_| Failure::Invalid)?;
     let mut buffer = Vec::with_capacity(len);

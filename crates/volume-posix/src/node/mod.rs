@@ -1,7 +1,7 @@
-//! A node: one descriptor and what is known of it for good.
+//! A node: one descriptor and the constant properties of its file.
 //!
-//! The files of this folder are a node's calls by subject: `names`, `data`, `attributes` and `streams`; `address` finds a file
-//! again without its name.
+//! The files of this folder have a node's calls by subject: `names`, `data`, `attributes` and `streams`.
+//! The file `address` finds a file again without its name.
 
 mod address;
 mod attributes;
@@ -15,51 +15,53 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use volume::{
-    Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
-    Stat, StreamInfo, Time, Times,
+    Actor, DirEntry, Extent, Failure, Name, Node, NodeId, NodeKind, Note, OpenHow, Overview, Patience,
+    Result, Stat, StreamInfo, Time, Times,
 };
 
 use wire::FileRange;
 
+use crate::context::VolumeContext;
 use crate::errno::{call, failure};
-use crate::kept_back;
 use crate::open::{ALWAYS, open_below};
-use crate::pool::{Descriptor, Using};
+use crate::pool::{Descriptor, DescriptorGuard};
+use crate::reserve;
 use crate::scan::scan;
-use crate::shared::Shared;
 use crate::stat::{stat_below, stat_fd};
 use crate::sys::ProcPath;
-use crate::table::Key;
+use crate::table::NodeKey;
 
 /// An open file, directory, symbolic link or special file of the host, or a stream of one.
 pub struct PosixNode {
-    pub(crate) shared: Arc<Shared>,
-    /// For [`OpenHow::Attributes`] mostly opened with `O_PATH`.
+    pub(crate) shared: Arc<VolumeContext>,
+    /// For [`OpenHow::Attributes`] usually opened with `O_PATH`.
     pub(crate) descriptor: Descriptor,
     pub(crate) id: NodeId,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     pub(crate) how: OpenHow,
-    /// Whether the descriptor was opened with `O_PATH`, so that some calls have to go through `/proc`.
+    /// Whether the descriptor was opened with `O_PATH`. Some calls must go through `/proc` then.
     pub(crate) is_path: bool,
-    /// When it was made: with the identity it tells it from a later file with the same number.
+    /// The time of creation. Together with the identity it distinguishes the file from a later one with
+    /// the same number.
     pub(crate) born: Time,
-    /// What was seen of it when it was opened by its name, or made.
+    /// The attributes at the time of the lookup or creation.
     pub(crate) first: Option<Stat>,
-    /// The file that this is a stream of.
+    /// The file that the stream belongs to, if the node is a stream.
     pub(crate) owner: Option<Box<PosixNode>>,
 }
 
 impl PosixNode {
-    /// From a descriptor and the stat of what it leads to.
+    /// Makes a node of a descriptor and the attributes of its file.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<VolumeContext>,
         fd: OwnedFd,
         stat: &Stat,
         how: OpenHow,
         is_path: bool,
     ) -> PosixNode {
         let born = stat.born.unwrap_or_default();
-        // Without knowing where it is it is no news; who needs that asks for it.
+        // Without the identity of its file system a stat is not complete. A caller that needs one calls
+        // `stat`.
         let own = || rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(failure);
         let first = shared.located(*stat, own).ok();
         PosixNode {
@@ -75,8 +77,8 @@ impl PosixNode {
         }
     }
 
-    /// The root, as `stat` shows it.
-    pub(crate) fn root(shared: Arc<Shared>, stat: &Stat) -> PosixNode {
+    /// The root, with the attributes in `stat`.
+    pub(crate) fn root(shared: Arc<VolumeContext>, stat: &Stat) -> PosixNode {
         PosixNode {
             shared,
             descriptor: Descriptor::OfRoot,
@@ -95,55 +97,57 @@ impl PosixNode {
         self.owner.as_deref().unwrap_or(self)
     }
 
-    /// What the node table knows this node by.
-    pub(crate) fn key(&self) -> Key {
-        Key { inode: self.id.inode, born: self.born }
+    /// The key of this node in the table of nodes.
+    pub(crate) fn key(&self) -> NodeKey {
+        NodeKey { inode: self.id.inode, born: self.born }
     }
 
-    /// The descriptor, which stays open as long as what is returned lives.
+    /// The descriptor. It stays open as long as the result exists.
     ///
     /// # Errors
-    /// [`Failure::Stale`], [`Failure::Exhausted`] and others when it was closed and cannot be opened again.
-    pub(crate) fn fd(&self) -> Result<Using<'_>> {
+    /// [`Failure::Stale`], [`Failure::Exhausted`] and others when it was closed and cannot be opened
+    /// again.
+    pub(crate) fn fd(&self) -> Result<DescriptorGuard<'_>> {
         self.raw_fd().map_err(failure)
     }
 
-    /// The same for who takes errors of the host.
-    pub(crate) fn raw_fd(&self) -> rustix::io::Result<Using<'_>> {
+    /// As [`PosixNode::fd`], with the host's errors.
+    pub(crate) fn raw_fd(&self) -> rustix::io::Result<DescriptorGuard<'_>> {
         match &self.descriptor {
-            Descriptor::OfRoot => Ok(Using::Kept(self.shared.root.fd.as_fd())),
-            Descriptor::Kept(fd) => Ok(Using::Kept(fd.as_fd())),
-            Descriptor::Pooled(pooled) => pooled.file().map(Using::Pooled),
+            Descriptor::OfRoot => Ok(DescriptorGuard::Kept(self.shared.root.fd.as_fd())),
+            Descriptor::Kept(fd) => Ok(DescriptorGuard::Kept(fd.as_fd())),
+            Descriptor::Pooled(pooled) => pooled.file().map(DescriptorGuard::Pooled),
         }
     }
 
-    /// The descriptor of a directory, for names in it. None of a directory is ever closed.
+    /// The descriptor of a directory, for operations on names in it. Descriptors of directories are never
+    /// closed early.
     pub(crate) fn directory(&self) -> Result<BorrowedFd<'_>> {
         match &self.descriptor {
-            _ if self.kind != Kind::Directory || self.owner.is_some() => Err(Failure::NotADirectory),
+            _ if self.kind != NodeKind::Directory || self.owner.is_some() => Err(Failure::NotADirectory),
             Descriptor::OfRoot => Ok(self.shared.root.fd.as_fd()),
             Descriptor::Kept(fd) => Ok(fd.as_fd()),
             Descriptor::Pooled(_) => Err(Failure::Stale),
         }
     }
 
-    /// The stat of what a name in this directory leads to.
+    /// The attributes of the node that a name in this directory leads to.
     pub(crate) fn stat_child(&self, name: &Name) -> Result<Stat> {
         stat_below(self.directory()?, name.as_bytes())
     }
 
-    /// The node of this kind of volume behind `node`.
+    /// The node as this volume's type.
     pub(crate) fn of(node: &dyn Node) -> Result<&PosixNode> {
         node.downcast::<PosixNode>().ok_or(Failure::CrossDevice)
     }
 
-    /// The same node with a descriptor of its own, or with one of the pool's.
+    /// The same node with a descriptor of its own, or with one of the pool.
     pub(crate) fn duplicate(&self) -> Result<PosixNode> {
         let descriptor = match &self.descriptor {
             Descriptor::Pooled(pooled) => Descriptor::Pooled(Arc::clone(pooled)),
             Descriptor::OfRoot | Descriptor::Kept(_) => {
                 let own = self.fd()?;
-                let copy = kept_back::with_room(|| rustix::io::fcntl_dupfd_cloexec(&own, 0));
+                let copy = reserve::open_with_reserve(|| rustix::io::fcntl_dupfd_cloexec(&own, 0));
                 Descriptor::Kept(copy.map_err(failure)?)
             }
         };
@@ -159,23 +163,30 @@ impl PosixNode {
     fn reopened(&self, how: OpenHow) -> Result<PosixNode> {
         let flags = match (self.kind, how) {
             // A device, pipe or socket is never opened for more than its attributes.
-            (Kind::Link | Kind::Pipe | Kind::Socket | Kind::CharDevice | Kind::BlockDevice, _)
+            (
+                NodeKind::Link
+                | NodeKind::Pipe
+                | NodeKind::Socket
+                | NodeKind::CharDevice
+                | NodeKind::BlockDevice,
+                _,
+            )
             | (_, OpenHow::Attributes) => return self.duplicate(),
-            (Kind::Directory, _) => {
+            (NodeKind::Directory, _) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
                 let descriptor =
                     Descriptor::Kept(open_below(self.fd()?.as_fd(), b".", flags, Mode::empty())?);
                 let how = OpenHow::Read;
                 return Ok(PosixNode { descriptor, how, is_path: false, ..self.duplicate()? });
             }
-            (Kind::File, OpenHow::Read) => OFlags::RDONLY,
-            (Kind::File, OpenHow::ReadWrite) => OFlags::RDWR,
+            (NodeKind::File, OpenHow::Read) => OFlags::RDONLY,
+            (NodeKind::File, OpenHow::ReadWrite) => OFlags::RDWR,
         };
-        // The link in /proc leads to this very file whatever its name has become, so it must be followed.
+        // The link in /proc leads to this file even after a rename, so it must be followed.
         let flags = flags | (ALWAYS - OFlags::NOFOLLOW);
         let own = self.fd()?;
         let path = ProcPath::of(&own);
-        let fd = kept_back::with_room(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))
+        let fd = reserve::open_with_reserve(|| rustix::fs::open(path.as_c_str(), flags, Mode::empty()))
             .map_err(failure)?;
         let descriptor = match self.owner {
             Some(_) => Descriptor::Kept(fd),
@@ -192,7 +203,7 @@ impl Node for PosixNode {
         self.id
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> NodeKind {
         self.kind
     }
 
@@ -350,7 +361,7 @@ impl Node for PosixNode {
     fn create_special(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         rdev: u64,
         actor: Option<&Actor>,
@@ -382,7 +393,7 @@ impl Node for PosixNode {
     }
 
     fn link_text(&self) -> Result<Vec<u8>> {
-        if self.kind != Kind::Link {
+        if self.kind != NodeKind::Link {
             return Err(Failure::Invalid);
         }
         let fd = self.fd()?;

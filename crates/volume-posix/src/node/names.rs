@@ -1,29 +1,29 @@
-//! Names in a directory: looked up, made, linked, removed and moved.
+//! The calls about names in a directory: lookup, creation, links, removal and renames.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use volume::{Actor, Failure, Kind, Name, OpenHow, Result, Stat};
+use volume::{Actor, Failure, Name, NodeKind, OpenHow, Result, Stat};
 
 use crate::errno::{call, failure};
 use crate::node::PosixNode;
 use crate::open::open_below;
 use crate::stat::{stat_below, stat_fd};
 use crate::sys::ProcPath;
-use crate::table::Table;
-use crate::{kept_back, pool};
+use crate::table::NodeTable;
+use crate::{pool, reserve};
 
-/// How often a name that others keep replacing is tried.
+/// How often a lookup is repeated while others replace the name.
 const TRIES: usize = 8;
 
-/// The bit of a directory in which nobody removes what is another's.
+/// The bit of a directory in which users can remove only their own files.
 const STICKY: u32 = 0o1000;
 
 impl PosixNode {
-    /// Opens what a name leads to. A device, pipe, socket or symbolic link is never opened for more than
-    /// its attributes, whatever is asked for.
+    /// Opens the node that a name leads to. A device, pipe, socket or symbolic link is never opened for
+    /// more than its attributes, whatever `how` says.
     pub(crate) fn open_name(&self, name: &Name, how: OpenHow) -> Result<PosixNode> {
         let directory = self.directory()?;
         if how == OpenHow::Attributes {
@@ -32,16 +32,16 @@ impl PosixNode {
             return Ok(PosixNode::new(Arc::clone(&self.shared), fd, &stat, how, true));
         }
         for _ in 0..TRIES {
-            // What it is must be known before it is opened: opening a device can do something.
+            // The kind must be known before the open, because opening a device can have an effect.
             let seen = stat_below(directory, name.as_bytes())?;
             let (flags, how) = match (seen.kind, how) {
-                (Kind::File, OpenHow::ReadWrite) => (OFlags::RDWR, how),
-                (Kind::File, _) => (OFlags::RDONLY, how),
-                (Kind::Directory, _) => (OFlags::RDONLY | OFlags::DIRECTORY, OpenHow::Read),
+                (NodeKind::File, OpenHow::ReadWrite) => (OFlags::RDWR, how),
+                (NodeKind::File, _) => (OFlags::RDONLY, how),
+                (NodeKind::Directory, _) => (OFlags::RDONLY | OFlags::DIRECTORY, OpenHow::Read),
                 _ => (OFlags::PATH, OpenHow::Attributes),
             };
             let fd = match open_below(directory, name.as_bytes(), flags, Mode::empty()) {
-                // Replaced in between.
+                // The name was replaced in between.
                 Err(Failure::IsALink | Failure::NotADirectory | Failure::IsADirectory | Failure::Stale) => {
                     continue;
                 }
@@ -59,7 +59,7 @@ impl PosixNode {
     pub(crate) fn make_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<PosixNode> {
         let directory = self.directory()?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let acting = self.shared.myself.act(actor)?;
+        let acting = self.shared.process.act(actor)?;
         let made = open_below(directory, name.as_bytes(), flags, Mode::from_raw_mode(mode & 0o7777));
         drop(acting);
         self.made(made.map_err(gone)?, mode, OpenHow::ReadWrite, false)
@@ -67,13 +67,13 @@ impl PosixNode {
 
     pub(crate) fn make_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<PosixNode> {
         let directory = self.directory()?;
-        kept_back::ask(directory)?;
-        let acting = self.shared.myself.act(actor)?;
+        reserve::ensure_descriptor(directory)?;
+        let acting = self.shared.process.act(actor)?;
         let mode_bits = Mode::from_raw_mode(mode & 0o7777);
         let made = call(|| rustix::fs::mkdirat(directory, name.as_bytes(), mode_bits));
         drop(acting);
         made.map_err(gone)?;
-        // Its maker may have made it unreadable for everybody, this process too.
+        // The mode may make the directory unreadable for everybody, including this process.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         match open_below(directory, name.as_bytes(), flags, Mode::empty()) {
             Err(Failure::Denied) => {
@@ -91,8 +91,8 @@ impl PosixNode {
         if text.is_empty() || text.contains(&0) {
             return Err(Failure::Invalid);
         }
-        kept_back::ask(directory)?;
-        let acting = self.shared.myself.act(actor)?;
+        reserve::ensure_descriptor(directory)?;
+        let acting = self.shared.process.act(actor)?;
         let made = call(|| rustix::fs::symlinkat(text, directory, name.as_bytes()));
         drop(acting);
         made.map_err(gone)?;
@@ -100,31 +100,31 @@ impl PosixNode {
             Err(Failure::Exhausted) => return Err(taken_back(directory, name, AtFlags::empty())),
             node => node?,
         };
-        self.shared.beside.forget(&node);
+        self.shared.sidecar.forget(&node);
         Ok(node)
     }
 
     pub(crate) fn make_special(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         rdev: u64,
         actor: Option<&Actor>,
     ) -> Result<PosixNode> {
         let directory = self.directory()?;
         let (file_type, is_device) = match kind {
-            Kind::Pipe => (FileType::Fifo, false),
-            Kind::Socket => (FileType::Socket, false),
-            Kind::CharDevice => (FileType::CharacterDevice, true),
-            Kind::BlockDevice => (FileType::BlockDevice, true),
-            Kind::File | Kind::Directory | Kind::Link => return Err(Failure::Invalid),
+            NodeKind::Pipe => (FileType::Fifo, false),
+            NodeKind::Socket => (FileType::Socket, false),
+            NodeKind::CharDevice => (FileType::CharacterDevice, true),
+            NodeKind::BlockDevice => (FileType::BlockDevice, true),
+            NodeKind::File | NodeKind::Directory | NodeKind::Link => return Err(Failure::Invalid),
         };
         let half = |bits: u64| u32::try_from(bits).unwrap_or(u32::MAX);
         let device =
             if is_device { rustix::fs::makedev(half(rdev >> 32), half(rdev & 0xffff_ffff)) } else { 0 };
-        kept_back::ask(directory)?;
-        let acting = self.shared.myself.act(actor)?;
+        reserve::ensure_descriptor(directory)?;
+        let acting = self.shared.process.act(actor)?;
         let mode_bits = Mode::from_raw_mode(mode & 0o7777);
         let made = call(|| rustix::fs::mknodat(directory, name.as_bytes(), file_type, mode_bits, device));
         drop(acting);
@@ -135,8 +135,8 @@ impl PosixNode {
         }
     }
 
-    /// A node that was made just now. The process's mask of permission bits does not count: which bits
-    /// a new file has is for the caller to say.
+    /// The node of a file that was just created. The process's mask does not count: the caller chooses
+    /// the permission bits of a new file.
     fn made(&self, fd: OwnedFd, mode: u32, how: OpenHow, is_path: bool) -> Result<PosixNode> {
         let mut stat = stat_fd(&fd)?;
         let mask = self.shared.umask;
@@ -148,15 +148,16 @@ impl PosixNode {
             node.change_mode(stat.mode)?;
             node.first = None;
         }
-        // What lay beside a file that had the same number, on a file system that tells no birth time.
-        self.shared.beside.forget(&node);
+        // Removes sidecar data of an older file with the same number, on a file system without birth
+        // times.
+        self.shared.sidecar.forget(&node);
         Ok(node)
     }
 
     pub(crate) fn link_name(&self, name: &Name, node: &PosixNode, actor: Option<&Actor>) -> Result<()> {
         let directory = self.directory()?;
         self.same_volume(node)?;
-        if node.kind == Kind::Directory {
+        if node.kind == NodeKind::Directory {
             return Err(Failure::IsADirectory);
         }
         if node.owner.is_some() {
@@ -164,7 +165,7 @@ impl PosixNode {
         }
         let fd = node.fd()?;
         let path = ProcPath::of(&fd);
-        let _acting = self.shared.myself.act(actor)?;
+        let _acting = self.shared.process.act(actor)?;
         match rustix::fs::linkat(CWD, path.as_c_str(), directory, name.as_bytes(), AtFlags::SYMLINK_FOLLOW) {
             // The file has lost its last name, or this directory has.
             Err(Errno::NOENT) => Err(Failure::Stale),
@@ -177,9 +178,9 @@ impl PosixNode {
         let doomed = self.followed(name);
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         let leaving = pool::leaving(directory, name.as_bytes())?;
-        let acting = self.shared.myself.act(actor)?;
+        let acting = self.shared.process.act(actor)?;
         call(|| rustix::fs::unlinkat(directory, name.as_bytes(), flags)).map_err(|why| match why {
-            // For a directory the host says "exists" or "not empty", as it likes.
+            // For a directory the host returns either "exists" or "not empty".
             Failure::Exists if is_directory => Failure::NotEmpty,
             other => other,
         })?;
@@ -188,16 +189,16 @@ impl PosixNode {
         Ok(())
     }
 
-    /// Says what [`PosixNode::remove_name`] would say of permissions. The host has no call for that, so its rule of sticky
-    /// directories is here once more.
+    /// Checks the permissions that [`PosixNode::remove_name`] needs. The host has no call for this, so
+    /// the rule of sticky directories is repeated here.
     pub(crate) fn check_name_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()> {
         let directory = self.directory()?;
-        let myself = &self.shared.myself;
-        let uid = myself.uid_as(actor);
+        let process = &self.shared.process;
+        let uid = process.uid_as(actor);
         if uid == 0 {
             return Ok(());
         }
-        let acting = myself.act(actor)?;
+        let acting = process.act(actor)?;
         let access = Access::WRITE_OK | Access::EXEC_OK;
         let may_write = call(|| rustix::fs::accessat(directory, c".", access, AtFlags::EACCESS));
         drop(acting);
@@ -230,15 +231,16 @@ impl PosixNode {
             return stat_below(from_dir, from).map(|_| ());
         }
         let stands = if replace { stat_below(to_dir, into).ok() } else { None };
-        // Where the file system folds case, what stands there may be what is moved.
+        // If the file system folds case, the target name may be the file that is moved.
         let is_another = |node: &PosixNode| stat_below(from_dir, from).is_ok_and(|moved| moved.id != node.id);
         let doomed = stands.and_then(|_| to.followed(to_name)).filter(is_another);
         let leaving = if replace { Some(pool::leaving(to_dir, into)?) } else { None };
-        let acting = self.shared.myself.act(actor)?;
+        let acting = self.shared.process.act(actor)?;
         if replace {
             call(|| rustix::fs::renameat(from_dir, from, to_dir, into)).map_err(replaced)?;
-            if let Some(stat) = stands.filter(|s| s.links > 1 && !self.shared.facts.folds_case) {
-                // Two names of one file: the host leaves both, but a move leaves only the new one.
+            if let Some(stat) = stands.filter(|s| s.links > 1 && !self.shared.properties.folds_case) {
+                // The source and the target are names of one file. The host would leave both, but a move
+                // must leave only the new one.
                 if stat_below(from_dir, from).is_ok_and(|s: Stat| s.id == stat.id) {
                     call(|| rustix::fs::unlinkat(from_dir, from, AtFlags::empty()))?;
                 }
@@ -262,7 +264,7 @@ impl PosixNode {
         let flags = RenameFlags::NOREPLACE;
         match call(|| rustix::fs::renameat_with(from_dir, from, to_dir, into, flags)) {
             // Either the move is impossible or the file system does not know the flag. The plain call
-            // tells which; between the look and the call somebody could make the name.
+            // tells which. Somebody could create the name between the check and the call.
             Err(Failure::Invalid) => match stat_below(to_dir, into) {
                 Ok(_) => Err(Failure::Exists),
                 Err(Failure::NotFound) => call(|| rustix::fs::renameat(from_dir, from, to_dir, into)),
@@ -272,14 +274,16 @@ impl PosixNode {
         }
     }
 
-    /// What a name leads to that is about to lose it, if something is kept of it beside the volume.
+    /// The node of a name that is about to be removed, if the sidecar store or the table has data about
+    /// it.
     fn followed(&self, name: &Name) -> Option<PosixNode> {
         let table = self.shared.table.as_ref();
-        if self.shared.beside.is_empty() && table.is_none_or(Table::is_empty) {
+        if self.shared.sidecar.is_empty() && table.is_none_or(NodeTable::is_empty) {
             return None;
         }
         let node = self.open_name(name, OpenHow::Attributes).ok()?;
-        let is_followed = self.shared.beside.has(&node) || table.is_some_and(|table| table.knows(node.key()));
+        let is_followed =
+            self.shared.sidecar.has(&node) || table.is_some_and(|table| table.knows(node.key()));
         is_followed.then_some(node)
     }
 
@@ -288,17 +292,17 @@ impl PosixNode {
     }
 }
 
-/// Making a name fails with "not found" only when the directory itself is gone.
+/// Creating a name fails with "not found" only if the directory itself is gone.
 fn gone(why: Failure) -> Failure {
     if why == Failure::NotFound { Failure::Stale } else { why }
 }
 
-/// Replacing a directory that holds something fails with either of two errors.
+/// Replacing a directory that is not empty fails with one of two errors.
 fn replaced(why: Failure) -> Failure {
     if why == Failure::Exists { Failure::NotEmpty } else { why }
 }
 
-/// Removes a name that was made and could not be opened: it would be in the way of the next attempt.
+/// Removes a name that was created but could not be opened. Otherwise it would block the next attempt.
 fn taken_back(directory: BorrowedFd<'_>, name: &Name, flags: AtFlags) -> Failure {
     let _ = rustix::fs::unlinkat(directory, name.as_bytes(), flags);
     Failure::Exhausted

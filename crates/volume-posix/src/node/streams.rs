@@ -1,10 +1,10 @@
-//! Named streams: files in the store beside the volume, in a folder of the file they belong to.
+//! Named streams: files in the sidecar store, in the folder of the file that they belong to.
 
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, RenameFlags};
 use std::os::fd::AsFd;
-use volume::{Failure, Kind, Name, OpenHow, Result, StreamInfo};
+use volume::{Failure, Name, NodeKind, OpenHow, Result, StreamInfo};
 
 use crate::errno::call;
 use crate::node::PosixNode;
@@ -15,7 +15,7 @@ use crate::stat::{stat_below, stat_fd};
 
 impl PosixNode {
     pub(crate) fn list_streams(&self) -> Result<Vec<StreamInfo>> {
-        let Some(folder) = self.shared.beside.streams(self)? else { return Ok(Vec::new()) };
+        let Some(folder) = self.shared.sidecar.streams(self)? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         let mut failed = None;
         scan(folder.as_fd(), 0, &mut |entry| {
@@ -23,7 +23,7 @@ impl PosixNode {
                 Ok(stat) => {
                     found.push(StreamInfo { name: entry.name, size: stat.size, allocated: stat.allocated });
                 }
-                // Removed in between.
+                // The stream was removed in between.
                 Err(Failure::NotFound) => {}
                 Err(why) => failed = Some(why),
             }
@@ -33,15 +33,15 @@ impl PosixNode {
     }
 
     pub(crate) fn stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<PosixNode> {
-        if !matches!(self.kind, Kind::File | Kind::Directory) {
+        if !matches!(self.kind, NodeKind::File | NodeKind::Directory) {
             return Err(Failure::NotSupported);
         }
-        let existing = match self.shared.beside.streams(self)? {
+        let existing = match self.shared.sidecar.streams(self)? {
             Some(folder) => open_below(folder.as_fd(), name.as_bytes(), OFlags::RDWR, Mode::empty()),
             None => Err(Failure::NotFound),
         };
         let fd = match existing {
-            Err(Failure::NotFound) if create => self.shared.beside.make_stream(self, name, exclusive)?,
+            Err(Failure::NotFound) if create => self.shared.sidecar.make_stream(self, name, exclusive)?,
             Ok(_) if create && exclusive => return Err(Failure::Exists),
             other => other?,
         };
@@ -49,7 +49,7 @@ impl PosixNode {
             shared: Arc::clone(&self.shared),
             descriptor: Descriptor::Kept(fd),
             id: self.id,
-            kind: Kind::File,
+            kind: NodeKind::File,
             how: OpenHow::ReadWrite,
             is_path: false,
             born: self.born,
@@ -59,11 +59,11 @@ impl PosixNode {
     }
 
     pub(crate) fn unlink_stream(&self, name: &Name) -> Result<()> {
-        self.shared.beside.remove_stream(self, name)
+        self.shared.sidecar.remove_stream(self, name)
     }
 
     pub(crate) fn move_stream(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
-        let folder = self.shared.beside.streams(self)?.ok_or(Failure::NotFound)?;
+        let folder = self.shared.sidecar.streams(self)?.ok_or(Failure::NotFound)?;
         if from == to {
             return stat_below(folder.as_fd(), from.as_bytes()).map(|_| ());
         }
@@ -71,34 +71,34 @@ impl PosixNode {
         let replaced = stat_below(folder.as_fd(), to.as_bytes()).ok();
         call(|| rustix::fs::renameat_with(&folder, from.as_bytes(), &folder, to.as_bytes(), flags))?;
         if let Some(stat) = replaced {
-            self.shared.beside.give_room(stat.size);
+            self.shared.sidecar.release_space(stat.size);
         }
         Ok(())
     }
 
-    /// Lets a stream become as long as `end`, where it is shorter, with room taken before and given back where it fails. What is no
-    /// stream has its room on the file system that is served.
+    /// Runs `grow`, which may extend a stream up to `end`. Space for the growth is reserved first, and
+    /// released if the call fails. A node that is not a stream has its data on the served file system.
     pub(crate) fn growing<T>(&self, end: u64, grow: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.owner.is_none() {
             return grow();
         }
-        // Of two who make one stream longer at once, each would take the room of both.
-        let _growth = self.shared.beside.growth.lock();
+        // Without the lock, two calls that extend one stream would both reserve the space.
+        let _growth = self.shared.sidecar.growth.lock();
         let size = stat_fd(self.fd()?)?.size;
         if end <= size {
             return grow();
         }
-        let beside = &self.shared.beside;
-        beside.take_room(Some(size), end)?;
-        grow().inspect_err(|_| beside.give_room_of_change(Some(size), end))
+        let sidecar = &self.shared.sidecar;
+        sidecar.reserve_space(Some(size), end)?;
+        grow().inspect_err(|_| sidecar.undo_reservation(Some(size), end))
     }
 
-    /// The same for what makes it just so long.
+    /// Runs `resize`, which sets a stream's size, and reserves or releases the difference.
     pub(crate) fn resized(&self, size: u64, resize: impl FnOnce() -> Result<()>) -> Result<()> {
         let before = if self.owner.is_some() { stat_fd(self.fd()?)?.size } else { 0 };
         self.growing(size, resize)?;
         if size < before {
-            self.shared.beside.take_room(Some(before), size)?;
+            self.shared.sidecar.reserve_space(Some(before), size)?;
         }
         Ok(())
     }

@@ -1,49 +1,50 @@
-//! Finding a node of the table again: on the way that its record says, in the directory that it was last seen in, and
-//! in the whole volume.
+//! Finding a node of the table again: at the place in its record, in the directory that it was last seen
+//! in, and in the whole volume.
 //!
-//! The whole volume is searched in steps of [`STEP`] names, so that nobody is kept waiting for long: who asks is told to
-//! ask again, and each time it goes on a step. One search is for all that are wanted. A node is gone when a search that
-//! began after it was wanted has ended without it. When directories were moved or removed meanwhile it is done again. What
-//! the host moves unseen from where the search will come to where it has been is missed: that looks like a removal.
+//! The whole volume is searched in steps of [`STEP`] names, so that no caller waits for long. A caller is
+//! told to ask again, and each call continues the search by one step. One search covers all nodes that
+//! are wanted. A node is gone when a search that began after it was wanted has ended without it. If
+//! directories were moved or removed meanwhile, the search is repeated. The search misses a node that the
+//! host moves unseen from a part that is not yet searched to one that is. That looks like a removal.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
-use volume::{Failure, Kind, Name, Result, Time};
+use volume::{Failure, Name, NodeKind, Result, Time};
 
-use super::{Key, MAX_DEPTH, Table};
+use super::{MAX_DEPTH, NodeKey, NodeTable};
 use crate::open::open_below;
 use crate::scan::scan;
 use crate::stat::{stat_below, stat_fd};
 
-/// Names that are looked at in one step.
+/// Names that are checked in one step.
 const STEP: usize = 1 << 14;
 /// Directories that are noted in one directory before they are searched.
 const AHEAD: usize = 1 << 12;
-/// Most nodes that are searched for at once.
+/// The most nodes that are searched for at once.
 const MAX_WANTED: usize = 1 << 12;
-/// Most searches in a row that are done again because directories have moved.
+/// The most searches in a row that are repeated because directories have moved.
 const MAX_REPEATS: u32 = 8;
 
 /// The search of the whole volume.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// Counts searches; the one under way, if there is one.
+    /// The number of the search that is under way, or of the last one.
     number: u64,
-    /// What is searched for, by inode number.
-    wanted: HashMap<u64, Wanted>,
-    /// The directories from the root to where the search stands; empty when there is none.
-    way: Vec<Level>,
-    /// Whether a directory was not where it had been.
+    /// The nodes that are searched for, by inode number.
+    wanted: HashMap<u64, SearchTarget>,
+    /// The directories from the root to the position of the search. Empty when no search is under way.
+    path: Vec<SearchLevel>,
+    /// Whether a directory was not at its earlier place.
     is_disturbed: bool,
     repeats: u32,
 }
 
 /// A node that is searched for.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct SearchTarget {
     born: Time,
     /// The number of the first search that began afterwards.
     first: u64,
@@ -51,57 +52,58 @@ struct Wanted {
 
 /// A directory that is being searched.
 #[derive(Debug)]
-struct Level {
-    /// Its name; the root has none.
+struct SearchLevel {
+    /// Its name. The root has none.
     name: Option<Name>,
-    key: Key,
-    /// How far it has been read.
+    key: NodeKey,
+    /// The cookie up to which it was read.
     cookie: u64,
     is_read: bool,
-    /// Directories in it that were read and not searched yet.
+    /// Directories in it that were read and are not searched yet.
     below: Vec<Name>,
 }
 
-/// How an attempt ended.
-enum Found {
+/// The result of a comparison of a name with a node.
+enum NodeMatch {
     There,
-    /// The name leads elsewhere now.
+    /// The name leads to another node or to none.
     Missing,
 }
 
-/// Opens the node where its record says, or where its directory has it now; none when it is at neither place.
+/// Opens the node at the place in its record, or at its present name in the same directory. `None` when
+/// it is at neither.
 pub(super) fn at_its_place<T>(
-    table: &Table,
-    key: Key,
+    table: &NodeTable,
+    key: NodeKey,
     open: &dyn Fn(BorrowedFd<'_>, &Name) -> Result<T>,
 ) -> Result<Option<T>> {
     if key.inode == table.root_id.inode {
         return Ok(None);
     }
-    // From the node to the root.
-    let mut way = Vec::new();
+    // The path from the node to the root.
+    let mut path = Vec::new();
     let mut at = key;
     while at.inode != table.root_id.inode {
         let Some(place) = table.place(at.inode)?.filter(|place| place.born == at.born) else {
             return Ok(None);
         };
         let Some(above) = key_of(table, place.parent) else { return Ok(None) };
-        way.push((at, place.name, above));
+        path.push((at, place.name, above));
         at = above;
-        if way.len() > MAX_DEPTH {
+        if path.len() > MAX_DEPTH {
             return Ok(None);
         }
     }
     let mut directory: Option<OwnedFd> = None;
-    while let Some((own, name, above)) = way.pop() {
+    while let Some((own, name, above)) = path.pop() {
         let here = directory.as_ref().map_or(table.root(), AsFd::as_fd);
         let mut name = name;
-        if let Found::Missing = look(here, &name, own)? {
+        if let NodeMatch::Missing = look(here, &name, own)? {
             let Some(other) = renamed(here, own)? else { return Ok(None) };
             table.put(own, above.inode, &other);
             name = other;
         }
-        if way.is_empty() {
+        if path.is_empty() {
             return missing_is_none(open(here, &name));
         }
         let Some(next) = missing_is_none(open_directory(here, &name))? else { return Ok(None) };
@@ -110,26 +112,26 @@ pub(super) fn at_its_place<T>(
     Ok(None)
 }
 
-/// What the table knows a directory by; the root needs no record.
-fn key_of(table: &Table, inode: u64) -> Option<Key> {
+/// The key of a directory in the table. The root needs no record.
+fn key_of(table: &NodeTable, inode: u64) -> Option<NodeKey> {
     if inode == table.root_id.inode {
-        return Some(Key { inode, born: Time::default() });
+        return Some(NodeKey { inode, born: Time::default() });
     }
-    table.records.read().index.get(&inode).map(|entry| Key { inode, born: entry.born })
+    table.records.read().index.get(&inode).map(|entry| NodeKey { inode, born: entry.born })
 }
 
 fn open_directory(above: BorrowedFd<'_>, name: &Name) -> Result<OwnedFd> {
     open_below(above, name.as_bytes(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
 }
 
-/// Whether a name leads to a node.
-fn look(directory: BorrowedFd<'_>, name: &Name, key: Key) -> Result<Found> {
+/// Compares the node of a name with the wanted one.
+fn look(directory: BorrowedFd<'_>, name: &Name, key: NodeKey) -> Result<NodeMatch> {
     let seen = missing_is_none(stat_below(directory, name.as_bytes()))?;
-    Ok(if seen.is_some_and(|stat| Key::of(&stat) == key) { Found::There } else { Found::Missing })
+    Ok(if seen.is_some_and(|stat| NodeKey::of(&stat) == key) { NodeMatch::There } else { NodeMatch::Missing })
 }
 
-/// The name under which a directory has a node that was known by another name.
-fn renamed(directory: BorrowedFd<'_>, key: Key) -> Result<Option<Name>> {
+/// The new name of a node in the directory that it was known in.
+fn renamed(directory: BorrowedFd<'_>, key: NodeKey) -> Result<Option<Name>> {
     let mut names = Vec::new();
     let read = scan(directory, 0, &mut |entry| {
         if entry.inode == key.inode {
@@ -138,19 +140,19 @@ fn renamed(directory: BorrowedFd<'_>, key: Key) -> Result<Option<Name>> {
         ControlFlow::Continue(())
     });
     match read {
-        // It may be passed through and not be read.
+        // The directory may permit traversal and not reading.
         Ok(()) | Err(Failure::Denied) => {}
         Err(why) => return Err(why),
     }
     for name in names {
-        if let Found::There = look(directory, &name, key)? {
+        if let NodeMatch::There = look(directory, &name, key)? {
             return Ok(Some(name));
         }
     }
     Ok(None)
 }
 
-/// A name that leads nowhere, or to something else than it did.
+/// Treats a name that leads nowhere, or to another kind of node, as absent.
 fn missing_is_none<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -159,27 +161,28 @@ fn missing_is_none<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-impl Table {
-    /// Has a node searched for; false when that must wait for others.
-    pub(super) fn want(&self, key: Key) -> bool {
+impl NodeTable {
+    /// Adds a node to the search. False when the search has too many.
+    pub(super) fn want(&self, key: NodeKey) -> bool {
         let mut search = self.search.lock();
         let first = search.number + 1;
         if search.wanted.len() >= MAX_WANTED && !search.wanted.contains_key(&key.inode) {
             return false;
         }
-        search.wanted.entry(key.inode).or_insert(Wanted { born: key.born, first }).born == key.born
+        search.wanted.entry(key.inode).or_insert(SearchTarget { born: key.born, first }).born == key.born
     }
 
-    /// A directory has been moved by a client.
+    /// Records that a client has moved a directory.
     pub(crate) fn moved_directory(&self) {
         self.search.lock().is_disturbed = true;
     }
 
-    /// Searches for a node, one step at a time.
+    /// Searches for a node, by one step.
     ///
     /// # Errors
-    /// [`Failure::Busy`] when it was not found yet, [`Failure::Stale`] when it is nowhere; as the host says.
-    pub(super) fn search_for(&self, key: Key) -> Result<()> {
+    /// [`Failure::Busy`] when it was not found yet, [`Failure::Stale`] when it is nowhere; errors of the
+    /// host.
+    pub(super) fn search_for(&self, key: NodeKey) -> Result<()> {
         if !self.want(key) {
             return Err(Failure::Busy);
         }
@@ -190,38 +193,38 @@ impl Table {
         if self.search.lock().wanted.contains_key(&key.inode) { Err(Failure::Busy) } else { Ok(()) }
     }
 
-    /// Goes on with the search by one step, if there is anything to search for.
+    /// Continues the search by one step, if any node is wanted.
     ///
     /// # Errors
-    /// As the host says, when a directory cannot be read that should be.
+    /// Those of the host, when a directory cannot be read that should be readable.
     pub(super) fn search_on(&self) -> Result<()> {
         let mut search = self.search.lock();
         let mut left = STEP;
         while left > 0 && !search.wanted.is_empty() {
-            if search.way.is_empty() {
+            if search.path.is_empty() {
                 search.begin(self);
             }
             search.step(self, &mut left)?;
-            if search.way.is_empty() {
+            if search.path.is_empty() {
                 search.end(self);
             }
         }
         if search.wanted.is_empty() {
-            search.way.clear();
+            search.path.clear();
         }
         Ok(())
     }
 }
 
 impl Search {
-    fn begin(&mut self, table: &Table) {
+    fn begin(&mut self, table: &NodeTable) {
         self.number += 1;
         self.is_disturbed = false;
-        self.way.push(Level::new(None, Key { inode: table.root_id.inode, born: Time::default() }));
+        self.path.push(SearchLevel::new(None, NodeKey { inode: table.root_id.inode, born: Time::default() }));
     }
 
-    /// Everything has been looked at.
-    fn end(&mut self, table: &Table) {
+    /// Ends a search that has visited everything.
+    fn end(&mut self, table: &NodeTable) {
         if self.is_disturbed && self.repeats < MAX_REPEATS {
             self.repeats += 1;
             return;
@@ -229,30 +232,30 @@ impl Search {
         self.repeats = 0;
         let number = self.number;
         for (inode, wanted) in self.wanted.extract_if(|_, wanted| wanted.first <= number) {
-            table.gone(Key { inode, born: wanted.born });
+            table.gone(NodeKey { inode, born: wanted.born });
         }
     }
 
-    /// Reads on in the directory that the search stands in, or goes into the next one.
-    fn step(&mut self, table: &Table, left: &mut usize) -> Result<()> {
-        // Also for an empty directory.
+    /// Reads on in the current directory, or enters the next one.
+    fn step(&mut self, table: &NodeTable, left: &mut usize) -> Result<()> {
+        // An empty directory takes a step too.
         *left -= 1;
         let Some(directory) = self.open(table.root())? else {
             self.is_disturbed = true;
-            self.way.pop();
+            self.path.pop();
             return Ok(());
         };
         let here = directory.as_ref().map_or(table.root(), AsFd::as_fd);
-        let deep = self.way.len() > MAX_DEPTH;
-        let Some(level) = self.way.last_mut() else { return Ok(()) };
+        let deep = self.path.len() > MAX_DEPTH;
+        let Some(level) = self.path.last_mut() else { return Ok(()) };
         if let Some(name) = level.below.last().cloned() {
             let below = open_directory(here, &name).and_then(|below| Ok((stat_fd(&below)?, below)));
             let stat = reachable(below)?.map(|(stat, _)| stat);
             level.below.pop();
             match stat {
-                // Nothing of another file system has an address.
+                // Nodes of other file systems have no address in the table.
                 Some(stat) if stat.id.device == table.root_id.device && !deep => {
-                    self.way.push(Level::new(Some(name), Key::of(&stat)));
+                    self.path.push(SearchLevel::new(Some(name), NodeKey::of(&stat)));
                 }
                 Some(_) => {}
                 None => self.is_disturbed = true,
@@ -260,16 +263,16 @@ impl Search {
             return Ok(());
         }
         if level.is_read {
-            self.way.pop();
+            self.path.pop();
             return Ok(());
         }
         let Some(found) = reachable(level.read(here, left, |inode| self.wanted.contains_key(&inode)))? else {
-            self.way.pop();
+            self.path.pop();
             return Ok(());
         };
         for name in found {
             let Some(stat) = missing_is_none(stat_below(here, name.as_bytes()))? else { continue };
-            let key = Key::of(&stat);
+            let key = NodeKey::of(&stat);
             let is_wanted = self.wanted.get(&key.inode).is_some_and(|wanted| wanted.born == key.born);
             if is_wanted && stat.id.device == table.root_id.device {
                 self.note(table, key, &name);
@@ -279,27 +282,27 @@ impl Search {
         Ok(())
     }
 
-    /// Notes a node that was found, and the way to it.
-    fn note(&self, table: &Table, key: Key, name: &Name) {
-        for pair in self.way.windows(2) {
-            if let [above, Level { key, name: Some(name), .. }] = pair {
+    /// Records the directory and name of a found node, and those of the directories above it.
+    fn note(&self, table: &NodeTable, key: NodeKey, name: &Name) {
+        for pair in self.path.windows(2) {
+            if let [above, SearchLevel { key, name: Some(name), .. }] = pair {
                 table.put(*key, above.key.inode, name);
             }
         }
-        if let Some(level) = self.way.last() {
+        if let Some(level) = self.path.last() {
             table.put(key, level.key.inode, name);
         }
     }
 
-    /// The directory that the search stands in: none on the inside for the root, and on the outside when the way to it
-    /// has changed.
+    /// The directory at the position of the search. The inner `None` means the root, the outer one that
+    /// the path to it has changed.
     fn open(&self, root: BorrowedFd<'_>) -> Result<Option<Option<OwnedFd>>> {
         let mut directory: Option<OwnedFd> = None;
-        for level in &self.way {
+        for level in &self.path {
             let Some(name) = &level.name else { continue };
             let here = directory.as_ref().map_or(root, AsFd::as_fd);
             let Some(next) = reachable(open_directory(here, name))? else { return Ok(None) };
-            if Key::of(&stat_fd(&next)?) != level.key {
+            if NodeKey::of(&stat_fd(&next)?) != level.key {
                 return Ok(None);
             }
             directory = Some(next);
@@ -308,17 +311,18 @@ impl Search {
     }
 }
 
-/// As [`missing_is_none`], also for what this process may not read: clients cannot pass through it either.
+/// As [`missing_is_none`], and for directories that this process may not read: clients cannot pass
+/// through them either.
 fn reachable<T>(result: Result<T>) -> Result<Option<T>> {
     if let Err(Failure::Denied) = result { Ok(None) } else { missing_is_none(result) }
 }
 
-impl Level {
-    fn new(name: Option<Name>, key: Key) -> Level {
-        Level { name, key, cookie: 0, is_read: false, below: Vec::new() }
+impl SearchLevel {
+    fn new(name: Option<Name>, key: NodeKey) -> SearchLevel {
+        SearchLevel { name, key, cookie: 0, is_read: false, below: Vec::new() }
     }
 
-    /// Reads on: notes the directories and gives the names that may lead to what is wanted.
+    /// Reads on: collects the directories, and returns the names that may lead to wanted nodes.
     fn read(
         &mut self,
         here: BorrowedFd<'_>,
@@ -338,8 +342,8 @@ impl Level {
             if is_wanted(entry.inode) {
                 found.push(entry.name.clone());
             }
-            // Where the host does not tell what it is, opening it as a directory does.
-            if matches!(entry.kind, Some(Kind::Directory) | None) {
+            // If the host does not report the kind, the attempt to open it as a directory shows it.
+            if matches!(entry.kind, Some(NodeKind::Directory) | None) {
                 below.push(entry.name);
             }
             ControlFlow::Continue(())

@@ -5,7 +5,7 @@ use crate::{Failure, OpenHow, Patience, Volume};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes that show where they come from.
+/// Bytes that show from which offset they come.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n % 251) as u8).collect()
 }
@@ -28,7 +28,7 @@ pub(super) fn what_is_written_is_read(volume: &dyn Volume) {
     f.sync(false).unwrap();
     let read = root.lookup(&name("f"), OpenHow::Read).unwrap();
     let mut cached = Vec::new();
-    // In memory or not, an answer is whole and the same.
+    // Whether or not the data is in memory: an answer is complete and always the same.
     match read.read(0, 300_000, &mut cached, Patience::Cached) {
         Ok(len) => assert_eq!((len, &cached), (300_000, &content(&f))),
         Err(why) => assert_eq!((why, cached.len()), (Failure::WouldBlock, 0)),
@@ -124,7 +124,8 @@ pub(super) fn copies_also_within_one_file(volume: &dyn Volume) {
     assert_eq!(a.copy_range(699_990, &*b, 0, 100), Ok(10));
     assert_eq!(content(&b)[..10], bytes[699_990..]);
     assert_eq!(a.copy_range(700_000, &*b, 0, 100), Ok(0));
-    // Ranges that overlap, towards either end, with a part that is not there, and with the end between.
+    // Ranges that overlap in either direction, that reach beyond the end, and that have the end between
+    // them.
     for (from, to, len) in [
         (400_000, 700_001, 300_001),
         (0, 1000, 600_000),
@@ -142,7 +143,7 @@ pub(super) fn copies_also_within_one_file(volume: &dyn Volume) {
         assert!(content(&a) == expected, "{from} {to} {len}");
     }
     assert_eq!(a.copy_range(u64::MAX, &*b, 0, 2), Err(Failure::Invalid));
-    if volume.facts().clones {
+    if volume.properties().clones {
         let size = b.stat().unwrap().size;
         b.clone_range(0, &*a, 0, 65_536).unwrap();
         assert_eq!(content(&a)[..65_536], content(&b)[..65_536]);
@@ -183,7 +184,7 @@ pub(super) fn more_is_opened_again(volume: &dyn Volume) {
     let made = file(&root, "f");
     made.write(0, b"abc").unwrap();
     let only = root.lookup(&name("f"), OpenHow::Attributes).unwrap();
-    // The node is meant, wherever its name has gone and whatever stands there now.
+    // The call opens the same node, even if its name has moved and another node has that name now.
     root.rename(&name("f"), &*root, &name("g"), false, None).unwrap();
     file(&root, "f");
     let read = only.open_again(OpenHow::Read).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::{content, directory, entries, file, found, listed, name};
-use crate::{Failure, Kind, Note, OpenHow, Patience, Volume};
+use crate::{Failure, NodeKind, Note, OpenHow, Patience, Volume};
 
 pub(super) fn a_name_is_made_once_and_found_exactly(volume: &dyn Volume) {
     let root = volume.root().unwrap();
@@ -18,7 +18,7 @@ pub(super) fn a_name_is_made_once_and_found_exactly(volume: &dyn Volume) {
         assert_eq!(found(&root, other).err(), Some(Failure::NotFound), "{other}");
         assert_eq!(root.stat_name(&name(other)).err(), Some(Failure::NotFound), "{other}");
     }
-    // Bytes that are no text are a name too, and the longest one.
+    // Bytes that are not text are a valid name too. So is the longest name.
     let odd = crate::Name::new(b"\xff\xfe\n").unwrap();
     let long = crate::Name::new(&[b'x'; 255]).unwrap();
     for one in [&odd, &long] {
@@ -126,7 +126,7 @@ pub(super) fn a_directory_does_not_move_below_itself(volume: &dyn Volume) {
     let b = directory(&a, "b");
     assert_eq!(root.rename(&name("a"), &*b, &name("c"), false, None), Err(Failure::Invalid));
     assert_eq!(root.rename(&name("a"), &*a, &name("c"), true, None), Err(Failure::Invalid));
-    // Nor does anything replace a directory that it lies in.
+    // Nor can a rename replace a directory that contains the source.
     file(&b, "f");
     assert_eq!(b.rename(&name("f"), &*root, &name("a"), true, None), Err(Failure::NotEmpty));
     b.remove(&name("f"), false, None).unwrap();
@@ -167,16 +167,16 @@ pub(super) fn a_link_keeps_its_text_and_is_not_followed(volume: &dyn Volume) {
     for (link, text) in [("a", &b"target"[..]), ("b", b"/etc/passwd"), ("c", b"../.."), ("d", &[b'x'; 1000])]
     {
         let made = root.create_link(&name(link), text, None).unwrap();
-        assert_eq!((made.kind(), made.link_text().unwrap()), (Kind::Link, text.to_vec()));
+        assert_eq!((made.kind(), made.link_text().unwrap()), (NodeKind::Link, text.to_vec()));
         for how in [OpenHow::Attributes, OpenHow::Read, OpenHow::ReadWrite] {
             let seen = root.lookup(&name(link), how).unwrap();
-            assert_eq!((seen.kind(), seen.how()), (Kind::Link, OpenHow::Attributes));
+            assert_eq!((seen.kind(), seen.how()), (NodeKind::Link, OpenHow::Attributes));
             assert_eq!(seen.link_text().unwrap(), text);
             assert_eq!(seen.read(0, 1, &mut Vec::new(), Patience::Block), Err(Failure::Invalid));
             assert_eq!(seen.lookup(&name("x"), how).err(), Some(Failure::NotADirectory));
         }
         let stat = root.stat_name(&name(link)).unwrap();
-        assert_eq!((stat.kind, stat.size, stat.id), (Kind::Link, text.len() as u64, made.id()));
+        assert_eq!((stat.kind, stat.size, stat.id), (NodeKind::Link, text.len() as u64, made.id()));
     }
     assert_eq!(root.create_link(&name("e"), b"", None).err(), Some(Failure::Invalid));
     assert_eq!(root.create_link(&name("e"), b"a\0b", None).err(), Some(Failure::Invalid));
@@ -200,7 +200,7 @@ pub(super) fn only_directories_hold_names(volume: &dyn Volume) {
     assert_eq!(root.write(0, b"x"), Err(Failure::IsADirectory));
     assert_eq!(root.lookup(&name("f"), OpenHow::ReadWrite).unwrap().how(), OpenHow::ReadWrite);
     let d = directory(&root, "d");
-    assert_eq!(d.kind(), Kind::Directory);
+    assert_eq!(d.kind(), NodeKind::Directory);
     assert_eq!(root.lookup(&name("d"), OpenHow::ReadWrite).unwrap().how(), OpenHow::Read);
 }
 
@@ -285,7 +285,7 @@ pub(super) fn a_node_is_found_by_its_address(volume: &dyn Volume) {
         let again = volume.find(&address).unwrap();
         assert_eq!((again.id(), again.kind()), (node.id(), node.kind()));
     }
-    // It stays the same whatever the file is called, and is gone with its last name.
+    // The address stays the same when the file is renamed. It is gone with the last name.
     let address = f.address().unwrap();
     d.rename(&name("f"), &*root, &name("g"), false, None).unwrap();
     let again = volume.find(&address).unwrap();
@@ -316,15 +316,15 @@ pub(super) fn a_directory_knows_its_place(volume: &dyn Volume) {
 
 pub(super) fn special_files_are_made(volume: &dyn Volume) {
     let root = volume.root().unwrap();
-    for (text, kind) in [("pipe", Kind::Pipe), ("socket", Kind::Socket)] {
+    for (text, kind) in [("pipe", NodeKind::Pipe), ("socket", NodeKind::Socket)] {
         let made = root.create_special(&name(text), kind, 0o620, 0, None).unwrap();
         let stat = root.stat_name(&name(text)).unwrap();
         assert_eq!((made.kind(), stat.kind, stat.mode, stat.rdev), (kind, kind, 0o620, 0));
         assert_eq!(root.create_special(&name(text), kind, 0o620, 0, None).err(), Some(Failure::Exists));
     }
-    match root.create_special(&name("null"), Kind::CharDevice, 0o600, 1 << 32 | 3, None) {
+    match root.create_special(&name("null"), NodeKind::CharDevice, 0o600, 1 << 32 | 3, None) {
         Ok(made) => assert_eq!(made.stat().unwrap().rdev, 1 << 32 | 3),
         Err(why) => assert_eq!(why, Failure::Denied),
     }
-    assert_eq!(root.create_special(&name("f"), Kind::File, 0o600, 0, None).err(), Some(Failure::Invalid));
+    assert_eq!(root.create_special(&name("f"), NodeKind::File, 0o600, 0, None).err(), Some(Failure::Invalid));
 }

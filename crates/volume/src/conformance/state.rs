@@ -1,7 +1,7 @@
-//! Cases about what belongs to a node besides its data: times, mode, notes, attributes, streams.
+//! Cases about the state of a node besides its data: times, mode, notes, attributes, streams.
 
 use super::{content, directory, file, found, name};
-use crate::{Failure, Kind, Note, OpenHow, Time, Times, Volume};
+use crate::{Failure, NodeKind, Note, OpenHow, Time, Times, Volume};
 
 const NOTES: [Note; 4] = [Note::Attributes, Note::Descriptor, Note::ObjectId, Note::Reparse];
 
@@ -46,7 +46,7 @@ pub(super) fn mode_and_owner(volume: &dyn Volume) {
     f.set_owner(None, None).unwrap();
     f.set_owner(Some(stat.uid), Some(stat.gid)).unwrap();
     let again = found(&root, "f").unwrap().stat().unwrap();
-    assert_eq!((again.uid, again.gid, again.kind), (stat.uid, stat.gid, Kind::File));
+    assert_eq!((again.uid, again.gid, again.kind), (stat.uid, stat.gid, NodeKind::File));
     assert_eq!(f.set_owner(Some(u32::MAX), None), Err(Failure::Invalid));
     let link = root.create_link(&name("l"), b"f", None).unwrap();
     assert_eq!(link.set_mode(0o600), Err(Failure::NotSupported));
@@ -59,7 +59,7 @@ pub(super) fn notes_of_every_size_come_back(volume: &dyn Volume) {
         assert_eq!(f.note(note), Ok(None));
         f.set_note(note, None).unwrap();
     }
-    // Larger than any file system keeps with a file, and smaller again.
+    // Larger than any file system stores with a file, and smaller again.
     for size in [16, 0, 500, 5000, 70_000, 65_536, 3, 200_000, 40] {
         for (number, note) in NOTES.into_iter().enumerate() {
             let value: Vec<u8> = (0..size).map(|n| (n * 7 + number) as u8).collect();
@@ -88,7 +88,7 @@ pub(super) fn notes_do_not_show_as_attributes(volume: &dyn Volume) {
 
 pub(super) fn attributes_are_listed_set_and_removed(volume: &dyn Volume) {
     let root = volume.root().unwrap();
-    if !volume.facts().extended_attributes {
+    if !volume.properties().extended_attributes {
         return;
     }
     let f = file(&root, "f");
@@ -107,7 +107,7 @@ pub(super) fn attributes_are_listed_set_and_removed(volume: &dyn Volume) {
     f.set_attribute(b"colour", None).unwrap();
     f.set_attribute(b"never there", None).unwrap();
     assert_eq!(sorted(), [pair(b"Colour", b"blue"), pair(b"empty", b"")]);
-    // Notes make room for what users have.
+    // Notes make room for the attributes of users.
     f.set_note(Note::Descriptor, Some(&[1; 2500])).unwrap();
     f.set_attribute(b"roomy", Some(&[2; 2500])).unwrap();
     assert_eq!(f.note(Note::Descriptor).unwrap(), Some(vec![1; 2500]));
@@ -152,7 +152,7 @@ pub(super) fn a_stream_has_data_of_its_own(volume: &dyn Volume) {
     s.write(10, b"x").unwrap();
     let (own, owners) = (s.stat().unwrap(), f.stat().unwrap());
     assert_eq!((own.size, own.id, own.mode, own.born), (11, owners.id, owners.mode, owners.born));
-    assert_eq!((s.id(), s.kind(), s.how()), (f.id(), Kind::File, OpenHow::ReadWrite));
+    assert_eq!((s.id(), s.kind(), s.how()), (f.id(), NodeKind::File, OpenHow::ReadWrite));
     assert_eq!((content(&f), owners.size), (b"main data".to_vec(), 9));
     s.set_size(2).unwrap();
     assert_eq!(content(&s), b"\0\0");
@@ -160,7 +160,7 @@ pub(super) fn a_stream_has_data_of_its_own(volume: &dyn Volume) {
     assert_eq!(content(&s.open_again(OpenHow::Read).unwrap()), b"main");
     let read = s.open_again(OpenHow::Read).unwrap();
     assert_eq!(read.write(0, b"x"), Err(Failure::Denied));
-    // What is not data is the file's.
+    // The state that is not data belongs to the file.
     s.set_mode(0o600).unwrap();
     s.set_note(Note::Attributes, Some(b"note")).unwrap();
     assert_eq!(f.stat().unwrap().mode, 0o600);
@@ -182,7 +182,7 @@ pub(super) fn streams_move_and_go_with_their_file(volume: &dyn Volume) {
     assert_eq!(f.rename_stream(&name("a"), &name("x"), true), Err(Failure::NotFound));
     assert_eq!(f.streams().unwrap().len(), 1);
     assert_eq!(content(&f.open_stream(&name("b"), false, false).unwrap()), b"a");
-    // They follow the file, not its name, and stay while it has one.
+    // Streams follow the file, not its name. They exist until the file loses its last name.
     root.rename(&name("f"), &*root, &name("g"), false, None).unwrap();
     root.add_name(&name("h"), &*f, None).unwrap();
     root.remove(&name("g"), false, None).unwrap();
@@ -203,7 +203,7 @@ pub(super) fn directories_have_streams_and_notes_too(volume: &dyn Volume) {
     let d = directory(&root, "d");
     let s = d.open_stream(&name("s"), true, true).unwrap();
     s.write(0, b"of a directory").unwrap();
-    assert_eq!((s.kind(), s.stat().unwrap().size), (Kind::File, 14));
+    assert_eq!((s.kind(), s.stat().unwrap().size), (NodeKind::File, 14));
     assert_eq!(content(&s), b"of a directory");
     d.set_note(Note::Descriptor, Some(&[9; 90_000])).unwrap();
     assert_eq!(found(&root, "d").unwrap().note(Note::Descriptor).unwrap(), Some(vec![9; 90_000]));
@@ -216,12 +216,12 @@ pub(super) fn directories_have_streams_and_notes_too(volume: &dyn Volume) {
 }
 
 pub(super) fn facts_and_room_are_sound(volume: &dyn Volume) {
-    let facts = volume.facts();
+    let facts = volume.properties();
     assert!(!facts.file_system.is_empty() && facts.name_max >= 1 && !facts.read_only);
     let space = volume.space().unwrap();
     assert!(space.total >= space.free && space.free >= space.available && space.block >= 512);
     let root = volume.root().unwrap();
-    assert_eq!((root.kind(), root.how()), (Kind::Directory, OpenHow::Read));
+    assert_eq!((root.kind(), root.how()), (NodeKind::Directory, OpenHow::Read));
     assert_eq!(volume.root().unwrap().id(), root.id());
     if facts.tells_changes {
         volume.watch(&*root).unwrap();

@@ -7,21 +7,21 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{Inner, Inode, Sparse, State};
+use super::{Inode, InodeState, MemoryFileSystem, Sparse};
 use crate::security::posix;
 use crate::{
-    Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
-    Stat, StreamInfo, Times,
+    Actor, DirEntry, Extent, Failure, Name, Node, NodeId, NodeKind, Note, OpenHow, Overview, Patience,
+    Result, Stat, StreamInfo, Times,
 };
 
 /// An open file, directory, link or stream in memory.
 pub struct MemoryNode {
-    volume: Arc<Inner>,
+    volume: Arc<MemoryFileSystem>,
     inode: Arc<Inode>,
     how: OpenHow,
-    /// The stream's data, when this is one.
+    /// The data of the stream, when the node is one.
     stream: Option<Arc<Mutex<Sparse>>>,
-    /// What was known of it when it was looked up or made.
+    /// The attributes at the time of the lookup or creation.
     first: Option<Stat>,
 }
 
@@ -35,16 +35,16 @@ impl fmt::Debug for MemoryNode {
 }
 
 impl MemoryNode {
-    pub(super) fn open(volume: Arc<Inner>, inode: Arc<Inode>, how: OpenHow) -> MemoryNode {
+    pub(super) fn open(volume: Arc<MemoryFileSystem>, inode: Arc<Inode>, how: OpenHow) -> MemoryNode {
         let how = match (inode.kind, how) {
-            (Kind::File, how) | (_, how @ OpenHow::Attributes) => how,
-            (Kind::Directory, _) => OpenHow::Read,
+            (NodeKind::File, how) | (_, how @ OpenHow::Attributes) => how,
+            (NodeKind::Directory, _) => OpenHow::Read,
             _ => OpenHow::Attributes,
         };
         MemoryNode { volume, inode, how, stream: None, first: None }
     }
 
-    /// The node with what is known of it now.
+    /// The node, with its attributes of this moment as the first ones.
     fn seen(self) -> Arc<dyn Node> {
         let first = Some(self.inode.stat(self.volume.device));
         Arc::new(MemoryNode { first, ..self })
@@ -56,14 +56,14 @@ impl MemoryNode {
 
     fn may(&self, how: OpenHow) -> Result<()> {
         match self.kind() {
-            Kind::Directory => Err(Failure::IsADirectory),
-            Kind::File if self.how >= how => Ok(()),
-            Kind::File => Err(Failure::Denied),
+            NodeKind::Directory => Err(Failure::IsADirectory),
+            NodeKind::File if self.how >= how => Ok(()),
+            NodeKind::File => Err(Failure::Denied),
             _ => Err(Failure::Invalid),
         }
     }
 
-    /// Works on the data that this node stands for.
+    /// Runs `work` on the data of this node.
     fn data<T>(&self, work: impl FnOnce(&mut Sparse) -> T) -> T {
         match &self.stream {
             Some(stream) => work(&mut stream.lock()),
@@ -71,7 +71,7 @@ impl MemoryNode {
         }
     }
 
-    /// Works on the data and notes the time when that changed it.
+    /// Runs `work` on the data, and sets the time of change when it succeeds.
     fn change_data<T>(&self, work: impl FnOnce(&mut Sparse) -> Result<T>) -> Result<T> {
         self.may(OpenHow::ReadWrite)?;
         let done = self.data(work)?;
@@ -84,8 +84,8 @@ impl MemoryNode {
         Ok(done)
     }
 
-    /// The state, changed now.
-    fn changed(&self) -> MutexGuard<'_, State> {
+    /// The state, with the time of change set to now.
+    fn changed(&self) -> MutexGuard<'_, InodeState> {
         let now = self.volume.tick();
         let mut state = self.inode.state.lock();
         state.changed = now;
@@ -93,25 +93,25 @@ impl MemoryNode {
     }
 
     fn directory(&self) -> Result<()> {
-        if self.inode.kind == Kind::Directory && self.stream.is_none() {
+        if self.inode.kind == NodeKind::Directory && self.stream.is_none() {
             Ok(())
         } else {
             Err(Failure::NotADirectory)
         }
     }
 
-    /// What a name leads to.
+    /// The inode that a name leads to.
     fn find(&self, name: &Name) -> Result<Arc<Inode>> {
         self.directory()?;
         let state = self.inode.state.lock();
         state.names.by_name.get(name).map(|(_, inode)| Arc::clone(inode)).ok_or(Failure::NotFound)
     }
 
-    /// Makes something new. The caller holds no lock.
+    /// Creates a new inode. The caller holds no lock.
     fn make(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         actor: Option<&Actor>,
         text: &[u8],
@@ -135,20 +135,20 @@ impl MemoryNode {
                 (state.uid, state.gid) = (actor.uid, actor.gid);
             }
             state.link_text = text.to_vec();
-            if kind == Kind::Directory {
+            if kind == NodeKind::Directory {
                 state.links = 2;
                 state.names.parent = Arc::downgrade(&self.inode);
             }
         }
         self.insert(name, &inode);
-        let how = if kind == Kind::Link { OpenHow::Attributes } else { OpenHow::ReadWrite };
+        let how = if kind == NodeKind::Link { OpenHow::Attributes } else { OpenHow::ReadWrite };
         Ok(self.volume.open(&inode, how))
     }
 
     fn insert(&self, name: &Name, inode: &Arc<Inode>) {
         let now = self.volume.tick();
         let mut state = self.inode.state.lock();
-        if inode.kind == Kind::Directory {
+        if inode.kind == NodeKind::Directory {
             state.links += 1;
         }
         state.names.insert(name.clone(), Arc::clone(inode));
@@ -159,27 +159,27 @@ impl MemoryNode {
         let now = self.volume.tick();
         let mut state = self.inode.state.lock();
         let inode = state.names.remove(name)?;
-        if inode.kind == Kind::Directory {
+        if inode.kind == NodeKind::Directory {
             state.links -= 1;
         }
         (state.modified, state.changed) = (now, now);
         Some(inode)
     }
 
-    /// One name less for what was just taken out of a directory.
+    /// Takes one name from an inode that was just removed from a directory.
     fn lose_name(&self, inode: &Inode) {
         let now = self.volume.tick();
         let mut state = inode.state.lock();
-        state.links = if inode.kind == Kind::Directory { 0 } else { state.links - 1 };
+        state.links = if inode.kind == NodeKind::Directory { 0 } else { state.links - 1 };
         state.changed = now;
         if state.links == 0 {
             state.streams.clear();
         }
     }
 
-    /// Whether `inode` may be taken away from under a name that something of `kind` is to have.
+    /// Refuses to replace `inode` by an inode of another kind, or a directory that is not empty.
     fn replaceable(inode: &Inode, is_directory: bool) -> Result<()> {
-        match (inode.kind == Kind::Directory, is_directory) {
+        match (inode.kind == NodeKind::Directory, is_directory) {
             (true, false) => Err(Failure::IsADirectory),
             (false, true) => Err(Failure::NotADirectory),
             (true, true) if !inode.state.lock().names.by_name.is_empty() => Err(Failure::NotEmpty),
@@ -187,7 +187,7 @@ impl MemoryNode {
         }
     }
 
-    /// Whether this directory is `inode` or somewhere below it.
+    /// Whether this directory is `inode` or lies below it.
     fn is_within(&self, inode: &Inode) -> bool {
         let mut now = Some(Arc::clone(&self.inode));
         while let Some(directory) = now {
@@ -205,8 +205,8 @@ impl Node for MemoryNode {
         self.volume.id(&self.inode)
     }
 
-    fn kind(&self) -> Kind {
-        if self.stream.is_some() { Kind::File } else { self.inode.kind }
+    fn kind(&self) -> NodeKind {
+        if self.stream.is_some() { NodeKind::File } else { self.inode.kind }
     }
 
     fn how(&self) -> OpenHow {
@@ -214,7 +214,7 @@ impl Node for MemoryNode {
     }
 
     fn open_again(&self, how: OpenHow) -> Result<Arc<dyn Node>> {
-        // As on a host, the least that can be asked for is no reason to give anything up.
+        // As on a host, a request for the lowest access does not reduce the access of the node.
         let how = if how == OpenHow::Attributes { self.how } else { how };
         let node = self.volume.open(&self.inode, how);
         match &self.stream {
@@ -293,7 +293,7 @@ impl Node for MemoryNode {
     }
 
     fn extents(&self, _from: u64, _max: usize) -> Result<(Vec<Extent>, bool)> {
-        // Memory has no places that anybody could go to.
+        // Data in memory has no position on a device.
         Err(Failure::NotSupported)
     }
 
@@ -304,7 +304,7 @@ impl Node for MemoryNode {
         if at.checked_add(len).is_none() || to_at.checked_add(len).is_none() {
             return Err(Failure::Invalid);
         }
-        // Taken out as a whole first: the ranges may overlap in one file.
+        // The data is copied out first, because the ranges may overlap in one file.
         let mut bytes = Vec::new();
         self.data(|data| data.read(at, usize::try_from(len).unwrap_or(usize::MAX), &mut bytes));
         if !bytes.is_empty() {
@@ -330,7 +330,7 @@ impl Node for MemoryNode {
     }
 
     fn set_mode(&self, mode: u32) -> Result<()> {
-        if self.inode.kind == Kind::Link {
+        if self.inode.kind == NodeKind::Link {
             return Err(Failure::NotSupported);
         }
         let mut state = self.changed();
@@ -383,7 +383,7 @@ impl Node for MemoryNode {
     }
 
     fn set_attribute(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        if !matches!(self.inode.kind, Kind::File | Kind::Directory) {
+        if !matches!(self.inode.kind, NodeKind::File | NodeKind::Directory) {
             return Err(Failure::NotSupported);
         }
         if name.is_empty() || name.contains(&0) {
@@ -413,7 +413,7 @@ impl Node for MemoryNode {
     }
 
     fn open_stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<Arc<dyn Node>> {
-        if !matches!(self.inode.kind, Kind::File | Kind::Directory) {
+        if !matches!(self.inode.kind, NodeKind::File | NodeKind::Directory) {
             return Err(Failure::NotSupported);
         }
         let mut state = self.inode.state.lock();
@@ -457,11 +457,11 @@ impl Node for MemoryNode {
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(self.make(name, Kind::File, mode, actor, b"", 0)?.seen())
+        Ok(self.make(name, NodeKind::File, mode, actor, b"", 0)?.seen())
     }
 
     fn create_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        Ok(self.make(name, Kind::Directory, mode, actor, b"", 0)?.seen())
+        Ok(self.make(name, NodeKind::Directory, mode, actor, b"", 0)?.seen())
     }
 
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
@@ -469,21 +469,21 @@ impl Node for MemoryNode {
         if text.is_empty() || text.contains(&0) {
             return Err(Failure::Invalid);
         }
-        Ok(Arc::new(self.make(name, Kind::Link, 0o777, actor, text, 0)?))
+        Ok(Arc::new(self.make(name, NodeKind::Link, 0o777, actor, text, 0)?))
     }
 
     fn create_special(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         rdev: u64,
         actor: Option<&Actor>,
     ) -> Result<Arc<dyn Node>> {
         let rdev = match kind {
-            Kind::CharDevice | Kind::BlockDevice => rdev,
-            Kind::Pipe | Kind::Socket => 0,
-            Kind::File | Kind::Directory | Kind::Link => return Err(Failure::Invalid),
+            NodeKind::CharDevice | NodeKind::BlockDevice => rdev,
+            NodeKind::Pipe | NodeKind::Socket => 0,
+            NodeKind::File | NodeKind::Directory | NodeKind::Link => return Err(Failure::Invalid),
         };
         Ok(self.make(name, kind, mode, actor, b"", rdev)?.seen())
     }
@@ -494,7 +494,7 @@ impl Node for MemoryNode {
         if !Arc::ptr_eq(&self.volume, &node.volume) {
             return Err(Failure::CrossDevice);
         }
-        if node.kind() == Kind::Directory {
+        if node.kind() == NodeKind::Directory {
             return Err(Failure::IsADirectory);
         }
         if node.stream.is_some() {
@@ -521,7 +521,7 @@ impl Node for MemoryNode {
         Ok(())
     }
 
-    /// A volume in memory asks for nobody's permission.
+    /// A volume in memory checks no permissions.
     fn check_removal(&self, _name: &Name, _actor: Option<&Actor>) -> Result<()> {
         Ok(())
     }
@@ -548,24 +548,24 @@ impl Node for MemoryNode {
         if !replace && to.find(to_name).is_ok() {
             return Err(Failure::Exists);
         }
-        if moved.kind == Kind::Directory && to.is_within(&moved) {
+        if moved.kind == NodeKind::Directory && to.is_within(&moved) {
             return Err(Failure::Invalid);
         }
         if to.inode.state.lock().links == 0 {
             return Err(Failure::NotFound);
         }
         if let Ok(stands) = to.find(to_name) {
-            // What is moved lies somewhere below it, so it cannot be empty.
+            // The moved node lies below this directory, so it cannot be empty.
             if self.is_within(&stands) {
                 return Err(Failure::NotEmpty);
             }
-            // Of two names of one file the other one stays, and its place in listings.
+            // For two names of one file, the target keeps its place in listings.
             if stands.number == moved.number {
                 self.take_out(name);
                 self.lose_name(&moved);
                 return Ok(());
             }
-            MemoryNode::replaceable(&stands, moved.kind == Kind::Directory)?;
+            MemoryNode::replaceable(&stands, moved.kind == NodeKind::Directory)?;
             to.take_out(to_name);
             self.lose_name(&stands);
         }
@@ -573,14 +573,14 @@ impl Node for MemoryNode {
         to.insert(to_name, &moved);
         let mut state = moved.state.lock();
         state.changed = self.volume.tick();
-        if moved.kind == Kind::Directory {
+        if moved.kind == NodeKind::Directory {
             state.names.parent = Arc::downgrade(&to.inode);
         }
         Ok(())
     }
 
     fn link_text(&self) -> Result<Vec<u8>> {
-        if self.kind() != Kind::Link {
+        if self.kind() != NodeKind::Link {
             return Err(Failure::Invalid);
         }
         Ok(self.inode.state.lock().link_text.clone())
@@ -590,7 +590,8 @@ impl Node for MemoryNode {
         self.directory()?;
         let mut cookie = cookie;
         loop {
-            // One at a time, without the lock while it is shown: the visitor may use the directory.
+            // One entry at a time, without the lock while the visitor sees it: the visitor may use the
+            // directory.
             let state = self.inode.state.lock();
             let next = state.names.by_cookie.range((Bound::Excluded(cookie), Bound::Unbounded)).next();
             let Some((&at, name)) = next else { return Ok(()) };

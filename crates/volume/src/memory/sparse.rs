@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use crate::{Failure, Result};
 
-/// Bytes of a block: what is backed by storage is counted in these.
+/// Bytes of a block, the unit of storage.
 pub(super) const BLOCK: usize = 4096;
 const STEP: u64 = BLOCK as u64;
 /// The largest offset, as on a host.
 const MAX: u64 = i64::MAX as u64;
 
-/// Bytes of which only those blocks exist that were written.
+/// Bytes in blocks. Only the blocks that were written exist.
 #[derive(Debug, Default)]
 pub(super) struct Sparse {
     size: u64,
@@ -27,7 +27,7 @@ impl Sparse {
         self.blocks.len() as u64 * STEP
     }
 
-    /// Appends up to `len` bytes from `at` to `out`; says how many.
+    /// Appends up to `len` bytes from `at` to `out`, and returns their number.
     pub(super) fn read(&self, at: u64, len: usize, out: &mut Vec<u8>) -> usize {
         let end = at.saturating_add(len as u64).min(self.size);
         let mut now = at;
@@ -65,7 +65,7 @@ impl Sparse {
             return Err(Failure::Invalid);
         }
         if size < self.size {
-            // What is cut off must read as zeros when the file grows again.
+            // The removed bytes must read as zeros when the file grows again.
             self.punch(size..self.size.next_multiple_of(STEP));
         }
         self.size = size;
@@ -76,7 +76,7 @@ impl Sparse {
         if range.end > MAX {
             return Err(Failure::TooLarge);
         }
-        // As much as a disk has.
+        // As much as a disk might have.
         if range.end.saturating_sub(range.start) > 1 << 30 {
             return Err(Failure::NoSpace);
         }

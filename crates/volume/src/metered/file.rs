@@ -1,42 +1,42 @@
-//! What is known of one file, for as long as anybody has it: the sizes that the totals have of it.
+//! The sizes of one file as the totals have them. They are kept for as long as the file is open.
 
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::{Count, Meter};
-use crate::{Kind, Name, Node, NodeId, Result};
+use super::{Meter, UsageDelta};
+use crate::{Name, Node, NodeId, NodeKind, Result};
 
-/// The number of a file's own data among its parts.
+/// The number of the file's own data among its parts.
 pub(super) const DATA: u32 = 0;
 
-/// One file, directory or link.
+/// The meter of one file, directory or link.
 pub(super) struct FileMeter {
     meter: Arc<Meter>,
     id: NodeId,
-    kind: Kind,
-    /// Read while data is written that the sizes have already, written while they change.
-    state: RwLock<State>,
+    kind: NodeKind,
+    /// Held for reading while data is written within the known sizes, for writing while the sizes change.
+    state: RwLock<FileMeterState>,
 }
 
 #[derive(Default)]
-struct State {
-    /// What the totals have of it; none: what the host says, since nothing was changed yet.
+struct FileMeterState {
+    /// The sizes that the totals include. `None` while nothing was changed: the host's sizes count.
     parts: Option<Parts>,
-    /// It has lost its last name.
+    /// Whether the file has lost its last name.
     is_nameless: bool,
-    /// The highest number that was given to a part.
+    /// The highest number that a part has.
     last_number: u32,
 }
 
-/// The sizes of its data and streams.
+/// The sizes of the file's data and streams.
 #[derive(Default)]
 struct Parts {
     data: u64,
-    streams: Vec<Stream>,
+    streams: Vec<StreamSize>,
 }
 
-struct Stream {
+struct StreamSize {
     /// Stays the same when the stream is renamed.
     number: u32,
     name: Name,
@@ -58,49 +58,49 @@ impl Parts {
     }
 }
 
-/// What a change of a size comes to.
+/// The target of a change of size.
 pub(super) struct Sizing<'a> {
-    /// The node through which it is changed.
+    /// The node through which the size is changed.
     pub(super) node: &'a dyn Node,
-    /// The file that it belongs to.
+    /// The file that the node belongs to.
     pub(super) whole: &'a dyn Node,
-    /// Which part of the file it is.
+    /// The part of the file that changes.
     pub(super) part: u32,
 }
 
 impl FileMeter {
-    pub(super) fn new(meter: &Arc<Meter>, id: NodeId, kind: Kind) -> Arc<FileMeter> {
+    pub(super) fn new(meter: &Arc<Meter>, id: NodeId, kind: NodeKind) -> Arc<FileMeter> {
         Arc::new(FileMeter { meter: Arc::clone(meter), id, kind, state: RwLock::default() })
     }
 
     fn files(&self) -> i64 {
-        i64::from(self.kind != Kind::Directory)
+        i64::from(self.kind != NodeKind::Directory)
     }
 
-    fn whole(&self, parts: &Parts) -> Count {
-        Count { bytes: parts.bytes(), files: self.files() }
+    fn whole(&self, parts: &Parts) -> UsageDelta {
+        UsageDelta { bytes: parts.bytes(), files: self.files() }
     }
 
-    /// What the host says now, and whether the file has a name.
-    fn on_host(&self, state: &mut State, whole: &dyn Node) -> Result<(Parts, bool)> {
+    /// The sizes that the host reports now, and whether the file has a name.
+    fn on_host(&self, state: &mut FileMeterState, whole: &dyn Node) -> Result<(Parts, bool)> {
         let stat = whole.stat()?;
-        let data = if self.kind == Kind::File { stat.size } else { 0 };
-        let has_streams = matches!(self.kind, Kind::File | Kind::Directory);
+        let data = if self.kind == NodeKind::File { stat.size } else { 0 };
+        let has_streams = matches!(self.kind, NodeKind::File | NodeKind::Directory);
         let listed = if has_streams { whole.streams()? } else { Vec::new() };
         let streams = listed.into_iter().map(|info| {
             state.last_number += 1;
-            Stream { number: state.last_number, name: info.name, size: info.size }
+            StreamSize { number: state.last_number, name: info.name, size: info.size }
         });
         let parts = Parts { data, streams: streams.collect() };
         Ok((parts, stat.links > 0))
     }
 
-    /// Makes sure that the sizes are known.
-    fn look<'s>(&self, state: &'s mut State, whole: &dyn Node) -> Result<&'s mut Parts> {
+    /// Loads the sizes from the host unless they are known.
+    fn load_sizes<'s>(&self, state: &'s mut FileMeterState, whole: &dyn Node) -> Result<&'s mut Parts> {
         if state.parts.is_none() {
             let (parts, has_name) = self.on_host(state, whole)?;
             if !has_name && !state.is_nameless {
-                // It lost its last name on the host, or while nothing was counted.
+                // The file lost its last name on the host, or while nothing was counted.
                 state.is_nameless = true;
                 self.meter.note(self.id, self.whole(&parts), true);
             }
@@ -109,11 +109,13 @@ impl FileMeter {
         Ok(state.parts.get_or_insert_default())
     }
 
-    /// Does something after which the part has at most the size that `most` makes of the one it has, and exactly
-    /// that when it was done, unless `exactly` is to be asked of the host. What it grows by is reserved before.
+    /// Runs `act`, which changes the size of a part. `most` computes the largest new size from the old
+    /// one. With `exactly` that is the new size when `act` succeeds; otherwise the host is asked for the
+    /// new size. The growth is reserved first.
     ///
     /// # Errors
-    /// [`crate::Failure::NoSpace`] when it would not fit, with nothing done; as `act` says.
+    /// [`crate::Failure::NoSpace`] when the growth does not fit, and nothing is done; the errors of
+    /// `act`.
     pub(super) fn resize<T>(
         &self,
         sizing: &Sizing<'_>,
@@ -122,10 +124,10 @@ impl FileMeter {
         act: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let mut state = self.state.write();
-        self.look(&mut state, sizing.whole)?;
+        self.load_sizes(&mut state, sizing.whole)?;
         let is_nameless = state.is_nameless;
         let Some(size) = state.parts.as_mut().and_then(|parts| parts.size(sizing.part)) else {
-            // A stream that was removed while it is open; it goes with its last open.
+            // The stream was removed while it is open. Its storage is freed with its last open.
             return act();
         };
         let (before, after) = (*size, most(*size));
@@ -134,16 +136,17 @@ impl FileMeter {
         let done = act();
         let now = match &done {
             Ok(_) if exactly => after,
-            // What the host does not tell either stays reserved, until it is counted anew.
+            // If the host does not tell the size either, the reservation stays until everything is
+            // counted anew.
             _ => sizing.node.stat().map_or(after.max(before), |stat| stat.size),
         };
         *size = now;
         let bytes = i128::from(now) - i128::from(before) - i128::from(reserved);
-        self.meter.note(self.id, Count { bytes, files: 0 }, is_nameless);
+        self.meter.note(self.id, UsageDelta { bytes, files: 0 }, is_nameless);
         done
     }
 
-    /// Does something that grows nothing when the part is known to reach up to `end`; none when it is not.
+    /// Runs `act`, which grows nothing, if the part is known to reach up to `end`. `None` if it is not.
     pub(super) fn within<T>(
         &self,
         part: u32,
@@ -159,17 +162,18 @@ impl FileMeter {
         (end <= size).then(act)
     }
 
-    /// Refuses when so much could not lie there; for what is only set aside.
+    /// Refuses an allocation up to `end` that the quota does not allow. An allocation alone is not
+    /// counted.
     pub(super) fn check_end(&self, sizing: &Sizing<'_>, end: u64) -> Result<()> {
         let mut state = self.state.write();
-        let size = self.look(&mut state, sizing.whole)?.size(sizing.part).map_or(0, |size| *size);
+        let size = self.load_sizes(&mut state, sizing.whole)?.size(sizing.part).map_or(0, |size| *size);
         self.meter.check_room(end.saturating_sub(size))
     }
 
-    /// A file that was made just now.
+    /// Counts a file that was created just now.
     pub(super) fn made(&self) {
         let mut state = self.state.write();
-        // Who has seen it lose its name already, on the host, has counted it.
+        // If the file has lost its name on the host already, it was counted then.
         if state.is_nameless {
             return;
         }
@@ -177,21 +181,21 @@ impl FileMeter {
         self.meter.made(self.id, self.files(), whole);
     }
 
-    /// Has the file in the count that is under way, because it may escape it.
+    /// Adds the file to the sum of the scan that is under way, because the scan could miss it.
     pub(super) fn seen(&self, whole: &dyn Node) -> Result<()> {
         let mut state = self.state.write();
-        self.look(&mut state, whole)?;
+        self.load_sizes(&mut state, whole)?;
         self.see(&state);
         Ok(())
     }
 
-    fn see(&self, state: &State) {
+    fn see(&self, state: &FileMeterState) {
         if let (Some(parts), false) = (&state.parts, state.is_nameless) {
             self.meter.see(self.id, self.whole(parts));
         }
     }
 
-    /// Counts what the host says of the file for the count that is under way, which has found it.
+    /// Counts the file for the scan that is under way, with the sizes that the host reports.
     pub(super) fn count(&self, whole: &dyn Node) -> Result<()> {
         let mut state = self.state.write();
         if state.is_nameless {
@@ -203,7 +207,7 @@ impl FileMeter {
         }
         let counted = self.whole(&found);
         if let Some(known) = &mut state.parts {
-            // Others have changed it on the host since.
+            // Others have changed the file on the host.
             let drift = found.bytes() - known.bytes();
             known.data = found.data;
             known.streams.retain_mut(|stream| {
@@ -212,23 +216,23 @@ impl FileMeter {
             });
             let new =
                 found.streams.into_iter().filter(|new| known.streams.iter().all(|old| old.name != new.name));
-            let new: Vec<Stream> = new.collect();
+            let new: Vec<StreamSize> = new.collect();
             known.streams.extend(new);
-            self.meter.note(self.id, Count { bytes: drift, files: 0 }, false);
+            self.meter.note(self.id, UsageDelta { bytes: drift, files: 0 }, false);
         }
         self.meter.see(self.id, counted);
         Ok(())
     }
 
-    /// Does something that takes a name from the file.
-    pub(super) fn losing_name<T>(&self, whole: &dyn Node, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Runs `act`, which removes a name of the file.
+    pub(super) fn remove_name<T>(&self, whole: &dyn Node, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut state = self.state.write();
-        self.look(&mut state, whole)?;
+        self.load_sizes(&mut state, whole)?;
         self.see(&state);
         let links = whole.stat()?.links;
         let done = act()?;
         let left = whole.stat().map_or(links.saturating_sub(1), |stat| stat.links);
-        let is_gone = self.kind == Kind::Directory || left == 0;
+        let is_gone = self.kind == NodeKind::Directory || left == 0;
         if is_gone && !state.is_nameless {
             state.is_nameless = true;
             let gone = state.parts.as_ref().map(|parts| self.whole(parts));
@@ -237,22 +241,22 @@ impl FileMeter {
         Ok(done)
     }
 
-    /// The number of a stream that was opened, which may be new.
+    /// The number of a stream that was opened. A stream without a number gets one.
     pub(super) fn stream(&self, whole: &dyn Node, name: &Name) -> Result<u32> {
         let mut state = self.state.write();
-        self.look(&mut state, whole)?;
-        let State { parts, last_number, .. } = &mut *state;
+        self.load_sizes(&mut state, whole)?;
+        let FileMeterState { parts, last_number, .. } = &mut *state;
         let streams = &mut parts.get_or_insert_default().streams;
         if let Some(known) = streams.iter().find(|stream| stream.name == *name) {
             return Ok(known.number);
         }
         *last_number += 1;
-        streams.push(Stream { number: *last_number, name: name.clone(), size: 0 });
+        streams.push(StreamSize { number: *last_number, name: name.clone(), size: 0 });
         Ok(*last_number)
     }
 
-    /// Does something that removes a stream, or has `to` take its place.
-    pub(super) fn losing_stream(
+    /// Runs `act`, which removes a stream, or renames it to `to`.
+    pub(super) fn remove_stream_of(
         &self,
         whole: &dyn Node,
         name: &Name,
@@ -260,7 +264,7 @@ impl FileMeter {
         act: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let mut state = self.state.write();
-        self.look(&mut state, whole)?;
+        self.load_sizes(&mut state, whole)?;
         act()?;
         if to == Some(name) {
             return Ok(());
@@ -279,7 +283,7 @@ impl FileMeter {
         {
             moved.name = to.clone();
         }
-        self.meter.note(self.id, Count { bytes: -freed, files: 0 }, is_nameless);
+        self.meter.note(self.id, UsageDelta { bytes: -freed, files: 0 }, is_nameless);
         Ok(())
     }
 }

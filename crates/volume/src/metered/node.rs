@@ -10,52 +10,53 @@ use super::Meter;
 use super::file::{DATA, FileMeter, Sizing};
 use crate::delegate::delegate;
 use crate::{
-    Actor, DirEntry, Extent, Failure, Kind, Name, Node, NodeId, Note, OpenHow, Overview, Patience, Result,
-    Stat, StreamInfo, Times,
+    Actor, DirEntry, Extent, Failure, Name, Node, NodeId, NodeKind, Note, OpenHow, Overview, Patience,
+    Result, Stat, StreamInfo, Times,
 };
 
 /// A node of a [`super::MeteredVolume`].
 pub struct MeteredNode {
-    /// There when anything is counted. Dropped before the node, so that no later file can have its number yet.
+    /// Set once anything is counted. It is dropped before the node, so that no later file can have the
+    /// inode's number yet.
     file: OnceLock<Arc<FileMeter>>,
     meter: Arc<Meter>,
     inner: Arc<dyn Node>,
-    stream: Option<Stream>,
+    stream: Option<MeteredStream>,
 }
 
-/// A named stream.
+/// The stream that a node stands for.
 #[derive(Clone)]
-struct Stream {
-    /// As it was called when it was opened.
+struct MeteredStream {
+    /// Its name at the time when it was opened.
     name: Name,
-    /// Which part of the file it is, once anything is counted.
+    /// The number of its part of the file, once anything is counted.
     number: OnceLock<u32>,
-    /// The file it belongs to.
+    /// The file that it belongs to.
     owner: Arc<dyn Node>,
 }
 
 impl MeteredNode {
     pub(super) fn wrap(inner: Arc<dyn Node>, meter: &Arc<Meter>) -> Arc<dyn Node> {
         let node = MeteredNode { file: OnceLock::new(), meter: Arc::clone(meter), inner, stream: None };
-        // A file counts for as long as anybody has it, also who does nothing with it.
+        // A file counts for as long as it is open, even if nothing is done with it.
         let _counted = node.file();
         Arc::new(node)
     }
 
-    /// What is counted of the file; none: nothing is counted.
+    /// The meter of the file. `None` while nothing is counted.
     fn file(&self) -> Option<&Arc<FileMeter>> {
         let enter = || self.meter.enter(self.whole().id(), self.whole().kind());
         self.meter.is_awake().then(|| self.file.get_or_init(enter))
     }
 
-    /// Does something while nothing is counted.
-    fn passing<T>(&self, act: impl FnOnce() -> T) -> T {
+    /// Runs a change while nothing is counted.
+    fn uncounted<T>(&self, act: impl FnOnce() -> T) -> T {
         let done = act();
-        self.meter.passed_by();
+        self.meter.mark_uncounted_change();
         done
     }
 
-    /// The node of the volume that is wrapped, which knows its own nodes only.
+    /// The wrapped volume's node. A volume knows only its own nodes.
     pub(super) fn unwrap(node: &dyn Node) -> &dyn Node {
         node.downcast::<MeteredNode>().map_or(node, |metered| &*metered.inner)
     }
@@ -64,14 +65,14 @@ impl MeteredNode {
         MeteredNode::wrap(inner, &self.meter)
     }
 
-    /// Makes a node with this name.
-    fn making(&self, name: &Name, act: impl FnOnce() -> Result<Arc<dyn Node>>) -> Result<Arc<dyn Node>> {
+    /// Runs `act`, which creates a node with this name.
+    fn create_with(&self, name: &Name, act: impl FnOnce() -> Result<Arc<dyn Node>>) -> Result<Arc<dyn Node>> {
         if !self.meter.is_awake() {
-            return Ok(self.wrapped(self.passing(act)?));
+            return Ok(self.wrapped(self.uncounted(act)?));
         }
-        let _alone = self.meter.alone([(self.id(), name)]);
-        // A count that ends between the two would have the file, and it would be added once more.
-        let _still = self.meter.moving.read();
+        let _names = self.meter.lock_names([(self.id(), name)]);
+        // A scan that ended between the two steps would include the file, and it would be counted twice.
+        let _no_move = self.meter.moving.read();
         let inner = act()?;
         let file = self.meter.enter(inner.id(), inner.kind());
         file.made();
@@ -79,37 +80,37 @@ impl MeteredNode {
         Ok(Arc::new(MeteredNode { file, meter, inner, stream: None }))
     }
 
-    /// The file, or the one that the stream belongs to.
+    /// The file, or the file that the stream belongs to.
     fn whole(&self) -> &dyn Node {
         self.stream.as_ref().map_or(&*self.inner, |stream| &*stream.owner)
     }
 
-    /// Which part of the file it is.
+    /// The number of the node's part of the file.
     fn part(&self, file: &FileMeter) -> Result<u32> {
-        let Some(Stream { name, number, owner }) = &self.stream else { return Ok(DATA) };
+        let Some(MeteredStream { name, number, owner }) = &self.stream else { return Ok(DATA) };
         if let Some(number) = number.get() {
             return Ok(*number);
         }
-        // One that was renamed since it was opened while nothing was counted is taken for a new one: it counts twice until
-        // everything is counted anew, and never less than it is.
+        // A stream that was opened and then renamed while nothing was counted is taken for a new one. It
+        // counts twice until everything is counted anew. The count is never too low.
         let found = file.stream(&**owner, name)?;
         Ok(*number.get_or_init(|| found))
     }
 
-    /// What is counted of it; none: it has no data.
+    /// The target of a change of the node's size. `None` if the node has no data.
     fn sizing(&self, file: &FileMeter) -> Result<Option<Sizing<'_>>> {
-        if self.inner.kind() != Kind::File {
+        if self.inner.kind() != NodeKind::File {
             return Ok(None);
         }
         let part = self.part(file)?;
         Ok(Some(Sizing { node: &*self.inner, whole: self.whole(), part }))
     }
 
-    /// Does something after which the data reaches at least up to `end`, if it is done.
-    fn reaching<T>(&self, end: Option<u64>, exactly: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Runs `act`, after which the data reaches at least up to `end`.
+    fn grow_to<T>(&self, end: Option<u64>, exactly: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
         self.meter.check_largest(&*self.inner, end.unwrap_or(0))?;
-        let Some(file) = self.file() else { return self.passing(act) };
-        // An end that is none is for the host to refuse.
+        let Some(file) = self.file() else { return self.uncounted(act) };
+        // The host refuses an end that overflows.
         let (Some(end), Some(sizing)) = (end, self.sizing(file)?) else { return act() };
         let mut act = Some(act);
         let mut once = || act.take().map_or(Err(Failure::Invalid), |act| act());
@@ -119,8 +120,8 @@ impl MeteredNode {
         file.resize(&sizing, |size| size.max(end), exactly, once)
     }
 
-    /// The same on the node that something is copied to.
-    fn reached_by<T>(
+    /// Runs `act`, which copies data to another node, and counts the growth of that node.
+    fn copy_to<T>(
         &self,
         at: u64,
         to: &dyn Node,
@@ -131,11 +132,11 @@ impl MeteredNode {
         let Some(target) = to.downcast::<MeteredNode>() else { return act(to) };
         let is_far = to_at.saturating_add(len) > target.meter.largest.load(Ordering::Relaxed);
         if !target.meter.is_awake() && !is_far {
-            return target.passing(|| act(&*target.inner));
+            return target.uncounted(|| act(&*target.inner));
         }
         let there = self.inner.stat()?.size.saturating_sub(at).min(len);
         let end = if there == 0 { Some(0) } else { to_at.checked_add(there) };
-        target.reaching(end, false, || act(&*target.inner))
+        target.grow_to(end, false, || act(&*target.inner))
     }
 }
 
@@ -143,7 +144,7 @@ impl Node for MeteredNode {
     delegate! {
         |it| it.inner;
         fn id(&self) -> NodeId;
-        fn kind(&self) -> Kind;
+        fn kind(&self) -> NodeKind;
         fn how(&self) -> OpenHow;
         fn is_closed(&self) -> bool;
         fn stat(&self) -> Result<Stat>;
@@ -188,13 +189,13 @@ impl Node for MeteredNode {
 
     fn write(&self, at: u64, data: &[u8]) -> Result<()> {
         let end = if data.is_empty() { Some(0) } else { at.checked_add(data.len() as u64) };
-        self.reaching(end, true, || self.inner.write(at, data))
+        self.grow_to(end, true, || self.inner.write(at, data))
     }
 
     fn set_size(&self, size: u64) -> Result<()> {
         self.meter.check_largest(&*self.inner, size)?;
         let act = || self.inner.set_size(size);
-        let Some(file) = self.file() else { return self.passing(act) };
+        let Some(file) = self.file() else { return self.uncounted(act) };
         match self.sizing(file)? {
             Some(sizing) => file.resize(&sizing, |_| size, true, act),
             None => act(),
@@ -212,11 +213,11 @@ impl Node for MeteredNode {
     }
 
     fn copy_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<u64> {
-        self.reached_by(at, to, to_at, len, |to| self.inner.copy_range(at, to, to_at, len))
+        self.copy_to(at, to, to_at, len, |to| self.inner.copy_range(at, to, to_at, len))
     }
 
     fn clone_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<()> {
-        self.reached_by(at, to, to_at, len, |to| self.inner.clone_range(at, to, to_at, len))
+        self.copy_to(at, to, to_at, len, |to| self.inner.clone_range(at, to, to_at, len))
     }
 
     fn open_stream(&self, name: &Name, create: bool, exclusive: bool) -> Result<Arc<dyn Node>> {
@@ -224,23 +225,23 @@ impl Node for MeteredNode {
         let owner = self.stream.as_ref().map_or(&self.inner, |stream| &stream.owner);
         let number = match self.file() {
             Some(file) => OnceLock::from(file.stream(self.whole(), name)?),
-            // A new stream is empty, so that nothing has passed the count.
+            // A new stream is empty, so the count has missed no bytes.
             None => OnceLock::new(),
         };
-        let stream = Some(Stream { name: name.clone(), number, owner: Arc::clone(owner) });
+        let stream = Some(MeteredStream { name: name.clone(), number, owner: Arc::clone(owner) });
         Ok(Arc::new(MeteredNode { file: self.file.clone(), meter: Arc::clone(&self.meter), inner, stream }))
     }
 
     fn remove_stream(&self, name: &Name) -> Result<()> {
         let act = || self.inner.remove_stream(name);
-        let Some(file) = self.file() else { return self.passing(act) };
-        file.losing_stream(self.whole(), name, None, act)
+        let Some(file) = self.file() else { return self.uncounted(act) };
+        file.remove_stream_of(self.whole(), name, None, act)
     }
 
     fn rename_stream(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
         let act = || self.inner.rename_stream(from, to, replace);
-        let Some(file) = self.file() else { return self.passing(act) };
-        file.losing_stream(self.whole(), from, Some(to), act)
+        let Some(file) = self.file() else { return self.uncounted(act) };
+        file.remove_stream_of(self.whole(), from, Some(to), act)
     }
 
     fn lookup(&self, name: &Name, how: OpenHow) -> Result<Arc<dyn Node>> {
@@ -248,47 +249,47 @@ impl Node for MeteredNode {
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        self.making(name, || self.inner.create_file(name, mode, actor))
+        self.create_with(name, || self.inner.create_file(name, mode, actor))
     }
 
     fn create_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        self.making(name, || self.inner.create_directory(name, mode, actor))
+        self.create_with(name, || self.inner.create_directory(name, mode, actor))
     }
 
     fn create_link(&self, name: &Name, text: &[u8], actor: Option<&Actor>) -> Result<Arc<dyn Node>> {
-        self.making(name, || self.inner.create_link(name, text, actor))
+        self.create_with(name, || self.inner.create_link(name, text, actor))
     }
 
     fn create_special(
         &self,
         name: &Name,
-        kind: Kind,
+        kind: NodeKind,
         mode: u32,
         rdev: u64,
         actor: Option<&Actor>,
     ) -> Result<Arc<dyn Node>> {
-        self.making(name, || self.inner.create_special(name, kind, mode, rdev, actor))
+        self.create_with(name, || self.inner.create_special(name, kind, mode, rdev, actor))
     }
 
     fn add_name(&self, name: &Name, node: &dyn Node, actor: Option<&Actor>) -> Result<()> {
-        let _alone = self.meter.is_awake().then(|| self.meter.alone([(self.id(), name)]));
+        let _names = self.meter.is_awake().then(|| self.meter.lock_names([(self.id(), name)]));
         self.inner.add_name(name, MeteredNode::unwrap(node), actor)
     }
 
     fn remove(&self, name: &Name, directory: bool, actor: Option<&Actor>) -> Result<()> {
         let meter = &self.meter;
         if !meter.is_awake() {
-            return self.passing(|| self.inner.remove(name, directory, actor));
+            return self.uncounted(|| self.inner.remove(name, directory, actor));
         }
-        let _alone = meter.alone([(self.id(), name)]);
+        let _names = self.meter.lock_names([(self.id(), name)]);
         let doomed = self.inner.lookup(name, OpenHow::Attributes)?;
-        let _still = meter.moving.read();
+        let _no_move = meter.moving.read();
         let file = meter.enter(doomed.id(), doomed.kind());
-        file.losing_name(&*doomed, || self.inner.remove(name, directory, actor))
+        file.remove_name(&*doomed, || self.inner.remove(name, directory, actor))
     }
 
     fn check_removal(&self, name: &Name, actor: Option<&Actor>) -> Result<()> {
-        self.passing(|| self.inner.check_removal(name, actor))
+        self.uncounted(|| self.inner.check_removal(name, actor))
     }
 
     fn rename(
@@ -303,10 +304,10 @@ impl Node for MeteredNode {
         let act = || self.inner.rename(name, to, to_name, replace, actor);
         let meter = &self.meter;
         if !meter.is_awake() {
-            return self.passing(act);
+            return self.uncounted(act);
         }
-        let _alone = meter.alone([(self.id(), name), (to.id(), to_name)]);
-        let _still = meter.moving.read();
+        let _names = self.meter.lock_names([(self.id(), name), (to.id(), to_name)]);
+        let _no_move = meter.moving.read();
         let is_counting = meter.is_counting();
         if !replace && !is_counting {
             return act();
@@ -314,8 +315,8 @@ impl Node for MeteredNode {
         let moved = self.inner.lookup(name, OpenHow::Attributes)?;
         if is_counting {
             meter.enter(moved.id(), moved.kind()).seen(&*moved)?;
-            if moved.kind() == Kind::Directory {
-                meter.moves(&moved);
+            if moved.kind() == NodeKind::Directory {
+                meter.note_moved(&moved);
             }
         }
         if !replace {
@@ -323,11 +324,11 @@ impl Node for MeteredNode {
         }
         let doomed = match to.lookup(to_name, OpenHow::Attributes) {
             Ok(doomed) if doomed.id() != moved.id() => doomed,
-            // What is no directory stands in the way of moving too, and the host says so as it does.
+            // The host refuses the rename when the target is no directory, and reports the reason.
             Ok(_) | Err(Failure::NotFound | Failure::NotADirectory) => return act(),
             Err(why) => return Err(why),
         };
         let file = meter.enter(doomed.id(), doomed.kind());
-        file.losing_name(&*doomed, act)
+        file.remove_name(&*doomed, act)
     }
 }

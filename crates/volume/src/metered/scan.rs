@@ -1,37 +1,38 @@
-//! Counting everything anew while clients go on.
+//! Counting everything anew while clients continue.
 //!
-//! A scan walks the volume once, a few names with each [`Scan::step`]. What clients change in files that it has counted
-//! is added to it as it happens; what they change in others it finds when it comes there. A file that gets or loses a
-//! name is counted at once, and a directory that moves is walked too, so that nothing slips from where the scan has not
-//! been to where it has. When it is done its count takes the place of what was known.
+//! A scan walks the volume once, with a few names in each [`Scan::step`]. Changes of files that it has
+//! counted are added to its sum when they happen. It finds the changes of other files when it reaches
+//! them. A file that gets or loses a name is counted at once, and a directory that moves is walked too.
+//! So nothing moves from a part that the scan has not visited to one that it has. When the scan ends, its
+//! sum replaces the usage.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::seen::Seen;
+use super::node_id_set::NodeIdSet;
 use super::{Meter, Recount};
-use crate::{Failure, Kind, Name, Node, OpenHow, Result};
+use crate::{Failure, Name, Node, NodeKind, OpenHow, Result};
 
-/// Names that are taken from a directory at once.
+/// Names that are read from a directory at once.
 const BATCH: usize = 256;
-/// Directories below each other, of which each is kept open.
+/// The greatest depth of directories. Each directory on the path is kept open.
 const MAX_DEPTH: usize = 2048;
 
-/// A directory on the way.
+/// A directory on the path that the scan is in.
 struct Level {
     node: Arc<dyn Node>,
-    /// Where the rest of its names begins.
+    /// The cookie behind which its remaining names begin.
     cookie: u64,
     names: VecDeque<Name>,
     is_read: bool,
 }
 
-/// A count that is under way; given up when dropped.
+/// A count that is under way. Dropping it cancels the count.
 pub struct Scan {
     meter: Arc<Meter>,
     levels: Vec<Level>,
-    visited: Seen,
+    visited: NodeIdSet,
     unreadable: u64,
     is_done: bool,
 }
@@ -40,7 +41,7 @@ impl Scan {
     pub(super) fn begin(meter: &Arc<Meter>) -> Result<Scan> {
         let root = meter.inner.root()?;
         {
-            let _still = meter.moving.write();
+            let _no_move = meter.moving.write();
             let mut totals = meter.totals.lock();
             if totals.recount.is_some() {
                 return Err(Failure::Busy);
@@ -51,7 +52,7 @@ impl Scan {
         let mut scan = Scan {
             meter: Arc::clone(meter),
             levels: Vec::new(),
-            visited: Seen::default(),
+            visited: NodeIdSet::default(),
             unreadable: 0,
             is_done: false,
         };
@@ -61,11 +62,12 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Looks at up to `at_most` names; true when everything was counted and the count is what is known from now on.
+    /// Visits up to `at_most` names. True when everything is counted and the sum has become the usage.
     ///
     /// # Errors
-    /// As the host says; [`Failure::Exhausted`] when directories lie too deep, [`Failure::Busy`] when too many of them
-    /// were moved meanwhile. Then the count is given up and what was known stays.
+    /// Those of the host; [`Failure::Exhausted`] when directories are nested too deep, [`Failure::Busy`]
+    /// when too many of them were moved meanwhile. The scan is cancelled then and the usage stays as it
+    /// was.
     pub fn step(&mut self, at_most: usize) -> Result<bool> {
         for _ in 0..at_most {
             if self.is_done {
@@ -84,7 +86,7 @@ impl Scan {
         Ok(self.is_done)
     }
 
-    /// The next name of the directory at hand; none: it has no more.
+    /// The next name of the innermost directory. `None` when it has no more.
     fn next_name(&mut self) -> Result<Option<Name>> {
         let Some(level) = self.levels.last_mut() else { return Ok(None) };
         if level.names.is_empty() && !level.is_read {
@@ -102,9 +104,9 @@ impl Scan {
     fn visit(&mut self, name: &Name) -> Result<()> {
         let Some(level) = self.levels.last() else { return Ok(()) };
         let found = level.node.lookup(name, OpenHow::Attributes);
-        let Some(node) = self.passable(found)? else { return Ok(()) };
+        let Some(node) = self.skip_unavailable(found)? else { return Ok(()) };
         self.count(&node)?;
-        if node.kind() == Kind::Directory && self.visited.insert(node.id()) {
+        if node.kind() == NodeKind::Directory && self.visited.insert(node.id()) {
             self.enter(node)?;
         }
         Ok(())
@@ -113,23 +115,23 @@ impl Scan {
     fn count(&mut self, node: &Arc<dyn Node>) -> Result<()> {
         let file = self.meter.enter(node.id(), node.kind());
         let counted = file.count(&**node);
-        self.passable(counted).map(|_| ())
+        self.skip_unavailable(counted).map(|_| ())
     }
 
-    /// Goes into a directory.
+    /// Enters a directory.
     fn enter(&mut self, node: Arc<dyn Node>) -> Result<()> {
         if self.levels.len() >= MAX_DEPTH {
             return Err(Failure::Exhausted);
         }
         let opened = if node.how() >= OpenHow::Read { Ok(node) } else { node.open_again(OpenHow::Read) };
-        if let Some(node) = self.passable(opened)? {
+        if let Some(node) = self.skip_unavailable(opened)? {
             self.levels.push(Level { node, cookie: 0, names: VecDeque::new(), is_read: false });
         }
         Ok(())
     }
 
-    /// What is gone meanwhile is passed by, and so is, noted, what the process may not see.
-    fn passable<T>(&mut self, found: Result<T>) -> Result<Option<T>> {
+    /// Skips a node that was removed meanwhile. Skips and counts a node that the process may not read.
+    fn skip_unavailable<T>(&mut self, found: Result<T>) -> Result<Option<T>> {
         match found {
             Ok(found) => Ok(Some(found)),
             Err(Failure::NotFound | Failure::Stale | Failure::NotADirectory | Failure::IsALink) => Ok(None),
@@ -141,13 +143,13 @@ impl Scan {
         }
     }
 
-    /// Goes on with directories that were moved meanwhile; without any the count is done.
+    /// Continues with the directories that were moved meanwhile. Without any, the scan is complete.
     fn finish(&mut self) -> Result<()> {
         let moved = {
-            let _still = self.meter.moving.write();
+            let _no_move = self.meter.moving.write();
             let totals = &mut *self.meter.totals.lock();
             let Some(recount) = &mut totals.recount else { return Err(Failure::Busy) };
-            if recount.is_spoiled {
+            if recount.has_too_many_moves {
                 return Err(Failure::Busy);
             }
             let moved = std::mem::take(&mut recount.moved);
@@ -165,7 +167,7 @@ impl Scan {
                 self.enter(node)?;
             }
         }
-        // Those that could not be entered leave nothing to do; the next step comes back here.
+        // If none of them could be entered, there is nothing to do. The next step comes back here.
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! What counts, what does not, and where growing ends.
+//! The bytes that count, those that do not, and the refusal of growth.
 
 use super::*;
-use crate::faulty::{Call, Fault, FaultyVolume, Plan};
+use crate::faulty::{FaultPlan, FaultyVolume, PlannedFault, VolumeCall};
 use crate::memory::MemoryVolume;
 use crate::{Name, OpenHow};
 
@@ -9,7 +9,7 @@ fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-fn metered(quota: Option<u64>) -> (MeteredVolume, Arc<Plan>, Arc<dyn Node>) {
+fn metered(quota: Option<u64>) -> (MeteredVolume, Arc<FaultPlan>, Arc<dyn Node>) {
     let faulty = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
     let plan = Arc::clone(faulty.plan());
     let volume = MeteredVolume::new(Arc::new(faulty), quota, None);
@@ -150,17 +150,17 @@ fn the_bound_moves_but_not_below_what_lies_there() {
 fn a_call_that_fails_gives_back_what_it_did_not_use() {
     let (volume, plan, root) = metered(Some(100));
     let one = file(&root, "one");
-    plan.add(Call::Write, 1, Fault::Fail(Failure::Io));
-    plan.add(Call::Write, 2, Fault::Half(Failure::NoSpace));
+    plan.add(VolumeCall::Write, 1, PlannedFault::Fail(Failure::Io));
+    plan.add(VolumeCall::Write, 2, PlannedFault::Half(Failure::NoSpace));
     assert_eq!(one.write(0, &[1; 80]), Err(Failure::Io));
     assert_eq!(usage(&volume), (0, 1));
     assert_eq!(one.write(0, &[1; 80]), Err(Failure::NoSpace));
     assert_eq!((usage(&volume), counted(&volume)), ((40, 1), (40, 1)), "half of it is there");
-    plan.add(Call::Resize, 1, Fault::Fail(Failure::Io));
+    plan.add(VolumeCall::Resize, 1, PlannedFault::Fail(Failure::Io));
     assert_eq!(one.set_size(0), Err(Failure::Io));
-    plan.add(Call::Remove, 1, Fault::Fail(Failure::Busy));
+    plan.add(VolumeCall::Remove, 1, PlannedFault::Fail(Failure::Busy));
     assert_eq!(root.remove(&name("one"), false, None), Err(Failure::Busy));
-    plan.add(Call::Create, 1, Fault::Fail(Failure::NoSpace));
+    plan.add(VolumeCall::Create, 1, PlannedFault::Fail(Failure::NoSpace));
     assert!(root.create_file(&name("two"), 0o600, None).is_err());
     assert_eq!((usage(&volume), counted(&volume)), ((40, 1), (40, 1)));
 }
@@ -174,23 +174,23 @@ fn what_was_known_is_mended_by_counting_and_a_count_that_fails_changes_nothing()
     let faulty = FaultyVolume::new(Arc::new(memory));
     let plan = Arc::clone(faulty.plan());
     let volume = MeteredVolume::new(Arc::new(faulty), Some(100), Some(Usage { bytes: 99, files: 4 }));
-    assert_eq!((usage(&volume), volume.meter.counting()), ((99, 4), Counting::default()));
-    plan.add(Call::Entries, 2, Fault::Fail(Failure::Io));
+    assert_eq!((usage(&volume), volume.meter.counting()), ((99, 4), RecountProgress::default()));
+    plan.add(VolumeCall::Entries, 2, PlannedFault::Fail(Failure::Io));
     let mut scan = volume.meter.recount().unwrap();
     assert_eq!(volume.meter.recount().err(), Some(Failure::Busy));
     assert_eq!(scan.step(100), Err(Failure::Io));
     drop(scan);
-    assert_eq!((usage(&volume), volume.meter.counting()), ((99, 4), Counting::default()));
+    assert_eq!((usage(&volume), volume.meter.counting()), ((99, 4), RecountProgress::default()));
     assert_eq!(counted(&volume), (30, 1));
     assert_eq!(volume.meter.counting().finished, 1);
-    plan.always(Call::Entries, Some(Failure::Denied));
+    plan.always(VolumeCall::Entries, Some(Failure::Denied));
     let root = volume.root().unwrap();
     assert!(
         volume.meter.recount().unwrap().step(1).is_err(),
         "a directory that cannot be listed was found so before"
     );
     drop(root);
-    plan.always(Call::Entries, None);
+    plan.always(VolumeCall::Entries, None);
     before.create_file(&name("b"), 0o600, None).unwrap().write(0, &[1; 5]).unwrap();
     let a = volume.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap();
     let a = a.lookup(&name("a"), OpenHow::ReadWrite).unwrap();
@@ -207,7 +207,7 @@ fn a_file_that_a_count_finds_while_it_is_made_counts_once() {
     let (volume, _, root) = metered(None);
     file(&root, "old");
     let mut scan = volume.meter.recount().unwrap();
-    // As a client makes it: it is there, and not noted yet.
+    // A client creates it this way: the file exists, and is not counted yet.
     let made = volume.meter.inner.root().unwrap().create_file(&name("new"), 0o600, None).unwrap();
     while volume.meter.counting().under_way < Some(2) {
         assert!(!scan.step(1).unwrap());
@@ -234,8 +234,8 @@ fn before_everything_was_counted_once_what_was_found_counts() {
     assert_eq!(volume.meter.to_keep(), Some(Usage { bytes: 100, files: 2 }));
 }
 
-/// A volume on which nothing is counted yet, with one file open and one that is open and has no name any more.
-fn asleep() -> (MeteredVolume, Arc<Plan>, [Arc<dyn Node>; 2]) {
+/// A volume on which nothing is counted yet, with one open file and one open file without a name.
+fn asleep() -> (MeteredVolume, Arc<FaultPlan>, [Arc<dyn Node>; 2]) {
     let faulty = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
     let plan = Arc::clone(faulty.plan());
     let volume = MeteredVolume::asleep(Arc::new(faulty));
@@ -271,7 +271,7 @@ fn a_volume_asleep_counts_from_when_it_is_woken_also_what_was_open_before() {
 #[test]
 fn a_change_under_way_while_counting_begins_has_everything_counted_again() {
     let (volume, plan, [one, _gone]) = asleep();
-    plan.add(Call::Write, 1, Fault::Hold);
+    plan.add(VolumeCall::Write, 1, PlannedFault::Hold);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| one.write(60, &[1; 40]));
         assert!(plan.wait_held(1, Duration::from_secs(10)));
@@ -316,7 +316,7 @@ fn no_file_grows_beyond_the_largest_whether_or_not_anything_is_counted() {
             Ok(10),
             "there is no more to copy"
         );
-        // What is larger already is changed where it is, and made smaller.
+        // A file that is larger already can be changed within its size, and made smaller.
         other.write(LARGEST + 50, b"within").unwrap();
         assert_eq!(other.write(LARGEST + 99, b"on"), Err(Failure::TooLarge));
         other.set_size(LARGEST + 1).unwrap();

@@ -7,43 +7,44 @@ use super::descriptor::Malformed;
 use super::{Rights, Sid};
 
 bitflags! {
-    /// How an entry is inherited and audited.
+    /// The flags of inheritance and auditing of an entry.
     // MS-DTYP 2.4.4.1
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct AceFlags: u8 {
-        /// Files inherit it.
+        /// Files inherit the entry.
         const OBJECT_INHERIT = 0x01;
-        /// Directories inherit it.
+        /// Directories inherit the entry.
         const CONTAINER_INHERIT = 0x02;
-        /// Who inherits it passes it no further.
+        /// A child that inherits the entry does not pass it on.
         const NO_PROPAGATE = 0x04;
-        /// Does not count where it stands.
+        /// The entry has no effect on the object that it belongs to.
         const INHERIT_ONLY = 0x08;
-        /// Came from the parent.
+        /// The entry was inherited from the parent.
         const INHERITED = 0x10;
-        /// Audit what succeeds.
+        /// Successful access is audited.
         const AUDIT_SUCCESS = 0x40;
-        /// Audit what fails.
+        /// Refused access is audited.
         const AUDIT_FAILURE = 0x80;
 
         const _ = !0;
     }
 }
 
-/// What an entry says.
+/// The type and the body of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AceKind {
     /// These rights are allowed to this identifier.
     Allow(Rights, Sid),
     /// These rights are denied to this identifier.
     Deny(Rights, Sid),
-    /// The use of these rights by this identifier is to be recorded.
+    /// Use of these rights by this identifier is to be recorded.
     Audit(Rights, Sid),
-    /// An entry of another type: kept as it came, and looked into no further than the check must.
+    /// An entry of another type. It is kept as it came, and the access check reads only the parts that it
+    /// needs.
     Other {
-        /// Its type.
+        /// The type of the entry.
         kind: u8,
-        /// Everything behind its header; a multiple of four bytes.
+        /// Everything behind the header; a multiple of four bytes.
         body: Box<[u8]>,
     },
 }
@@ -51,9 +52,9 @@ pub enum AceKind {
 /// One entry of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ace {
-    /// How it is inherited.
+    /// The flags of inheritance and auditing.
     pub flags: AceFlags,
-    /// What it says.
+    /// The type and the body.
     pub kind: AceKind,
 }
 
@@ -80,7 +81,7 @@ impl Ace {
         Ace { flags, kind: AceKind::Deny(rights, sid) }
     }
 
-    /// Whom it speaks of, unless it is of a type that is only kept.
+    /// The identifier that the entry is about. `None` for a type that is only kept.
     #[must_use]
     pub fn sid(&self) -> Option<&Sid> {
         match &self.kind {
@@ -89,7 +90,7 @@ impl Ace {
         }
     }
 
-    /// The rights it speaks of, unless it is of a type that is only kept.
+    /// The rights that the entry is about. `None` for a type that is only kept.
     #[must_use]
     pub fn rights(&self) -> Option<Rights> {
         match self.kind {
@@ -98,7 +99,8 @@ impl Ace {
         }
     }
 
-    /// The same entry for another identifier and other rights. Types that are only kept stay as they are.
+    /// The same entry with other flags, rights and another identifier. Types that are only kept stay as
+    /// they are.
     pub(super) fn with(&self, flags: AceFlags, rights: Rights, sid: Sid) -> Ace {
         let kind = match &self.kind {
             AceKind::Allow(..) => AceKind::Allow(rights, sid),
@@ -109,8 +111,8 @@ impl Ace {
         Ace { flags, kind }
     }
 
-    /// What an entry denies under a condition. Conditions are not evaluated, and one that cannot be
-    /// evaluated denies, while an entry that allows under one allows nothing.
+    /// The rights that a conditional entry denies. Conditions are not evaluated here. A deny entry whose
+    /// condition cannot be evaluated denies, and such an allow entry allows nothing.
     // MS-DTYP 2.5.3.2
     pub(super) fn conditional_denial(&self) -> Option<(Rights, Sid)> {
         match &self.kind {
@@ -145,7 +147,7 @@ impl Ace {
         let kind = match kind {
             ACCESS_ALLOWED | ACCESS_DENIED | SYSTEM_AUDIT => {
                 let rights = Rights::from_bits_retain(body.u32_le()?);
-                // What stands behind the identifier has no meaning.
+                // Bytes behind the identifier have no meaning.
                 let sid = Sid::parse(&mut body)?;
                 match kind {
                     ACCESS_ALLOWED => AceKind::Allow(rights, sid),
@@ -177,7 +179,7 @@ impl Ace {
     }
 }
 
-/// A list of entries, in the order in which they count.
+/// A list of entries, in the order of evaluation.
 // MS-DTYP 2.4.5
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Acl {
@@ -186,7 +188,7 @@ pub struct Acl {
 }
 
 impl Acl {
-    /// From entries.
+    /// A list of these entries.
     #[must_use]
     pub fn new(aces: Vec<Ace>) -> Acl {
         Acl { aces }
@@ -198,7 +200,7 @@ impl Acl {
         ACL_HEADER + self.aces.iter().map(Ace::encoded_len).sum::<usize>()
     }
 
-    /// Whether a child of a directory with this list gets anything from it.
+    /// Whether a child of a directory with this list inherits anything from it.
     // MS-DTYP 2.5.3.4.3
     #[must_use]
     pub fn is_inheritable(&self) -> bool {
@@ -215,7 +217,7 @@ impl Acl {
         let count = usize::from(from.u16_le()?);
         from.skip(2)?;
         let mut body = from.sub(size.checked_sub(ACL_HEADER).ok_or(Malformed::Length)?)?;
-        // The count is bounded by what the bytes can hold before memory is set aside for it.
+        // The number of entries is compared with the available bytes before memory is allocated for it.
         if count * ACE_HEADER > body.remaining() {
             return Err(Malformed::Length);
         }
@@ -223,7 +225,7 @@ impl Acl {
         Ok(Acl { aces })
     }
 
-    /// Appends the binary form, which the caller knows to be under 64 KiB.
+    /// Appends the binary form. The caller knows that it is under 64 KiB.
     pub(super) fn encode(&self, to: &mut Writer<'_>) {
         // Types from 0x05 to 0x08 need the revision of directory services.
         let is_ds = |ace: &Ace| matches!(ace.kind, AceKind::Other { kind: 0x05..=0x08, .. });

@@ -1,55 +1,55 @@
-//! The access check: what a descriptor lets somebody do.
+//! The access check: the rights that a descriptor grants to a token.
 
 use bitflags::bitflags;
 
 use super::{AceFlags, AceKind, Acl, Descriptor, Rights, Sid, well_known};
 
 bitflags! {
-    /// What somebody may do whatever a descriptor says. Backup and restore belong in a [`Token`] only
-    /// for a call that declares the intent.
+    /// Rights that hold regardless of a descriptor. Backup and restore belong in a [`Token`] only for a
+    /// call that declares the intent.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Privileges: u8 {
-        /// Become the owner of anything.
+        /// Become the owner of any object.
         const TAKE_OWNERSHIP = 0x01;
         /// Read and change audit lists.
         const SECURITY = 0x02;
         /// Read everything.
         const BACKUP = 0x04;
-        /// Write and remove everything, and give it to anybody.
+        /// Write and remove everything, and give it to any owner.
         const RESTORE = 0x08;
     }
 }
 
-/// Who asks.
+/// The identity that requests access.
 // MS-DTYP 2.5.2
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     /// The user.
     pub user: Sid,
-    /// The primary group: what a new object gets as its group.
+    /// The primary group. A new object gets it as its group.
     pub group: Sid,
-    /// What a new object gets as its owner; mostly the user.
+    /// The owner of new objects; usually the user.
     pub owner: Sid,
-    /// All groups, the primary one and such as Everyone among them.
+    /// All groups, including the primary one and groups such as Everyone.
     pub groups: Vec<Sid>,
-    /// Privileges.
+    /// The privileges.
     pub privileges: Privileges,
 }
 
 impl Token {
-    /// A user who proved a name over the network: a member of `groups`, the primary group, Everyone,
-    /// Network and Authenticated Users.
+    /// The token of a user who was authenticated over the network: a member of `groups`, the primary
+    /// group, Everyone, Network and Authenticated Users.
     #[must_use]
     pub fn authenticated(user: Sid, group: Sid, groups: &[Sid]) -> Token {
         let of_all = [group, well_known::EVERYONE, well_known::NETWORK, well_known::AUTHENTICATED_USERS];
-        // The caller adds the user's and the group's SIDs on the host, and the administrators'.
+        // The caller adds the host's SIDs of the user and the groups, and the administrators'.
         let mut all = Vec::with_capacity(of_all.len() + groups.len() + 4);
         all.extend(of_all);
         all.extend(groups.iter().filter(|g| **g != group));
         Token { user, group, owner: user, groups: all, privileges: Privileges::empty() }
     }
 
-    /// Whether this is the user or a group of theirs.
+    /// Whether the identifier is the user or one of the user's groups.
     // MS-DTYP 2.5.3.1.1
     #[must_use]
     pub fn has(&self, sid: &Sid) -> bool {
@@ -57,38 +57,39 @@ impl Token {
     }
 }
 
-/// The descriptor does not allow it.
+/// The descriptor does not grant the access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("access denied: {missing:?} is missing")]
 pub struct Denied {
-    /// Rights that were asked for and are not allowed.
+    /// The requested rights that are not granted.
     pub missing: Rights,
 }
 
-/// What backup needs.
+/// The rights that the backup privilege gives.
 const FOR_BACKUP: Rights = Rights::FOR_READ.union(Rights::TRAVERSE).union(Rights::ACCESS_SYSTEM_SECURITY);
-/// What restore needs.
+/// The rights that the restore privilege gives.
 const FOR_RESTORE: Rights = Rights::FOR_WRITE
     .union(Rights::WRITE_DAC)
     .union(Rights::WRITE_OWNER)
     .union(Rights::DELETE)
     .union(Rights::ACCESS_SYSTEM_SECURITY);
 
-/// The rights that `token` gets when it asks for `desired`: those, or with
+/// The rights that `token` gets when it asks for `desired`: exactly those, or with
 /// [`Rights::MAXIMUM_ALLOWED`] all that it can have. Generic rights are mapped first.
 ///
-/// Entries count in their order: a right that was allowed is not denied by a later entry, also in the
-/// maximum. An Owner Rights entry speaks of the owner and takes the owner's implicit rights away.
+/// Entries are evaluated in order. A right that an entry allowed is not denied by a later entry; this is
+/// so for the maximum too. An Owner Rights entry is about the owner, and takes away the owner's implicit
+/// rights.
 ///
 /// # Errors
-/// [`Denied`] when something asked for is not allowed, or the maximum is nothing.
+/// [`Denied`] when a requested right is not granted, or when the maximum is empty.
 // MS-DTYP 2.5.3.2
 pub fn granted(descriptor: &Descriptor, token: &Token, desired: Rights) -> Result<Rights, Denied> {
     let desired = desired.mapped();
     let wants_maximum = desired.contains(Rights::MAXIMUM_ALLOWED);
     let named = desired - Rights::MAXIMUM_ALLOWED;
     let privileged = by_privilege(token);
-    // The audit list is out of reach for every entry of an access list.
+    // No entry of an access list can grant access to the audit list.
     let listed = by_list(descriptor, token) - Rights::ACCESS_SYSTEM_SECURITY;
     let allowed = listed | privileged;
     let missing = named - allowed;
@@ -98,13 +99,13 @@ pub fn granted(descriptor: &Descriptor, token: &Token, desired: Rights) -> Resul
     if !wants_maximum {
         return Ok(named);
     }
-    // The right to audit is given only to who asks for it by name.
+    // The right to audit is granted only when it is requested by name.
     let maximum = (allowed - Rights::ACCESS_SYSTEM_SECURITY) | named;
     if maximum.is_empty() { Err(Denied { missing: Rights::MAXIMUM_ALLOWED }) } else { Ok(maximum) }
 }
 
-/// What a child can have through rights on its directory: who may list it may see the child's
-/// attributes, and who may delete in it may delete the child.
+/// The rights that a child gets through rights on its directory. Listing the directory includes reading
+/// the child's attributes. Deleting in it includes deleting the child.
 // MS-FSA 2.1.5.1.2.1
 #[must_use]
 pub fn from_parent(parent: Rights) -> Rights {
@@ -159,7 +160,7 @@ fn by_list(descriptor: &Descriptor, token: &Token) -> Rights {
     allowed - Rights::MAXIMUM_ALLOWED
 }
 
-/// Whether an entry in force is about whoever owns the object.
+/// Whether an entry in force is about the owner of the object, whoever that is.
 fn speaks_of_owner(dacl: &Acl) -> bool {
     let counts = |a: &&super::Ace| !a.flags.contains(AceFlags::INHERIT_ONLY);
     dacl.aces.iter().filter(counts).any(|a| a.sid() == Some(&well_known::OWNER_RIGHTS))
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(maximum(&list, &bob()), Rights::empty());
         let list = of(vec![Ace::deny(well_known::OWNER_RIGHTS, Rights::READ_DATA, NONE), read.clone()]);
         assert_eq!(maximum(&list, &alice()), Rights::FOR_READ - Rights::READ_DATA);
-        // An entry that is only inherited does not take the implicit rights away.
+        // An entry that is only inherited does not take away the implicit rights.
         let only = AceFlags::INHERIT_ONLY | AceFlags::OBJECT_INHERIT;
         let list = of(vec![Ace::deny(well_known::OWNER_RIGHTS, Rights::ALL, only), read]);
         assert_eq!(maximum(&list, &alice()), Rights::FOR_READ | Rights::WRITE_DAC);

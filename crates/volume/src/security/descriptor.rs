@@ -5,36 +5,36 @@ use wire::{Cursor, Truncated, Writer};
 
 use super::{Acl, BadSid, Sid};
 
-/// Longest self-relative form that is taken or made, in bytes.
+/// The longest self-relative form that is accepted or produced, in bytes.
 pub const MAX_DESCRIPTOR: usize = 64 * 1024;
 
 /// Bytes before the first part.
 const HEADER: usize = 20;
 
 bitflags! {
-    /// What a descriptor says of its parts. Unknown bits are kept.
+    /// The control bits of a descriptor. Unknown bits are kept.
     // MS-DTYP 2.4.6
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Control: u16 {
-        /// The owner was not named by the creator.
+        /// The creator did not name the owner.
         const OWNER_DEFAULTED = 0x0001;
-        /// The group was not named by the creator.
+        /// The creator did not name the group.
         const GROUP_DEFAULTED = 0x0002;
         /// There is an access list, even if it is null.
         const DACL_PRESENT = 0x0004;
-        /// The access list was not named by the creator.
+        /// The creator did not name the access list.
         const DACL_DEFAULTED = 0x0008;
         /// There is an audit list, even if it is null.
         const SACL_PRESENT = 0x0010;
-        /// The audit list was not named by the creator.
+        /// The creator did not name the audit list.
         const SACL_DEFAULTED = 0x0020;
         /// The access list comes from a trusted source.
         const DACL_TRUSTED = 0x0040;
-        /// The host shall make a server's list.
+        /// The host creates a server's list.
         const SERVER_SECURITY = 0x0080;
-        /// Who sets it asks for inheritance to be computed.
+        /// The request that sets the list asks for inheritance to be computed.
         const DACL_AUTO_INHERIT_REQ = 0x0100;
-        /// The same for the audit list.
+        /// As `DACL_AUTO_INHERIT_REQ`, for the audit list.
         const SACL_AUTO_INHERIT_REQ = 0x0200;
         /// The access list takes part in inheritance.
         const DACL_AUTO_INHERITED = 0x0400;
@@ -46,13 +46,13 @@ bitflags! {
         const SACL_PROTECTED = 0x2000;
         /// [`Descriptor::resource_manager`] has a meaning.
         const RM_CONTROL_VALID = 0x4000;
-        /// Parts are found by offsets.
+        /// Offsets lead to the parts.
         const SELF_RELATIVE = 0x8000;
 
         const _ = !0;
     }
 
-    /// Which parts of a descriptor are meant.
+    /// The parts of a descriptor that a request is about.
     // MS-DTYP 2.4.7
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Parts: u32 {
@@ -72,38 +72,39 @@ bitflags! {
         const SCOPE = 0x0000_0040;
         /// Every part, for a backup.
         const BACKUP = 0x0001_0000;
-        /// The audit list inherits again.
+        /// Lets the audit list inherit again.
         const UNPROTECTED_SACL = 0x1000_0000;
-        /// The access list inherits again.
+        /// Lets the access list inherit again.
         const UNPROTECTED_DACL = 0x2000_0000;
-        /// The audit list inherits no more.
+        /// Stops the audit list from inheriting.
         const PROTECTED_SACL = 0x4000_0000;
-        /// The access list inherits no more.
+        /// Stops the access list from inheriting.
         const PROTECTED_DACL = 0x8000_0000;
 
         const _ = !0;
     }
 }
 
-/// Who owns a node and who may do what with it.
+/// The owner of a node and the rights of users to it.
 // MS-DTYP 2.4.6
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Descriptor {
-    /// What is known of the parts. [`Control::SELF_RELATIVE`] belongs to the binary form and is left out.
+    /// The control bits about the parts. [`Control::SELF_RELATIVE`] belongs to the binary form and is
+    /// left out.
     pub control: Control,
-    /// A byte for whoever manages the node, kept with [`Control::RM_CONTROL_VALID`].
+    /// A byte for the resource manager of the node, kept with [`Control::RM_CONTROL_VALID`].
     pub resource_manager: u8,
     /// The owner.
     pub owner: Option<Sid>,
     /// The group.
     pub group: Option<Sid>,
-    /// Audit and label entries; counts only with [`Control::SACL_PRESENT`].
+    /// Audit and label entries. They count only with [`Control::SACL_PRESENT`].
     pub sacl: Option<Acl>,
-    /// Who may do what. Without one everybody may do everything.
+    /// The rights of users. Without a list everybody has all rights.
     pub dacl: Option<Acl>,
 }
 
-/// The bytes are no self-relative descriptor.
+/// The reason why bytes are no self-relative descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The bytes end too early or an offset points outside.
@@ -112,13 +113,13 @@ pub enum Malformed {
     /// An identifier is malformed.
     #[error(transparent)]
     Sid(#[from] BadSid),
-    /// A revision that is not known.
+    /// The revision is unknown.
     #[error("unknown revision")]
     Revision,
-    /// A length is impossible, or the whole exceeds [`MAX_DESCRIPTOR`].
+    /// A length is impossible, or the descriptor exceeds [`MAX_DESCRIPTOR`].
     #[error("impossible length")]
     Length,
-    /// Not in the self-relative form.
+    /// The descriptor is not in the self-relative form.
     #[error("not self-relative")]
     Absolute,
 }
@@ -137,8 +138,8 @@ impl Descriptor {
         }
     }
 
-    /// Reads the self-relative form. Bytes that no offset leads to are ignored, as the order of the
-    /// parts is free.
+    /// Reads the self-relative form. The order of the parts is free. Bytes that no offset leads to are
+    /// ignored.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -180,11 +181,11 @@ impl Descriptor {
         HEADER + sid(&self.owner) + sid(&self.group) + acl(&self.sacl) + acl(&self.dacl)
     }
 
-    /// The self-relative form: owner, group, audit list, access list. The order is free, but MS-DTYP 2.4.6 draws this one,
-    /// and there are readers that take it for the only one.
+    /// The self-relative form in the order owner, group, audit list, access list. The order is free, but
+    /// MS-DTYP 2.4.6 draws it this way, and some readers accept only this order.
     ///
     /// # Errors
-    /// [`Malformed::Length`] when it would exceed [`MAX_DESCRIPTOR`] or a list its own limit.
+    /// [`Malformed::Length`] when the form would exceed [`MAX_DESCRIPTOR`] or a list its own limit.
     pub fn encode(&self) -> Result<Vec<u8>, Malformed> {
         let lists_fit =
             [&self.sacl, &self.dacl].into_iter().flatten().all(|a| a.encoded_len() <= usize::from(u16::MAX));
@@ -216,7 +217,7 @@ impl Descriptor {
         Ok(out)
     }
 
-    /// Only the parts that are meant, for whoever may see no more.
+    /// A descriptor of only these parts, for a client that may not see the others.
     #[must_use]
     pub fn only(&self, parts: Parts) -> Descriptor {
         let all = parts.contains(Parts::BACKUP);
@@ -242,21 +243,21 @@ impl Descriptor {
     }
 }
 
-/// The bits that speak of the access list.
+/// The control bits about the access list.
 pub(super) const DACL_BITS: Control = Control::DACL_PRESENT
     .union(Control::DACL_DEFAULTED)
     .union(Control::DACL_AUTO_INHERIT_REQ)
     .union(Control::DACL_AUTO_INHERITED)
     .union(Control::DACL_PROTECTED)
     .union(Control::DACL_TRUSTED);
-/// The bits that speak of the audit list.
+/// The control bits about the audit list.
 pub(super) const SACL_BITS: Control = Control::SACL_PRESENT
     .union(Control::SACL_DEFAULTED)
     .union(Control::SACL_AUTO_INHERIT_REQ)
     .union(Control::SACL_AUTO_INHERITED)
     .union(Control::SACL_PROTECTED);
 
-/// A reader at an offset; none for the offset 0, which means "not there".
+/// A reader at an offset. `None` for the offset 0, which means that the part is absent.
 fn part(bytes: &[u8], at: u32) -> Result<Option<Cursor<'_>>, Malformed> {
     if at == 0 {
         return Ok(None);
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!((ours.len(), &ours[..4]), (bytes.len(), &bytes[..4]));
     }
 
-    /// MS-DTYP 2.4.6: the order of the drawing, also where a part is missing.
+    /// MS-DTYP 2.4.6: the order of the drawing, even if a part is missing.
     #[test]
     fn parts_stand_in_the_order_in_which_they_are_drawn() {
         let whole = Descriptor::parse(&example()).unwrap();
@@ -349,7 +350,7 @@ mod tests {
         let whole = Descriptor::new(well_known::SYSTEM, well_known::SYSTEM, Acl::new(vec![other]));
         let bytes = whole.encode().unwrap();
         assert_eq!(Descriptor::parse(&bytes), Ok(whole));
-        // An entry may be longer than its identifier needs.
+        // An entry may be longer than its identifier requires.
         let ace = Ace::allow(well_known::EVERYONE, Rights::ALL, AceFlags::empty());
         let whole = Descriptor::new(well_known::SYSTEM, well_known::SYSTEM, Acl::new(vec![ace]));
         let mut bytes = whole.encode().unwrap();

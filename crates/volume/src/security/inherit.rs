@@ -1,14 +1,15 @@
-//! The descriptor of a new object, and what becomes of a stored one when parts of it are set.
+//! The descriptor of a new object, and the result of setting parts of a stored descriptor.
 
 use super::descriptor::{DACL_BITS, SACL_BITS};
 use super::{Ace, AceFlags, AceKind, Acl, Control, Descriptor, Parts, Rights, Sid, Token, well_known};
 
 /// Makes the descriptor of a new object.
 ///
-/// `parent` is its directory's, `creator` who makes it, `explicit` what the creator asked for.
-/// An access list that was asked for is used as it is, behind it what the parent passes on when the
-/// creator asked for that too ([`Control::DACL_AUTO_INHERIT_REQ`], not protected). Otherwise what the
-/// parent passes on, and when that is nothing, everything for the owner and the machine.
+/// `parent` is the descriptor of its directory, `creator` is the identity that creates it, and `explicit`
+/// is the descriptor in the request. An explicit access list is used as it is. If the request asks for
+/// inheritance too ([`Control::DACL_AUTO_INHERIT_REQ`], not protected), the inherited entries follow it.
+/// Without an explicit list the inherited entries are the list. If there are none, the owner and the
+/// machine get all rights.
 // MS-DTYP 2.5.3.4.1
 #[must_use]
 pub fn inherit(
@@ -19,7 +20,7 @@ pub fn inherit(
 ) -> Descriptor {
     let owner = explicit.and_then(|e| e.owner).unwrap_or(creator.owner);
     let group = explicit.and_then(|e| e.group).unwrap_or(creator.group);
-    let made = New { owner, group, is_directory };
+    let made = NewObject { owner, group, is_directory };
     let (dacl, dacl_control) = made.list(parent, explicit, &DACL);
     let (sacl, sacl_control) = made.list(parent, explicit, &SACL);
     let (dacl, dacl_control) = if dacl_control.contains(Control::DACL_PRESENT) {
@@ -38,8 +39,8 @@ pub fn inherit(
     }
 }
 
-/// Changes the parts of a stored descriptor that are meant. Generic rights become what they stand for,
-/// and inheritance is marked only when the caller asked for it, as a file system does.
+/// Sets the given parts of a stored descriptor. Generic rights are mapped. Inheritance is marked only
+/// when the request asks for it, as a file system does.
 // MS-DTYP 2.4.6
 pub fn amend(stored: &mut Descriptor, given: &Descriptor, parts: Parts) {
     let whole = parts.contains(Parts::BACKUP);
@@ -73,7 +74,8 @@ pub fn amend(stored: &mut Descriptor, given: &Descriptor, parts: Parts) {
     }
 }
 
-/// Gives a stored descriptor to another owner or group: what its list says of the owner it says of the new one.
+/// Changes the owner or group of a stored descriptor. Entries about the old owner then are about the new
+/// one.
 // RFC 8881 6.2.1.5
 pub fn give_to(stored: &mut Descriptor, owner: Option<Sid>, group: Option<Sid>) {
     for (own, new) in [(&mut stored.owner, owner), (&mut stored.group, group)] {
@@ -88,8 +90,8 @@ pub fn give_to(stored: &mut Descriptor, owner: Option<Sid>, group: Option<Sid>) 
     }
 }
 
-/// What differs between the two lists of a descriptor.
-struct Which {
+/// The differences between the two lists of a descriptor.
+struct ListBits {
     of: fn(&Descriptor) -> Option<&Acl>,
     present: Control,
     protected: Control,
@@ -97,14 +99,14 @@ struct Which {
     inherited: Control,
 }
 
-const DACL: Which = Which {
+const DACL: ListBits = ListBits {
     of: |d| d.dacl.as_ref(),
     present: Control::DACL_PRESENT,
     protected: Control::DACL_PROTECTED,
     requested: Control::DACL_AUTO_INHERIT_REQ,
     inherited: Control::DACL_AUTO_INHERITED,
 };
-const SACL: Which = Which {
+const SACL: ListBits = ListBits {
     of: |d| d.sacl.as_ref(),
     present: Control::SACL_PRESENT,
     protected: Control::SACL_PROTECTED,
@@ -112,9 +114,9 @@ const SACL: Which = Which {
     inherited: Control::SACL_AUTO_INHERITED,
 };
 
-impl Which {
-    /// Which bits stay when a list is set: the mark of inheritance only together with the request for
-    /// it, and never the request itself.
+impl ListBits {
+    /// The control bits that are stored when a list is set. The mark of inheritance is stored only
+    /// together with the request for it, and the request itself never.
     fn stored_control(&self, given: Control) -> Control {
         let both = self.requested | self.inherited;
         let mark = if given.contains(both) { self.inherited } else { Control::empty() };
@@ -122,22 +124,22 @@ impl Which {
     }
 }
 
-/// A new object.
-struct New {
+/// The object that is created.
+struct NewObject {
     owner: Sid,
     group: Sid,
     is_directory: bool,
 }
 
-impl New {
-    /// One list of the new object and the control bits that belong to it; without the bit `present`
-    /// there is none.
+impl NewObject {
+    /// One list of the new object, and the control bits that belong to it. Without the bit `present`
+    /// there is no list.
     // MS-DTYP 2.5.3.4.2
     fn list(
         &self,
         parent: Option<&Descriptor>,
         explicit: Option<&Descriptor>,
-        which: &Which,
+        which: &ListBits,
     ) -> (Option<Acl>, Control) {
         let marks = parent.is_some_and(|p| p.control.contains(which.inherited));
         let passed = || parent.and_then(which.of).map(|list| self.passed_on(list, marks)).unwrap_or_default();
@@ -162,8 +164,8 @@ impl New {
         (Some(Acl::new(aces)), which.present | if marks { which.inherited } else { Control::empty() })
     }
 
-    /// What a directory's list passes on. The entries carry the mark of inheritance when the directory
-    /// takes part in automatic inheritance itself.
+    /// The entries that a directory's list passes on. They carry the mark of inheritance when the
+    /// directory itself takes part in automatic inheritance.
     // MS-DTYP 2.5.3.4.4
     fn passed_on(&self, parent: &Acl, marks: bool) -> Vec<Ace> {
         let mark = if marks { AceFlags::INHERITED } else { AceFlags::empty() };
@@ -189,8 +191,8 @@ impl New {
         out
     }
 
-    /// An entry that counts for a directory and for what will be in it: two entries when it must be
-    /// made concrete for the directory, or else one.
+    /// Adds an entry that counts for a directory and for its future children. These are two entries when
+    /// it must be made concrete for the directory, otherwise one.
     fn in_force_and_passed_on(&self, ace: &Ace, base: AceFlags, passes: AceFlags, out: &mut Vec<Ace>) {
         let here = self.made_concrete(ace, base);
         if here.kind == ace.kind {
@@ -201,8 +203,8 @@ impl New {
         }
     }
 
-    /// The list that the creator asked for. What it says was inherited is left out when the parent's
-    /// entries are computed anew.
+    /// The explicit list of the request. Its inherited entries are left out when the parent's entries are
+    /// computed anew.
     // MS-DTYP 2.5.3.4.5
     // MS-DTYP 2.5.3.4.6
     fn asked_for(&self, list: &Acl, without_inherited: bool) -> Vec<Ace> {
@@ -226,7 +228,7 @@ impl New {
         out
     }
 
-    /// With Creator Owner and Creator Group replaced and generic rights mapped.
+    /// The entry with Creator Owner and Creator Group replaced and generic rights mapped.
     // MS-DTYP 2.5.3.4.7
     fn made_concrete(&self, ace: &Ace, flags: AceFlags) -> Ace {
         let (Some(&sid), Some(rights)) = (ace.sid(), ace.rights()) else {
@@ -250,7 +252,7 @@ fn default_list(owner: Sid) -> Acl {
     Acl::new(aces)
 }
 
-/// The list with generic rights mapped in the entries that count here.
+/// The list with generic rights mapped in the entries that have an effect on the object itself.
 fn mapped(list: &Acl) -> Acl {
     let one = |ace: &Ace| match (&ace.kind, ace.sid(), ace.rights()) {
         (AceKind::Other { .. }, ..) => ace.clone(),

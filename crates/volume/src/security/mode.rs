@@ -1,10 +1,11 @@
-//! Permission bits of the host as a descriptor, and back.
+//! The host's permission bits as a descriptor, and a descriptor as permission bits.
 
 use super::{
     Ace, AceFlags, AceKind, Acl, Control, Descriptor, Privileges, Rights, Sid, Token, granted, well_known,
 };
 
-/// What an owner has whatever the bits say: on the host, too, the owner can always get there.
+/// The rights that an owner has whatever the bits say. On the host, too, an owner can always obtain
+/// access.
 const OWNERS: Rights = Rights::DELETE
     .union(Rights::READ_CONTROL)
     .union(Rights::WRITE_DAC)
@@ -14,7 +15,7 @@ const OWNERS: Rights = Rights::DELETE
     .union(Rights::WRITE_ATTRIBUTES)
     .union(Rights::READ_EA)
     .union(Rights::WRITE_EA);
-/// What everybody has who can reach a file: the host tells attributes to all.
+/// The rights of everybody who can reach a file. The host shows attributes to all.
 const ANYONES: Rights = Rights::READ_CONTROL.union(Rights::READ_ATTRIBUTES).union(Rights::SYNCHRONIZE);
 
 /// The rights on data that three permission bits give.
@@ -22,13 +23,14 @@ fn data_rights(bits: u32, is_directory: bool) -> Rights {
     let mut out = Rights::empty();
     if bits & 0o4 != 0 {
         out |= Rights::READ_DATA | Rights::READ_EA;
-        // Who can read a file's bytes can run them, and files that come from elsewhere carry no x.
+        // A user who can read a file's bytes can run them, and files that come from elsewhere have no x
+        // bit.
         if !is_directory {
             out |= Rights::EXECUTE;
         }
     }
     if bits & 0o2 != 0 {
-        // On a file the last says nothing, but who asks for all rights asks for it too.
+        // On a file the last right has no meaning, but a request for all rights includes it.
         out |= Rights::WRITE_DATA | Rights::APPEND_DATA | Rights::WRITE_EA | Rights::WRITE_ATTRIBUTES;
         out |= Rights::DELETE_CHILD;
     }
@@ -38,10 +40,10 @@ fn data_rights(bits: u32, is_directory: bool) -> Rights {
     out
 }
 
-/// A descriptor that says what the host's permission bits say, for a node that has none stored.
+/// A descriptor with the meaning of the host's permission bits, for a node that has no stored descriptor.
 ///
-/// On the host only one of the three classes counts for somebody, so a class that has less than a later
-/// one gets an entry that denies the difference.
+/// On the host exactly one of the three classes applies to a user. So a class with fewer rights than a
+/// later one gets an entry that denies the difference.
 #[must_use]
 pub fn from_mode(mode: u32, owner: Sid, group: Sid, is_directory: bool) -> Descriptor {
     let [user, members, others] = [6, 3, 0].map(|shift| data_rights(mode >> shift, is_directory));
@@ -61,9 +63,9 @@ pub fn from_mode(mode: u32, owner: Sid, group: Sid, is_directory: bool) -> Descr
     Descriptor::new(owner, group, Acl::new(aces))
 }
 
-/// The permission bits that come nearest to a descriptor; `current` are the bits until now. A file's x
-/// bits are kept or lost, never won, since the right to run says nothing about what a file is.
-/// Set-id and sticky bits stay.
+/// The permission bits that come nearest to a descriptor; `current` is the present mode. A file's x bits
+/// can be removed but not added, because the right to run does not show that a file is a program. Set-id
+/// and sticky bits stay.
 #[must_use]
 pub fn mode_of(descriptor: &Descriptor, is_directory: bool, current: u32) -> u32 {
     let owner = descriptor.owner.unwrap_or(well_known::NULL);
@@ -83,23 +85,24 @@ pub fn mode_of(descriptor: &Descriptor, is_directory: bool, current: u32) -> u32
     (current & 0o7000) | (wanted & 0o666) | running
 }
 
-/// The rights that permission bits speak of.
+/// The rights that the permission bits can express.
 const READS: Rights = Rights::READ_DATA.union(Rights::READ_EA);
 const WRITES: Rights = Rights::WRITE_DATA
     .union(Rights::APPEND_DATA)
     .union(Rights::WRITE_EA)
     .union(Rights::WRITE_ATTRIBUTES)
     .union(Rights::DELETE_CHILD);
-/// What somebody who may not write by the mode keeps from a list neither: with these the list would be theirs.
+/// The rights that a list must not give to somebody who may not write by the mode. With these rights they
+/// could take over the list.
 const RULES: Rights = Rights::DELETE.union(Rights::WRITE_DAC).union(Rights::WRITE_OWNER);
-/// All that permission bits can give.
+/// All rights that permission bits can give.
 const WHOLE: Rights = READS.union(WRITES).union(Rights::EXECUTE);
 /// Identifiers that mean everybody.
 const EVERYBODY: [Sid; 3] = [well_known::EVERYONE, well_known::AUTHENTICATED_USERS, well_known::NETWORK];
 const INHERITED_BY: AceFlags = AceFlags::OBJECT_INHERIT.union(AceFlags::CONTAINER_INHERIT);
 
-/// The nine permission bits that a descriptor's list comes to: those of the owner, the group and everybody by the entries for
-/// each and those for everybody.
+/// The nine permission bits that a descriptor's list amounts to. The bits of the owner, the group and
+/// everybody come from the entries for each of them and from the entries for everybody.
 // RFC 8881 6.3.2
 #[must_use]
 pub fn computed_mode(descriptor: &Descriptor) -> u32 {
@@ -120,13 +123,14 @@ fn all_of(descriptor: &Descriptor, user: Sid, groups: Vec<Sid>) -> Rights {
     granted(descriptor, &token, Rights::MAXIMUM_ALLOWED).unwrap_or_default()
 }
 
-/// Makes a descriptor's list say what a mode says that is set. Owner, group and everybody get exactly its bits; of whoever else
-/// is named stays what the bits of the group leave. What is only to be inherited stays as it is.
+/// Changes a descriptor's list to agree with a mode that is set. Owner, group and everybody get exactly
+/// its bits. The entries of other users and groups keep the rights that the group's bits allow. Entries
+/// that are only inherited stay as they are.
 // RFC 8881 6.4.1.1
 pub fn apply_mode(descriptor: &mut Descriptor, mode: u32) {
     let owner = descriptor.owner.unwrap_or(well_known::NULL);
     let group = descriptor.group.unwrap_or(well_known::NULL);
-    // Read says nothing of running here: the list has a right of its own for that.
+    // The r bit does not include running here, because a list has a separate right for it.
     let [user, members, others] = [6, 3, 0].map(|shift| data_rights(mode >> shift, true));
     let (in_force, inherited) = apart(descriptor);
     let none = AceFlags::empty();
@@ -165,7 +169,7 @@ pub fn apply_mode(descriptor: &mut Descriptor, mode: u32) {
     set_list(descriptor, aces);
 }
 
-/// An entry for somebody who is named, with what the bits of the group leave of it.
+/// The entry of a named user or group, reduced to the bits of the group.
 fn named(ace: &Ace, sid: Sid, mode: u32, kept_from_all: Rights) -> Option<Ace> {
     match ace.kind {
         AceKind::Allow(rights, _) => {
@@ -176,19 +180,20 @@ fn named(ace: &Ace, sid: Sid, mode: u32, kept_from_all: Rights) -> Option<Ace> {
     }
 }
 
-/// What three permission bits leave to nobody of their class.
+/// The rights that three permission bits give to nobody of their class.
 fn beyond(bits: u32) -> Rights {
     let lost = |bit, rights| if bits & bit == 0 { rights } else { Rights::empty() };
     lost(0o4, READS) | lost(0o2, WRITES | RULES) | lost(0o1, Rights::EXECUTE)
 }
 
-/// Takes from a list that was inherited what the mode of the maker does not let each class have: nobody gets more by it.
+/// Removes the rights from an inherited list that the creator's mode denies to each class. No class gains
+/// rights by it.
 // RFC 8275 4.2
 pub fn limit_to_mode(descriptor: &mut Descriptor, mode: u32) {
     let owner = descriptor.owner.unwrap_or(well_known::NULL);
     let group = descriptor.group.unwrap_or(well_known::NULL);
     let none = AceFlags::empty();
-    // What owner and group have as everybody they keep as far as their own bits go.
+    // Owner and group keep the rights that they have as everybody, as far as their own bits allow.
     let user = all_of(descriptor, owner, EVERYBODY.to_vec());
     let members =
         all_of(descriptor, well_known::NULL, [&[group][..], &EVERYBODY].concat()) - beyond(mode >> 3);
@@ -225,7 +230,8 @@ pub fn limit_to_mode(descriptor: &mut Descriptor, mode: u32) {
     set_list(descriptor, aces);
 }
 
-/// The entries that count for the file itself, and those that are to be inherited; one that is both becomes two.
+/// The entries that count for the file itself, and the entries that are inherited. An entry that does
+/// both becomes two.
 fn apart(descriptor: &Descriptor) -> (Vec<Ace>, Vec<Ace>) {
     let open = Acl::new(vec![Ace::allow(well_known::EVERYONE, Rights::ALL, AceFlags::empty())]);
     let list = descriptor.dacl.as_ref().unwrap_or(&open);
@@ -245,7 +251,7 @@ fn apart(descriptor: &Descriptor) -> (Vec<Ace>, Vec<Ace>) {
     (in_force, inherited)
 }
 
-/// A list that a mode was applied to is no longer what its directory hands down.
+/// Stores a list that was changed by a mode. It is no longer the list that the directory passes on.
 // RFC 8881 6.4.3.2
 fn set_list(descriptor: &mut Descriptor, aces: Vec<Ace>) {
     descriptor.dacl = Some(Acl::new(aces));
@@ -312,7 +318,7 @@ mod tests {
         assert_eq!(mode_of(&open, true, 0o1700), 0o1777);
     }
 
-    /// Lists whose entries say much, little and against each other.
+    /// Lists that grant much, lists that grant little, and lists with contradictory entries.
     fn lists() -> Vec<Descriptor> {
         let both = AceFlags::OBJECT_INHERIT | AceFlags::CONTAINER_INHERIT;
         let none = AceFlags::empty();

@@ -1,57 +1,57 @@
-//! POSIX access lists as Linux keeps them, in the attributes `system.posix_acl_access` and `system.posix_acl_default`; and
-//! what they say as a descriptor, and back (acl(5)).
+//! POSIX access lists in the form of Linux, in the attributes `system.posix_acl_access` and
+//! `system.posix_acl_default`. They are translated to descriptors and back (acl(5)).
 
 use super::{
     Ace, AceFlags, AceKind, Descriptor, Privileges, Rights, Sid, Token, from_mode, granted, well_known,
 };
 
-/// By which flags something is inherited.
+/// The flags of an entry that is inherited.
 const INHERITED_BY: AceFlags = AceFlags::OBJECT_INHERIT.union(AceFlags::CONTAINER_INHERIT);
-/// Who may do everything on a host anyhow.
+/// The identifiers that have all rights on a host anyway.
 const MIGHTY: [Sid; 2] = [well_known::SYSTEM, well_known::ADMINISTRATORS];
 const EVERYBODY: [Sid; 3] = [well_known::EVERYONE, well_known::AUTHENTICATED_USERS, well_known::NETWORK];
 
-/// A list with the permission bits that belong to it.
+/// An access list with its permission bits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PosixAcl {
-    /// Permission bits; with a list those of the group are its mask.
+    /// The permission bits. With a list, those of the group are its mask.
     pub mode: u32,
-    /// What counts here; nothing when the permission bits say it all.
+    /// The list of the file itself. Empty when the permission bits are sufficient.
     pub access: Vec<PosixEntry>,
-    /// Of a directory: what is made in it gets.
+    /// The default list of a directory. New files and directories in it inherit it.
     pub default: Vec<PosixEntry>,
 }
 
-/// One entry. They stand in the order of [`Tag`], and those of one tag in that of their numbers.
+/// One entry of a list. A list is sorted by [`Tag`], and then by the number of the user or group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PosixEntry {
-    /// Whom it speaks of.
+    /// The kind of user or group that the entry is about.
     pub tag: Tag,
     /// Read 4, write 2, execute 1.
     pub bits: u16,
-    /// Number of the user or group that is named; [`NOBODY`] where none is.
+    /// The number of the named user or group; [`NOBODY`] without one.
     pub id: u32,
 }
 
-/// Whom an entry speaks of.
+/// The kind of user or group that an entry is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Tag {
     /// The owner.
     Owner = 0x01,
-    /// A user who is named.
+    /// A named user.
     User = 0x02,
     /// The file's group.
     OwnersGroup = 0x04,
-    /// A group that is named.
+    /// A named group.
     Group = 0x08,
-    /// The most that named users and all groups get.
+    /// The most rights that named users and all groups get.
     Mask = 0x10,
     /// Everybody else.
     Others = 0x20,
 }
 
-/// How users and groups of the host are known in descriptors.
+/// The translation between the host's users and groups and the identifiers in descriptors.
 pub trait Numbers {
     /// The identifier of a user.
     fn user(&self, uid: u32) -> Sid;
@@ -61,7 +61,7 @@ pub trait Numbers {
     fn named(&self, sid: &Sid) -> Option<(Tag, u32)>;
 }
 
-/// By the numbers themselves, as S-1-22-1 and S-1-22-2.
+/// Translates the numbers themselves, as S-1-22-1 and S-1-22-2.
 #[derive(Debug, Clone, Copy)]
 pub struct PlainNumbers;
 
@@ -83,18 +83,18 @@ impl Numbers for PlainNumbers {
 const TAGS: [Tag; 6] = [Tag::Owner, Tag::User, Tag::OwnersGroup, Tag::Group, Tag::Mask, Tag::Others];
 /// The number of an entry that names nobody.
 pub const NOBODY: u32 = u32::MAX;
-/// In front of every list.
+/// The version in front of every list.
 const VERSION: u32 = 2;
 
 impl PosixEntry {
-    /// One that names nobody.
+    /// An entry that names nobody.
     #[must_use]
     pub fn of(tag: Tag, bits: u16) -> PosixEntry {
         PosixEntry { tag, bits, id: NOBODY }
     }
 }
 
-/// Reads an attribute; none for what is no list.
+/// Reads an attribute. `None` if it is not a list.
 #[must_use]
 pub fn parse(attribute: &[u8]) -> Option<Vec<PosixEntry>> {
     let (version, entries) = attribute.split_first_chunk::<4>()?;
@@ -122,7 +122,7 @@ pub fn encode(entries: &[PosixEntry]) -> Vec<u8> {
     out
 }
 
-/// The permission bits that a list shows: for the group those of its mask.
+/// The permission bits that a list amounts to. The group's bits are those of its mask.
 #[must_use]
 pub fn mode_of_list(list: &[PosixEntry]) -> u32 {
     let bits = |tag| list.iter().find(|entry| entry.tag == tag).map(|entry| u32::from(entry.bits));
@@ -130,7 +130,7 @@ pub fn mode_of_list(list: &[PosixEntry]) -> u32 {
     bits(Tag::Owner).unwrap_or(0) << 6 | group.unwrap_or(0) << 3 | bits(Tag::Others).unwrap_or(0)
 }
 
-/// What becomes of a list when permission bits are set: those of the group become its mask.
+/// Sets the permission bits of a list. The bits of the group become its mask.
 // chmod(2), acl(5)
 pub fn set_mode_of_list(list: &mut [PosixEntry], mode: u32) {
     let has_mask = list.iter().any(|entry| entry.tag == Tag::Mask);
@@ -146,7 +146,7 @@ pub fn set_mode_of_list(list: &mut [PosixEntry], mode: u32) {
     }
 }
 
-/// The permission bits that a list gives somebody who is not the host's root.
+/// The permission bits that a list gives to a user other than the host's root.
 // acl(5), "Access check algorithm", with the groups taken together
 #[must_use]
 pub fn bits_for(list: &[PosixEntry], (owner, group): (u32, u32), uid: u32, groups: &[u32]) -> u16 {
@@ -167,8 +167,9 @@ pub fn bits_for(list: &[PosixEntry], (owner, group): (u32, u32), uid: u32, group
     theirs.reduce(|sum, bits| sum | bits).unwrap_or_else(|| find(Tag::Others).map_or(0, |entry| entry.bits))
 }
 
-/// The descriptor of a file with these permission bits and lists. On the host only one class counts for somebody, so whoever
-/// has less than a later one gets an entry that denies the difference; what several groups give adds up.
+/// The descriptor of a file with these permission bits and lists. On the host exactly one class applies
+/// to a user. So a class with fewer rights than a later one gets an entry that denies the difference. The
+/// rights of several groups add up.
 #[must_use]
 pub fn from_posix(
     list: &PosixAcl,
@@ -184,7 +185,7 @@ pub fn from_posix(
     let inherited = entries(&list.default, owner_to_be, group_to_be, below, is_directory, numbers);
     if let Some(dacl) = &mut made.dacl {
         if !here.is_empty() {
-            // The owner's entries are right as they are: no list and no mask is in their way.
+            // The owner's entries need no change: neither a list nor a mask limits them.
             dacl.aces.retain(|ace| ace.sid() == Some(&owner));
             dacl.aces.extend(here);
         }
@@ -193,15 +194,15 @@ pub fn from_posix(
     made
 }
 
-/// What three permission bits let somebody do.
+/// The rights that three permission bits give.
 fn rights(bits: u16, is_directory: bool) -> Rights {
-    // The last entry is that of everybody else.
+    // The last entry is the entry of everybody else.
     let made = from_mode(u32::from(bits), well_known::NULL, well_known::NULL, is_directory);
     let last = made.dacl.as_ref().and_then(|list| list.aces.last());
     last.and_then(Ace::rights).unwrap_or_default()
 }
 
-/// The entries of a list; those of the owner only where they are to be inherited.
+/// The entries of a list. The owner's entries are included only if they are inherited.
 fn entries(
     list: &[PosixEntry],
     owner: Sid,
@@ -247,8 +248,8 @@ fn entries(
     out.into_iter().chain(kept_from_groups).chain(last).collect()
 }
 
-/// The lists of the host that come nearest to a descriptor whose permission bits are `mode`, and whether they say all of it.
-/// With `runs` what may be run by a descriptor may be on the host.
+/// The host's lists that come nearest to a descriptor with the permission bits `mode`, and whether they
+/// express all of it. With `runs` the right to execute becomes an x bit.
 #[must_use]
 pub fn posix_of(
     descriptor: &Descriptor,
@@ -299,7 +300,7 @@ pub fn posix_of(
     (PosixAcl { mode, access, default }, all)
 }
 
-/// A list of the three classes and who is named, in order and with its mask.
+/// A list of the three classes and the named users and groups, sorted and with its mask.
 fn whole([owner, group, others]: [u16; 3], mut named: Vec<PosixEntry>) -> Vec<PosixEntry> {
     named.sort_by_key(|entry| (entry.tag, entry.id));
     named.dedup_by(|later, first| {
@@ -320,7 +321,7 @@ fn whole([owner, group, others]: [u16; 3], mut named: Vec<PosixEntry>) -> Vec<Po
     list
 }
 
-/// Whom of a POSIX list an identifier means.
+/// The tag and number in a POSIX list that an identifier means.
 fn tag_of(sid: &Sid, of: &Descriptor, numbers: &dyn Numbers) -> Option<(Tag, u32)> {
     let owner = [Some(well_known::CREATOR_OWNER), Some(well_known::OWNER_RIGHTS), of.owner];
     if EVERYBODY.contains(sid) {
@@ -334,7 +335,7 @@ fn tag_of(sid: &Sid, of: &Descriptor, numbers: &dyn Numbers) -> Option<(Tag, u32
     }
 }
 
-/// What somebody may do by the whole of a descriptor.
+/// The permission bits that the whole descriptor gives to an identifier.
 fn bits_of(descriptor: &Descriptor, sid: Sid, tag: Tag) -> u16 {
     let (user, mut groups) = if tag == Tag::User { (sid, vec![]) } else { (well_known::NULL, vec![sid]) };
     groups.extend(EVERYBODY);
@@ -353,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_list_of_setfacl_is_read_and_written_the_same() {
-        // What `setfacl -m u:1000:r` has made of a file of mode 640.
+        // The attribute that `setfacl -m u:1000:r` made on a file with mode 640.
         let seen = [
             2, 0, 0, 0, //
             1, 0, 6, 0, 255, 255, 255, 255, //
@@ -370,14 +371,15 @@ mod tests {
         assert!(parse(&[3, 0, 0, 0]).is_none() && parse(&[2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]).is_none());
     }
 
-    /// What Linux 6.1 lets each of these do, as the access check of acl(5) has it.
+    /// Compares with the access that Linux 6.1 grants, by the access check of acl(5).
     #[test]
     fn everybody_gets_by_the_descriptor_what_the_host_gives() {
         const OWNER: u32 = 1000;
         const GROUP: u32 = 55;
         for case in (0..8_u16.pow(5)).step_by(5) {
             let digit = |at: u32| case / 8_u16.pow(at) % 8;
-            // Sparse: every combination of mask, named user and others, with two groups that vary against each other.
+            // A sparse set: every combination of mask, named user and others, with two groups that vary
+            // against each other.
             let list = [
                 PosixEntry::of(Tag::Owner, digit(0)),
                 PosixEntry { tag: Tag::User, bits: digit(1), id: 1001 },

@@ -1,4 +1,4 @@
-//! Rights: what an entry of a list allows or denies, and what an opener asks for.
+//! Rights: the actions that an entry of a list allows or denies, and that an opener requests.
 
 use bitflags::bitflags;
 
@@ -14,11 +14,11 @@ bitflags! {
         const LIST_DIRECTORY = 0x0000_0001;
         /// Write a file's data.
         const WRITE_DATA = 0x0000_0002;
-        /// Make files in a directory.
+        /// Create files in a directory.
         const ADD_FILE = 0x0000_0002;
         /// Write behind a file's end.
         const APPEND_DATA = 0x0000_0004;
-        /// Make directories in a directory.
+        /// Create directories in a directory.
         const ADD_SUBDIRECTORY = 0x0000_0004;
         /// Read extended attributes.
         const READ_EA = 0x0000_0008;
@@ -28,13 +28,13 @@ bitflags! {
         const EXECUTE = 0x0000_0020;
         /// Pass through a directory.
         const TRAVERSE = 0x0000_0020;
-        /// Remove what is in a directory, whatever its own list says.
+        /// Remove the children of a directory, whatever their own lists say.
         const DELETE_CHILD = 0x0000_0040;
         /// Read attributes and times.
         const READ_ATTRIBUTES = 0x0000_0080;
         /// Change attributes and times.
         const WRITE_ATTRIBUTES = 0x0000_0100;
-        /// Remove or rename it.
+        /// Remove or rename the object.
         const DELETE = 0x0001_0000;
         /// Read owner, group and list.
         const READ_CONTROL = 0x0002_0000;
@@ -42,11 +42,11 @@ bitflags! {
         const WRITE_DAC = 0x0004_0000;
         /// Change the owner.
         const WRITE_OWNER = 0x0008_0000;
-        /// Wait on it.
+        /// Wait on the object.
         const SYNCHRONIZE = 0x0010_0000;
         /// Read and change the audit list.
         const ACCESS_SYSTEM_SECURITY = 0x0100_0000;
-        /// Asks for everything that is allowed.
+        /// Requests all rights that are granted.
         const MAXIMUM_ALLOWED = 0x0200_0000;
         /// Stands for [`Rights::ALL`].
         const GENERIC_ALL = 0x1000_0000;
@@ -57,13 +57,13 @@ bitflags! {
         /// Stands for [`Rights::FOR_READ`].
         const GENERIC_READ = 0x8000_0000;
 
-        /// What `GENERIC_READ` stands for.
+        /// The rights that `GENERIC_READ` stands for.
         const FOR_READ = 0x0012_0089;
-        /// What `GENERIC_WRITE` stands for.
+        /// The rights that `GENERIC_WRITE` stands for.
         const FOR_WRITE = 0x0012_0116;
-        /// What `GENERIC_EXECUTE` stands for.
+        /// The rights that `GENERIC_EXECUTE` stands for.
         const FOR_EXECUTE = 0x0012_00a0;
-        /// Every right on a file or directory; what `GENERIC_ALL` stands for.
+        /// Every right on a file or directory. `GENERIC_ALL` stands for them.
         const ALL = 0x001f_01ff;
         /// The four generic rights.
         const GENERIC = 0xf000_0000;
@@ -73,7 +73,7 @@ bitflags! {
 }
 
 impl Rights {
-    /// With the generic rights replaced by what they stand for. `MAXIMUM_ALLOWED` stays.
+    /// The rights with the generic ones replaced by those that they stand for. `MAXIMUM_ALLOWED` stays.
     // MS-SMB2 2.2.13.1.1
     #[must_use]
     pub fn mapped(self) -> Rights {

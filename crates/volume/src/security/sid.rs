@@ -1,4 +1,4 @@
-//! Security identifiers: who an entry of a list speaks of.
+//! Security identifiers: the users, groups and machines that an entry of a list is about.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ pub struct Sid {
     sub: [u32; Sid::MAX_SUBS],
 }
 
-/// A string or bytes that are no security identifier.
+/// The reason why a string or bytes are no security identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadSid {
     /// Not of the form `S-1-authority-sub-...`.
@@ -32,10 +32,11 @@ pub enum BadSid {
 }
 
 impl Sid {
-    /// Most sub-authorities that fit.
+    /// The largest number of sub-authorities.
     pub const MAX_SUBS: usize = 15;
 
-    /// From an authority (48 bits are kept) and sub-authorities (the first fifteen are kept).
+    /// Makes an identifier from an authority (48 bits are kept) and sub-authorities (the first fifteen
+    /// are kept).
     #[must_use]
     pub const fn new(authority: u64, subs: &[u32]) -> Sid {
         let mut sub = [0; Sid::MAX_SUBS];
@@ -47,13 +48,13 @@ impl Sid {
         Sid { authority: authority & 0xffff_ffff_ffff, count: n as u8, sub }
     }
 
-    /// The host's user with this number, where nothing better is known: `S-1-22-1-uid`.
+    /// The host's user with this number, for a user without a better identifier: `S-1-22-1-uid`.
     #[must_use]
     pub const fn unix_user(uid: u32) -> Sid {
         Sid::new(22, &[1, uid])
     }
 
-    /// The host's group with this number, where nothing better is known: `S-1-22-2-gid`.
+    /// The host's group with this number, for a group without a better identifier: `S-1-22-2-gid`.
     #[must_use]
     pub const fn unix_group(gid: u32) -> Sid {
         Sid::new(22, &[2, gid])
@@ -83,7 +84,8 @@ impl Sid {
         &self.sub[..usize::from(self.count)]
     }
 
-    /// This identifier with one more sub-authority: an account of a domain. `None` when it is full.
+    /// This identifier with one more sub-authority, such as an account of a domain. `None` when it is
+    /// full.
     #[must_use]
     pub fn child(&self, rid: u32) -> Option<Sid> {
         let mut sid = *self;
@@ -92,7 +94,7 @@ impl Sid {
         Some(sid)
     }
 
-    /// Whether this is an account directly below `domain`; its last number then.
+    /// The last number, if the identifier is an account directly below `domain`.
     #[must_use]
     pub fn rid_in(&self, domain: &Sid) -> Option<u32> {
         let (last, front) = self.subs().split_last()?;
@@ -105,7 +107,7 @@ impl Sid {
         8 + 4 * usize::from(self.count)
     }
 
-    /// Reads the binary form; the cursor then stands behind it.
+    /// Reads the binary form and moves the cursor behind it.
     ///
     /// # Errors
     /// [`BadSid`].
@@ -186,7 +188,7 @@ impl FromStr for Sid {
     }
 }
 
-/// Digits only: the standard parser would take a sign.
+/// Parses digits only. The standard parser would accept a sign.
 fn decimal(text: &str) -> Result<u64, BadSid> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(BadSid::Syntax);
@@ -194,7 +196,7 @@ fn decimal(text: &str) -> Result<u64, BadSid> {
     text.parse().map_err(|_| BadSid::Range)
 }
 
-/// Identifiers that mean the same everywhere.
+/// Identifiers with the same meaning everywhere.
 // MS-DTYP 2.4.2.4
 pub mod well_known {
     use super::Sid;
@@ -203,17 +205,18 @@ pub mod well_known {
     pub const NULL: Sid = Sid::new(0, &[0]);
     /// Everyone: `S-1-1-0`.
     pub const EVERYONE: Sid = Sid::new(1, &[0]);
-    /// Replaced by the owner of a new object: `S-1-3-0`.
+    /// The owner of a new object replaces it: `S-1-3-0`.
     pub const CREATOR_OWNER: Sid = Sid::new(3, &[0]);
-    /// Replaced by the group of a new object: `S-1-3-1`.
+    /// The group of a new object replaces it: `S-1-3-1`.
     pub const CREATOR_GROUP: Sid = Sid::new(3, &[1]);
-    /// The owner at the time of the check; takes the owner's implicit rights away: `S-1-3-4`.
+    /// The owner at the time of the check. An entry for it takes away the owner's implicit rights:
+    /// `S-1-3-4`.
     pub const OWNER_RIGHTS: Sid = Sid::new(3, &[4]);
-    /// Whoever comes over the network: `S-1-5-2`.
+    /// Everybody who connects over the network: `S-1-5-2`.
     pub const NETWORK: Sid = Sid::new(5, &[2]);
-    /// Whoever gave no name: `S-1-5-7`.
+    /// Everybody who was not authenticated: `S-1-5-7`.
     pub const ANONYMOUS: Sid = Sid::new(5, &[7]);
-    /// Whoever proved a name: `S-1-5-11`.
+    /// Everybody who was authenticated: `S-1-5-11`.
     pub const AUTHENTICATED_USERS: Sid = Sid::new(5, &[11]);
     /// The machine itself: `S-1-5-18`.
     pub const SYSTEM: Sid = Sid::new(5, &[18]);

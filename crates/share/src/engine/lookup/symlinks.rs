@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use volume::{Kind, Name};
+use volume::{Name, NodeKind};
 
 use crate::engine::Share;
 use crate::engine::parts::names::directory::Directory;
@@ -29,7 +29,7 @@ impl Share {
     /// # Errors
     /// [`Refusal::AccessDenied`]; as the volume says.
     pub(crate) fn check_link_moves(&self, open: &Open, to: &Arc<Directory>) -> Result<(), Refusal> {
-        if open.file.kind != Kind::Link || self.settings().symlinks != Symlinks::Inside {
+        if open.file.kind != NodeKind::Link || self.settings().symlinks != Symlinks::Inside {
             return Ok(());
         }
         self.check_link(to, &open.node.link_text()?)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Kind, Time, Times};
+use volume::{NodeKind, Time, Times};
 
 use crate::engine::Share;
 use crate::engine::operations::fixed_times::change_time;
@@ -112,7 +112,7 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         self.check_writable()?;
-        let is_directory = open.file.kind == Kind::Directory;
+        let is_directory = open.file.kind == NodeKind::Directory;
         if let Some(attributes) = basic.attributes {
             let wrong = (attributes.contains(Attributes::DIRECTORY) && !is_directory)
                 || (attributes.contains(Attributes::TEMPORARY) && is_directory);

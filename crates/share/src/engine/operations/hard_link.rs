@@ -75,7 +75,7 @@ impl Share {
             if node.id() == open.file.id && *real == name {
                 return Ok(CallResult::Done(()));
             }
-            if node.kind() == volume::Kind::Directory {
+            if node.kind() == volume::NodeKind::Directory {
                 return Err(Refusal::AccessDenied);
             }
             match self.check_replaceable(caller, open, &parent, real, false)? {

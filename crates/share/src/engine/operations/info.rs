@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Kind, Name, Node, Note, Stat, Time};
+use volume::{Name, Node, NodeKind, Note, Stat, Time};
 
 use crate::engine::Share;
 use crate::engine::parts::file::{File, HardLinkedName};
@@ -112,7 +112,7 @@ impl Share {
     }
 
     fn extended_size_of(&self, open: &Open, stat: &Stat) -> Result<u32, Refusal> {
-        if !self.volume().facts().extended_attributes {
+        if !self.volume().properties().extended_attributes {
             return Ok(0);
         }
         let tells = self.reports_changes_of(&open.file, stat);
@@ -233,11 +233,11 @@ impl Share {
 /// The combination of a file's stat and its record.
 pub(crate) fn info_from(stat: &Stat, record: &Record, hides: bool) -> Info {
     let mut attributes = record.bits(stat);
-    attributes.set(Attributes::DIRECTORY, stat.kind == Kind::Directory);
+    attributes.set(Attributes::DIRECTORY, stat.kind == NodeKind::Directory);
     if hides {
         attributes |= Attributes::HIDDEN;
     }
-    let is_link = stat.kind == Kind::Link;
+    let is_link = stat.kind == NodeKind::Link;
     if is_link || record.has_reparse {
         attributes |= Attributes::REPARSE;
     }

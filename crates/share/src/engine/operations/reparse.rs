@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use volume::Kind;
+use volume::NodeKind;
 use volume::Note;
 use volume::security::{Privileges, Rights};
 use wire::Now;
@@ -93,7 +93,7 @@ impl Share {
         let (parent, name) = link.place();
         self.check_link(&parent, text)?;
         let stat = open.node.stat()?;
-        if stat.kind == Kind::File && stat.size > 0 {
+        if stat.kind == NodeKind::File && stat.size > 0 {
             return Err(Refusal::Invalid);
         }
         let actor = caller.identity.actor.as_ref();
@@ -120,7 +120,7 @@ impl Share {
     /// # Errors
     /// [`Refusal::NoSuchNote`] if the file is none; as the volume says.
     pub fn link_text(&self, open: &Open) -> Result<Vec<u8>, Refusal> {
-        if open.file.kind != Kind::Link {
+        if open.file.kind != NodeKind::Link {
             return Err(Refusal::NoSuchNote);
         }
         Ok(open.node.link_text()?)
@@ -155,7 +155,7 @@ impl Share {
         self.check_note_change(open)?;
         // No two files of a volume have had one number at one time.
         let number = number_on(open.node.stat()?.file_system, open.file.id.inode);
-        let file = number ^ self.volume().facts().serial.rotate_left(32);
+        let file = number ^ self.volume().properties().serial.rotate_left(32);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&file.to_le_bytes());
         id[8..].copy_from_slice(&now.wall_ns.to_le_bytes());

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use volume::journal::Journal;
 use volume::security::Rights;
-use volume::{Kind, Name, Node, OpenHow};
+use volume::{Name, Node, NodeKind, OpenHow};
 use wire::Now;
 
 use crate::caching::grants::{Grant, Requester};
@@ -197,7 +197,7 @@ impl Share {
     fn find_again(&self, made: &OpenRecord) -> Result<RestoredFile, &'static str> {
         if !made.address.is_empty() {
             let node = self.volume().find(&made.address).map_err(|_| "its file is gone")?;
-            let is_same = node.kind() != Kind::Directory && node.id().inode == made.inode;
+            let is_same = node.kind() != NodeKind::Directory && node.id().inode == made.inode;
             if !is_same {
                 return Err("another file has its address");
             }
@@ -209,7 +209,7 @@ impl Share {
         for path in &made.paths {
             let Ok(Some(found)) = self.find_path(path) else { continue };
             let Ok(stat) = found.node.stat() else { continue };
-            if stat.kind != Kind::Directory && stat.id.inode == made.inode && stat.born == made.born {
+            if stat.kind != NodeKind::Directory && stat.id.inode == made.inode && stat.born == made.born {
                 return Ok(found);
             }
             why = "another file has its name";
@@ -227,7 +227,7 @@ impl Share {
             let Some(ResolvedName { name: real, node, .. }) = self.look_up(&here, name, search)? else {
                 return Ok(None);
             };
-            if node.kind() != Kind::Directory {
+            if node.kind() != NodeKind::Directory {
                 return Ok(None);
             }
             here = self.directories().enter(&here, (name, &real), node, Some(generation));

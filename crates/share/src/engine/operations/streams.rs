@@ -1,6 +1,6 @@
 //! Named streams.
 
-use volume::{Kind, StreamInfo};
+use volume::{NodeKind, StreamInfo};
 
 use crate::engine::Share;
 use crate::{Open, Refusal};
@@ -33,6 +33,6 @@ impl Share {
     /// As the volume says.
     pub fn unnamed_stream(&self, open: &Open) -> Result<Option<(u64, u64)>, Refusal> {
         let stat = open.node.stat()?;
-        Ok((stat.kind == Kind::File).then_some((stat.size, stat.allocated)))
+        Ok((stat.kind == NodeKind::File).then_some((stat.size, stat.allocated)))
     }
 }

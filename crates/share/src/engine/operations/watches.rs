@@ -46,7 +46,7 @@ impl Share {
         self.watches().add(&watch);
         *own = Some(Arc::clone(&watch));
         drop(own);
-        if self.volume().facts().tells_changes
+        if self.volume().properties().tells_changes
             && let Some(directory) = self.names().directory_of(&open.node, || open.place())
         {
             let tree = self.watches().tree_of(directory, recursive, self.directories(), self.descriptors());

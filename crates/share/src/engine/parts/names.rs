@@ -35,7 +35,7 @@ impl Names {
     /// The error of the volume if its root cannot be opened.
     pub fn open(volume: &Arc<dyn Volume>, config: &Config) -> Result<Names, Refusal> {
         let node = volume.root()?;
-        let is_on = config.metadata_caching && can_remember(volume.facts());
+        let is_on = config.metadata_caching && can_remember(volume.properties());
         let cache = Arc::new(Cache::new(config.metadata_cache_bytes, &config.descriptors, is_on));
         let root = Directory::root(volume, node, &cache);
         let directories = Directories::new(volume, &root, &cache);

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use volume::{Failure, Kind, NodeId, OpenHow};
+use volume::{Failure, NodeId, NodeKind, OpenHow};
 
 use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::values::descriptors::Descriptors;
@@ -103,7 +103,7 @@ impl WatchedTree {
         while let Some(directory) = todo.pop() {
             let mut names = Vec::new();
             let listed = directory.node.entries(0, &mut |entry| {
-                if entry.kind == Some(Kind::Directory) {
+                if entry.kind == Some(NodeKind::Directory) {
                     names.push(entry.name);
                 }
                 ControlFlow::Continue(())

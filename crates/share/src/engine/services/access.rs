@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use volume::security::posix::{self, Numbers};
 use volume::security::{self, Descriptor, Privileges, Rights, Sid, Token, well_known};
-use volume::{Kind, Node, Note, Stat};
+use volume::{Node, NodeKind, Note, Stat};
 
 use crate::engine::Share;
 use crate::engine::parts::names::directory::Directory;
@@ -77,7 +77,7 @@ impl Share {
         let acl = lists_of(node, stat, record)?;
         let numbers = HostNumbers(self.settings().accounts.clone());
         let (owner, group) = (numbers.user(stat.uid), numbers.group(stat.gid));
-        let is_directory = stat.kind == Kind::Directory;
+        let is_directory = stat.kind == NodeKind::Directory;
         Ok(Security {
             descriptor: posix::from_posix(&acl, owner, group, is_directory, &numbers),
             is_stored: false,
@@ -241,7 +241,7 @@ impl Share {
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::ReadOnly`].
     pub(crate) fn check_writable(&self) -> Result<(), Refusal> {
-        if self.volume().facts().read_only {
+        if self.volume().properties().read_only {
             return Err(Refusal::ReadOnly);
         }
         if self.settings().read_only { Err(Refusal::AccessDenied) } else { Ok(()) }

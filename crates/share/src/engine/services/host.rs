@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use volume::{HostChange, HostEvent, Kind, Name, NodeId};
+use volume::{HostChange, HostEvent, Name, NodeId, NodeKind};
 
 use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
@@ -36,7 +36,7 @@ impl Share {
     pub(crate) fn take_in(&self, cause: Cause) {
         self.directories().set_time(cause.now);
         self.cache().set_time(cause.now);
-        if !self.volume().facts().tells_changes {
+        if !self.volume().properties().tells_changes {
             return;
         }
         let heard: Vec<(HostEvent, Option<NodeId>)> = self.names().take_in(cause.now, || {
@@ -122,7 +122,7 @@ impl Share {
         // Its entries under the old name are invalid now. If it is known by a further name, it has changed.
         let stat = directory.node.stat_name(name).ok()?;
         self.forget(stat.id);
-        if stat.kind != Kind::Directory
+        if stat.kind != NodeKind::Directory
             && let Some(file) = self.open_files().get(stat.id)
         {
             file.note_names(stat.links);

@@ -11,7 +11,7 @@
 //! The record is short, because hosts store a few bytes beside a file without using a block for them.
 
 use volume::security::posix::{self, PosixEntry, Tag};
-use volume::{Kind, Node, Note, Overview, Stat, Time};
+use volume::{Node, NodeKind, Note, Overview, Stat, Time};
 
 use crate::{Attributes, Refusal};
 
@@ -225,8 +225,8 @@ impl Record {
     /// read-only if the host's mode (with a list: its mask) lets nobody write.
     pub fn bits(&self, stat: &Stat) -> Attributes {
         self.attributes.unwrap_or_else(|| match stat.kind {
-            Kind::Directory => Attributes::empty(),
-            Kind::File if stat.mode & 0o222 == 0 => Attributes::ARCHIVE | Attributes::READ_ONLY,
+            NodeKind::Directory => Attributes::empty(),
+            NodeKind::File if stat.mode & 0o222 == 0 => Attributes::ARCHIVE | Attributes::READ_ONLY,
             _ => Attributes::ARCHIVE,
         })
     }
@@ -306,7 +306,7 @@ mod tests {
         Stat {
             id: volume::NodeId { device: 1, inode: 1 },
             file_system: 0,
-            kind: Kind::File,
+            kind: NodeKind::File,
             size: 0,
             allocated: 0,
             links: 1,

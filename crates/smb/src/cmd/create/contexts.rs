@@ -222,7 +222,7 @@ impl Response {
             list.push(ResponseContext::MaximalAccess { query_status, access });
         }
         if asked.on_disk_id {
-            let volume_id = engine.volume().facts().serial;
+            let volume_id = engine.volume().properties().serial;
             list.push(ResponseContext::OnDiskId { disk_file_id: info.number(), volume_id });
         }
         list.extend(self.lease.map(|lease| ResponseContext::Lease(granted_lease(lease, self.granted))));

@@ -55,7 +55,7 @@ pub(super) fn ntfs_volume_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handle
     let units = Units::count(engine.space()?);
     let cluster = units.per_unit * units.sector;
     NtfsVolume {
-        volume_serial_number: engine.volume().facts().serial,
+        volume_serial_number: engine.volume().properties().serial,
         number_sectors: number(units.total.saturating_mul(units.per_unit.into())),
         total_clusters: number(units.total),
         free_clusters: number(units.free),

@@ -162,7 +162,7 @@ pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> 
     let from = source(cx, asked.source_file_id).ok_or(NtStatus::INVALID_HANDLE)?;
     let (engine, to) = cx.file();
     // MS-FSA 2.1.5.10.4
-    Stop::when(!engine.volume().facts().clones, NtStatus::INVALID_DEVICE_REQUEST)?;
+    Stop::when(!engine.volume().properties().clones, NtStatus::INVALID_DEVICE_REQUEST)?;
     let (from_engine, source) = from.file().ok_or(NtStatus::INVALID_HANDLE)?;
     Stop::when(!std::sync::Arc::ptr_eq(engine, from_engine), NtStatus::INVALID_PARAMETER)?;
     if !source.granted().contains(Rights::READ_DATA) || !to.granted().contains(Rights::WRITE_DATA) {

@@ -100,7 +100,7 @@ pub(super) fn object_id(cx: &Context<'_>, create: bool, now: Now, output: &mut V
         return Ok(NtStatus::SUCCESS);
     }
     let mut birth_volume_id = [0; 16];
-    birth_volume_id[..8].copy_from_slice(&engine.volume().facts().serial.to_le_bytes());
+    birth_volume_id[..8].copy_from_slice(&engine.volume().properties().serial.to_le_bytes());
     ObjectIdBuffer { object_id, birth_volume_id, birth_object_id: object_id, domain_id: [0; 16] }
         .write(output);
     Ok(NtStatus::SUCCESS)

@@ -133,7 +133,7 @@ fn ea(shown: &FileMetadata) -> Ea {
 
 // MS-FSA 2.1.5.12.31
 fn id(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let volume_serial_number = query.engine.volume().facts().serial;
+    let volume_serial_number = query.engine.volume().properties().serial;
     query.tell(out, |shown, out| Id { volume_serial_number, file_id: shown.file_id_128() }.write(out))
 }
 

@@ -94,14 +94,14 @@ fn full_size(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 // MS-FSA 2.1.5.13.10
 fn sector_size(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let units = Units::of(query)?;
-    let sectors = units.sectors(query.engine.volume().facts().discards);
+    let sectors = units.sectors(query.engine.volume().properties().discards);
     fixed(out, |out| sectors.write(out))
 }
 
 /// FileFsVolumeInformation: the share's name is the label.
 // MS-FSA 2.1.5.13.1
 fn label(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let facts = query.engine.volume().facts();
+    let facts = query.engine.volume().properties();
     let label = utf16::encode(&query.engine.name());
     let created = i64::try_from(crate::time::to_file_time(facts.born)).unwrap_or(i64::MAX);
     let volume = Volume {
@@ -116,13 +116,14 @@ fn label(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 // MS-FSA 2.1.5.13.4
 fn device(query: &Query<'_>) -> Device {
     let mut characteristics = DeviceCharacteristics::DEVICE_IS_MOUNTED;
-    characteristics.set(DeviceCharacteristics::READ_ONLY_DEVICE, query.engine.volume().facts().read_only);
+    characteristics
+        .set(DeviceCharacteristics::READ_ONLY_DEVICE, query.engine.volume().properties().read_only);
     Device { device_type: Device::DISK, characteristics: characteristics.bits() }
 }
 
 // MS-FSA 2.1.5.13.5
 fn attributes(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let facts = query.engine.volume().facts();
+    let facts = query.engine.volume().properties();
     let config = query.engine.config();
     // Names keep their case and can differ by case alone, as on NTFS, even if the share ignores case.
     let mut bits = FsAttributes::CASE_SENSITIVE_SEARCH
@@ -150,7 +151,7 @@ fn attributes(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 /// FileFsObjectIdInformation: a lasting identity of the volume.
 // MS-FSA 2.1.5.13.8
 fn object_id(query: &Query<'_>) -> ObjectId {
-    let facts = query.engine.volume().facts();
+    let facts = query.engine.volume().properties();
     let mut object_id = [0; 16];
     object_id[..8].copy_from_slice(&facts.serial.to_le_bytes());
     object_id[8..].copy_from_slice(&facts.born.secs.to_le_bytes());
@@ -169,7 +170,7 @@ fn posix(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
         user_blocks_available: units.available,
         total_file_nodes: UNKNOWN,
         free_file_nodes: UNKNOWN,
-        file_system_identifier: query.engine.volume().facts().serial,
+        file_system_identifier: query.engine.volume().properties().serial,
     };
     fixed(out, |out| info.write(out))
 }

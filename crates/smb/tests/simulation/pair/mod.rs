@@ -20,7 +20,7 @@ use smb_wire::{NtStatus, create};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Store, World};
 use volume::Failure;
-use volume::faulty::Call;
+use volume::faulty::VolumeCall;
 
 use crate::dice::Dice;
 use crate::disk::{self, Disk, Trouble};
@@ -183,7 +183,7 @@ impl PairHistory {
         let mut store = Store::new();
         let (world, plan) = if shape.is_lasting { store.serve_faulty() } else { World::faulty() };
         if shape.is_cold {
-            plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+            plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
         }
         log::is_at(world.clock.time().mono_ns);
         log::line(|| format!("two clients, seed {seed}, {trouble:?}: {shape:?}"));

@@ -74,7 +74,7 @@ fn give_back(node: Arc<dyn Node>, long: &AtomicU32) {
 
 #[cfg(test)]
 mod tests {
-    use volume::faulty::{Call, Fault, FaultyVolume};
+    use volume::faulty::{FaultyVolume, PlannedFault, VolumeCall};
     use volume::memory::MemoryVolume;
     use volume::{Name, OpenHow, Volume};
 
@@ -102,7 +102,7 @@ mod tests {
         }
 
         fn given_back(&self) -> u64 {
-            self.volume.plan().count(Call::GiveBack)
+            self.volume.plan().count(VolumeCall::Release)
         }
     }
 
@@ -121,7 +121,7 @@ mod tests {
             files.open_and_close();
             assert_eq!(files.given_back(), at + 1);
         }
-        files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
+        files.volume.plan().add(VolumeCall::Release, 1, PlannedFault::Hold);
         files.open_and_close();
         assert!(files.volume.plan().wait_held(1, AT_MOST), "it is given back, and nobody waited for that");
         files.volume.plan().release();
@@ -131,7 +131,7 @@ mod tests {
     fn who_closes_does_it_where_too_many_wait() {
         let files = Files::new();
         files.giving_back.long.store(LONG_IN_A_ROW, Ordering::Relaxed);
-        files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
+        files.volume.plan().add(VolumeCall::Release, 1, PlannedFault::Hold);
         files.open_and_close();
         assert!(files.volume.plan().wait_held(1, AT_MOST));
         let before = files.given_back();

@@ -250,7 +250,7 @@ impl FileServer for Wired {
         }
         self.pacing.start_for(&limited)?;
         lowered.into_iter().for_each(usage::Given::keep);
-        rooms.iter().for_each(|(volume, bytes)| volume.set_room_beside(*bytes));
+        rooms.iter().for_each(|(volume, bytes)| volume.set_sidecar_quota(*bytes));
         for (_, engine, config) in &shares {
             engine.configure(config.clone());
         }

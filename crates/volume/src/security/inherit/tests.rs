@@ -1,4 +1,4 @@
-//! Inheritance against the table that MS-DTYP 2.5.3.4.4 prints and what Windows was seen to do.
+//! Inheritance, compared with the table in MS-DTYP 2.5.3.4.4 and with the observed behaviour of Windows.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn default() -> Vec<Ace> {
 
 #[test]
 fn flags_of_a_plain_entry_follow_the_table() {
-    // Parent's flags, flags in a directory, flags in a file; none: not inherited.
+    // The parent's flags, the flags in a directory, the flags in a file; none: not inherited.
     let table = [
         (NONE, None, None),
         (IO, None, None),
@@ -90,7 +90,7 @@ fn the_mark_of_inheritance_follows_the_parents_control() {
     let new = inherit(Some(&parent), &creator(), false, None);
     assert_eq!(new.control, Control::DACL_PRESENT | Control::DACL_AUTO_INHERITED);
     assert_eq!(new.dacl.unwrap().aces[0].flags, ID);
-    // A protected parent still passes its entries on.
+    // A protected parent still passes on its entries.
     parent.control |= Control::DACL_PROTECTED;
     assert_eq!(child(&parent, true)[0].flags, OI | CI | ID);
 }

@@ -146,7 +146,7 @@ impl Directory {
         place: Option<(Arc<Directory>, Name)>,
         cache: &Arc<Cache>,
     ) -> Arc<Directory> {
-        let tells = volume.facts().tells_changes && volume.watch(node.as_ref()).is_ok();
+        let tells = volume.properties().tells_changes && volume.watch(node.as_ref()).is_ok();
         Arc::new(Directory {
             id: node.id(),
             node,

@@ -1,6 +1,6 @@
 //! The state that is kept of directories is bounded, and never older than a change.
 
-use volume::faulty::{Call, FaultyVolume};
+use volume::faulty::{FaultyVolume, VolumeCall};
 use volume::memory::MemoryVolume;
 
 use super::location::MoveCounts;
@@ -141,7 +141,7 @@ fn what_the_host_has_said_is_not_asked_again() {
     let directories = Directories::new(&volume, &root, &cache);
     let nodes = ["a", "b", "c"].map(|text| root.node.create_directory(&name(text), 0o755, None).unwrap());
     directories.note_moved();
-    let asked = || plan.count(Call::Stat);
+    let asked = || plan.count(VolumeCall::Stat);
     let before = asked();
     let moves = directories.moves();
     let [a, b, c] = nodes;

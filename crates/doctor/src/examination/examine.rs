@@ -1,5 +1,6 @@
-//! The examination of one server, layer by layer. What was learnt stays in the [`Facts`] whatever comes later, and what
-//! was made on the server is known to the [`Patient`], so that it is cleared away however the examination ends.
+//! The examination of one server, layer by layer. Results stay in the [`TargetMeasurements`] whatever
+//! happens later. The [`Examination`] knows everything that was created on the server, so it is removed
+//! however the examination ends.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -11,40 +12,41 @@ use client::{Scheme, Url, join, nfs};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
 
 use super::bench;
-use crate::args::{Args, Course};
-use crate::clear::Made;
-use crate::facts::{
-    Cause, Connections, Facts, Interface, Protocol, Scope, Stage, Stopped, Transport, median,
+use crate::args::{Args, MeasurementBudget};
+use crate::cleanup::CreatedNames;
+use crate::examination::{Examination, accounts_of, cut, ends};
+use crate::measurements::{
+    Cause, Connections, Interface, Protocol, Scope, Stage, Stopped, TargetMeasurements, Transport, median,
 };
-use crate::patient::{Patient, accounts_of, cut, ends};
 use crate::ping::{self, Attempt};
-use crate::protocol::How;
+use crate::protocol::ClientOptions;
 use crate::route::{self, find};
 use crate::tcp::TcpInfo;
-use crate::{clear, live, packets, protocol};
+use crate::{cleanup, packets, protocol, server_account};
 
-/// How long the server may take over a farewell.
+/// The longest time for a log-off.
 const FAREWELL: Duration = Duration::from_millis(700);
-/// Round trips of deleting what was made and of a farewell, with a new session where the old one is stuck.
+/// Round trips to delete the test files and log off, with a new session if the old one is stuck.
 const FAREWELL_TRIPS: u32 = 16;
-/// Addresses of a name that are tried at most, and how long each may take.
+/// The most addresses of a name that are tried, and the longest time for each.
 const ADDRESSES_TRIED: usize = 8;
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
-/// How long an address may take that is only looked at.
+/// The longest time for an address that is only probed.
 const PROBE: Duration = Duration::from_millis(900);
-/// A way on which a connect takes less is short: there it costs little to make more, and what a busy host adds is a larger part.
+/// A path with a shorter connect is short: more connects cost little there, and the delay of a busy host
+/// is a larger part.
 const SHORT_WAY: Duration = Duration::from_millis(20);
 
-impl<'a> Patient<'a> {
+impl<'a> Examination<'a> {
     pub(crate) fn new(
         target: &'a Url,
         text: String,
         args: &'a Args,
-        course: &'a Course,
+        course: &'a MeasurementBudget,
         password: &str,
-    ) -> Patient<'a> {
+    ) -> Examination<'a> {
         let how = match target.scheme {
-            Scheme::Nfs => How::Nfs(nfs::Options {
+            Scheme::Nfs => ClientOptions::Nfs(nfs::Options {
                 patience: course.stall,
                 connect_timeout: course.stall,
                 slots: 128,
@@ -59,29 +61,29 @@ impl<'a> Patient<'a> {
                     credits: 1024,
                     ..client::smb::Options::default()
                 };
-                How::Smb { options, who }
+                ClientOptions::Smb { options, who }
             }
         };
         let begun = Instant::now();
-        Patient {
+        Examination {
             target,
             args,
             course,
             how,
-            facts: Facts { target: text, ..Facts::default() },
-            lines: Vec::new(),
+            facts: TargetMeasurements { target: text, ..TargetMeasurements::default() },
+            sessions: Vec::new(),
             scratch: None,
-            made: Made::default(),
+            made: CreatedNames::default(),
             existing: None,
             written: 0,
             sizes: None,
-            ways: Vec::new(),
+            addresses: Vec::new(),
             begun,
             until: begun + course.limit,
         }
     }
 
-    /// All layers, as far as they can be reached in time.
+    /// Examines all layers that can be reached in time.
     pub(crate) async fn examine(&mut self) {
         let mut ended = tokio::time::timeout_at(self.until.into(), self.reach()).await;
         self.reserve();
@@ -97,7 +99,7 @@ impl<'a> Patient<'a> {
         self.facts.stopped = stopped.map(|it| self.by_the_path(it));
     }
 
-    /// What a silence means on a path that loses large packets: it is not the server's.
+    /// The meaning of a silence on a path that loses large packets: the server is not at fault.
     fn by_the_path(&self, stopped: Stopped) -> Stopped {
         let loses =
             self.facts.transport.as_ref().and_then(|it| it.packets).is_some_and(|it| it.lost.is_some());
@@ -114,18 +116,18 @@ impl<'a> Patient<'a> {
     /// Layer 3.
     async fn meet(&mut self) -> Result<(), Stopped> {
         let (stall, address) = (self.course.stall, self.destination());
-        let (line, agreed) = protocol::open(&self.how, self.target, address, stall).await?;
+        let (session, agreed) = protocol::open(&self.how, self.target, address, stall).await?;
         self.facts.protocol = Some(agreed);
-        self.lines.push(line);
+        self.sessions.push(session);
         self.first_words().await
     }
 
     /// Layers 4 to 7.
     async fn layers(&mut self) -> Result<(), Stopped> {
         self.connections().await?;
-        let before = self.told_before().await;
+        let before = self.transactions_before().await;
         let worked = self.work().await;
-        self.told_since(before).await;
+        self.record_transactions_since(before).await;
         self.note_end();
         worked
     }
@@ -137,37 +139,38 @@ impl<'a> Patient<'a> {
         bench::again(self).await
     }
 
-    /// What the server itself has counted so far, where it is to be asked.
-    async fn told_before(&mut self) -> Option<Transactions> {
+    /// The server's own counts so far, if it is to be asked.
+    async fn transactions_before(&mut self) -> Option<Transactions> {
         let source = self.args.server.clone()?;
-        let asked = live::transactions(source, self.course.stall).await;
+        let asked = server_account::transactions(source, self.course.stall).await;
         asked.map_err(|why| self.facts.left_out.push(format!("the server's own account: {why}"))).ok()
     }
 
-    /// Takes down how the server answered since `before` on this share.
-    async fn told_since(&mut self, before: Option<Transactions>) {
+    /// Records the transactions on this share since `before`.
+    async fn record_transactions_since(&mut self, before: Option<Transactions>) {
         let (Some(before), Some(source)) = (before, self.args.server.clone()) else { return };
-        match live::transactions(source, self.course.stall).await {
-            Ok(now) => self.facts.told = live::told(&before, &now, self.target),
+        match server_account::transactions(source, self.course.stall).await {
+            Ok(now) => self.facts.told = server_account::told(&before, &now, self.target),
             Err(why) => self.facts.left_out.push(format!("the server's own account: {why}")),
         }
     }
 
-    /// Where the server is.
+    /// The address of the server.
     pub(crate) fn destination(&self) -> SocketAddr {
         let route = self.facts.route.as_ref();
-        route.map_or_else(|| SocketAddr::from(([0; 4], 0)), crate::facts::Route::destination)
+        route.map_or_else(|| SocketAddr::from(([0; 4], 0)), crate::measurements::Route::destination)
     }
 
-    /// What is left of the time.
+    /// The remaining time.
     pub(crate) fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Finds the address that answers, and how quickly.
+    /// Finds the address that answers, and measures its connects.
     async fn transport(&mut self) -> Result<(), Stopped> {
         let Some(route) = &mut self.facts.route else { return Ok(()) };
-        // A name with many addresses of a dead host is not to take all of the time, which would say nothing of the host.
+        // A name with many addresses of a dead host must not take all the time: that would say nothing
+        // about the host.
         let tried = route.addresses.len().clamp(1, ADDRESSES_TRIED);
         let patience = self.course.stall.min(CONNECT_PATIENCE).min(self.course.limit / 2 / tried as u32);
         let (mut ends, mut connects) = (Vec::new(), self.course.connects);
@@ -187,14 +190,14 @@ impl<'a> Patient<'a> {
         if !ends.is_empty() {
             return Err(unreachable(&ends, patience));
         }
-        crate::behind::probe(route).await;
+        crate::private_addresses::probe(route).await;
         let to = route.destination();
         let connect = ping::series(to, connects, Duration::from_millis(10), self.course.limit / 8).await;
         let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok();
         let largest = |name: &str| sysctl(name)?.split_whitespace().nth(2)?.parse::<u64>().ok();
         self.facts.transport = Some(Transport {
             connect,
-            // Half of a receive buffer is the kernel's own unless that is said otherwise (tcp_adv_win_scale).
+            // By default half of a receive buffer is the kernel's own (tcp_adv_win_scale).
             receive_window: largest("tcp_rmem").map(|it| it / 2),
             send_window: largest("tcp_wmem"),
             congestion_control: sysctl("tcp_congestion_control").map(|it| it.trim().to_owned()),
@@ -208,13 +211,13 @@ impl<'a> Patient<'a> {
         Ok(())
     }
 
-    /// Questions that cost the server nothing, one after the other.
+    /// Requests that cost the server nothing, one after the other.
     async fn first_words(&mut self) -> Result<(), Stopped> {
         let until = Instant::now() + self.course.limit / 10;
         let mut times = Vec::new();
         while times.len() < self.course.connects as usize && Instant::now() < until {
             let begun = Instant::now();
-            let echo = tokio::time::timeout(self.course.stall, self.lines[0].echo()).await;
+            let echo = tokio::time::timeout(self.course.stall, self.sessions[0].echo()).await;
             let silent = |_| Stopped {
                 stage: Stage::Share,
                 why: format!("no answer to an echo within {} s", self.course.stall.as_secs_f64()),
@@ -232,17 +235,17 @@ impl<'a> Patient<'a> {
         Ok(())
     }
 
-    /// Layer 4: as many connections as the server takes, and why not others.
+    /// Layer 4: as many connections as the server accepts, and the reasons against others.
     async fn connections(&mut self) -> Result<(), Stopped> {
         let asked = self.course.connections.last().copied().unwrap_or(1);
         let client_off = self.args.one_connection;
         let mut facts = Connections { asked, client_off, ..Connections::default() };
-        let offered = match (&self.lines[0], &self.facts.protocol) {
+        let offered = match (&self.sessions[0], &self.facts.protocol) {
             (Session::Smb { .. }, Some(Protocol::Smb(smb))) => smb.capabilities.contains(&"Multichannel"),
             _ => true,
         };
         facts.offered = offered;
-        if let (Session::Smb { session, .. }, true) = (&self.lines[0], offered) {
+        if let (Session::Smb { session, .. }, true) = (&self.sessions[0], offered) {
             let asking = async {
                 let tree = session.connect("IPC$").await?;
                 let interfaces = tree.interfaces().await;
@@ -258,17 +261,17 @@ impl<'a> Patient<'a> {
             }
         }
         let begun = Instant::now();
-        let found = if client_off { Ok(1) } else { self.find_ways(asked, &facts.interfaces).await };
+        let found = if client_off { Ok(1) } else { self.plan_addresses(asked, &facts.interfaces).await };
         let possible = found.unwrap_or_else(|why| {
             facts.failure.get_or_insert(why);
             1
         });
-        let widening = self.lines[0].widen(possible as usize, &self.ways);
+        let widening = self.sessions[0].widen(possible as usize, &self.addresses);
         let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
         let (got, failure) = match widened {
             Ok((got, failure)) => (got, failure.map(|why| why.to_string())),
             Err(_) => {
-                let got = self.lines[0].channels().len();
+                let got = self.sessions[0].channels().len();
                 (got, Some("a further connection was not answered in time".to_owned()))
             }
         };
@@ -278,21 +281,22 @@ impl<'a> Patient<'a> {
             let text = "the server offers no address that would take more of them".to_owned();
             (facts.got < asked && !client_off).then_some(text)
         });
-        let peers: Vec<IpAddr> = self.lines[0].channels().iter().map(|it| it.peer.ip()).collect();
+        let peers: Vec<IpAddr> = self.sessions[0].channels().iter().map(|it| it.peer.ip()).collect();
         let own = self.facts.route.as_ref().and_then(|it| it.source);
         facts.client_index = own.and_then(route::interface_index);
         judge(&mut facts.interfaces, &peers, own, facts.got);
-        // Runs begin with one.
-        self.lines[0].narrow(1);
+        // Runs begin with one connection.
+        self.sessions[0].narrow(1);
         facts.separate_sessions = facts.got == 1 && asked > 1;
         self.facts.connections = Some(facts);
         Ok(())
     }
 
-    /// Decides where further connections go: where a client would go by what the server offers, without what cannot be
-    /// reached. Answers how many connections can come of it, or why that is not known.
-    async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
-        let Session::Smb { session, .. } = &self.lines[0] else { return Ok(asked) };
+    /// Decides the addresses of further connections: those that a client would use of the server's offer,
+    /// without those that cannot be reached. Returns how many connections are possible, or why that is
+    /// unknown.
+    async fn plan_addresses(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
+        let Session::Smb { session, .. } = &self.sessions[0] else { return Ok(asked) };
         let planning = tokio::time::timeout(self.course.stall, session.addresses(asked as usize)).await;
         let planned = planning.map_err(|_| "the server did not tell its addresses in time".to_owned())?;
         let mut planned = planned.map_err(|why| format!("the server does not tell its addresses: {why}"))?;
@@ -301,15 +305,15 @@ impl<'a> Patient<'a> {
             interfaces.iter().any(|other| other.address == it.ip() && other.reachable == Some(false))
         };
         planned.retain(|it| !lost(it));
-        self.ways = planned;
-        Ok(match self.ways.len() as u32 {
+        self.addresses = planned;
+        Ok(match self.addresses.len() as u32 {
             0 => 1,
             _ if is_whole => asked,
             some => some + 1,
         })
     }
 
-    /// Tries which of the offered addresses answer, all at once.
+    /// Probes all offered addresses at once.
     async fn probed(&self, list: &[NetworkInterfaceInfo]) -> Vec<Interface> {
         let port = self.target.port;
         let mut probes = tokio::task::JoinSet::new();
@@ -341,37 +345,37 @@ impl<'a> Patient<'a> {
         interfaces
     }
 
-    /// Has `count` connections for the next run; answers how many there are.
-    pub(crate) async fn have(&mut self, count: u32) -> Result<u32, Stopped> {
+    /// Opens `count` connections for the next run. Returns how many there are.
+    pub(crate) async fn open_connections(&mut self, count: u32) -> Result<u32, Stopped> {
         let separate = self.facts.connections.as_ref().is_some_and(|it| it.separate_sessions);
         if !separate {
-            let widening = self.lines[0].widen(count as usize, &self.ways);
+            let widening = self.sessions[0].widen(count as usize, &self.addresses);
             let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
-            // What was opened until there was no time left is there all the same.
-            return Ok(widened.map_or_else(|_| self.lines[0].channels().len(), |(got, _)| got) as u32);
+            // Connections that were opened before the time was over exist nevertheless.
+            return Ok(widened.map_or_else(|_| self.sessions[0].channels().len(), |(got, _)| got) as u32);
         }
         let address = self.destination();
-        while (self.lines.len() as u32) < count {
+        while (self.sessions.len() as u32) < count {
             let opened = protocol::open(&self.how, self.target, address, self.course.stall).await;
             match opened {
-                Ok((line, _)) => self.lines.push(line),
+                Ok((session, _)) => self.sessions.push(session),
                 Err(_) => break,
             }
         }
-        Ok(self.lines.len() as u32)
+        Ok(self.sessions.len() as u32)
     }
 
-    /// Goes back to one connection.
-    pub(crate) async fn have_one(&mut self) {
-        self.lines[0].narrow(1);
-        for line in self.lines.drain(1..) {
-            farewell(line, FAREWELL).await;
+    /// Returns to one connection.
+    pub(crate) async fn close_extra_connections(&mut self) {
+        self.sessions[0].narrow(1);
+        for session in self.sessions.drain(1..) {
+            farewell(session, FAREWELL).await;
         }
     }
 
-    /// The kernel's account of all connections.
+    /// The kernel's counters of all connections.
     pub(crate) fn accounts(&self) -> Vec<(SocketAddr, SocketAddr, TcpInfo)> {
-        let ours: Vec<_> = self.lines.iter().flat_map(ends).collect();
+        let ours: Vec<_> = self.sessions.iter().flat_map(ends).collect();
         accounts_of(&ours)
     }
 
@@ -384,7 +388,7 @@ impl<'a> Patient<'a> {
             transport.first_connection = first;
         }
         if let (Some(Protocol::Smb(smb)), Some(Session::Smb { connection, .. })) =
-            (&mut self.facts.protocol, self.lines.first())
+            (&mut self.facts.protocol, self.sessions.first())
         {
             smb.credits = connection.credits();
             smb.protection_ns_per_mib = protocol::protection_ns(connection, smb);
@@ -402,20 +406,21 @@ impl<'a> Patient<'a> {
         Duration::from_secs_f64(connect.into_iter().chain(echo).fold(0.0, f64::max) / 1000.0)
     }
 
-    /// Leaves more of the time for the farewell where the server is so far away that it takes longer.
+    /// Reserves more time for the end if the server is so far away that it needs it.
     fn reserve(&mut self) {
         let more = (self.trip() * FAREWELL_TRIPS).saturating_sub(self.course.farewell);
         self.until = self.begun + self.course.limit - more.min(self.course.limit / 2);
     }
 
-    /// How long the farewell may take from now on: as long as the course allows, and no longer than is of use.
+    /// The longest time for the end from now on: as long as the course allows, and no longer than is
+    /// useful.
     pub(crate) fn farewell(&self) -> Duration {
         let end = self.begun + self.course.limit + self.course.farewell;
         let of_use = (FAREWELL * 10).max(self.trip() * FAREWELL_TRIPS);
         end.saturating_duration_since(Instant::now()).min(of_use)
     }
 
-    /// Deletes what was made on the server and says farewell, in little time whatever the server does.
+    /// Deletes the test files on the server and logs off, within a short time whatever the server does.
     pub(crate) async fn clear(&mut self) {
         self.note_end();
         let until = Instant::now() + self.farewell();
@@ -430,43 +435,43 @@ impl<'a> Patient<'a> {
     async fn cleared(&mut self, scratch: &str, until: Instant) -> bool {
         let directory = &self.target.path;
         if self.facts.stopped.is_some() {
-            // What was under way may have files open, which go with their session.
+            // Operations under way may have files open. These are closed with their session.
             self.close_all(patience(FAREWELL / 2, until)).await;
         }
-        if let Some(line) = self.lines.first() {
+        if let Some(session) = self.sessions.first() {
             let half = Instant::now() + patience(self.course.limit, until) / 2;
-            if clear::clear(line, directory, scratch, &self.made, half).await {
+            if cleanup::clear(session, directory, scratch, &self.made, half).await {
                 return true;
             }
         }
-        // A session that is stuck is no reason to leave anything.
+        // A stuck session is no reason to leave files behind.
         let opening = protocol::open(
             &self.how,
             self.target,
             self.destination(),
             FAREWELL.max(self.trip() * FAREWELL_TRIPS / 2),
         );
-        let Ok(Ok((line, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
-        let is_cleared = clear::clear(&line, directory, scratch, &self.made, until).await;
-        self.lines.push(line);
+        let Ok(Ok((session, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
+        let is_cleared = cleanup::clear(&session, directory, scratch, &self.made, until).await;
+        self.sessions.push(session);
         is_cleared
     }
 
     /// Ends all sessions at once.
     async fn close_all(&mut self, patience: Duration) {
-        let farewells = self.lines.drain(..).map(|line| farewell(line, patience));
+        let farewells = self.sessions.drain(..).map(|session| farewell(session, patience));
         let mut closing: tokio::task::JoinSet<()> = farewells.collect();
         while closing.join_next().await.is_some() {}
     }
 }
 
-/// Logs off, if the server hears it in time.
+/// Logs off, if the server responds in time.
 async fn farewell(session: Session, patience: Duration) {
-    // A server that is gone needs none.
+    // A server that is gone needs no log-off.
     let _ = tokio::time::timeout(patience, session.close()).await;
 }
 
-/// So long, and not longer than `until`.
+/// The time `most`, but not beyond `until`.
 fn patience(most: Duration, until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now()).min(most)
 }
@@ -475,7 +480,7 @@ fn is_refused(attempt: &Attempt) -> bool {
     matches!(attempt, Attempt::Failed(why) if why.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
-/// No address took a connection. One that refused says most: its host is there.
+/// No address accepted a connection. One that refused says most: its host is up.
 fn unreachable(ends: &[(SocketAddr, Attempt)], patience: Duration) -> Stopped {
     let text = |(to, attempt): &(SocketAddr, Attempt)| match attempt {
         Attempt::Failed(why) => format!("{to}: {why}"),
@@ -488,7 +493,7 @@ fn unreachable(ends: &[(SocketAddr, Attempt)], patience: Duration) -> Stopped {
     Stopped { stage: Stage::Connect, why: why.join("; "), stalled, cause }
 }
 
-/// Why an offered address that was tried is of no use.
+/// The reason why a probed address cannot be used.
 fn why_not(attempt: &Attempt) -> Option<String> {
     match attempt {
         Attempt::Took(_) => None,
@@ -500,7 +505,7 @@ fn why_not(attempt: &Attempt) -> Option<String> {
     }
 }
 
-/// Says of each offered address whether it is used, and why not.
+/// Sets for each offered address whether it is used, or the reason why not.
 fn judge(interfaces: &mut [Interface], peers: &[IpAddr], own: Option<IpAddr>, got: u32) {
     let best = interfaces.iter().map(|it| (it.rss, it.mbit)).max();
     let used: Vec<u32> =

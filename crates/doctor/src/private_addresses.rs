@@ -1,19 +1,19 @@
-//! Private addresses of a name that leads to a public one first: whether they answer too. Whoever looks for the address to use
-//! stops at the first that answers.
+//! The private addresses that a name has after a public one. They are probed too. A client that looks for
+//! an address stops at the first that answers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::facts::{Route, Scope};
+use crate::measurements::{Route, Scope};
 use crate::ping::{self, Attempt};
 use crate::route::scope;
 
-/// How long they may take, all at once.
+/// The longest time for all of them together.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// Tries the private addresses that were not tried, where a public one is used.
+/// Probes the private addresses that were not tried, if a public one is used.
 pub(crate) async fn probe(route: &mut Route) {
     if scope(route.used) == Scope::Public {
         probe_private(route).await;
@@ -29,7 +29,7 @@ async fn probe_private(route: &mut Route) {
         }
     }
     while let Some(done) = probes.join_next().await {
-        // One that is not reached from here is no fault of the name: others may be nearer to it.
+        // A failure here is no fault of the name: others may be nearer to the address.
         if let Ok((at, Attempt::Took(_))) = done {
             route.addresses[at].reachable = Some(true);
         }
@@ -39,7 +39,7 @@ async fn probe_private(route: &mut Route) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Address;
+    use crate::measurements::Address;
 
     #[tokio::test]
     async fn a_private_address_behind_the_first_is_tried_and_said_to_answer() {

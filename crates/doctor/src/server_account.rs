@@ -1,5 +1,5 @@
-//! What a running Trunkline server tells of itself: which transactions its limits held, and what its clients do. It is asked
-//! over its control socket, or over HTTP at the address of its metrics.
+//! The counts of a running Trunkline server: the transactions that its limits throttled, and the work of
+//! its clients. They are requested over its control socket, or over HTTP at the address of its metrics.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,21 +12,22 @@ use admin::{Client, Request, Response, Transactions, Workload};
 use client::{Scheme, Url};
 use serde::de::DeserializeOwned;
 
-use crate::facts::Told;
+use crate::measurements::ServerTransactions;
 
-/// How long a connection may take over HTTP, and then the whole answer.
+/// The longest time for an HTTP connection, and then for the whole reply.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer over HTTP.
+/// The longest HTTP reply.
 const LONGEST: u64 = 64 << 20;
 
-/// Whether a text names a server rather than a file: an address of HTTP, a state directory or the socket in one.
+/// Whether a text names a server rather than a file: an HTTP address, a state directory or the socket in
+/// one.
 pub(crate) fn is_server(text: &str) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let kind = || std::fs::metadata(text).ok().map(|it| it.file_type());
     text.starts_with("http://") || kind().is_some_and(|it| it.is_dir() || it.is_socket())
 }
 
-/// What clients do on the shares of the server at `source`.
+/// The work of clients on the shares of the server at `source`.
 pub(crate) fn workload(source: &str) -> Result<Workload, String> {
     match source.strip_prefix("http://") {
         Some(place) => get(place, "/workload"),
@@ -37,7 +38,7 @@ pub(crate) fn workload(source: &str) -> Result<Workload, String> {
     }
 }
 
-/// What the server at `source` has counted; given up after `patience`.
+/// The transactions of the server at `source`. It gives up after `patience`.
 pub(crate) async fn transactions(source: String, patience: Duration) -> Result<Transactions, String> {
     let place = source.clone();
     let asking = tokio::task::spawn_blocking(move || match source.strip_prefix("http://") {
@@ -53,14 +54,14 @@ pub(crate) async fn transactions(source: String, patience: Duration) -> Result<T
     }
 }
 
-/// How the server answered on the share of `target` between two accounts; nothing where there is no such share.
-pub(crate) fn told(before: &Transactions, now: &Transactions, target: &Url) -> Option<Told> {
+/// The transactions on the share of `target` between two counts. `None` if there is no such share.
+pub(crate) fn told(before: &Transactions, now: &Transactions, target: &Url) -> Option<ServerTransactions> {
     let protocol = if target.scheme == Scheme::Nfs { "NFS" } else { "SMB" };
     let name = target.share.trim_matches('/');
     let between = now.since(before);
     let is_it = |it: &&Counted| it.file_share.eq_ignore_ascii_case(name) && it.protocol == protocol;
     let counted = between.counted.iter().find(is_it)?;
-    let mut told = Told::default();
+    let mut told = ServerTransactions::default();
     for (kind, count) in counted.apis.iter().flat_map(|it| &it.transactions).filter(|(_, count)| **count > 0)
     {
         *told.by_type.entry(kind.clone()).or_default() += count;
@@ -73,7 +74,8 @@ pub(crate) fn told(before: &Transactions, now: &Transactions, target: &Url) -> O
     Some(told)
 }
 
-/// Asks over the control socket; `source` is it, or the state directory that it lies in.
+/// Sends a request over the control socket; `source` is the socket, or the state directory that contains
+/// it.
 fn ask(source: &str, request: &Request) -> Result<Response, String> {
     let path = Path::new(source);
     let directory = match path.parent() {
@@ -84,7 +86,7 @@ fn ask(source: &str, request: &Request) -> Result<Response, String> {
     answer.map_err(|why| format!("{source}: {why}"))
 }
 
-/// What lies at `path` of an address such as 127.0.0.1:9445.
+/// The content of `path` at an address such as 127.0.0.1:9445.
 fn get<T: DeserializeOwned>(place: &str, path: &str) -> Result<T, String> {
     let host = place.split('/').next().unwrap_or_default();
     let wrong = |why: &dyn std::fmt::Display| format!("http://{host}{path}: {why}");
@@ -103,7 +105,7 @@ fn exchange(host: &str, path: &str, patience: Duration) -> std::io::Result<Strin
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(mut stream) => {
                 stream.set_write_timeout(Some(PATIENCE))?;
-                // Of version 1.0, so that the answer ends with the connection and comes in one piece.
+                // Version 1.0, so that the reply ends with the connection and is not chunked.
                 write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
                 let mut answer = String::new();
                 let whole = Whole::within(patience, stream);
@@ -125,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody who answers once, and the address.
+    /// A server that replies once, and its address.
     fn answering(answer: &'static str) -> (std::thread::JoinHandle<String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place = listener.local_addr().unwrap().to_string();
@@ -163,7 +165,7 @@ mod tests {
         let place = listener.local_addr().unwrap().to_string();
         let served = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            // Each piece comes well within the time for the whole.
+            // Each part arrives well within the time for the whole.
             while stream.write_all(b"x").is_ok() {
                 std::thread::sleep(Duration::from_millis(20));
             }

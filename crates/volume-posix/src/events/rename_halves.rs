@@ -1,34 +1,36 @@
-//! Renames that the host tells in two halves, put together again. Linux tells them as one event from 5.17 on (`FAN_RENAME`).
+//! Renames that the host reports in two halves, joined again. From Linux 5.17 on they are one event
+//! (`FAN_RENAME`).
 //!
-//! The halves have nothing in common that says so. But one call makes both of them, one right after the other, so that what
-//! belongs together are two that follow each other and come from one process.
+//! The halves carry nothing that links them. But one call produces both, one directly after the other. So
+//! two consecutive halves of one process belong together.
 
 use volume::{HostChange, HostEvent, Name, NodeId};
 
-/// The first half of a rename, as long as its second may come.
+/// The first half of a rename, while its second half may still come.
 #[derive(Debug, Default)]
-pub(super) struct Halves {
-    first: Option<(i32, Half)>,
+pub(super) struct PendingRename {
+    first: Option<(i32, RenameHalf)>,
 }
 
-/// A name that was taken away or has come by a rename.
+/// One half of a rename: the old name or the new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Half {
+pub(super) struct RenameHalf {
     pub directory: NodeId,
     pub name: Name,
     pub is_directory: bool,
 }
 
-impl Halves {
-    /// The name that a process has taken away; told when it is clear whether it came somewhere else.
-    pub fn went(&mut self, pid: i32, half: Half, sink: &mut dyn FnMut(HostEvent)) {
+impl PendingRename {
+    /// Handles the old name of a rename. It is reported when it is clear whether a new name follows.
+    pub fn went(&mut self, pid: i32, half: RenameHalf, sink: &mut dyn FnMut(HostEvent)) {
         self.end(sink);
         self.first = Some((pid, half));
     }
 
-    /// The name that has come by a rename of a process.
-    pub fn came(&mut self, pid: i32, half: Half, sink: &mut dyn FnMut(HostEvent)) {
-        let is_second = |(by, first): &mut (i32, Half)| *by == pid && first.is_directory == half.is_directory;
+    /// Handles the new name of a rename.
+    pub fn came(&mut self, pid: i32, half: RenameHalf, sink: &mut dyn FnMut(HostEvent)) {
+        let is_second =
+            |(by, first): &mut (i32, RenameHalf)| *by == pid && first.is_directory == half.is_directory;
         match self.first.take_if(is_second) {
             Some((_, first)) => sink(HostEvent::Renamed {
                 from: (first.directory, first.name),
@@ -42,12 +44,13 @@ impl Halves {
         }
     }
 
-    /// Whether a second half may be on its way.
+    /// Whether a second half may still come.
     pub fn is_waiting(&self) -> bool {
         self.first.is_some()
     }
 
-    /// Something else has happened: what was taken away went where nobody looks.
+    /// Reports a first half whose second did not come: another event followed, so the name went to a
+    /// directory that is not watched.
     pub fn end(&mut self, sink: &mut dyn FnMut(HostEvent)) {
         if let Some((_, first)) = self.first.take() {
             sink(first.told(HostChange::RenamedFrom));
@@ -55,10 +58,10 @@ impl Halves {
     }
 }
 
-impl Half {
-    /// It alone.
+impl RenameHalf {
+    /// The event for this half alone.
     pub fn told(self, change: HostChange) -> HostEvent {
-        let Half { directory, name, is_directory } = self;
+        let RenameHalf { directory, name, is_directory } = self;
         HostEvent::Changed { directory, name: Some(name), is_directory, change }
     }
 }
@@ -67,14 +70,15 @@ impl Half {
 mod tests {
     use super::*;
 
-    fn half(name: &str) -> Half {
+    fn half(name: &str) -> RenameHalf {
         let directory = NodeId { device: 1, inode: 2 };
-        Half { directory, name: Name::new(name.as_bytes()).unwrap(), is_directory: false }
+        RenameHalf { directory, name: Name::new(name.as_bytes()).unwrap(), is_directory: false }
     }
 
-    /// What is told when the halves come in this order: the process, whether the name goes, and the name.
+    /// The events that are reported for halves in this order. Each half has the process, whether it is
+    /// the old name, and the name.
     fn told(halves: &[(i32, bool, &str)]) -> Vec<HostEvent> {
-        let (mut out, mut seen) = (Halves::default(), Vec::new());
+        let (mut out, mut seen) = (PendingRename::default(), Vec::new());
         for (pid, goes, name) in halves {
             let mut sink = |event| seen.push(event);
             match goes {

@@ -1,5 +1,5 @@
-//! What was made on a server goes again: by the names that were given, which takes few round trips and needs no right to list
-//! anything. Only where that leaves something is our own directory listed.
+//! Removes the test files from a server: by their names, which takes few round trips and needs no right
+//! to list a directory. The directory of the test files is listed only if files remain.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,26 +9,26 @@ use client::remote::{Directory, Session};
 
 use crate::protocol::MOUNT_OPTIONS;
 
-/// Names that are deleted at once.
+/// The number of names that are deleted at once.
 const AT_ONCE: usize = 128;
-/// How long to wait before what could not be deleted is tried again: what a lost session had open is let go a moment later.
+/// The pause before another attempt: a server closes the open files of a lost session a moment later.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The names in the directory of the test files that may be there. Copies share them.
+/// The names that may exist in the directory of the test files. All clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Made(Arc<Mutex<BTreeSet<String>>>);
+pub(crate) struct CreatedNames(Arc<Mutex<BTreeSet<String>>>);
 
-impl Made {
+impl CreatedNames {
     fn locked(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes down a name that is about to be made.
+    /// Records a name before it is created.
     pub(crate) fn note(&self, name: &str) {
         self.locked().insert(name.to_owned());
     }
 
-    /// Strikes out a name that was deleted.
+    /// Forgets a name that was deleted.
     pub(crate) fn forget(&self, name: &str) {
         self.locked().remove(name);
     }
@@ -38,13 +38,13 @@ impl Made {
     }
 }
 
-/// Deletes the directory `scratch` in `directory`, with all in it; whether nothing is left. Tries until the time is over, or the
-/// session is lost.
+/// Deletes the directory `scratch` in `directory` with its files. Returns whether nothing is left. It
+/// tries until the time is over, or until the session is lost.
 pub(crate) async fn clear(
     session: &Session,
     directory: &str,
     scratch: &str,
-    made: &Made,
+    made: &CreatedNames,
     until: Instant,
 ) -> bool {
     let clearing = async {
@@ -60,12 +60,13 @@ pub(crate) async fn clear(
     tokio::time::timeout_at(until.into(), clearing).await.unwrap_or(false)
 }
 
-/// Tries it once with the names that are `known`, or with those that a listing brings; whether nothing is left.
+/// Tries it once with the names that are `known`, or with those from a listing. Returns whether nothing
+/// is left.
 async fn once(
     session: &Session,
     directory: &str,
     scratch: &str,
-    made: &Made,
+    made: &CreatedNames,
     known: Option<Vec<String>>,
 ) -> client::Result<bool> {
     let root = session.root(MOUNT_OPTIONS).directory(directory).await?;
@@ -79,20 +80,21 @@ async fn once(
             Ok(listed) => listed.iter().map(|it| String::from_utf8_lossy(&it.name).into_owned()).collect(),
             Err(why) if why.is_missing() => return Ok(true),
             Err(why) if why.is_loss() => return Err(why),
-            // Who may make something may not be allowed to list it.
+            // A user who may create files may not be allowed to list them.
             Err(_) => made.names(),
         },
     };
     let are_gone = remove(&place, names).await;
     match root.remove_directory(scratch).await {
-        // Some servers take the order to delete a directory that is not empty, and do not carry it out (MS-FSA 2.1.5.5).
+        // Some servers accept the deletion of a directory that is not empty, and do not carry it out
+        // (MS-FSA 2.1.5.5).
         Ok(()) => Ok(are_gone),
         Err(why) if why.is_missing() => Ok(true),
         Err(why) => Err(why),
     }
 }
 
-/// Deletes files; whether none of them is left.
+/// Deletes files. Returns whether none of them is left.
 async fn remove(place: &Directory, names: Vec<String>) -> bool {
     let (mut tasks, mut are_gone) = (tokio::task::JoinSet::new(), true);
     for (number, name) in names.into_iter().enumerate() {
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_was_made_is_known_by_name_until_it_is_deleted() {
-        let made = Made::default();
+        let made = CreatedNames::default();
         let copy = made.clone();
         for name in ["data", "n1", "n2"] {
             copy.note(name);

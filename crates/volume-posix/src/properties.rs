@@ -1,15 +1,15 @@
-//! What the file system below a volume is and can do, found out once.
+//! The properties of the file system below a volume, determined once.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::io::Errno;
-use volume::{Facts, Result, Stat};
+use volume::{Result, Stat, VolumeProperties};
 
 use crate::errno::call;
 use crate::open::ALWAYS;
 
-/// File systems by the number that the host gives for each.
+/// File systems by the magic number that the host reports.
 const KNOWN: &[(u64, &str)] = &[
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
@@ -36,32 +36,39 @@ const KNOWN: &[(u64, &str)] = &[
     (0x8584_58f6, "ramfs"),
 ];
 
-/// File systems that other hosts, or something behind them, change without this host telling of it.
+/// File systems that other hosts, or a process behind them, change without an event on this host.
 const FAR: &[&str] = &["nfs", "cifs", "smb3", "fuse", "ceph", "gfs2", "ocfs2", "9p"];
 
 /// The flag of a directory in which the file system itself folds case.
 const CASEFOLD: u32 = 0x4000_0000;
 
-/// The file system's own name.
+/// The name of the file system.
 pub(crate) fn file_system_name(fd: BorrowedFd<'_>) -> Result<&'static str> {
     let kind = call(|| rustix::fs::fstatfs(fd))?.f_type as u64 & 0xffff_ffff;
     Ok(KNOWN.iter().find(|(number, _)| *number == kind).map_or("unknown", |(_, name)| name))
 }
 
-/// Whether this process may keep notes where a file's owner cannot reach them. Nothing is changed.
+/// Whether this process may store notes in attributes that a file's owner cannot change. The check
+/// changes nothing.
 pub(crate) fn may_use_trusted(root: BorrowedFd<'_>) -> bool {
-    // To replace what is not there fails in one way for who may and in another for who may not.
+    // Replacing a missing attribute fails with one error for a privileged process and with another for
+    // others.
     let probe = rustix::fs::fsetxattr(root, c"trusted.trunkline.probe", b"", XattrFlags::REPLACE);
     probe == Err(Errno::NODATA)
 }
 
-/// Everything that is constant about the volume whose root directory this is; `identity` is that of its file system.
-pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, identity: u64, tells_changes: bool) -> Result<Facts> {
+/// All constant properties of the volume with this root directory. `identity` is that of its file system.
+pub(crate) fn find(
+    root: BorrowedFd<'_>,
+    stat: &Stat,
+    identity: u64,
+    tells_changes: bool,
+) -> Result<VolumeProperties> {
     let file_system = file_system_name(root)?;
     let room = call(|| rustix::fs::fstatvfs(root))?;
     let read_only = room.f_flag.contains(StatVfsMountFlags::RDONLY);
     let attributes = rustix::fs::fgetxattr(root, c"user.trunkline.probe", &mut [0_u8; 1]);
-    Ok(Facts {
+    Ok(VolumeProperties {
         file_system: file_system.to_owned(),
         serial: serial(identity, stat.id.inode),
         born: stat.born.unwrap_or(stat.changed),
@@ -75,18 +82,19 @@ pub(crate) fn find(root: BorrowedFd<'_>, stat: &Stat, identity: u64, tells_chang
     })
 }
 
-/// Whether what the host tells of a directory can be relied on: it may be on another file system than the root, and be another
-/// kind of directory.
-pub(crate) fn is_told_of(directory: BorrowedFd<'_>, facts: &Facts) -> Result<bool> {
-    Ok(is_reliable(file_system_name(directory)?, flags_of(directory), facts.folds_case))
+/// Whether the host's events about a directory are complete. The directory may be on another file system
+/// than the root, and of another kind.
+pub(crate) fn is_told_of(directory: BorrowedFd<'_>, properties: &VolumeProperties) -> Result<bool> {
+    Ok(is_reliable(file_system_name(directory)?, flags_of(directory), properties.folds_case))
 }
 
-/// The same by what the directory is. Where the root folds case already, nobody relies on names.
+/// As [`is_told_of`], from the properties of the directory. If the root folds case, no caller relies on
+/// names.
 fn is_reliable(file_system: &str, flags: u32, root_folds: bool) -> bool {
     (root_folds || !folds_case(file_system, flags)) && !FAR.contains(&file_system)
 }
 
-/// The flags of a directory; none where the file system has none.
+/// The flags of a directory. 0 if the file system has none.
 fn flags_of(directory: BorrowedFd<'_>) -> u32 {
     rustix::fs::ioctl_getflags(directory).map_or(0, |flags| flags.bits())
 }
@@ -96,8 +104,8 @@ fn folds_case(file_system: &str, flags: u32) -> bool {
     flags & CASEFOLD != 0 || matches!(file_system, "vfat" | "exfat")
 }
 
-/// Mixes two numbers into one so that directories of one file system differ in their low half too, which
-/// is all that some callers show.
+/// Mixes two numbers into one. Directories of one file system then differ in the low half too, and some
+/// callers show only that half.
 fn serial(file_system: u64, inode: u64) -> u64 {
     let mut mixed = file_system ^ inode.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for step in [30, 27, 31] {
@@ -106,7 +114,7 @@ fn serial(file_system: u64, inode: u64) -> u64 {
     mixed
 }
 
-/// Tries to let one unnamed file share a block of another.
+/// Tries to share a block between two unnamed files.
 fn clones(root: BorrowedFd<'_>) -> Result<bool> {
     let unnamed = || {
         let flags = OFlags::TMPFILE | OFlags::RDWR | (ALWAYS - OFlags::NOFOLLOW);
@@ -119,8 +127,8 @@ fn clones(root: BorrowedFd<'_>) -> Result<bool> {
     Ok(rustix::fs::ioctl_ficlone(&to, &from).is_ok())
 }
 
-/// Whether the block device of that number, or the one that it is a part of, takes discards. A file system that is not
-/// on one device has none of this number.
+/// Whether the block device with this number, or the disk that it is a partition of, accepts discards. A
+/// file system that is not on one block device has no such device.
 fn discards(device: u64) -> bool {
     let place = format!("/sys/dev/block/{}:{}", device >> 32, device & 0xffff_ffff);
     let told = ["queue", "../queue"]
@@ -129,7 +137,7 @@ fn discards(device: u64) -> bool {
     told.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|most| most > 0)
 }
 
-/// The process's mask of permission bits, which can be asked for without setting it only here.
+/// The process's mask of permission bits. Only here can it be read without setting it.
 pub(crate) fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -164,7 +172,7 @@ mod tests {
             let real = std::fs::canonicalize(entry.path()).unwrap();
             let disk = if real.join("partition").exists() { real.parent().unwrap() } else { real.as_path() };
             let unit = std::fs::read_to_string(disk.join("queue/discard_granularity")).unwrap_or_default();
-            // A device without discards has no unit of them either.
+            // A device without discards has no discard granularity either.
             assert!(!discards(device) || unit.trim() != "0", "{name}");
         }
         assert!(!discards(7));

@@ -1,31 +1,31 @@
-//! What several connections are worth, from runs that were made in turns, and how a run takes up one more turn.
+//! The gain of several connections, from runs in turns, and the merging of turns into one run.
 
-use load::turns::{Doubt, Range, Worth, count_to_take};
+use load::comparison::{Doubt, Range, Worth, count_to_take};
 
-use crate::facts::{Data, Run, Traffic, Work};
+use crate::measurements::{Data, Run, RunKind, Traffic};
 
-/// A gain that is worth a change.
+/// The least factor that is worth a change.
 pub(crate) const WORTH: f64 = 1.25;
 
-/// What several connections carry of one kind of work, beside one connection.
+/// The gain of several connections over one, for one kind of work.
 #[derive(Debug, Clone, Copy)]
 pub struct Gain<'a> {
     /// The run with one connection.
     pub one: &'a Run,
-    /// That with the number of connections to take.
+    /// The run with the recommended number of connections.
     pub many: &'a Run,
-    /// How many times as much it carried; nothing where the turns do not tell.
+    /// The factor between the two. `None` if the turns are not clear.
     pub range: Option<Range>,
 }
 
 impl Gain<'_> {
-    /// How many times as much, in the middle turn; of the rates where there are no turns.
+    /// The median factor. Without turns, the factor of the rates.
     #[must_use]
     pub fn times(&self) -> f64 {
         self.range.map_or_else(|| self.many.per_s / self.one.per_s, |it| it.middle)
     }
 
-    /// Whether more connections are surely worth a change: the whole range says so.
+    /// Whether more connections are certainly worth a change: the whole range says so.
     #[must_use]
     pub fn is_sure(&self) -> bool {
         self.range.is_some_and(|it| it.says(WORTH) == Worth::More)
@@ -33,11 +33,11 @@ impl Gain<'_> {
 }
 
 impl Data {
-    /// What several connections carry beside one, for the one of `works` that gains most. Nothing where there were no runs with
-    /// several: one point says nothing of more.
+    /// The gain of several connections over one, for the kind of `works` that gains most. `None` without
+    /// runs with several connections: one point says nothing about more.
     #[must_use]
-    pub fn gain(&self, works: &[Work]) -> Option<Gain<'_>> {
-        let of = |work: &Work| {
+    pub fn gain(&self, works: &[RunKind]) -> Option<Gain<'_>> {
+        let of = |work: &RunKind| {
             let one = self.run(*work, 1).filter(|it| it.per_s > 0.0)?;
             let runs = || self.runs.iter().filter(|it| it.work == *work);
             let all: Vec<(u32, &[f64])> = runs().map(|it| (it.connections, it.turns.as_slice())).collect();
@@ -49,8 +49,9 @@ impl Data {
         works.iter().filter_map(of).max_by(|a, b| a.times().total_cmp(&b.times()))
     }
 
-    /// What makes the comparison of two runs unsure. A server elsewhere does not wait for the processors of this host, so that
-    /// others matter there only as far as we waited for one. One on this host waits as well, and that is not seen.
+    /// The uncertainty of the comparison of two runs. A server elsewhere does not wait for the processors
+    /// of this host. Other programs then matter only as far as the doctor waited for a processor. A
+    /// server on this host waits as well, and that cannot be seen.
     fn doubt(&self, one: &Run, many: &Run) -> Doubt {
         let part = self
             .others
@@ -59,16 +60,17 @@ impl Data {
     }
 }
 
-/// The part of the time for which we waited for a processor, in the run in which that was longer; all of it where it is not known.
+/// The part of the time in which the doctor waited for a processor, in the run where it was larger. 1 if
+/// it is unknown.
 fn waited(one: &Run, many: &Run) -> f64 {
     one.waited.zip(many.waited).map_or(1.0, |(one, many)| one.max(many))
 }
 
-/// Parts that one turn adds to a run: what is shorter holds too few operations.
+/// The parts that one turn adds to a run. A shorter part would have too few operations.
 const PARTS_OF_TURN: usize = 5;
 
 impl Run {
-    /// The same as the first of several turns.
+    /// The same run as the first of several turns.
     pub(crate) fn in_turn(mut self) -> Run {
         let size = self.parts.len().div_ceil(PARTS_OF_TURN).max(1);
         self.parts = self.parts.chunks(size).map(|it| it.iter().sum::<f64>() / it.len() as f64).collect();
@@ -81,8 +83,8 @@ impl Run {
         what(self) == what(other)
     }
 
-    /// Takes up one more turn. Rates are those of all turns together, the interval is their spread, and latencies are the mean of
-    /// all turns, weighted by their operations.
+    /// Adds one more turn. Rates are those of all turns together, the interval is their spread, and
+    /// latencies are the mean over all turns, weighted by their operations.
     pub(crate) fn add_turn(&mut self, other: &Run) {
         let seconds = self.lasted_s + other.lasted_s;
         let by_time = |own: f64, more: f64| (own * self.lasted_s + more * other.lasted_s) / seconds.max(1e-9);
@@ -110,7 +112,7 @@ impl Run {
 }
 
 impl Traffic {
-    /// What was counted in both.
+    /// The sum of both counts.
     fn and(&self, other: &Traffic) -> Traffic {
         Traffic {
             sent: self.sent + other.sent,
@@ -127,27 +129,27 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Others;
+    use crate::measurements::Others;
     use crate::rules::tests_support::large;
 
     fn data(one: &[f64], four: &[f64]) -> Data {
         let run = |connections, turns: &[f64]| {
             let mean = turns.iter().sum::<f64>() / turns.len() as f64;
-            Run { turns: turns.to_vec(), ..large(Work::Read, connections, mean / 4.0, 0.1) }
+            Run { turns: turns.to_vec(), ..large(RunKind::Read, connections, mean / 4.0, 0.1) }
         };
         Data { runs: vec![run(1, one), run(4, four)], ..Data::default() }
     }
 
     #[test]
     fn turns_are_compared_with_those_that_belong_to_them() {
-        // The host was twice as quick in the second half, for both alike.
+        // The host was twice as fast in the second half, for both numbers alike.
         let drift = data(&[100.0, 100.0, 200.0, 200.0], &[300.0, 300.0, 600.0, 600.0]);
-        let gain = drift.gain(&[Work::Read]).unwrap();
+        let gain = drift.gain(&[RunKind::Read]).unwrap();
         let range = gain.range.unwrap();
         assert!(gain.is_sure() && range.least > 2.8 && range.most < 3.2, "{range:?}");
-        // A turn in which nothing came gives no factor of billions.
+        // A turn without any progress must not give a factor of billions.
         let still = data(&[100.0, 0.0, 100.0, 100.0], &[300.0; 4]);
-        let gain = still.gain(&[Work::Read]).unwrap();
+        let gain = still.gain(&[RunKind::Read]).unwrap();
         assert!(gain.range.is_none() && !gain.is_sure() && gain.times() < 10.0, "{gain:?}");
     }
 
@@ -157,12 +159,12 @@ mod tests {
             let mut data = data(&[100.0; 4], &[300.0; 4]);
             data.others = Some(Others { part, processors: 2, is_server_here });
             data.runs.iter_mut().for_each(|run| run.waited = waited);
-            data.gain(&[Work::Read]).unwrap().range
+            data.gain(&[RunKind::Read]).unwrap().range
         };
         let free = range(0.0, true, Some(0.0)).unwrap();
         let wider = |it: Option<Range>| it.unwrap().most / free.most;
         assert!((wider(range(0.5, true, Some(0.0))) - 2.0).abs() < 1e-9);
-        // A server elsewhere has processors of its own, and we did not wait for one of ours.
+        // A server elsewhere has its own processors, and the doctor did not wait for one here.
         assert!((wider(range(0.5, false, Some(0.01))) - 1.0).abs() < 1e-9);
         assert!(wider(range(0.5, false, None)) > 1.9);
         assert_eq!(range(0.9, true, Some(0.0)), None);
@@ -170,11 +172,12 @@ mod tests {
 
     #[test]
     fn a_run_takes_up_turns() {
-        let mut run = large(Work::Read, 1, 10.0, 1.0).in_turn();
+        let mut run = large(RunKind::Read, 1, 10.0, 1.0).in_turn();
         assert_eq!(run.parts.len(), PARTS_OF_TURN);
         (run.turns, run.waited) = (vec![40.0], Some(0.1));
-        let other = Run { turns: vec![80.0], waited: Some(0.3), ..large(Work::Read, 1, 20.0, 3.0).in_turn() };
-        assert!(run.is_same(&other) && !run.is_same(&large(Work::Read, 2, 20.0, 1.0)));
+        let other =
+            Run { turns: vec![80.0], waited: Some(0.3), ..large(RunKind::Read, 1, 20.0, 3.0).in_turn() };
+        assert!(run.is_same(&other) && !run.is_same(&large(RunKind::Read, 2, 20.0, 1.0)));
         run.add_turn(&other);
         assert_eq!(
             (run.turns.as_slice(), run.interval, run.parts.len()),

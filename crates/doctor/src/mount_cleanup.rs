@@ -1,4 +1,5 @@
-//! Deletes what was made through a mount. Each call may take a round trip, so that several are under way at once.
+//! Deletes the test files through a mount. Each call may take a round trip, so several are under way at
+//! once.
 
 use std::fs::{self, DirEntry};
 use std::io::ErrorKind;
@@ -7,19 +8,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Names that are deleted at once.
+/// The number of names that are deleted at once.
 const AT_ONCE: usize = 16;
-/// How long to wait before what could not be deleted is tried again.
+/// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Deletes `directory` with all in it; whether nothing is left. Tries until the time is over: what was deleted while somebody had it
-/// open stays under another name until it is closed, in NFS.
+/// Deletes `directory` with its content. Returns whether nothing is left. It tries until the time is
+/// over: in NFS a file that was deleted while it is open stays under another name until it is closed.
 pub(crate) fn delete(directory: &Path, until: Instant) -> bool {
     loop {
         empty(directory, until);
         match fs::remove_dir(directory) {
             Ok(()) => return true,
-            // Looked up once more: on a mount that is only to be read a missing name cannot be deleted either (EROFS).
+            // It is looked up once more: on a read-only mount a missing name cannot be deleted either
+            // (EROFS).
             Err(_) if is_gone(directory) => return true,
             Err(_) if Instant::now() >= until => return false,
             Err(_) => thread::sleep(PAUSE),
@@ -31,7 +33,7 @@ fn is_gone(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|why| why.kind() == ErrorKind::NotFound)
 }
 
-/// Deletes what can be deleted of what is in `directory`.
+/// Deletes as much as possible of the content of `directory`.
 fn empty(directory: &Path, until: Instant) {
     let Ok(listed) = fs::read_dir(directory) else { return };
     let listed: Vec<DirEntry> = listed.flatten().collect();
@@ -43,7 +45,8 @@ fn empty(directory: &Path, until: Instant) {
                     && Instant::now() < until
                 {
                     let is_directory = entry.file_type().is_ok_and(|it| it.is_dir());
-                    // What could not be deleted keeps its directory, which is seen there.
+                    // A file that could not be deleted keeps its directory, and the deletion of that
+                    // fails.
                     let _ = match is_directory {
                         true => {
                             empty(&entry.path(), until);

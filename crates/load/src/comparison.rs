@@ -1,60 +1,63 @@
-//! What one number of connections is worth beside another, where both were measured in turns (A B C, A B C, ...).
+//! Compares numbers of connections that were measured in turns (A B C, A B C, ...).
 //!
-//! A host, a store and a path change from one second to the next. Runs that follow each other differ by that as well, and the
-//! parts of one run do not show it. Turns do: each turn gives one factor, and the spread of these factors is the range. A
-//! statement is made only where the whole range lies on one side.
+//! A host, its storage and a path change from one second to the next. Consecutive runs differ by these
+//! changes too, and the parts of one run do not show them. Turns do: each turn gives one factor, and the
+//! spread of the factors is the range. A statement is made only if the whole range lies on one side.
 
 use serde::Serialize;
 
-/// Turns from which on their spread alone is the range. Of two times four values in no order, one set lies wholly above the
-/// other in 2 of 70 cases (8 choose 4), so that two ranges meet in 97 of 100 pairs; three turns would give 90.
+/// The number of turns from which the spread alone is the range. Of two sets of four values in random
+/// order, one lies completely above the other in 2 of 70 cases (8 choose 4). So two ranges overlap in 97
+/// of 100 pairs; with three turns it would be 90.
 pub const ENOUGH_TURNS: usize = 4;
 
-/// The part by which one turn may be off at least, however even the rates were: its borders cut the operations that are under
-/// way.
+/// The least relative error of one turn, however even its rates were: its ends cut the operations that
+/// are under way.
 const CUT_PART: f64 = 0.04;
 
-/// The factor by which other programs may widen a range at most: beyond it a range says nothing any more.
+/// The largest factor by which other programs may widen a range. A wider range says nothing.
 const WIDEST_FACTOR: f64 = 2.5;
 
-/// Parts of the processors below which other programs are not told from what a host does for itself.
+/// The part of the processors below which other programs cannot be distinguished from the host's own
+/// work.
 pub const UNFELT_PART: f64 = 0.06;
 
-/// How many times as much one number of connections carries as another.
+/// The factor between the rates of two numbers of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Range {
-    /// The least, of all turns and with what other programs may have taken.
+    /// The lower end, over all turns and with the possible share of other programs.
     pub least: f64,
-    /// The middle turn.
+    /// The median turn.
     pub middle: f64,
-    /// The most.
+    /// The upper end.
     pub most: f64,
 }
 
-/// What a range says of more connections.
+/// The conclusion about more connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Worth {
-    /// The whole range lies above what is worth it.
+    /// The whole range lies above the factor that is worth a change.
     More,
-    /// The whole range lies below.
+    /// The whole range lies below it.
     Enough,
-    /// It lies on both sides.
+    /// The range lies on both sides.
     Unsure,
 }
 
-/// What makes a range wider than its turns are.
+/// The uncertainties that make a range wider than its turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Doubt {
-    /// The part of the processors that other programs used meanwhile. They may have taken it from either side.
+    /// The part of the processors that other programs used meanwhile. Either side may have lost it.
     pub others: f64,
-    /// The part by which the borders of a turn may have cut it.
+    /// The relative error from the ends of a turn.
     pub cut: f64,
 }
 
 impl Range {
-    /// How many times as much `many` carried as `one`, by turns that belong together. Nothing where there are no two turns, where
-    /// a turn brought nothing, or where others used so much that the range would say nothing.
+    /// The factor between the rates of `many` and `one` connections, from pairs of turns. `None` if there
+    /// are fewer than two turns, if a turn has a rate of zero, or if others used so much that the range
+    /// would say nothing.
     #[must_use]
     pub fn of(one: &[f64], many: &[f64], doubt: Doubt) -> Option<Range> {
         let mut factors: Vec<f64> = one.iter().zip(many).map(|(one, many)| many / one).collect();
@@ -64,14 +67,14 @@ impl Range {
         }
         factors.sort_by(f64::total_cmp);
         let (least, most) = (factors[0], factors[factors.len() - 1]);
-        // With fewer turns each that is missing adds half of the spread on both sides.
+        // With fewer turns, each missing turn adds half of the spread on both sides.
         let missing = ENOUGH_TURNS.saturating_sub(factors.len()) as f64;
         let wider =
             (most / least).powf(missing / 2.0) * (1.0 + doubt.cut.max(CUT_PART)) * widened_by(doubt.others)?;
         Some(Range { least: least / wider, middle: middle(&factors), most: most * wider })
     }
 
-    /// What it says, where a factor of `worth_it` is worth a change.
+    /// The conclusion, if a factor of `worth_it` is worth a change.
     #[must_use]
     pub fn says(&self, worth_it: f64) -> Worth {
         match (self.least >= worth_it, self.most < worth_it) {
@@ -82,7 +85,8 @@ impl Range {
     }
 }
 
-/// The factor by which a range is wider where other programs used this part of the processors; nothing where that is too much.
+/// The factor by which a range is wider when other programs used this part of the processors. `None` if
+/// that is too much.
 fn widened_by(others: f64) -> Option<f64> {
     if others < UNFELT_PART {
         return Some(1.0);
@@ -91,14 +95,15 @@ fn widened_by(others: f64) -> Option<f64> {
     (factor <= WIDEST_FACTOR).then_some(factor)
 }
 
-/// The middle of values that are in order.
+/// The median of sorted values.
 fn middle(sorted: &[f64]) -> f64 {
     let at = sorted.len() / 2;
     if sorted.len().is_multiple_of(2) { (sorted[at - 1] + sorted[at]) / 2.0 } else { sorted[at] }
 }
 
-/// The number of connections to take: [`usual`](USUAL_COUNT), or as many as were tried, where no more of them are surely better
-/// and no fewer surely as good. `rates` has the turns of each number.
+/// The recommended number of connections: the [usual one](USUAL_COUNT), or the largest tried one below
+/// it. Another is chosen if more connections are certainly better, or fewer are certainly as good.
+/// `rates` has the turns of each number.
 #[must_use]
 pub fn count_to_take(rates: &[(u32, &[f64])], doubt: Doubt) -> Option<u32> {
     let several = || rates.iter().filter(|(count, _)| *count > 1);
@@ -114,17 +119,17 @@ pub fn count_to_take(rates: &[(u32, &[f64])], doubt: Doubt) -> Option<u32> {
     Some(fewer.map(|(count, _)| *count).min().unwrap_or(taken))
 }
 
-/// The number that clients take unless they are told otherwise and that vendors publish.
+/// The default of clients, and the number that vendors publish.
 pub const USUAL_COUNT: u32 = 4;
 
-/// The factor up to which more connections bring little.
+/// The factor up to which more connections gain little.
 const LITTLE_MORE: f64 = 1.15;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Numbers that look like chance and are the same each time (Marsaglia's xorshift).
+    /// Pseudo-random numbers, the same in each run (Marsaglia's xorshift).
     struct Chance(u64);
 
     impl Chance {
@@ -135,15 +140,16 @@ mod tests {
             (self.0 >> 11) as f64 / (1u64 << 53) as f64
         }
 
-        /// A factor around 1, by up to `part`.
+        /// A factor around 1 that differs by at most `part`.
         fn around(&mut self, part: f64) -> f64 {
             1.0 + (self.next() * 2.0 - 1.0) * part
         }
     }
 
-    /// One run on a target of which `gain` is what four connections are worth. Another program uses one of two processors by
-    /// turns of a second; what is measured lasts 0.3 s each, for one, two and four connections after each other. Both sides need
-    /// processors, so that the rate falls by a third, and not evenly.
+    /// Simulates a measurement of a target on which four connections are worth `gain`. Another program
+    /// uses one of two processors every other second. Each turn lasts 0.3 s, with one, two and four
+    /// connections one after the other. Both sides need processors, so the rate falls by a third, and not
+    /// evenly.
     fn simulated(chance: &mut Chance, gain: f64, is_disturbed: bool) -> (Vec<Vec<f64>>, f64) {
         let (mut at_s, mut others_s, mut all_s) = (chance.next() * 2.0, 0.0, 0.0);
         let mut rates = vec![Vec::new(); 3];
@@ -164,7 +170,7 @@ mod tests {
     }
 
     fn overlap(a: Option<Range>, b: Option<Range>) -> bool {
-        // What was refused claims nothing.
+        // A refused range claims nothing.
         a.zip(b).is_none_or(|(a, b)| a.least <= b.most && b.least <= a.most)
     }
 
@@ -227,7 +233,7 @@ mod tests {
         assert_eq!(take(&curve(200.0, 400.0, 410.0)), Some(4));
         assert_eq!(take(&curve(390.0, 400.0, 410.0)), Some(2));
         assert_eq!(take(&curve(200.0, 400.0, 790.0)), Some(8));
-        // What differs from turn to turn is not sure.
+        // A difference that changes from turn to turn is not certain.
         let uneven = vec![(1, even(100.0)), (2, vec![390.0, 200.0, 300.0, 390.0]), (4, even(400.0))];
         assert_eq!(take(&uneven), Some(4));
         assert_eq!(take(&[(1, even(100.0))]), None);

@@ -1,6 +1,7 @@
-//! A connection between two who share a secret. Each proves that it has it, over fresh numbers of both; every message
-//! then carries a code over its place in the order, so that nobody else can say, change, repeat or leave out anything.
-//! What is said can be read by others: it holds no secrets.
+//! A connection between two peers that share a secret. Each proves that it has the secret, over fresh
+//! nonces of both. Every later message carries an authentication code over its content and its sequence
+//! number. So nobody else can send, change, repeat or remove a message. Messages are not encrypted: they
+//! contain no secrets.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -17,62 +18,63 @@ use crate::Error;
 const NONCE: usize = 32;
 const CODE: usize = 32;
 
-/// What both sides begin with, so that neither takes something else for a peer.
+/// The first bytes from both sides. They detect a peer that is not a load agent or conductor.
 const GREETING: &[u8; 16] = b"trunkline-load 2";
 
-/// Bytes of a message at most; the histograms of many jobs are the longest.
+/// The largest message in bytes. The histograms of many jobs are the longest.
 const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 
-/// How long the other side may take to prove itself.
+/// The longest wait for the proof of the other side.
 const PROOF_TIME: Duration = Duration::from_secs(10);
 
-/// Which side we are.
+/// The role of one side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum PeerRole {
     Conductor,
     Agent,
 }
 
-impl Side {
-    /// What it proves to be.
+impl PeerRole {
+    /// The text that the side's proof covers.
     fn word(self) -> &'static str {
         match self {
-            Side::Conductor => "I conduct",
-            Side::Agent => "I am an agent",
+            PeerRole::Conductor => "I conduct",
+            PeerRole::Agent => "I am an agent",
         }
     }
 }
 
-/// How often it is looked whether nobody watches the other side any more.
+/// The interval at which the watching thread checks whether it may end.
 const LOOK_TIME: Duration = Duration::from_millis(200);
 
 /// Watches the other side until it is dropped.
 #[must_use]
-pub(super) struct Watch(#[expect(dead_code, reason = "it only has to be there")] Arc<()>);
+pub(super) struct PeerWatch(#[expect(dead_code, reason = "it only has to be there")] Arc<()>);
 
-/// What a look at the other side shows.
+/// The result of a look at the incoming data.
 #[derive(Debug, PartialEq, Eq)]
-enum Sight {
+enum PeekResult {
     Quiet,
     Speaks,
     Gone,
 }
 
-impl Sight {
-    /// Of what peeking came to, which ends early when this process was stopped and goes on.
-    fn of(peeked: &io::Result<usize>) -> Sight {
+impl PeekResult {
+    /// Interprets the result of a peek. A peek also ends early when this process was stopped and
+    /// continued.
+    fn of(peeked: &io::Result<usize>) -> PeekResult {
         match peeked.as_ref().map_err(io::Error::kind) {
-            Ok(1..) => Sight::Speaks,
-            Err(io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Sight::Quiet,
-            Ok(0) | Err(_) => Sight::Gone,
+            Ok(1..) => PeekResult::Speaks,
+            Err(io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => PeekResult::Quiet,
+            Ok(0) | Err(_) => PeekResult::Gone,
         }
     }
 }
 
-/// A host that was switched off acknowledges nothing: after this time it is given up.
+/// The time after which a host that acknowledges nothing is considered dead.
 const DEAD_TIME: Duration = Duration::from_secs(30);
 
-/// Has the host ask the other one whether it is there, also while nothing is said.
+/// Enables keep-alive probes, so that the death of the other host is noticed even without messages.
 fn notice_death(stream: &TcpStream) -> io::Result<()> {
     const PROBES: u32 = 3;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -83,39 +85,39 @@ fn notice_death(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// A proven connection.
-pub(super) struct Channel {
+/// A connection whose two sides have authenticated.
+pub(super) struct AgentConnection {
     stream: TcpStream,
-    mouth: Mouth,
+    sender: MessageSender,
     inward: (Key, u64),
 }
 
-/// The side of a connection that speaks. Its clones take turns, message by message.
+/// The sending half of a connection. Its clones send one whole message at a time.
 #[derive(Clone)]
-pub(super) struct Mouth(Arc<Mutex<Speech>>);
+pub(super) struct MessageSender(Arc<Mutex<SenderState>>);
 
-struct Speech {
+struct SenderState {
     stream: TcpStream,
     key: Key,
-    /// Messages that were said before.
-    said: u64,
+    /// The number of messages that were sent.
+    sent: u64,
 }
 
-impl Mouth {
-    /// Says something.
+impl MessageSender {
+    /// Sends a message.
     pub(super) fn send(&self, message: &Message) -> io::Result<()> {
         let body = serde_json::to_vec(message).map_err(io::Error::other)?;
         let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-        let mut speech = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let code = sign(&speech.key, &[&speech.said.to_be_bytes(), body.as_slice()].concat());
-        speech.said += 1;
-        speech.stream.write_all(&[&length.to_be_bytes(), code.as_ref(), &body].concat())
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let code = sign(&state.key, &[&state.sent.to_be_bytes(), body.as_slice()].concat());
+        state.sent += 1;
+        state.stream.write_all(&[&length.to_be_bytes(), code.as_ref(), &body].concat())
     }
 }
 
-impl Channel {
-    /// Proves to each side that the other has the secret.
-    pub(super) fn open(mut stream: TcpStream, side: Side, secret: &str) -> io::Result<Channel> {
+impl AgentConnection {
+    /// Connects, and authenticates both sides with the secret.
+    pub(super) fn open(mut stream: TcpStream, side: PeerRole, secret: &str) -> io::Result<AgentConnection> {
         stream.set_nodelay(true)?;
         notice_death(&stream)?;
         stream.set_read_timeout(Some(PROOF_TIME))?;
@@ -126,72 +128,76 @@ impl Channel {
         let mut greeting = [0; GREETING.len() + NONCE];
         stream.read_exact(&mut greeting)?;
         let Some(theirs) = greeting.strip_prefix(GREETING.as_slice()) else {
-            return Err(io::Error::other("no trunkline of this kind is there"));
+            return Err(io::Error::other("no trunkline agent of this version is there"));
         };
         let nonces = match side {
-            Side::Conductor => [own.as_slice(), theirs].concat(),
-            Side::Agent => [theirs, &own].concat(),
+            PeerRole::Conductor => [own.as_slice(), theirs].concat(),
+            PeerRole::Agent => [theirs, &own].concat(),
         };
         let secret = Key::new(HMAC_SHA256, secret.as_bytes());
         let derive = |what: &str| sign(&secret, &[what.as_bytes(), &nonces].concat());
-        // The agent proves nothing to who has not: there would be something to try guesses on.
-        if side == Side::Conductor {
-            stream.write_all(derive(Side::Conductor.word()).as_ref())?;
+        // The agent sends no proof to an unauthenticated peer: the peer could test guesses on it.
+        if side == PeerRole::Conductor {
+            stream.write_all(derive(PeerRole::Conductor.word()).as_ref())?;
         }
-        let other = if side == Side::Conductor { Side::Agent } else { Side::Conductor };
+        let other = if side == PeerRole::Conductor { PeerRole::Agent } else { PeerRole::Conductor };
         let mut code = [0; CODE];
         stream.read_exact(&mut code).map_err(|_| {
             io::Error::other("it does not take our secret (see --secret-file on both), or does not answer")
         })?;
         verify(&secret, &[other.word().as_bytes(), &nonces].concat(), &code)
             .map_err(|_| io::Error::other("it has another secret; see --secret-file on both"))?;
-        if side == Side::Agent {
-            stream.write_all(derive(Side::Agent.word()).as_ref())?;
+        if side == PeerRole::Agent {
+            stream.write_all(derive(PeerRole::Agent.word()).as_ref())?;
         }
         let key = |what: &str| Key::new(HMAC_SHA256, derive(what).as_ref());
         let (to_agent, to_conductor) = (key("to the agent"), key("to the conductor"));
         let (out, inward) =
-            if side == Side::Conductor { (to_agent, to_conductor) } else { (to_conductor, to_agent) };
-        let speech = Speech { stream: stream.try_clone()?, key: out, said: 0 };
-        Ok(Channel { stream, mouth: Mouth(Arc::new(Mutex::new(speech))), inward: (inward, 0) })
+            if side == PeerRole::Conductor { (to_agent, to_conductor) } else { (to_conductor, to_agent) };
+        let state = SenderState { stream: stream.try_clone()?, key: out, sent: 0 };
+        Ok(AgentConnection {
+            stream,
+            sender: MessageSender(Arc::new(Mutex::new(state))),
+            inward: (inward, 0),
+        })
     }
 
-    /// Calls `gone` when the other side goes away, from another thread, as long as what is answered is kept. Nothing may be
-    /// received meanwhile.
-    pub(super) fn watch(&self, gone: impl FnOnce() + Send + 'static) -> io::Result<Watch> {
+    /// Calls `gone` from another thread when the other side disconnects, for as long as the result
+    /// exists. Nothing may be received meanwhile.
+    pub(super) fn watch(&self, gone: impl FnOnce() + Send + 'static) -> io::Result<PeerWatch> {
         let stream = self.stream.try_clone()?;
         stream.set_read_timeout(Some(LOOK_TIME))?;
         let watched = Arc::new(());
         let is_over = Arc::downgrade(&watched);
         thread::spawn(move || {
             while is_over.strong_count() > 0 {
-                match Sight::of(&stream.peek(&mut [0])) {
-                    Sight::Quiet => {}
-                    // What it says is for who receives.
-                    Sight::Speaks => return,
-                    Sight::Gone => return gone(),
+                match PeekResult::of(&stream.peek(&mut [0])) {
+                    PeekResult::Quiet => {}
+                    // The message is for the receiver.
+                    PeekResult::Speaks => return,
+                    PeekResult::Gone => return gone(),
                 }
             }
         });
-        Ok(Watch(watched))
+        Ok(PeerWatch(watched))
     }
 
-    /// Says something.
+    /// Sends a message.
     pub(super) fn send(&self, message: &Message) -> io::Result<()> {
-        self.mouth.send(message)
+        self.sender.send(message)
     }
 
-    /// Who speaks for this side while it listens, or does something else.
-    pub(super) fn mouth(&self) -> Mouth {
-        self.mouth.clone()
+    /// The sending half, for another thread.
+    pub(super) fn sender(&self) -> MessageSender {
+        self.sender.clone()
     }
 
-    /// What ends the connection, from another thread than that which listens.
+    /// A handle that closes the connection from another thread than the receiver's.
     pub(super) fn end(&self) -> io::Result<TcpStream> {
         self.stream.try_clone()
     }
 
-    /// What the other side says; no part of it may be longer than `time` in coming.
+    /// Receives a message. No part of it may take longer than `time`.
     pub(super) fn receive(&mut self, time: Duration) -> io::Result<Message> {
         self.stream.set_read_timeout(Some(time))?;
         let mut head = [0; 4 + CODE];
@@ -201,20 +207,20 @@ impl Channel {
         if length > MAX_MESSAGE {
             return Err(io::Error::other("a message is too long"));
         }
-        // Grows with what comes, not with what is said to come.
+        // The buffer grows with the received data, not with the announced length.
         let mut body = Vec::new();
         (&mut self.stream).take(length as u64).read_to_end(&mut body)?;
         if body.len() < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         verify(&self.inward.0, &[&self.inward.1.to_be_bytes(), body.as_slice()].concat(), code)
-            .map_err(|_| io::Error::other("a message is not from who proved to be there"))?;
+            .map_err(|_| io::Error::other("a message has a wrong authentication code"))?;
         self.inward.1 += 1;
         serde_json::from_slice(&body).map_err(io::Error::other)
     }
 }
 
-/// What went wrong with an agent that may be silent for `silence`, for people.
+/// The error for users when the connection to an agent fails. An agent may be silent for `silence`.
 pub(super) fn failed(name: &str, why: &io::Error, silence: Duration) -> Error {
     let why = match why.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => "it is gone".to_owned(),
@@ -237,12 +243,14 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    fn pair(secrets: [&'static str; 2]) -> [io::Result<Channel>; 2] {
+    fn pair(secrets: [&'static str; 2]) -> [io::Result<AgentConnection>; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let agent =
-            thread::spawn(move || Channel::open(listener.accept().unwrap().0, Side::Agent, secrets[0]));
-        let conductor = Channel::open(TcpStream::connect(address).unwrap(), Side::Conductor, secrets[1]);
+        let agent = thread::spawn(move || {
+            AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, secrets[0])
+        });
+        let conductor =
+            AgentConnection::open(TcpStream::connect(address).unwrap(), PeerRole::Conductor, secrets[1]);
         [agent.join().unwrap(), conductor]
     }
 
@@ -264,13 +272,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         other.write_all(&[b'x'; 256]).unwrap();
-        assert!(Channel::open(listener.accept().unwrap().0, Side::Agent, "secret").is_err());
+        assert!(AgentConnection::open(listener.accept().unwrap().0, PeerRole::Agent, "secret").is_err());
     }
 
     #[test]
     fn a_host_that_is_switched_off_is_noticed_on_both_sides() {
-        for channel in pair(["the same secret"; 2]).map(Result::unwrap) {
-            let stream = &channel.stream;
+        for connection in pair(["the same secret"; 2]).map(Result::unwrap) {
+            let stream = &connection.stream;
             assert!(sockopt::socket_keepalive(stream).unwrap());
             let probes = sockopt::tcp_keepintvl(stream).unwrap() * sockopt::tcp_keepcnt(stream).unwrap();
             assert_eq!(sockopt::tcp_keepidle(stream).unwrap() + probes, DEAD_TIME);
@@ -280,16 +288,16 @@ mod tests {
 
     #[test]
     fn who_was_stopped_and_goes_on_does_not_take_the_other_side_for_gone() {
-        let failed = |kind: io::ErrorKind| Sight::of(&Err(kind.into()));
+        let failed = |kind: io::ErrorKind| PeekResult::of(&Err(kind.into()));
         assert_eq!(
             [failed(io::ErrorKind::Interrupted), failed(io::ErrorKind::WouldBlock)],
-            [Sight::Quiet, Sight::Quiet]
+            [PeekResult::Quiet, PeekResult::Quiet]
         );
         assert_eq!(
-            [failed(io::ErrorKind::TimedOut), failed(io::ErrorKind::ConnectionReset), Sight::of(&Ok(0))],
-            [Sight::Gone, Sight::Gone, Sight::Gone]
+            [failed(io::ErrorKind::TimedOut), failed(io::ErrorKind::ConnectionReset), PeekResult::of(&Ok(0))],
+            [PeekResult::Gone, PeekResult::Gone, PeekResult::Gone]
         );
-        assert_eq!(Sight::of(&Ok(1)), Sight::Speaks);
+        assert_eq!(PeekResult::of(&Ok(1)), PeekResult::Speaks);
     }
 
     #[test]
@@ -299,13 +307,13 @@ mod tests {
             let mut agent = agent;
             conductor.send(&Message::Ready).unwrap();
             assert!(agent.receive(SOON).is_ok());
-            let mut speech = conductor.mouth.0.lock().unwrap();
+            let mut state = conductor.sender.0.lock().unwrap();
             if repeated {
-                speech.said = 0;
+                state.sent = 0;
             } else {
-                speech.key = Key::new(HMAC_SHA256, b"another");
+                state.key = Key::new(HMAC_SHA256, b"another");
             }
-            drop(speech);
+            drop(state);
             conductor.send(&Message::Ready).unwrap();
             assert!(agent.receive(SOON).is_err());
         }

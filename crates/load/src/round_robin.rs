@@ -1,22 +1,23 @@
-//! Loads that differ in the number of channels alone, measured in turns (A B C, A B C, ...): what changes with time changes for
-//! all of them, and the spread between turns says how sure a comparison is ([`crate::turns`]).
+//! Loads that differ only in the number of channels, measured in turns (A B C, A B C, ...). A change of
+//! conditions over time affects all of them, and the spread between turns shows how certain a comparison
+//! is ([`crate::comparison`]).
 
 use std::time::Duration;
 
-use crate::quiet::{self, Look, Quiet};
+use crate::comparison::ENOUGH_TURNS;
+use crate::host_activity::{self, ActivitySample, HostActivity};
 use crate::report::{Measured, Turns};
 use crate::run::{clear, measure};
-use crate::turns::ENOUGH_TURNS;
 use crate::{Error, Plan, Report, Stop};
 
-/// The least that counts of one turn: a shorter one holds little beside its own begin.
+/// The shortest counted time of a turn. The start dominates a shorter one.
 const TURN_AT_LEAST: Duration = Duration::from_millis(500);
 
-/// Runs plans as [`Plan::all`] gives them. Where several stand beside each other that differ in their channels alone, each is run for
-/// a part of its time in each turn, and a turn that does not count goes before.
+/// Runs the plans of [`Plan::all`]. Adjacent plans that differ only in their channels form a group. Each
+/// plan of a group runs in every turn for a part of its time, after a first turn that does not count.
 ///
 /// # Errors
-/// What went wrong first.
+/// The first error.
 pub fn run_all(plans: Vec<Plan>) -> Result<Vec<Report>, Error> {
     let mut reports = Vec::new();
     for group in groups(plans) {
@@ -28,7 +29,7 @@ pub fn run_all(plans: Vec<Plan>) -> Result<Vec<Report>, Error> {
     Ok(reports)
 }
 
-/// Plans that differ in their channels alone, together. They stand beside each other, with other numbers of channels each.
+/// Groups adjacent plans that differ only in their channels.
 fn groups(plans: Vec<Plan>) -> Vec<Vec<Plan>> {
     let mut groups: Vec<Vec<Plan>> = Vec::new();
     let first = plans.first().map(|it| it.channels);
@@ -41,16 +42,16 @@ fn groups(plans: Vec<Plan>) -> Vec<Vec<Plan>> {
     groups
 }
 
-/// How long each turn is; nothing where there is nothing to compare, or no time that could be parted.
+/// The length of each turn. `None` if there is nothing to compare, or if the time cannot be divided.
 fn turn_of(group: &[Plan]) -> Option<Duration> {
     let first = group.first().filter(|it| group.len() > 1 && it.operations.is_none())?;
     Some(first.runtime? / ENOUGH_TURNS as u32).filter(|it| *it >= TURN_AT_LEAST)
 }
 
 fn in_turns(group: &[Plan], turn: Duration) -> Result<Vec<Report>, Error> {
-    let (mut quiet, mut all) = (Quiet::default(), vec![None::<Measured>; group.len()]);
+    let (mut quiet, mut all) = (HostActivity::default(), vec![None::<Measured>; group.len()]);
     let mut turns = vec![Turns::default(); group.len()];
-    // The first one makes the files and warms up.
+    // The first turn creates the files and warms up.
     for number in 0..=ENOUGH_TURNS {
         for (at, plan) in group.iter().enumerate() {
             let counts = number > 0;
@@ -65,8 +66,8 @@ fn in_turns(group: &[Plan], turn: Duration) -> Result<Vec<Report>, Error> {
                     none => *none = Some(measured),
                 }
             }
-            let look = Look::begin();
-            std::thread::sleep(quiet::LOOK);
+            let look = ActivitySample::begin();
+            std::thread::sleep(host_activity::SAMPLE_TIME);
             quiet.add(&look);
         }
     }

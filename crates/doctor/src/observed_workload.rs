@@ -1,4 +1,4 @@
-//! A workload taken from what a Trunkline server has counted of a share, or of one client on it.
+//! The workload of a share, or of one client on it, from the counts of a Trunkline server.
 
 use admin::Workload;
 use admin::transactions::Work;
@@ -8,36 +8,37 @@ use serde::Serialize;
 use crate::AdviseArgs;
 use crate::rules::short;
 
-/// Operations below which a workload says nothing.
+/// The least number of operations that describe a workload.
 const LITTLE: u64 = 100;
 
-/// What was taken.
+/// A workload from the counts of a server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Taken {
+pub struct ObservedWorkload {
     /// The share.
     pub share: String,
-    /// The client, where it was asked for one.
+    /// The client, if one was given.
     pub client: Option<String>,
     /// Reads, writes and operations on names that were counted.
     pub operations: u64,
-    /// How many of a hundred reads and writes read.
+    /// The percentage of reads among reads and writes.
     pub reads_percent: u32,
-    /// Bytes of one read or write on average.
+    /// The mean size of a read or write in bytes.
     pub bytes: u64,
-    /// How many of a hundred operations are about names.
+    /// The percentage of operations that are about names.
     pub names_percent: u32,
-    /// Requests under way at once on average while there are any, over all connections; nothing where nobody is connected.
+    /// The mean number of requests under way at once while there are any, over all connections. `None` if
+    /// no client is connected.
     pub under_way: Option<u32>,
-    /// What is open now.
+    /// The files that are open now.
     pub open_files: u64,
 }
 
-impl Taken {
-    /// From the counts of the share and client that `args` name.
+impl ObservedWorkload {
+    /// The workload of the share and client in `args`.
     ///
     /// # Errors
-    /// There is no such share or client, or too little was counted.
-    pub(crate) fn from(workload: &Workload, args: &AdviseArgs) -> Result<Taken, String> {
+    /// If there is no such share or client, or if too few operations were counted.
+    pub(crate) fn from(workload: &Workload, args: &AdviseArgs) -> Result<ObservedWorkload, String> {
         let mut names: Vec<&str> = workload.shares.iter().map(|it| it.file_share.as_str()).collect();
         names.sort_unstable();
         names.dedup();
@@ -67,7 +68,7 @@ impl Taken {
             let all = workload.shares.iter().filter(|it| is_wanted(&it.file_share));
             all.for_each(|it| work.add(&it.work));
         }
-        Taken::of(share, args.client.clone(), &work, &clients)
+        ObservedWorkload::of(share, args.client.clone(), &work, &clients)
     }
 
     fn of(
@@ -75,7 +76,7 @@ impl Taken {
         client: Option<String>,
         work: &Work,
         clients: &[&ClientWork],
-    ) -> Result<Taken, String> {
+    ) -> Result<ObservedWorkload, String> {
         let data = work.reads + work.writes;
         let operations = data + work.metadata;
         if operations < LITTLE {
@@ -86,7 +87,7 @@ impl Taken {
         let percent = |part: u64, of: u64| (part * 100 + of / 2).checked_div(of).unwrap_or(0) as u32;
         let at_once = |it: &&ClientWork| it.at_once_thousandths * it.connections.max(1);
         let thousandths: u64 = clients.iter().map(at_once).sum();
-        Ok(Taken {
+        Ok(ObservedWorkload {
             share: share.to_owned(),
             client,
             operations,
@@ -98,7 +99,8 @@ impl Taken {
         })
     }
 
-    /// The same as options: who keeps several files open works with as many threads, as far as that much is under way.
+    /// The workload as options. Open files count as threads, as far as that many operations are under
+    /// way.
     pub(crate) fn as_options(&self, args: &AdviseArgs) -> AdviseArgs {
         let mut args = args.clone();
         if let Some(under_way) = self.under_way {
@@ -115,7 +117,7 @@ impl Taken {
         args
     }
 
-    /// In a line.
+    /// The workload in one line.
     pub(crate) fn line(&self) -> String {
         let by = self.client.as_ref().map(|it| format!(" by {it}")).unwrap_or_default();
         let depth = match self.under_way {
@@ -123,7 +125,8 @@ impl Taken {
             None => "nobody is connected, so --numjobs and --iodepth count".to_owned(),
         };
         format!(
-            "counted on {}{by}: {} operations, {} % about names; of reads and writes {} % read, {} KiB each; {depth}",
+            "counted on {}{by}: {} operations, {} % about names; of reads and writes {} % read, {} KiB each; \
+             {depth}",
             self.share,
             self.operations,
             self.names_percent,
@@ -178,11 +181,11 @@ mod tests {
 
     #[test]
     fn a_share_is_all_that_was_done_on_it_and_a_client_its_own() {
-        let all = Taken::from(&counted(), &asked("--from . --share DOCS")).unwrap();
+        let all = ObservedWorkload::from(&counted(), &asked("--from . --share DOCS")).unwrap();
         assert_eq!((all.share.as_str(), all.operations, all.names_percent), ("docs", 1000, 10));
         assert_eq!((all.reads_percent, all.bytes, all.under_way, all.open_files), (78, 1 << 20, Some(17), 9));
         let one: AdviseArgs = asked("--from . --share docs --client 10.0.0.5");
-        let one = Taken::from(&counted(), &one).unwrap().as_options(&one);
+        let one = ObservedWorkload::from(&counted(), &one).unwrap().as_options(&one);
         assert_eq!((one.numjobs, one.iodepth, one.nrfiles, one.bs), (1, 1, 1, 1 << 20));
         assert_eq!((one.rwmixread, one.names), (0, 50));
         let options = all.as_options(&asked("--from . --share docs"));
@@ -202,11 +205,13 @@ mod tests {
             ("--from . --share idle", "only 1 operations"),
             ("--from . --share docs --client 10.0.0.9", "there are: 10.0.0.5, 10.0.0.6"),
         ] {
-            let why = Taken::from(&counted(), &asked(line)).unwrap_err();
+            let why = ObservedWorkload::from(&counted(), &asked(line)).unwrap_err();
             assert!(why.contains(wanted), "{line}: {why}");
         }
         assert!(
-            Taken::from(&Workload::default(), &asked("--from .")).unwrap_err().contains("none was used yet")
+            ObservedWorkload::from(&Workload::default(), &asked("--from ."))
+                .unwrap_err()
+                .contains("none was used yet")
         );
     }
 
@@ -215,7 +220,7 @@ mod tests {
         let mut counted = counted();
         counted.clients.clear();
         let line: AdviseArgs = asked("--from . --share docs --numjobs 3 --iodepth 5");
-        let taken = Taken::from(&counted, &line).unwrap();
+        let taken = ObservedWorkload::from(&counted, &line).unwrap();
         let options = taken.as_options(&line);
         assert_eq!((taken.under_way, options.numjobs, options.iodepth), (None, 3, 5));
     }

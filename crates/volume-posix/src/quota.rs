@@ -1,47 +1,48 @@
-//! How much may lie beside the files of one volume, in the store that it shares with the server's own state.
+//! The quota of one volume's sidecar store. The store shares a file system with the server's own state.
 //!
-//! Users write named streams and large notes. Without a bound they could fill the file system of the state directory, on which
-//! the server depends. Each file of the store counts with its size in whole blocks and one block more, for the folder and the inode.
-//! What lies there is counted when something grows for the first time, and kept up to date from then on.
+//! Users write named streams and large notes. Without a quota they could fill the file system of the
+//! state directory, on which the server depends. Each file of the store counts with its size in whole
+//! blocks, and one block more for the folder and the inode. The space in use is counted when something
+//! grows for the first time, and kept up to date from then on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use volume::{Failure, Result};
 
-/// The unit in which files of the store count.
+/// The unit in which files of the store are counted.
 const BLOCK: u64 = 4096;
 
-/// What a file of this size counts.
+/// The space that a file of this size counts.
 pub(crate) fn cost(size: u64) -> u64 {
     BLOCK.saturating_add(size.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX))
 }
 
-/// The bound, and what is known to lie there.
+/// The quota and the space in use.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct SidecarQuota {
     bound: AtomicU64,
-    /// None: not counted yet.
+    /// `None` until it was counted.
     used: Mutex<Option<u64>>,
 }
 
-impl Default for Room {
-    fn default() -> Room {
-        Room { bound: AtomicU64::new(u64::MAX), used: Mutex::default() }
+impl Default for SidecarQuota {
+    fn default() -> SidecarQuota {
+        SidecarQuota { bound: AtomicU64::new(u64::MAX), used: Mutex::default() }
     }
 }
 
-impl Room {
-    /// From now on at most so many bytes may lie there. What lies there already stays.
+impl SidecarQuota {
+    /// Sets the quota in bytes. Data that is in the store already stays.
     pub fn set_bound(&self, bytes: u64) {
         self.bound.store(bytes, Ordering::Relaxed);
     }
 
-    /// Takes room for something that grows from `before` to `after`, as [`cost`] counts; `count` says what lies there where
-    /// that is not known yet. Something that shrinks gives room back.
+    /// Reserves the space for growth from `before` to `after`, each as [`cost`] counts it. `count`
+    /// returns the space in use, if that is unknown. A decrease releases space.
     ///
     /// # Errors
-    /// [`Failure::NoSpace`], with nothing taken; as `count` says.
+    /// [`Failure::NoSpace`], and nothing is reserved; errors of `count`.
     pub fn change(&self, before: u64, after: u64, count: impl FnOnce() -> Result<u64>) -> Result<()> {
         let bound = self.bound.load(Ordering::Relaxed);
         let mut used = self.used.lock();
@@ -64,7 +65,7 @@ impl Room {
         Ok(())
     }
 
-    /// Gives room back for something that is gone.
+    /// Releases the space of data that is gone.
     pub fn release(&self, bytes: u64) {
         let mut used = self.used.lock();
         *used = used.map(|used| used.saturating_sub(bytes));
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_lies_there_is_counted_once_and_bounded() {
-        let room = Room::default();
+        let room = SidecarQuota::default();
         room.change(0, 10, || panic!("nothing is counted without a bound")).unwrap();
         room.set_bound(20 * BLOCK);
         assert_eq!(room.change(0, cost(0), || Ok(20 * BLOCK)), Err(Failure::NoSpace));
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(room.change(cost(1), cost(BLOCK + 1), counted), Err(Failure::NoSpace));
         room.change(cost(1), cost(0), counted).unwrap();
         room.change(cost(0), cost(BLOCK), counted).unwrap();
-        // A lower bound takes nothing away, and lets nothing grow.
+        // A lower quota removes nothing, but it lets nothing grow.
         room.set_bound(BLOCK);
         assert_eq!(room.change(0, 1, counted), Err(Failure::NoSpace));
         room.change(1, 0, counted).unwrap();

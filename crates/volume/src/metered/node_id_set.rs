@@ -1,4 +1,5 @@
-//! A set of files that takes little room, since files that were made together have numbers that lie together.
+//! A compact set of files. Files that were created together have adjacent numbers, and a run of them
+//! shares one entry.
 
 use std::collections::HashMap;
 
@@ -11,12 +12,12 @@ const RUN: u64 = WORDS as u64 * 64;
 
 /// A set of files.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct NodeIdSet {
     runs: HashMap<(u64, u64), [u64; WORDS]>,
 }
 
-impl Seen {
-    /// Adds a file; false when it was there.
+impl NodeIdSet {
+    /// Adds a file; false if the set had it.
     pub(super) fn insert(&mut self, id: NodeId) -> bool {
         let (run, word, bit) = place(id);
         let words = self.runs.entry(run).or_default();
@@ -25,7 +26,7 @@ impl Seen {
         is_new
     }
 
-    /// Takes a file out; false when it was not there.
+    /// Removes a file; false if the set did not have it.
     pub(super) fn remove(&mut self, id: NodeId) -> bool {
         let (run, word, bit) = place(id);
         let Some(words) = self.runs.get_mut(&run) else { return false };
@@ -34,14 +35,14 @@ impl Seen {
         was_there
     }
 
-    /// Whether it is there.
+    /// Whether the set has the file.
     pub(super) fn contains(&self, id: NodeId) -> bool {
         let (run, word, bit) = place(id);
         self.runs.get(&run).is_some_and(|words| words[word] & bit != 0)
     }
 }
 
-/// The run, the word in it, and the bit in that.
+/// The run of a file, the word in the run, and the bit in the word.
 fn place(id: NodeId) -> ((u64, u64), usize, u64) {
     let within = id.inode % RUN;
     ((id.device, id.inode / RUN), (within / 64) as usize, 1 << (within % 64))
@@ -53,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_is_put_in_is_there_until_it_is_taken_out() {
-        let mut seen = Seen::default();
+        let mut seen = NodeIdSet::default();
         let ids: Vec<NodeId> = [0, 1, 63, 64, 511, 512, u64::MAX]
             .into_iter()
             .flat_map(|inode| [1, 2].map(|device| NodeId { device, inode }))
