@@ -1,9 +1,9 @@
 //! A whole connection after log-on: a hostile client that may say whatever it likes.
 //!
-//! The bytes are a row of requests, each with two bytes of length, one of [`How`] and one that is the command.
-//! A valid header goes before each, so that what is tried is the body and the order, unless `How` says that
-//! the bytes are a frame of their own. FileIds are those of a fresh server: the file is the first Open,
-//! the directory the second.
+//! The bytes are a row of requests, each with two bytes of length, one of [`How`] and one that is the
+//! command. A valid header goes before each, so that what is tried is the body and the order, unless `How`
+//! says that the bytes are a frame of their own. FileIds are those of a fresh server: the file is the first
+//! Open, the directory the second.
 use std::time::Duration;
 
 use smb_wire::{Command, Header};

@@ -9,8 +9,8 @@ use nfs_wire::rpc::{self, Accepted, AuthSys, Message};
 use nfs_wire::xdr::{Decode, Encode};
 use wire::Cursor;
 
-/// Writes a value that was read, and holds what that reads as against it. Numbers that are too high for a bitmap
-/// are told of (by a plus sign where it is printed) and not written again.
+/// Writes a value that was read, and holds what that reads as against it. Numbers that are too high for a
+/// bitmap are told of (by a plus sign where it is printed) and not written again.
 macro_rules! again {
     ($type:ty, $value:expr) => {
         let told = format!("{:?}", $value);

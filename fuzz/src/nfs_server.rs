@@ -6,9 +6,9 @@ use nfs_wire::xdr::Encode;
 
 use testkit::nfs::{Client, EXPORT, World, lookup};
 
-/// Operations of one COMPOUND, behind a SEQUENCE that is right: minor version, number of operations, the operations.
-/// Then the same bytes as a message of their own. The server answers each call, and whatever it was left with goes with
-/// the client.
+/// Operations of one COMPOUND, behind a SEQUENCE that is right: minor version, number of operations, the
+/// operations. Then the same bytes as a message of their own. The server answers each call, and whatever it
+/// was left with goes with the client.
 pub fn server(data: &[u8]) {
     let [minor, count, operations @ ..] = data else { return };
     let world = World::new();

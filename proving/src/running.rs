@@ -50,7 +50,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Serves what `tables` of a configuration say, on loopback, to the user anna; relative paths lie in `directory`.
+    /// Serves what `tables` of a configuration say, on loopback, to the user anna; relative paths lie in
+    /// `directory`.
     #[must_use]
     pub fn start(directory: &Path, tables: &str) -> Running {
         let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).expect("a file");

@@ -1,5 +1,6 @@
-//! Cached 4 KiB READs and unstable WRITEs over NFSv4.1, many under way on one connection: what one costs in allocations,
-//! copies and system calls, as `hot_path.rs` counts it for SMB. And READDIR: what a name more costs in allocations.
+//! Cached 4 KiB READs and unstable WRITEs over NFSv4.1, many under way on one connection: what one costs in
+//! allocations, copies and system calls, as `hot_path.rs` counts it for SMB. And READDIR: what a name more
+//! costs in allocations.
 //!
 //! It is alone in its program since the counters replace functions of the whole process.
 
@@ -26,7 +27,8 @@ use nfs_wire::xdr::List;
 use volume::{Name, Volume};
 use wire::Frame;
 
-/// Requests on their way at once, each in a slot of its own. All of a batch of WRITEs fit into what is received at once.
+/// Requests on their way at once, each in a slot of its own. All of a batch of WRITEs fit into what is
+/// received at once.
 const DEPTH: usize = 16;
 /// Bytes of one READ or WRITE.
 const LENGTH: usize = 4096;
@@ -270,8 +272,8 @@ fn writing(stateid: StateId, offset: u64) -> Args<'static> {
     Args::Write(write::Args { stateid, offset, stable: StableHow::Unstable, data: &DATA })
 }
 
-/// Does the same again and again, and says what one of it costs; `from_file` is how many bytes it reads there, `most`
-/// how many system calls it may make.
+/// Does the same again and again, and says what one of it costs; `from_file` is how many bytes it reads
+/// there, `most` how many system calls it may make.
 fn measure(
     server: &net::Handle<Nfs>,
     client: &mut Client,
@@ -299,8 +301,8 @@ fn measure(
     run.costs(&Expected { name, count: (ROUNDS * DEPTH) as u64, from_file, most });
 }
 
-/// The least that listing a directory of `files` files allocates, once what is listed is remembered: with the attributes that Linux
-/// asks for, among them filehandles and owners.
+/// The least that listing a directory of `files` files allocates, once what is listed is remembered: with the
+/// attributes that Linux asks for, among them filehandles and owners.
 fn list(server: &net::Handle<Nfs>, client: &mut Client, (name, files): (&str, usize)) -> u64 {
     let handle = client.find(name);
     let wanted = [

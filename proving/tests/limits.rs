@@ -1,10 +1,12 @@
-//! Limits on this machine: the program with a limited share, loaded by our own clients over both protocols. In virtual
-//! time the same is held exactly in `crates/metering/tests/pacing_limits.rs`; here it is whether the whole keeps up.
+//! Limits on this machine: the program with a limited share, loaded by our own clients over both protocols.
+//! In virtual time the same is held exactly in `crates/metering/tests/pacing_limits.rs`; here it is whether
+//! the whole keeps up.
 //!
-//! Three seconds of the most telling cases in the quick form; with `TRUNKLINE_FULL=1` ten seconds of each with 1, 4 and 16
-//! connections over SMB, NFS and both at once, within 2 %, and then fairness and isolation over each protocol within 10 %, as
-//! the medians of [`PAIRS`] interleaved pairs. Both at once are counted by the server, whose clock is one. All of it takes some
-//! twenty minutes; `TRUNKLINE_PAIRS=N` runs N pairs over each protocol and nothing else.
+//! Three seconds of the most telling cases in the quick form; with `TRUNKLINE_FULL=1` ten seconds of each
+//! with 1, 4 and 16 connections over SMB, NFS and both at once, within 2 %, and then fairness and isolation
+//! over each protocol within 10 %, as the medians of [`PAIRS`] interleaved pairs. Both at once are counted by
+//! the server, whose clock is one. All of it takes some twenty minutes; `TRUNKLINE_PAIRS=N` runs N pairs over
+//! each protocol and nothing else.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -45,8 +47,8 @@ fn seconds() -> u32 {
     if is_full() { 10 } else { 3 }
 }
 
-/// The parts of a limit by which it may be exceeded and fallen short of. In the quick form a busy machine may give less: that
-/// tells of the machine, and not of the limit.
+/// The parts of a limit by which it may be exceeded and fallen short of. In the quick form a busy machine may
+/// give less: that tells of the machine, and not of the limit.
 fn slack() -> (f64, f64) {
     if is_full() { (0.02, 0.02) } else { (0.04, 0.25) }
 }
@@ -106,7 +108,8 @@ fn is_near(what: &str, got: f64, wanted: f64, (above, below): (f64, f64)) {
     assert!(bounds.contains(&got), "{what}: {got:.0} of {wanted:.0}");
 }
 
-/// What clients have had of the limited share over both protocols by the server's own count: at what time, operations, bytes.
+/// What clients have had of the limited share over both protocols by the server's own count: at what time,
+/// operations, bytes.
 fn had(program: &Path, directory: &Path) -> (f64, f64, f64) {
     let mut command = Command::new(program);
     command.args(["status", "transactions", "--json", "--config", "trunkline.toml"]).current_dir(directory);
@@ -148,8 +151,8 @@ fn median(mut all: Vec<f64>) -> f64 {
     (all[(all.len() - 1) / 2] + all[all.len() / 2]) / 2.0
 }
 
-/// Two clients of the limited share get the same, one of them over more connections; and a share without limits gives the
-/// same whether or not the limited one beside it is asked for more than it has.
+/// Two clients of the limited share get the same, one of them over more connections; and a share without
+/// limits gives the same whether or not the limited one beside it is asked for more than it has.
 fn pairs(program: &Path, server: &Running, load: Load<'_>, count: usize) {
     let (one, other) = (load, Load { connections: 1, ..load });
     let free = Load { directory: "free", connections: 1, ..load };

@@ -1,8 +1,9 @@
 //! Circles of files: which files of a crate lead back to themselves through what they import.
 //!
-//! In a circle nobody can read one file before another. [`check`] holds the largest circle of each crate against [`MOST`], and
-//! against `xtask/circles.toml` where a crate is not there yet; that list may only get shorter. [`print`] shows every crate's,
-//! and its lines without tests. Start with [`Graph::read`]; what a path in the code leads to is found in [`crate::modules`].
+//! In a circle nobody can read one file before another. [`check`] holds the largest circle of each crate
+//! against [`MOST`], and against `xtask/circles.toml` where a crate is not there yet; that list may only get
+//! shorter. [`print`] shows every crate's, and its lines without tests. Start with [`Graph::read`]; what a
+//! path in the code leads to is found in [`crate::modules`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -31,9 +32,10 @@ pub struct Circle {
 }
 
 impl Graph {
-    /// The files of the crate in `dir`. With `calls` a call of a method counts as an import of the file that defines it, where
-    /// only one file of the crate defines a method of that name, and no trait of a crate that it depends on: `stat` may be
-    /// `volume::Node`'s. On `self` the method is known to be that of the type, whatever else has its name.
+    /// The files of the crate in `dir`. With `calls` a call of a method counts as an import of the file that
+    /// defines it, where only one file of the crate defines a method of that name, and no trait of a crate
+    /// that it depends on: `stat` may be `volume::Node`'s. On `self` the method is known to be that of the
+    /// type, whatever else has its name.
     pub fn read(dir: &Path, calls: bool) -> Result<Graph, String> {
         let modules = Modules::read(&dir.join("src"))?;
         let mut edges = vec![BTreeSet::new(); modules.files.len()];

@@ -32,7 +32,8 @@ const TABLE: &[(&str, u8)] = &[
     ("testkit", 8),
 ];
 
-/// The engine, its limits and counts, and the storage trait serve every protocol and must not know the words of one.
+/// The engine, its limits and counts, and the storage trait serve every protocol and must not know the words
+/// of one.
 const NEUTRAL: &[&str] = &["share", "volume", "metering"];
 const PROTOCOL_WORDS: &[&str] =
     &["smb", "nfs", "ntstatus", "stateid", "fileid", "oplock", "lease", "delegation", "filehandle", "xdr"];

@@ -1,10 +1,11 @@
 //! The project's own checks: `cargo xtask layers`, `tidy`, `names`, `prose`, `circles` and `semantics`.
 //!
-//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks), [`names`] (how often a
-//! type's name stands), [`prose`] (how the docs read), [`circles`] (which files import one another in a circle)
-//! and [`semantics`] (the tests that SEMANTICS.md names). They read sources through [`source`], which tells code
-//! from comments and literals. Each check returns all its findings as lines `path:line: what is wrong`; one
-//! finding is enough for exit status 1. [`simulate`] runs the server in a simulated network over a failing disk.
+//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks), [`names`] (how
+//! often a type's name stands), [`prose`] (how the docs read), [`circles`] (which files import one another in
+//! a circle) and [`semantics`] (the tests that SEMANTICS.md names). They read sources through [`source`],
+//! which tells code from comments and literals. Each check returns all its findings as lines `path:line: what
+//! is wrong`; one finding is enough for exit status 1. [`simulate`] runs the server in a simulated network
+//! over a failing disk.
 
 mod circles;
 mod layers;

@@ -1,10 +1,11 @@
 //! The modules of a crate, and what the paths in their code lead to.
 //!
-//! [`Modules::read`] follows the `mod` lines from the crate's root. [`Modules::imports`] resolves each path as rustc would for
-//! items of the same crate: through `use`, `pub use` and globs to the file that defines the item. An import is a `use`, or a path
-//! that begins with `crate`, `super` or `self`. What leads to a module and no further, or out of the crate, is none: a table of
-//! commands that calls `cmd::read::handle` may stand above commands and beside what they import. Modules and items under
-//! `cfg(test)` are left out. [`Modules::calls`] resolves calls of methods as far as that goes without types.
+//! [`Modules::read`] follows the `mod` lines from the crate's root. [`Modules::imports`] resolves each path
+//! as rustc would for items of the same crate: through `use`, `pub use` and globs to the file that defines
+//! the item. An import is a `use`, or a path that begins with `crate`, `super` or `self`. What leads to a
+//! module and no further, or out of the crate, is none: a table of commands that calls `cmd::read::handle`
+//! may stand above commands and beside what they import. Modules and items under `cfg(test)` are left out.
+//! [`Modules::calls`] resolves calls of methods as far as that goes without types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -243,8 +244,8 @@ impl Modules {
         self.modules.iter().flat_map(|module| &module.trait_methods)
     }
 
-    /// Every call of a method that only one other file defines: for its type, when it is called on `self`, or else of all of that
-    /// name, which no trait `elsewhere` must have.
+    /// Every call of a method that only one other file defines: for its type, when it is called on `self`, or
+    /// else of all of that name, which no trait `elsewhere` must have.
     pub fn calls(&self, elsewhere: &BTreeSet<String>) -> BTreeSet<(usize, usize)> {
         let mut by_type: BTreeMap<(usize, &str, &str), BTreeSet<usize>> = BTreeMap::new();
         let mut by_name: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
@@ -276,7 +277,8 @@ impl Modules {
         Some((file, method.of.last()?.as_str(), method.name.as_str()))
     }
 
-    /// The file that defines what `path` leads to from `module`; `None` for a module and for what is not of this crate.
+    /// The file that defines what `path` leads to from `module`; `None` for a module and for what is not of
+    /// this crate.
     fn defining(&self, module: usize, path: &[String], depth: u32) -> Option<usize> {
         if depth > DEEPEST {
             return None;

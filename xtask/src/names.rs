@@ -1,7 +1,8 @@
 //! The names of types: a name means one thing, wherever it stands.
 //!
-//! The first table of docs/glossary.md lists the words that the protocols and the trade own. Such a word names at most one type in
-//! each crate. Any other name stands at most [`IN_THE_TREE`] times in the tree. Start with [`check`].
+//! The first table of docs/glossary.md lists the words that the protocols and the trade own. Such a word
+//! names at most one type in each crate. Any other name stands at most [`IN_THE_TREE`] times in the tree.
+//! Start with [`check`].
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! How the documentation of the code reads: sentences that begin with their subject, no doc that says nothing, no line that is too wide.
+//! How the documentation of the code reads: sentences that begin with their subject, no doc that says
+//! nothing, no line that is too wide.
 //!
 //! CONTRIBUTING.md says why, with examples. Start with [`check`]; [`print`] shows the counts.
 
@@ -100,7 +101,8 @@ fn doc_text(line: &str) -> Option<&str> {
     (!text.starts_with('/')).then(|| text.trim())
 }
 
-/// The word with which a sentence in `text` opens a clause; `begins` says that a sentence starts with the line.
+/// The word with which a sentence in `text` opens a clause; `begins` says that a sentence starts with the
+/// line.
 fn opener(text: &str, begins: bool) -> Option<&'static str> {
     let text = text.trim_start_matches(['-', '*', ' ']);
     let is_opened = |rest: &str, word: &str| {

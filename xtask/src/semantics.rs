@@ -1,11 +1,12 @@
 //! The tests that SEMANTICS.md names: each is there.
 //!
-//! A test is named as `file: function`, or as `function` alone behind its file in the same paragraph, where a row of a table is one;
-//! a chapter may say in which file its tests without a path are. A name that ends with `…` stands for all that begin so. Of a
-//! folder of `proving/` any file may have the function. Functions alone count only behind `Test:` and in tables, since text elsewhere
-//! names much that is no test, and only with two words or more. In Rust a function is a test behind `#[test]` or `#[tokio::test]`, if no
-//! `#[ignore]` stands there too; Python's cases are registered in several ways, so any function of such a file counts. Start with
-//! [`check`]; [`Reader`] goes through the document.
+//! A test is named as `file: function`, or as `function` alone behind its file in the same paragraph, where a
+//! row of a table is one; a chapter may say in which file its tests without a path are. A name that ends with
+//! `…` stands for all that begin so. Of a folder of `proving/` any file may have the function. Functions
+//! alone count only behind `Test:` and in tables, since text elsewhere names much that is no test, and only
+//! with two words or more. In Rust a function is a test behind `#[test]` or `#[tokio::test]`, if no
+//! `#[ignore]` stands there too; Python's cases are registered in several ways, so any function of such a
+//! file counts. Start with [`check`]; [`Reader`] goes through the document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `cargo xtask simulate`: the simulation of `crates/smb/tests/simulation` as a program.
 //!
-//! The simulation speaks to the server in its own process and is a test for that reason. This builds it and runs all
-//! parts of the wanted seeds.
+//! The simulation speaks to the server in its own process and is a test for that reason. This builds it and
+//! runs all parts of the wanted seeds.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

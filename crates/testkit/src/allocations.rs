@@ -1,5 +1,5 @@
-//! Allocations of the transport's threads, counted by an allocator ([`Counting`]) that a program makes its global one. For programs
-//! of one test, since it stands for the whole process.
+//! Allocations of the transport's threads, counted by an allocator ([`Counting`]) that a program makes its
+//! global one. For programs of one test, since it stands for the whole process.
 
 #![allow(unsafe_code)]
 
@@ -15,8 +15,9 @@ thread_local! {
     static IS_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the caller runs on a worker of the transport or its pool, by the name that the host knows for the thread. Others
-/// allocate when they please: on a busy host the one that started the test still notes that it did.
+/// Whether the caller runs on a worker of the transport or its pool, by the name that the host knows for the
+/// thread. Others allocate when they please: on a busy host the one that started the test still notes that it
+/// did.
 pub fn is_server() -> bool {
     IS_SERVER
         .try_with(|known| {

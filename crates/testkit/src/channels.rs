@@ -1,5 +1,5 @@
-//! What a session with several channels must do against any server: all channels carry, and none of them can be
-//! lost so that anybody notices.
+//! What a session with several channels must do against any server: all channels carry, and none of them can
+//! be lost so that anybody notices.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -124,7 +124,8 @@ where
     done
 }
 
-/// What is written, read and flushed while channels are cut meets no error, and afterwards every byte is there.
+/// What is written, read and flushed while channels are cut meets no error, and afterwards every byte is
+/// there.
 pub async fn no_byte_is_lost(server: SocketAddr, files: &Path, cuts: usize) {
     let rounds = cut_while(server, cuts, write_and_read).await;
     for (number, last) in rounds.into_iter().enumerate() {
@@ -187,11 +188,13 @@ async fn write_and_read((_, tree): (Session, Tree), number: u64, over: Arc<Atomi
     round
 }
 
-/// How a name that was deleted is refused, and `is_repeated` says whether the client may have looked at it twice.
+/// How a name that was deleted is refused, and `is_repeated` says whether the client may have looked at it
+/// twice.
 ///
-/// A client that loses a channel looks again over another, and the server may still have the first request before it or under way:
-/// nothing in it says that it comes late, since MS-SMB2 3.3.5.2.10 skips what has no FileId. It has the file open for a moment, and the
-/// name is there until then. Without a lost channel nobody has it open.
+/// A client that loses a channel looks again over another, and the server may still have the first request
+/// before it or under way: nothing in it says that it comes late, since MS-SMB2 3.3.5.2.10 skips what has no
+/// FileId. It has the file open for a moment, and the name is there until then. Without a lost channel nobody
+/// has it open.
 async fn refusal_of(tree: &Tree, name: &str, is_repeated: impl Fn() -> bool) -> Option<NtStatus> {
     let end = std::time::Instant::now() + Duration::from_secs(10);
     loop {
@@ -204,7 +207,8 @@ async fn refusal_of(tree: &Tree, name: &str, is_repeated: impl Fn() -> bool) -> 
     }
 }
 
-/// What a step came to. Where it failed, which one and of which name, and whether a channel was lost meanwhile.
+/// What a step came to. Where it failed, which one and of which name, and whether a channel was lost
+/// meanwhile.
 async fn must<T>(
     session: &Session,
     step: &str,

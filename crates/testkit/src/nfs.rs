@@ -269,7 +269,8 @@ impl Wire {
         self.hand(&message);
     }
 
-    /// What waits for the device is given up before it began, as when a connection is lost; or ends in a panic.
+    /// What waits for the device is given up before it began, as when a connection is lost; or ends in a
+    /// panic.
     pub fn give_up(&mut self, panics: bool) {
         let jobs = std::mem::take(&mut self.out.jobs);
         assert!(!jobs.is_empty(), "something waits");

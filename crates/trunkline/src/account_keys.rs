@@ -1,9 +1,10 @@
-//! Keys of accounts: an account's name logs on with either of two, and then all of its shares are open to it, and nothing
-//! else is.
+//! Keys of accounts: an account's name logs on with either of two, and then all of its shares are open to it,
+//! and nothing else is.
 //!
-//! There are two so that one can be renewed while everybody works with the other. A key is the base64 of random bytes and
-//! is used as a password, by its text. Without being asked nobody has one made: as long as an account has no key, its name
-//! does not log on. Keys go with their account ([`prune`]): another one of its name begins without any.
+//! There are two so that one can be renewed while everybody works with the other. A key is the base64 of
+//! random bytes and is used as a password, by its text. Without being asked nobody has one made: as long as
+//! an account has no key, its name does not log on. Keys go with their account ([`prune`]): another one of
+//! its name begins without any.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ pub fn list(config: &Config, store: &Store, account: &str) -> Result<AccountKeys
     store.account_keys(account).map_err(|e| e.to_string())
 }
 
-/// Puts a new key, or the given one, in the place of `which`, or of the first that was never made. Gives which it was, and both.
+/// Puts a new key, or the given one, in the place of `which`, or of the first that was never made. Gives
+/// which it was, and both.
 ///
 /// # Errors
 /// Why not, in one line. Nothing is changed then.
@@ -62,8 +64,9 @@ pub fn renew(
     Ok((which, keys))
 }
 
-/// Forgets the keys of the accounts that were `before` and are not `now`, which a running server has gone through. A start with
-/// another configuration, or with a mistake in it, and a reload that mends it, cost nobody a key.
+/// Forgets the keys of the accounts that were `before` and are not `now`, which a running server has gone
+/// through. A start with another configuration, or with a mistake in it, and a reload that mends it, cost
+/// nobody a key.
 ///
 /// # Errors
 /// [`StoreError`]

@@ -313,8 +313,8 @@ pub enum ObjectCommand {
     Set {
         /// Its name
         name: String,
-        /// Keys as in the configuration: provisioned_gib=1024 comment=Plans multichannel=off; users+=ann=write and users-=bob
-        /// change single users
+        /// Keys as in the configuration: provisioned_gib=1024 comment=Plans multichannel=off;
+        /// users+=ann=write and users-=bob change single users
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
         /// Take back what was changed of this key: the configuration counts again; may be repeated
@@ -352,7 +352,8 @@ pub struct HostUser {
     /// Group id on the host
     #[arg(long)]
     pub gid: Option<u32>,
-    /// Make the user one of the server's administrators, who may take ownership but are still bound by a file's permissions
+    /// Make the user one of the server's administrators, who may take ownership but are still bound by a
+    /// file's permissions
     #[arg(long)]
     pub admin: bool,
 }

@@ -1,4 +1,5 @@
-//! What of the program reads hostile text, for the fuzz targets: the [`config`]uration and requests of WS-Discovery.
+//! What of the program reads hostile text, for the fuzz targets: the [`config`]uration and requests of
+//! WS-Discovery.
 
 #[allow(dead_code, missing_docs, unused_imports, reason = "the program uses the rest")]
 pub mod config;

@@ -1,11 +1,11 @@
 //! Layer 7: the command line, the configuration, putting it together.
 //!
 //! Start with [`cli`] for what can be asked and [`serve`] for what happens then. [`config`] reads the
-//! settings, [`state`] keeps what must survive, [`people`] joins both into the users who may log on, with accounts that have keys ([`account_keys`]),
-//! [`changes`] has accounts and shares changed by command.
+//! settings, [`state`] keeps what must survive, [`people`] joins both into the users who may log on, with
+//! accounts that have keys ([`account_keys`]), [`changes`] has accounts and shares changed by command.
 //!
-//! What is wrong with a command, a setting or the host is one line on standard error and exit status 2,
-//! and nothing has been changed then. Exit status 1 is a server or a load that ran and failed, or an examination
+//! What is wrong with a command, a setting or the host is one line on standard error and exit status 2, and
+//! nothing has been changed then. Exit status 1 is a server or a load that ran and failed, or an examination
 //! that ended early. `copy` has the exit statuses of robocopy instead.
 
 mod account_keys;

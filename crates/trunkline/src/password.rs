@@ -45,7 +45,8 @@ pub fn from_file(file: &Path, option: &str) -> anyhow::Result<String> {
     read_password(file).map_err(|why| anyhow::anyhow!("{option} {}: {why}", file.display()))
 }
 
-/// Passwords that are tried first, besides those made of the user's name and of one character or a row of the keyboard.
+/// Passwords that are tried first, besides those made of the user's name and of one character or a row of the
+/// keyboard.
 const COMMON: &[&str] = &[
     "password",
     "passwort",
@@ -91,8 +92,8 @@ const LEAST_LENGTH: usize = 8;
 /// The same of one that has digits alone.
 const LEAST_DIGITS: usize = 12;
 
-/// Why a password is soon guessed, if it is. Tries over the network are held, but whoever has recorded a log-on may try as many
-/// as there are.
+/// Why a password is soon guessed, if it is. Tries over the network are held, but whoever has recorded a
+/// log-on may try as many as there are.
 pub fn weakness(user: &str, password: &str) -> Option<&'static str> {
     let lower = password.to_lowercase();
     // Digits and signs at the end are what people add to a word that was too weak.

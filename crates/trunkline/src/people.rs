@@ -63,8 +63,8 @@ pub fn nt_hash(password: &str) -> NtHash {
     NtHash(*Hash::from_password(password).as_bytes())
 }
 
-/// Every user who may log on, and every account that may by its keys, sorted by name. What `config` says about a user goes
-/// before what is stored.
+/// Every user who may log on, and every account that may by its keys, sorted by name. What `config` says
+/// about a user goes before what is stored.
 ///
 /// # Errors
 /// One line that names the user.

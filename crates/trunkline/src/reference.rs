@@ -1,4 +1,5 @@
-//! The table of settings for readers and programs: `docs/configuration.md`, a JSON schema for editors and that of the admin API.
+//! The table of settings for readers and programs: `docs/configuration.md`, a JSON schema for editors and
+//! that of the admin API.
 //!
 //! Start with [`page`], [`schema`] and [`settings`]; all are made of the keys in `config/tables.rs`.
 

@@ -1,4 +1,5 @@
-//! What must not be repeated to whoever reads along: passwords that stand in a place on the command line, where they are refused.
+//! What must not be repeated to whoever reads along: passwords that stand in a place on the command line,
+//! where they are refused.
 
 /// What stands for a password.
 const MASK: &str = "***";

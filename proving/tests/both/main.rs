@@ -1,5 +1,5 @@
-//! One share, an SMB client and an NFS client at it in this process: who wins when they meet. Each test stands for a
-//! row of the chapter on both protocols in SEMANTICS.md.
+//! One share, an SMB client and an NFS client at it in this process: who wins when they meet. Each test
+//! stands for a row of the chapter on both protocols in SEMANTICS.md.
 
 mod lists;
 mod watching;
@@ -319,7 +319,8 @@ fn leased(client: &mut Peer, name: &str) -> Option<LeaseState> {
     })
 }
 
-// Over another channel the notice could come before the answer that granted the lease, and Linux's client would keep what that said.
+// Over another channel the notice could come before the answer that granted the lease, and Linux's client
+// would keep what that said.
 #[test]
 fn a_lease_is_taken_back_over_the_channel_on_which_it_was_granted() {
     let mut both = Both::new();
@@ -331,7 +332,8 @@ fn a_lease_is_taken_back_over_the_channel_on_which_it_was_granted() {
     assert!(second.notice().is_some() && both.smb.notice().is_none());
 }
 
-// Linux's client may take what an open was granted for later than the notice that took it away at the same moment.
+// Linux's client may take what an open was granted for later than the notice that took it away at the same
+// moment.
 #[test]
 fn a_file_that_both_sides_change_in_turn_has_no_lease_for_a_while() {
     let mut both = Both::new();

@@ -1,7 +1,9 @@
-//! What the server's threads in this process do, counted: allocations, by the global allocator of the program; bytes that
-//! its own code copies in pieces of 2 KiB and more, by its `memcpy` and `memmove`; calls on files, by the host.
+//! What the server's threads in this process do, counted: allocations, by the global allocator of the
+//! program; bytes that its own code copies in pieces of 2 KiB and more, by its `memcpy` and `memmove`; calls
+//! on files, by the host.
 //!
-//! For programs of one test: it replaces these functions for the whole process. Begin with [`undisturbed`] and [`Run`].
+//! For programs of one test: it replaces these functions for the whole process. Begin with [`undisturbed`]
+//! and [`Run`].
 
 #![allow(unsafe_code)]
 use std::ffi::c_void;
@@ -88,9 +90,10 @@ pub struct Expected<'a> {
     pub most: f64,
 }
 
-/// The first run that shows what the requests cost, and nothing that the host did meanwhile: none of them came in two
-/// pieces, of which the first is kept aside, and the worker was not put aside for so long that it sent its turns away
-/// as slow ones. On a busy host it is put aside in every run; what it reads in /proc to know that is counted apart.
+/// The first run that shows what the requests cost, and nothing that the host did meanwhile: none of them
+/// came in two pieces, of which the first is kept aside, and the worker was not put aside for so long that it
+/// sent its turns away as slow ones. On a busy host it is put aside in every run; what it reads in /proc to
+/// know that is counted apart.
 pub fn undisturbed(run: impl FnMut() -> Run) -> Run {
     let quiet = |run: &Run| run.grown(|totals| totals.bytes_copied + totals.hops) == 0;
     let found = std::iter::repeat_with(run).take(RUNS).find(quiet);
@@ -137,8 +140,8 @@ impl Run {
         assert_eq!(self.grown(|totals| totals.records), *count);
         let received = self.grown(|totals| totals.recv_calls);
         let others = self.grown(|totals| totals.writev_calls + totals.wait_calls + totals.ack_calls);
-        // One call for each is what the engine promises, and what hosts that count confirm. The transport receives with
-        // readv(2), so they count that along.
+        // One call for each is what the engine promises, and what hosts that count confirm. The transport
+        // receives with readv(2), so they count that along.
         if let Some(read) = self.bytes_read() {
             assert_eq!(read, count * from_file, "bytes read for {count} {name}s");
         }
@@ -152,8 +155,8 @@ impl Run {
     }
 }
 
-/// The host id of the only worker. A thread that it has just begun for the pool has its name until it takes one of its own, and
-/// on a busy host that is some time.
+/// The host id of the only worker. A thread that it has just begun for the pool has its name until it takes
+/// one of its own, and on a busy host that is some time.
 fn only_worker() -> u32 {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
@@ -165,7 +168,8 @@ fn only_worker() -> u32 {
     }
 }
 
-/// The name of the priority lane's thread as the host keeps it, in 15 bytes. The thread has nothing to do for one client alone.
+/// The name of the priority lane's thread as the host keeps it, in 15 bytes. The thread has nothing to do for
+/// one client alone.
 const LANE: &str = "trunkline-net-l";
 
 /// The workers' threads by their host ids, without the priority lane's.

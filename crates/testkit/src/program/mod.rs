@@ -1,4 +1,5 @@
-//! Runs the program in a directory of its own, with an environment of its own ([`Place`]), also as a server ([`Server`]).
+//! Runs the program in a directory of its own, with an environment of its own ([`Place`]), also as a server
+//! ([`Server`]).
 
 mod server;
 

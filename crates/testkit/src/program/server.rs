@@ -1,4 +1,5 @@
-//! A server that runs as a process: it is started, waited for until it serves, and killed when nobody needs it any more.
+//! A server that runs as a process: it is started, waited for until it serves, and killed when nobody needs
+//! it any more.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};

@@ -86,8 +86,8 @@ impl Dial {
         Dial { guid: Guid(*b"a second machine"), ..Dial::default() }
     }
 
-    /// With the one way of signing and sealing that an older dialect has. Since a client has one dialect, it is
-    /// another one for each.
+    /// With the one way of signing and sealing that an older dialect has. Since a client has one dialect, it
+    /// is another one for each.
     pub fn with(dialect: Dialect) -> Dial {
         let smb3 = dialect.is_smb3();
         let signing = if smb3 { SigningAlgorithm::AesCmac } else { SigningAlgorithm::HmacSha256 };

@@ -1,12 +1,14 @@
 //! Accounts and shares that are made, changed and removed by command, while the server runs or without it.
 //!
-//! What was changed stands in `changes.toml` in the state directory: a second configuration that has only accounts and shares
-//! and is laid over the first (`config/section.rs`, `named`). So the administrator's own file stays as they wrote it, with
-//! their comments and whatever keeps it, and `config show` says of each value in which of the two it stands.
+//! What was changed stands in `changes.toml` in the state directory: a second configuration that has only
+//! accounts and shares and is laid over the first (`config/section.rs`, `named`). So the administrator's own
+//! file stays as they wrote it, with their comments and whatever keeps it, and `config show` says of each
+//! value in which of the two it stands.
 //!
-//! Start with [`edit()`], which turns a change into the new text of that file, or refuses it. Whether the server can
-//! serve what comes of it is seen by the same reading and checking that a start does. [`object`] shows what there is,
-//! [`history`] knows what has changed for somebody who was too slow, [`keys`] reads values from a command line.
+//! Start with [`edit()`], which turns a change into the new text of that file, or refuses it. Whether the
+//! server can serve what comes of it is seen by the same reading and checking that a start does. [`object`]
+//! shows what there is, [`history`] knows what has changed for somebody who was too slow, [`keys`] reads
+//! values from a command line.
 
 mod edit;
 pub mod history;

@@ -1,5 +1,5 @@
-//! `trunkline account keys list|renew`: through the running server, else on the state directly. The one place where keys
-//! are printed.
+//! `trunkline account keys list|renew`: through the running server, else on the state directly. The one place
+//! where keys are printed.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! `trunkline doctor`: examines one server or two, and says why they are slow. `trunkline advise`: answers from a workload.
+//! `trunkline doctor`: examines one server or two, and says why they are slow. `trunkline advise`: answers
+//! from a workload.
 
 use std::process::ExitCode;
 

@@ -51,8 +51,8 @@ pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
 /// How often users are changed anew because somebody else was faster.
 const TRIES: usize = 10;
 
-/// Changes single users of a list. It is taken as it is now and changed only if it is so still, so that two who each add one
-/// lose none.
+/// Changes single users of a list. It is taken as it is now and changed only if it is so still, so that two
+/// who each add one lose none.
 fn set_users(
     place: &Place,
     kind: Kind,

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// The page of `--html`: it has its name when it is whole, and whether it can be had is known before anything is measured.
+/// The page of `--html`: it has its name when it is whole, and whether it can be had is known before anything
+/// is measured.
 pub struct Page {
     part: PathBuf,
     place: PathBuf,

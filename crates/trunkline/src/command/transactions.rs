@@ -11,8 +11,8 @@ use super::control;
 use super::table::{self, plain, shown};
 use crate::cli::{Place, TransactionsArgs};
 
-/// Prints the transactions of the server that `place` leads to: once those since its start, or what comes, until nobody
-/// reads it any more.
+/// Prints the transactions of the server that `place` leads to: once those since its start, or what comes,
+/// until nobody reads it any more.
 pub fn run(place: &Place, args: &TransactionsArgs, json: bool) -> anyhow::Result<()> {
     let dir = control::state_dir(place)?;
     let ask = || {

@@ -148,7 +148,8 @@ struct Trees {
 }
 
 impl Trees {
-    /// Enters a directory. The first one of those before that is the same, lies in it or has it in it, if there is one.
+    /// Enters a directory. The first one of those before that is the same, lies in it or has it in it, if
+    /// there is one.
     fn enter(&mut self, mounts: &Mounts, real: &Path) -> Option<usize> {
         let (tops, above) = spots(mounts, real);
         let own = tops.iter().filter_map(|spot| self.above.get(spot));
@@ -192,8 +193,8 @@ fn nodes_above(directory: &Path) -> Vec<(u64, u64)> {
     nodes
 }
 
-/// Where which part of which file system is mounted: a bind mount shows the same files at another path, and going up from it
-/// does not lead to where they are else.
+/// Where which part of which file system is mounted: a bind mount shows the same files at another path, and
+/// going up from it does not lead to where they are else.
 struct Mounts(Vec<Mount>);
 
 struct Mount {

@@ -1,4 +1,5 @@
-//! The text that a configuration is read from, a value that stands in it, and what is said of one that is wrong.
+//! The text that a configuration is read from, a value that stands in it, and what is said of one that is
+//! wrong.
 
 use std::path::Path;
 

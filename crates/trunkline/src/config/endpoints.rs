@@ -1,8 +1,8 @@
-//! Where NFS clients find what: endpoints, each an address and port with a server of its own behind it. And which
-//! addresses are an account's or a share's for SMB, where all share one port.
+//! Where NFS clients find what: endpoints, each an address and port with a server of its own behind it. And
+//! which addresses are an account's or a share's for SMB, where all share one port.
 //!
-//! A client takes all mounts of one server together and gives them the connections of the first. An account or a share
-//! with an address or a port of its own is another server to it, whose mounts have their own.
+//! A client takes all mounts of one server together and gives them the connections of the first. An account
+//! or a share with an address or a port of its own is another server to it, whose mounts have their own.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -209,8 +209,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whether the addresses for SMB that are an account's or a share's own are among those that the server listens on, and
-/// nobody else's.
+/// Whether the addresses for SMB that are an account's or a share's own are among those that the server
+/// listens on, and nobody else's.
 fn smb(config: &Config) -> Result<(), ConfigError> {
     let mut taken: Vec<(IpAddr, String)> = Vec::new();
     let accounts = config.accounts.values();

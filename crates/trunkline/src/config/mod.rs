@@ -1,10 +1,11 @@
 //! The configuration: what is served, to whom, and how.
 //!
-//! Start with `tables.rs`, in which every key stands once, with all that is known of it; [`table`] makes of a line there a
-//! field, its reading and what is shown. [`Config::load`] reads the file and lays what was changed by command
-//! ([`crate::changes`]) and the command line over it. [`read`] turns tables into values, [`section`] reads one table,
-//! [`format`] one value, [`check`] holds the values against each other and against the host, [`show`] prints each value and
-//! where it came from. [`foreign`] knows the keys of other servers.
+//! Start with `tables.rs`, in which every key stands once, with all that is known of it; [`table`] makes of a
+//! line there a field, its reading and what is shown. [`Config::load`] reads the file and lays what was
+//! changed by command ([`crate::changes`]) and the command line over it. [`read`] turns tables into values,
+//! [`section`] reads one table, [`format`] one value, [`check`] holds the values against each other and
+//! against the host, [`show`] prints each value and where it came from. [`foreign`] knows the keys of other
+//! servers.
 //!
 //! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name what to change.
 
@@ -115,7 +116,8 @@ impl Sources {
 }
 
 impl Config {
-    /// Reads the file that `overrides` names, if any, lays over it what was changed by command, and then the command line.
+    /// Reads the file that `overrides` names, if any, lays over it what was changed by command, and then the
+    /// command line.
     ///
     /// # Errors
     /// [`ConfigError`] with the line or option to change. Nothing on the host is touched.

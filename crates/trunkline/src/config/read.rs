@@ -1,7 +1,7 @@
 //! Turns the tables of the file into a [`Config`].
 //!
-//! What a table leaves out is filled in from the one above it, so that the rest of the program sees only whole values
-//! ([`super::tables`]).
+//! What a table leaves out is filled in from the one above it, so that the rest of the program sees only
+//! whole values ([`super::tables`]).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,8 @@ pub fn parse(name: &str, text: &str, base: &Path) -> Result<Config, ConfigError>
     both(name, text, base, None)
 }
 
-/// The same, with what was changed by command, a name for that and its text, laid over the accounts and shares.
+/// The same, with what was changed by command, a name for that and its text, laid over the accounts and
+/// shares.
 ///
 /// # Errors
 /// [`ConfigError`] with the line to change.

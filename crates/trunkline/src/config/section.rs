@@ -1,7 +1,7 @@
 //! Typed reading of one table of the configuration file, with the line of every key.
 //!
-//! A [`Section`] refuses keys it does not know when it is made, so that a slip in a name can never be
-//! passed over, and [`Section::get`] refuses a value that is not as its format wants it with the line to change.
+//! A [`Section`] refuses keys it does not know when it is made, so that a slip in a name can never be passed
+//! over, and [`Section::get`] refuses a value that is not as its format wants it with the line to change.
 
 use toml::de::{DeTable, DeValue};
 
@@ -110,8 +110,9 @@ impl<'a> Section<'a> {
 
     /// The sections of `[key.NAME]`, with their names and where each name stands.
     ///
-    /// What was changed by command is laid over what the configuration file says of the same name, takes its place
-    /// (`whole`), or takes it out (`removed`). What changes something that is not there any more says nothing.
+    /// What was changed by command is laid over what the configuration file says of the same name, takes its
+    /// place (`whole`), or takes it out (`removed`). What changes something that is not there any more says
+    /// nothing.
     pub fn named(&self, key: &str, known: &[&str]) -> Result<Vec<(String, Section<'a>)>, ConfigError> {
         let mut found: Vec<(String, Vec<Layer<'a>>)> = Vec::new();
         for layer in self.layers.iter().rev() {

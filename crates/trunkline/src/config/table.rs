@@ -1,5 +1,5 @@
-//! What a line of the table of settings means: [`settings!`] makes of each table a struct, its reading, what is shown of it and
-//! its description.
+//! What a line of the table of settings means: [`settings!`] makes of each table a struct, its reading, what
+//! is shown of it and its description.
 //!
 //! A line of [`super::tables`] is a comment, which is the key's help, and
 //!
@@ -7,7 +7,8 @@
 //! key: Type { Format, live, or DEFAULT }
 //! ```
 //!
-//! `live` counts from a reload on, `start` from the next start. What stands last says what counts where nothing is set:
+//! `live` counts from a reload on, `start` from the next start. What stands last says what counts where
+//! nothing is set:
 //!
 //! | | a field of | what counts |
 //! |---|---|---|

@@ -1,8 +1,9 @@
 //! The table of settings: every key of the configuration, once.
 //!
-//! A line says its name, type, form, default, whether a reload takes it into force, from where it is taken over, and in a comment
-//! what it does; [`super::table`] says how to read one. From here come reading, `config show`, `set KEY=VALUE`, the admin API's
-//! schema and the documents (`reference.rs`). A new key is a line here and its use.
+//! A line says its name, type, form, default, whether a reload takes it into force, from where it is taken
+//! over, and in a comment what it does; [`super::table`] says how to read one. From here come reading,
+//! `config show`, `set KEY=VALUE`, the admin API's schema and the documents (`reference.rs`). A new key is a
+//! line here and its use.
 //!
 //! [`Config`] is all of it together.
 
@@ -70,8 +71,8 @@ impl Account {
     }
 }
 
-/// The least that one address may have of all connections, where that is not set: a client with as many channels as there
-/// can be.
+/// The least that one address may have of all connections, where that is not set: a client with as many
+/// channels as there can be.
 const LEAST_PER_ADDRESS: u64 = MAX_CHANNELS as u64;
 /// A port; 0 takes any that is free.
 const PORT: Number = Number(0, u16::MAX as u64);
@@ -114,7 +115,8 @@ settings! {
         max_connections_per_address: u64 { Number(1, 1_000_000), start, or (max_connections.value / 4).max(LEAST_PER_ADDRESS).min(max_connections.value) => "a quarter of `max_connections`, at least 32" }
         /// Threads that serve connections, and one more for clients that want little; 0 is one for each core.
         workers: u64 { Number(0, 1024), start, or 0 }
-        /// How long a connection asks for the next request of a client that sends one at a time before it sleeps, where that is seen to pay; 0: never.
+        /// How long a connection asks for the next request of a client that sends one at a time before it
+        /// sleeps, where that is seen to pay; 0: never.
         busy_poll_us: u64 { Number(0, 1_000), start, or 50 }
         /// Form of the log: a line for people, or a JSON object for each line.
         log_format: LogFormat { OneOf, start, or LogFormat::Text }
@@ -126,9 +128,11 @@ settings! {
         anonymous: bool { Flag, start, or false }
         /// Whether every session signs or seals; `auto`: as the client asks.
         signing: Signing { OneOf, start, or Signing::Offered }
-        /// Whether a log-on must be meant for this server: where it names one (`accepted`), or always (`required`: rclone and smbprotocol name none).
+        /// Whether a log-on must be meant for this server: where it names one (`accepted`), or always
+        /// (`required`: rclone and smbprotocol name none).
         spn: Spn { OneOf, start, or Spn::Accepted }
-        /// Names of the server that it cannot know of itself; set, these and its own are all (docs/security.md).
+        /// Names of the server that it cannot know of itself; set, these and its own are all
+        /// (docs/security.md).
         spn_names: Vec<String> { List::any(Text(spn_name)), start, unset "unknown names are let in, with a line in the log", "[\"nas.example.net\"]" }
         /// How long after a wrong password the next try for that user from that address waits.
         guess_delay_s: u64 { Number(0, 60), start, or 2 }
@@ -140,9 +144,11 @@ settings! {
         multichannel: bool { Flag, live, or true }
         /// Connections of one session.
         max_channels: u64 { CHANNELS, live, or DEFAULT_CHANNELS as u64 }
-        /// Addresses outside of a container or behind NAT, such as `203.0.113.8 speed=10G`, at which clients find the server too.
+        /// Addresses outside of a container or behind NAT, such as `203.0.113.8 speed=10G`, at which clients
+        /// find the server too.
         advertise: Vec<Advertised> { List::any(Text(values::advertised)), live, or Vec::new() }
-        /// Whether clients are told that interfaces spread their work over processors; `auto`: those with several receive queues do; `never`: one channel for each address.
+        /// Whether clients are told that interfaces spread their work over processors; `auto`: those with
+        /// several receive queues do; `never`: one channel for each address.
         rss: Rss { OneOf, live, or Rss::Always }
     }
 
@@ -150,9 +156,11 @@ settings! {
     pub struct Testing(above: ()) {
         /// How long a client may take to give a caching right back.
         break_timeout_ms: u64 { Number(100, 600_000), start, or 35_000 }
-        /// Whether smbtorture's control codes are answered, by which it makes connections fail and requests take long.
+        /// Whether smbtorture's control codes are answered, by which it makes connections fail and requests
+        /// take long.
         smbtorture_controls: bool { Flag, start, or false }
-        /// How much longer each call on a share's directory takes that is about names or attributes, for shares that are opened from now on.
+        /// How much longer each call on a share's directory takes that is about names or attributes, for
+        /// shares that are opened from now on.
         metadata_delay_us: u64 { Number(0, 1_000_000), live, or 0 }
         /// The credits that an SMB connection may hold, to see what a client does with few.
         max_credits: u16 { Number(1, MAX_CREDITS.into()), start, or MAX_CREDITS }
@@ -232,7 +240,8 @@ settings! {
 
     /// A directory on offer.
     pub struct Share(above: Above<'_>, /** The name as it is written. */ name: Setting<String>) {
-        /// The directory; over the API a whole path. Who is connected when it changes keeps what is open in the old one until it is closed.
+        /// The directory; over the API a whole path. Who is connected when it changes keeps what is open in
+        /// the old one until it is closed.
         path: PathBuf { File, live, required }
         /// The account that it belongs to, and takes over from.
         account: String { Text(filled), live, unset "none" }
@@ -244,7 +253,8 @@ settings! {
         users: Users { AccessList, live, entries from account }
         /// Sealing on the wire; what the account requires counts all the same.
         encryption: Encryption { OneOf, live, from account or server }
-        /// Signing on the wire; `required` cannot be told to clients here: one that does not sign gets ACCESS_DENIED.
+        /// Signing on the wire; `required` cannot be told to clients here: one that does not sign gets
+        /// ACCESS_DENIED.
         signing: Signing { OneOf, live, from account or server }
         /// Oldest dialect that reaches the share.
         min_dialect: Dialect { OneOf, live, from account or server }
@@ -252,25 +262,31 @@ settings! {
         case_sensitive: bool { Flag, live, or false }
         /// Whether listings leave out what the user may not read.
         hide_unreadable: bool { Flag, live, or false }
-        /// Large plain reads: copied, or sent from the page cache, what costs each connection less; `true`: sent; `false`: copied (docs/large-reads.md).
+        /// Large plain reads: copied, or sent from the page cache, what costs each connection less; `true`:
+        /// sent; `false`: copied (docs/large-reads.md).
         send_file: SendFile { FlagOr, live, or SendFile::Auto }
-        /// Whether names, attributes and descriptors are remembered where the host tells of changes (docs/metadata-caching.md).
+        /// Whether names, attributes and descriptors are remembered where the host tells of changes
+        /// (docs/metadata-caching.md).
         metadata_caching: bool { Flag, live, from account or true }
         /// Names that are shown with the hidden attribute; `*` and `?` stand for any.
         hide_files: Vec<String> { List::any(Text(pattern)), live, or vec![".*".to_owned()] }
-        /// Symbolic links that clients may make; `inside`: those that stay in the share. Absolute links of Windows are not meant.
+        /// Symbolic links that clients may make; `inside`: those that stay in the share. Absolute links of
+        /// Windows are not meant.
         symlinks: Symlinks { OneOf, live, or Symlinks::All }
-        /// Whether links are listed and opened as what they lead to; `false`: clients without POSIX extensions get them as links.
+        /// Whether links are listed and opened as what they lead to; `false`: clients without POSIX
+        /// extensions get them as links.
         follow_symlinks: bool { Flag, live, or true }
         /// Whether a path through a link removes what stands behind it, also by a recursive delete.
         delete_through_symlinks: bool { Flag, live, or false }
         /// Whether named streams are offered.
         streams: bool { Flag, live, or true }
-        /// What they, and large access lists, may take of the state directory's file system, where the share has no size.
+        /// What they, and large access lists, may take of the state directory's file system, where the share
+        /// has no size.
         streams_max_gib: u64 { Number(1, 1 << 20), live, or 16 }
         /// Whether clients may watch directories for changes.
         change_notify: bool { Flag, live, or true }
-        /// Whether persistent handles outlive the server: recorded in the state directory, and their writes wait for the disk. Turned on, it counts from the next start.
+        /// Whether persistent handles outlive the server: recorded in the state directory, and their writes
+        /// wait for the disk. Turned on, it counts from the next start.
         continuously_available: bool { Flag, start, or false }
         /// Size: the most that lies there; in a limited account also what the share may do (docs/limits.md).
         provisioned_gib: u64 { PROVISIONED, live, unset "no size" }
@@ -286,7 +302,8 @@ settings! {
         anonymous_uid: u32 { HOST_ID, live, or NOBODY }
         /// Group id of those whose numbers do not count.
         anonymous_gid: u32 { HOST_ID, live, or NOBODY }
-        /// Networks or addresses, such as `10.0.0.0/8`, from which NFS clients may use it; empty: from everywhere.
+        /// Networks or addresses, such as `10.0.0.0/8`, from which NFS clients may use it; empty: from
+        /// everywhere.
         nfs_clients: Vec<Network> { List::any(Text(network)), live, or Vec::new() }
         /// Whether NFS clients must come from ports below 1024, which on most hosts only root may use.
         nfs_secure_port: bool { Flag, live, or true }

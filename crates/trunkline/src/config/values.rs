@@ -268,7 +268,8 @@ pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     ))
 }
 
-/// A name or an address by which clients find the server: as they write it, without a service before it or a port behind it.
+/// A name or an address by which clients find the server: as they write it, without a service before it or a
+/// port behind it.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -150,7 +150,8 @@ fn as_written<'p>(plan: &'p Plan, user: &'p str) -> &'p str {
     people.find(|name| name.to_lowercase() == user).unwrap_or(user)
 }
 
-/// The share that stands as an example: the first that is meant to be found, and that `user` may use where there is one.
+/// The share that stands as an example: the first that is meant to be found, and that `user` may use where
+/// there is one.
 fn example<'p>(shares: impl Iterator<Item = &'p Share> + Clone, user: Option<&str>) -> Option<&'p Share> {
     let is_shown = |share: &&Share| !share.name.value.ends_with('$');
     let admits = |share: &&Share| {

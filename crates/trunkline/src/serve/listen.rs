@@ -157,7 +157,8 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
     Ok(all)
 }
 
-/// The addresses of an endpoint when the sockets that listen on every address of the host take what comes to them.
+/// The addresses of an endpoint when the sockets that listen on every address of the host take what comes to
+/// them.
 fn within(
     taken: &[SocketAddr],
     place: &Place<'_>,

@@ -47,7 +47,8 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;
     state.look_over().iter().for_each(|note| tracing::warn!("{note}"));
-    // Which bits a new file has is for clients to say, and nobody else may enter the directory of the server's own files.
+    // Which bits a new file has is for clients to say, and nobody else may enter the directory of the
+    // server's own files.
     rustix::process::umask(rustix::fs::Mode::empty());
     let people = people::resolve(&config, &state)?;
     let plan = Plan::new(config, people, &state);

@@ -79,8 +79,8 @@ pub trait FileServer: Send + Sync {
     /// Who uses a share, by its name.
     fn use_of(&self, share: &str) -> ShareUse;
 
-    /// Disconnects whoever still uses a share that is not in the plan any more: what they have open there is closed. Their
-    /// sessions go on.
+    /// Disconnects whoever still uses a share that is not in the plan any more: what they have open there is
+    /// closed. Their sessions go on.
     fn disconnect(&self, share: &str);
 
     /// Takes no more connections and requests, answers what was received, flushes what was written,

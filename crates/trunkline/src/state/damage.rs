@@ -1,8 +1,9 @@
-//! Every file of a state directory, with one bit changed and cut short, at offsets by chance: it is refused with a line that says
-//! what to do, taken with a line that says what is not as it was, or nothing of it has changed.
+//! Every file of a state directory, with one bit changed and cut short, at offsets by chance: it is refused
+//! with a line that says what to do, taken with a line that says what is not as it was, or nothing of it has
+//! changed.
 //!
-//! `DAMAGED_OFFSETS=500` tries so many of each file, `DAMAGED_OFFSETS=4096+512` the offsets from 4,096 on, one after the other, and from
-//! the beginning again where a file ends: [`LONGEST`] of them are all.
+//! `DAMAGED_OFFSETS=500` tries so many of each file, `DAMAGED_OFFSETS=4096+512` the offsets from 4,096 on,
+//! one after the other, and from the beginning again where a file ends: [`LONGEST`] of them are all.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,8 @@
-//! The smaller files of the state directory. What was written of them stands in the database too, so that a file that is cut
-//! short, damaged or gone is never taken for what was written.
+//! The smaller files of the state directory. What was written of them stands in the database too, so that a
+//! file that is cut short, damaged or gone is never taken for what was written.
 //!
-//! Some of them people may edit: then the file counts as it stands, and who starts the server is told. A secret that
-//! nobody has reason to edit is written anew.
+//! Some of them people may edit: then the file counts as it stands, and who starts the server is told. A
+//! secret that nobody has reason to edit is written anew.
 
 use std::fs;
 use std::io;
@@ -55,7 +55,8 @@ impl StateDir {
             .map_err(|_| io::Error::other(format!("{} is damaged; restore or remove it", path.display())))
     }
 
-    /// Random text that stays the same as long as the file does, which is open to its owner only and may be edited.
+    /// Random text that stays the same as long as the file does, which is open to its owner only and may be
+    /// edited.
     ///
     /// # Errors
     /// What the host says.
@@ -93,8 +94,8 @@ impl StateDir {
         self.store.file(&self.name_of(volume)).is_some() && !has_something(volume)
     }
 
-    /// Takes note of the journals that are in the directory, each of which is made with its first record, and of the served
-    /// directories beside whose files something lies.
+    /// Takes note of the journals that are in the directory, each of which is made with its first record, and
+    /// of the served directories beside whose files something lies.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -146,8 +147,8 @@ impl StateDir {
         }
     }
 
-    /// Looks at the files that people may edit, and says of each in a line if it is not what was written. A server of an earlier version
-    /// wrote nothing down: what is found is kept then.
+    /// Looks at the files that people may edit, and says of each in a line if it is not what was written. A
+    /// server of an earlier version wrote nothing down: what is found is kept then.
     pub fn look_over(&self) -> Vec<String> {
         let mut notes = self.store.notes().to_vec();
         for name in [CHANGES, ADMIN_TOKEN, FIRST_PASSWORD] {

@@ -1,8 +1,8 @@
 //! The lock of a state directory: one server at a time, and the next one as soon as a killed one has let go.
 //!
-//! A process that is killed keeps what it holds until the last of its threads has come back from the disk. Who starts
-//! a server again at once must not hear of another one. So the lock's file names the process that took it, and
-//! [`take`] waits for one that has ended or is about to; one that lives is told of at once.
+//! A process that is killed keeps what it holds until the last of its threads has come back from the disk.
+//! Who starts a server again at once must not hear of another one. So the lock's file names the process that
+//! took it, and [`take`] waits for one that has ended or is about to; one that lives is told of at once.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -36,8 +36,8 @@ enum Stage {
     Gone,
 }
 
-/// Takes the lock `path`, which is made when it is missing. None when a process holds it that lives, or does not come
-/// to its end within `patience`.
+/// Takes the lock `path`, which is made when it is missing. None when a process holds it that lives, or does
+/// not come to its end within `patience`.
 ///
 /// # Errors
 /// What the host says.

@@ -3,9 +3,10 @@
 //! Start with [`StateDir::open`], which makes the directory, holds its lock and refuses one of another
 //! version. [`store`] keeps users and the server's identity in it.
 //!
-//! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `admin-token`, `handle-key`, `changes.toml`, `volumes/N/`
-//! for each directory that was ever served, `volumes/N.opens` where opens outlive the server. Everything is open to its owner only.
-//! [`files`] tells of the smaller ones when they are not what was written.
+//! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `admin-token`, `handle-key`,
+//! `changes.toml`, `volumes/N/` for each directory that was ever served, `volumes/N.opens` where opens
+//! outlive the server. Everything is open to its owner only. [`files`] tells of the smaller ones when they
+//! are not what was written.
 
 #[cfg(test)]
 mod damage;
@@ -135,7 +136,8 @@ impl StateDir {
         made.map(|()| dir).map_err(|e| host_error(&self.path, &e))
     }
 
-    /// The number of `path`, a directory or something that is kept apart by a path of its own; never given twice.
+    /// The number of `path`, a directory or something that is kept apart by a path of its own; never given
+    /// twice.
     ///
     /// # Errors
     /// [`StateError`]

@@ -1,9 +1,9 @@
 //! Users and the server's identity, in one redb file.
 //!
 //! Of a password only its NT hash is kept (MS-NLMP 3.3.1), which NTLMv2 needs; nothing leads back to the
-//! password but guessing. The server's GUID and the machine SID are made once and kept; the RID of a user
-//! is given once and never to another, so that descriptors on disk keep their meaning. Keys of accounts are kept as they
-//! are, since whoever looks after the server may ask for them again.
+//! password but guessing. The server's GUID and the machine SID are made once and kept; the RID of a user is
+//! given once and never to another, so that descriptors on disk keep their meaning. Keys of accounts are kept
+//! as they are, since whoever looks after the server may ask for them again.
 //!
 //! [`records`] keeps the bytes, and sees to it that damage is never taken for content.
 
@@ -258,8 +258,8 @@ impl Store {
         self.number(VOLUMES, path.as_os_str().as_bytes(), 1)
     }
 
-    /// Gives each of these paths that has none its number. All of them are on disk when it returns, and the disk was
-    /// waited for once.
+    /// Gives each of these paths that has none its number. All of them are on disk when it returns, and the
+    /// disk was waited for once.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -315,7 +315,8 @@ impl Store {
         self.put(FILES, name.to_owned(), content.to_vec())
     }
 
-    /// Takes note that these files are written, which change too often for their content to be kept. On disk when it returns.
+    /// Takes note that these files are written, which change too often for their content to be kept. On disk
+    /// when it returns.
     ///
     /// # Errors
     /// [`StoreError`]

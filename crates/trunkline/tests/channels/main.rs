@@ -1,5 +1,5 @@
-//! Several channels to a running server, and what is left of the work when they are lost; and what is left when
-//! the server itself is killed ([`lasting`]), or grants few credits ([`credits`]).
+//! Several channels to a running server, and what is left of the work when they are lost; and what is left
+//! when the server itself is killed ([`lasting`]), or grants few credits ([`credits`]).
 
 mod credits;
 mod lasting;

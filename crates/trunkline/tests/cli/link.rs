@@ -1,7 +1,7 @@
 //! A command behind a path that is longer, narrower and worse than the host's own. Needs root.
 //!
-//! Only what a path must take at least is held here; that it takes no longer is held where time is an argument
-//! (`load::link::way`).
+//! Only what a path must take at least is held here; that it takes no longer is held where time is an
+//! argument (`load::link::way`).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -27,7 +27,8 @@ fn behind(path: &str, script: &str) -> Option<Output> {
     Some(link.output().expect("it runs"))
 }
 
-/// Sends each of `count` clients a megabyte; where, and how long the last byte took to be read, from the first accepted one.
+/// Sends each of `count` clients a megabyte; where, and how long the last byte took to be read, from the
+/// first accepted one.
 fn sender(count: usize) -> (u16, thread::JoinHandle<Duration>) {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -40,7 +41,8 @@ fn sender(count: usize) -> (u16, thread::JoinHandle<Duration>) {
                 thread::spawn(move || {
                     client.write_all(&vec![7; MEGABYTE]).unwrap();
                     client.shutdown(std::net::Shutdown::Write).unwrap();
-                    // Until the client has everything and closes. When that is lost, nobody says it again: the path is gone.
+                    // Until the client has everything and closes. When that is lost, nobody says it again:
+                    // the path is gone.
                     client.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
                     let _ = client.read(&mut [0]);
                 })

@@ -1,5 +1,5 @@
-//! What files have beside their data: access lists, owners, extended attributes and named streams, from each side to
-//! each other.
+//! What files have beside their data: access lists, owners, extended attributes and named streams, from each
+//! side to each other.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -11,7 +11,8 @@ use crate::trouble::tree;
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// What `setfacl -m u:1234:r` makes of mode 640, and of a directory's default of mode 750 `setfacl -m u:1234:rx`.
+/// What `setfacl -m u:1234:r` makes of mode 640, and of a directory's default of mode 750 `setfacl -m
+/// u:1234:rx`.
 fn list(owner: u16, named: u16, group: u16) -> Vec<u8> {
     let nobody = u32::MAX;
     let entries = [

@@ -10,7 +10,8 @@ use super::*;
 const MIB: u64 = 1024 * 1024;
 /// It ends with a hole that is no whole piece.
 const SIZE: u64 = 40 * MIB + 5;
-/// What of it may be moved or stored: a piece for each of the two places that have data, and what is said about them.
+/// What of it may be moved or stored: a piece for each of the two places that have data, and what is said
+/// about them.
 const LITTLE: u64 = 4 * MIB;
 
 fn plant(path: &Path) -> Vec<u8> {
@@ -21,7 +22,8 @@ fn plant(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// One connection to each server: on a slow host a copy also tries several, and its report has those alone that it did not give up.
+/// One connection to each server: on a slow host a copy also tries several, and its report has those alone
+/// that it did not give up.
 const ONE: &str = "--channels 1";
 
 /// What the connections to one side have carried, in bytes.

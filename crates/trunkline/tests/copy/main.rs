@@ -1,5 +1,5 @@
-//! `trunkline copy` as its users meet it, to and from a running server: what is copied, what is said, and the exit
-//! status.
+//! `trunkline copy` as its users meet it, to and from a running server: what is copied, what is said, and the
+//! exit status.
 
 mod attributes;
 mod beside;

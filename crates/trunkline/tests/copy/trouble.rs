@@ -1,4 +1,5 @@
-//! Connections that are lost while a copy does something else than to move data, and what a lost one leaves behind.
+//! Connections that are lost while a copy does something else than to move data, and what a lost one leaves
+//! behind.
 
 use client::smb::{Connection, Credentials, OpenOptions, Session};
 use smb_wire::create::{Access, Disposition, ShareAccess};
@@ -130,7 +131,8 @@ fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
     });
 }
 
-/// A small file whose answer is lost may be there already, under its final name: it is copied again, and counted once.
+/// A small file whose answer is lost may be there already, under its final name: it is copied again, and
+/// counted once.
 #[test]
 fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
     let server = Running::start();

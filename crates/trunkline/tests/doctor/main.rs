@@ -1,5 +1,5 @@
-//! `trunkline doctor` and `trunkline advise` as their users meet them, on a running server and on peers that are not one:
-//! what is said, the exit status, and that nothing is left behind.
+//! `trunkline doctor` and `trunkline advise` as their users meet them, on a running server and on peers that
+//! are not one: what is said, the exit status, and that nothing is left behind.
 
 mod peers;
 
@@ -14,8 +14,8 @@ use testkit::program::{Place, Server};
 
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Seconds that a quick course may take here, unoptimized and beside other tests: it ends what it has begun after 12.5. That those
-/// who run it have its report within 15 is shown by `proving/doctor/faults.py`.
+/// Seconds that a quick course may take here, unoptimized and beside other tests: it ends what it has begun
+/// after 12.5. That those who run it have its report within 15 is shown by `proving/doctor/faults.py`.
 const TAKES_S: f64 = 30.0;
 
 /// A running server with the share and export `files`; killed when dropped.

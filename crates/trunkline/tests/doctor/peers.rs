@@ -53,8 +53,8 @@ impl Peer {
         })
     }
 
-    /// Hands everything on to `port` of this host and back, until that has sent so many bytes in all; from then on what
-    /// is sent is taken and nothing is answered.
+    /// Hands everything on to `port` of this host and back, until that has sent so many bytes in all; from
+    /// then on what is sent is taken and nothing is answered.
     pub fn stalling(port: u16, bytes: u64) -> Peer {
         let sent = Arc::new(AtomicU64::new(0));
         Peer::accepting(move |client| {
@@ -76,7 +76,8 @@ impl Peer {
         })
     }
 
-    /// Hands everything on to `port` of this host and back, so many bytes in a second each way over all connections.
+    /// Hands everything on to `port` of this host and back, so many bytes in a second each way over all
+    /// connections.
     pub fn narrow(port: u16, rate: f64) -> Peer {
         let begun = Instant::now();
         let [up, down] = [(), ()].map(|()| Arc::new(Mutex::new(begun)));

@@ -1,4 +1,5 @@
-//! Accounts and shares that are made, changed and deleted while a session works on, and what a restart finds of that.
+//! Accounts and shares that are made, changed and deleted while a session works on, and what a restart finds
+//! of that.
 
 mod api;
 mod missing_state;

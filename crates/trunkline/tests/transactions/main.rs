@@ -87,8 +87,8 @@ fn succeeded(count: u64) -> Vec<(String, u64)> {
     vec![("Success".to_owned(), count)]
 }
 
-/// All requests that have been answered are counted, and how long they took is known a moment later: when the server has
-/// sent the answer, which may be after the client has it.
+/// All requests that have been answered are counted, and how long they took is known a moment later: when the
+/// server has sent the answer, which may be after the client has it.
 fn settled(server: &Running, is_there: impl Fn(&Transactions) -> bool) -> Transactions {
     let begun = std::time::Instant::now();
     loop {

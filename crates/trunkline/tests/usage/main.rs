@@ -1,5 +1,5 @@
-//! A share with a size, served over both protocols: what lies there is counted and shown, never passes the size, and is known
-//! again after the server was killed.
+//! A share with a size, served over both protocols: what lies there is counted and shown, never passes the
+//! size, and is known again after the server was killed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,6 @@
-//! The crate `nfs-rs` as a client: PORT EXPORT VERSION WORD, where VERSION is one of its own (`4.1`, `4.2`, `4.0`) and WORD
-//! tells this run's files from those of others. With 4.0, which the server does not speak, the one case is that it says so.
+//! The crate `nfs-rs` as a client: PORT EXPORT VERSION WORD, where VERSION is one of its own (`4.1`, `4.2`,
+//! `4.0`) and WORD tells this run's files from those of others. With 4.0, which the server does not speak,
+//! the one case is that it says so.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

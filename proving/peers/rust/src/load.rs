@@ -1,8 +1,9 @@
-//! A load generator on the crate `smb2`, to check `trunkline load` against a client that is not ours (`../../bench/run.py`).
+//! A load generator on the crate `smb2`, to check `trunkline load` against a client that is not ours
+//! (`../../bench/run.py`).
 //!
-//! `peer-load PORT SHARE USER PASSWORD WORKLOAD SECONDS DEPTH` prints one JSON object with `ops`, `bytes` and `seconds`.
-//! WORKLOAD is `randread` (4 KiB), `read` (1 MiB), `create` (with 4 KiB), `stat` or `unlink`; the file to read is there before.
-//! It says `ready` and `over` around what is to be measured.
+//! `peer-load PORT SHARE USER PASSWORD WORKLOAD SECONDS DEPTH` prints one JSON object with `ops`, `bytes` and
+//! `seconds`. WORKLOAD is `randread` (4 KiB), `read` (1 MiB), `create` (with 4 KiB), `stat` or `unlink`; the
+//! file to read is there before. It says `ready` and `over` around what is to be measured.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -81,7 +82,8 @@ async fn unlink_all(client: &mut SmbClient, tree: &mut Tree) -> Result<(), Failu
     Ok(())
 }
 
-/// One pass over the files; `create` leaves nothing behind and `unlink` makes what it removes, both outside the measured time.
+/// One pass over the files; `create` leaves nothing behind and `unlink` makes what it removes, both outside
+/// the measured time.
 async fn metadata(client: &mut SmbClient, tree: &mut Tree, workload: &str) -> Result<Done, Failure> {
     // It is there already when an earlier workload made it.
     let _ = client.create_directory(tree, DIRECTORY).await;

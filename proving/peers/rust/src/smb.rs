@@ -1,4 +1,5 @@
-//! The crate `smb` as a client: PORT SHARE USER PASSWORD. It reads every structure strictly, as MS-SMB2 draws it.
+//! The crate `smb` as a client: PORT SHARE USER PASSWORD. It reads every structure strictly, as MS-SMB2 draws
+//! it.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -74,8 +75,9 @@ async fn round_trip(peer: &Peer, size: usize) -> CaseResult {
     same(back == data, true, "content")
 }
 
-/// The crate writes a request in pieces and leaves Nagle's algorithm on: its host holds the second back until the server's has
-/// acknowledged the first, which a host delays by 40 ms unless it is told not to. Half of the files take less.
+/// The crate writes a request in pieces and leaves Nagle's algorithm on: its host holds the second back until
+/// the server's has acknowledged the first, which a host delays by 40 ms unless it is told not to. Half of
+/// the files take less.
 async fn pieces(peer: &Peer) -> CaseResult {
     const FILES: usize = 10;
     const REQUESTS: u32 = 3;

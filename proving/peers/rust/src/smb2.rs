@@ -1,4 +1,5 @@
-//! The crate `smb2` as a client: PORT SHARE USER PASSWORD. It sends whole files as compounds and keeps many requests in flight.
+//! The crate `smb2` as a client: PORT SHARE USER PASSWORD. It sends whole files as compounds and keeps many
+//! requests in flight.
 
 use std::process::ExitCode;
 
@@ -59,7 +60,8 @@ async fn watch(client: &mut SmbClient, tree: &mut Tree) -> CaseResult {
     let mut watcher = client.watch(tree, BASE, false).await?;
     let name = path("watched");
     let later = async {
-        // The crate sends CHANGE_NOTIFY when the events are asked for, so the file is made a little after that.
+        // The crate sends CHANGE_NOTIFY when the events are asked for, so the file is made a little after
+        // that.
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         client.write_file(tree, &name, b"x").await
     };

@@ -1,4 +1,5 @@
-//! What accounts say of the sessions of their users and of their shares, and which addresses are a share's own.
+//! What accounts say of the sessions of their users and of their shares, and which addresses are a share's
+//! own.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

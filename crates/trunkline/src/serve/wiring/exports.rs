@@ -36,8 +36,8 @@ impl Servers {
         let instance = net::now().wall_ns.unsigned_abs();
         let mut list = Vec::new();
         for (number, endpoint) in (0..).zip(endpoints) {
-            // Another owner and scope is another server to clients (RFC 8881 2.10.5.1), so that they take nothing of one
-            // for something of the other.
+            // Another owner and scope is another server to clients (RFC 8881 2.10.5.1), so that they take
+            // nothing of one for something of the other.
             let name = match &endpoint.owner {
                 Owner::Server => format!("trunkline-{guid}"),
                 Owner::Account(name) => format!("trunkline-{guid}/account/{name}"),
@@ -97,7 +97,8 @@ impl Servers {
         Ok(())
     }
 
-    /// Hands what a share has restored to the servers whose clients had it. To be called after the exports are set.
+    /// Hands what a share has restored to the servers whose clients had it. To be called after the exports
+    /// are set.
     pub fn restore(&self, engine: &Arc<share::Share>, restored: Vec<share::Restored>) {
         let now = net::now();
         let mut rest = restored;
@@ -134,7 +135,8 @@ fn reply_bytes() -> usize {
     usize::try_from((total / REPLY_PART).max(REPLY_LEAST)).unwrap_or(usize::MAX)
 }
 
-/// What an export's number is kept under. Each name has its own: what one share allows another of the same directory may not.
+/// What an export's number is kept under. Each name has its own: what one share allows another of the same
+/// directory may not.
 fn numbered_by(share: &Share, path: &Path) -> PathBuf {
     path.join(":nfs").join(&share.name.value)
 }

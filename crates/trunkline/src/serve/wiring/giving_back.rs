@@ -1,7 +1,7 @@
 //! Gives files back to a slow store behind the answers to closes.
 //!
-//! On a local directory giving a file back takes less than telling a thread of it, and the host runs a program only when nobody has
-//! it open to write any more, so that [`GivingBack`] looks at how long it takes.
+//! On a local directory giving a file back takes less than telling a thread of it, and the host runs a
+//! program only when nobody has it open to write any more, so that [`GivingBack`] looks at how long it takes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};

@@ -18,7 +18,8 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const OPENS: &str = "what clients had open";
 const CLIENTS: &str = "who the clients were, so that some may be refused what they had";
 
-/// Has a new engine keep its opens in the file `journal`, and gives those that were kept there, and whether some are lost.
+/// Has a new engine keep its opens in the file `journal`, and gives those that were kept there, and whether
+/// some are lost.
 ///
 /// # Errors
 /// One line that names the share and what is in the way.
@@ -80,7 +81,8 @@ fn tell_if_missing(state: &StateDir, journal: &Path, content: &str) -> bool {
     is_missing
 }
 
-/// Takes note of what there is by now beside the database, so that it is told when some of it is gone at the next start.
+/// Takes note of what there is by now beside the database, so that it is told when some of it is gone at the
+/// next start.
 pub fn note_what_is_kept(state: &StateDir) {
     if let Err(error) = state.note_what_is_kept() {
         tracing::warn!(%error, "it is not noted what the state directory has, and it will not be told if some of it is gone");

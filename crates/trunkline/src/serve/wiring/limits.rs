@@ -1,5 +1,5 @@
-//! The limits of shares: an account's for all its shares, whoever is held there released by one alarm, burst credits
-//! kept over a restart.
+//! The limits of shares: an account's for all its shares, whoever is held there released by one alarm, burst
+//! credits kept over a restart.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,8 @@ pub struct Wanted {
     pub account: String,
     /// The directory's number.
     pub number: u32,
-    /// The number of the directory in which the share was until now, if it is another one: its credits go along.
+    /// The number of the directory in which the share was until now, if it is another one: its credits go
+    /// along.
     pub before: Option<u32>,
     /// What the share may do.
     pub provision: Provision,
@@ -32,7 +33,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Those of a share in a directory, and where it was before if that is another one; none: it is not limited.
+    /// Those of a share in a directory, and where it was before if that is another one; none: it is not
+    /// limited.
     ///
     /// # Errors
     /// One line for the user.
@@ -98,8 +100,8 @@ impl Pacing {
         all.iter().filter_map(|limits| limits.release(now)).min()
     }
 
-    /// Takes the limits of these engines into force, and lifts those of the others; shares of the numbers in `lasting` keep
-    /// theirs: they are gone, but not yet for everybody.
+    /// Takes the limits of these engines into force, and lifts those of the others; shares of the numbers in
+    /// `lasting` keep theirs: they are gone, but not yet for everybody.
     pub fn apply<'e>(
         &self,
         state: &StateDir,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use admin::status;
 use share::ClientMemory;
 
-/// Clients' opens and byte ranges may take an eighth of the memory of this process, and 4 GiB where it has plenty.
+/// Clients' opens and byte ranges may take an eighth of the memory of this process, and 4 GiB where it has
+/// plenty.
 const FOR_CLIENTS: (u64, u64) = (8, 4 << 30);
 /// Sessions may take a 32nd, and 1 GiB.
 const FOR_SESSIONS: (u64, u64) = (32, 1 << 30);

@@ -13,8 +13,8 @@ use volume::faulty::FaultyVolume;
 /// What part of the process's descriptors all shares together may keep for names.
 const PART_OF_DESCRIPTORS: u64 = 4;
 
-/// Those that shares may keep for names when the process may have so many, so that clients' connections and files are not
-/// kept from descriptors.
+/// Those that shares may keep for names when the process may have so many, so that clients' connections and
+/// files are not kept from descriptors.
 pub fn kept_of(descriptors: u64) -> Arc<Descriptors> {
     Descriptors::new(usize::try_from(descriptors / PART_OF_DESCRIPTORS).unwrap_or(usize::MAX))
 }

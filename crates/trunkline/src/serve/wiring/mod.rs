@@ -1,10 +1,12 @@
 //! Puts the server of files together: volumes, an engine for each share, the SMB server, the transport.
 //!
 //! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
-//! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's network interfaces; [`lasting`] has opens kept over a
-//! restart, [`leaving`] takes a share away from whoever uses it, [`moving`] brings it to another directory; [`limits`] paces what shares do, [`usage`] knows what lies on them;
-//! [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status, [`transactions`] and [`workload`] what was
-//! counted, [`records`] writes down single requests, [`peaks`] how much at most.
+//! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's
+//! network interfaces; [`lasting`] has opens kept over a restart, [`leaving`] takes a share away from whoever
+//! uses it, [`moving`] brings it to another directory; [`limits`] paces what shares do, [`usage`] knows what
+//! lies on them; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status,
+//! [`transactions`] and [`workload`] what was counted, [`records`] writes down single requests, [`peaks`] how
+//! much at most.
 
 mod accounts;
 mod addresses;
@@ -322,7 +324,8 @@ impl FileServer for Wired {
 }
 
 impl Wired {
-    /// Begins to serve a directory that is not served now; what is the share's own goes on from where it was before.
+    /// Begins to serve a directory that is not served now; what is the share's own goes on from where it was
+    /// before.
     fn begin(
         &self,
         share: &Share,
@@ -340,8 +343,8 @@ impl Wired {
         Ok(served)
     }
 
-    /// The real paths of the shares' directories, and those that keep opens. Each directory and each export has its number then: one
-    /// change of the state for all of them.
+    /// The real paths of the shares' directories, and those that keep opens. Each directory and each export
+    /// has its number then: one change of the state for all of them.
     fn directories(&self, plan: &Plan) -> Result<(Vec<PathBuf>, HashSet<PathBuf>), String> {
         let real = plan.config.shares.values().map(|share| real_path(&share.path.value));
         let paths = real.collect::<Result<Vec<_>, _>>()?;
@@ -481,7 +484,8 @@ fn keep(
                 }
             }
             nfs.tick();
-            // What this thread frees is often the last of a thread that has ended, whose memory becomes its own by that.
+            // What this thread frees is often the last of a thread that has ended, whose memory becomes its
+            // own by that.
             if given_back.elapsed() >= GIVEN_BACK_EVERY {
                 net::give_memory_back(true);
                 given_back = Instant::now();
@@ -520,7 +524,8 @@ fn by_path(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
     held(engines).iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
 }
 
-/// The same of those that are told of: of several of one name the one that is served, so that nothing is told twice.
+/// The same of those that are told of: of several of one name the one that is served, so that nothing is told
+/// twice.
 fn shown(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
     let engines = held(engines);
     let mut all: Vec<_> = engines.iter().collect();
@@ -551,7 +556,8 @@ fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
     }
 }
 
-/// The directories of which a share is to be continuously available, or is for NFS clients, who always come back.
+/// The directories of which a share is to be continuously available, or is for NFS clients, who always come
+/// back.
 fn keeping_opens(plan: &Plan, paths: &[PathBuf]) -> HashSet<PathBuf> {
     let keeps = |share: &Share| share.continuously_available.value || share.offers(Protocol::Nfs);
     let shares = plan.config.shares.values().zip(paths).filter(|(share, _)| keeps(share));

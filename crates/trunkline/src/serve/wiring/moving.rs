@@ -1,6 +1,6 @@
-//! A share whose `path` leads to another directory by now. Who is connected stays at the old one, as at a share that was
-//! taken out; it goes with the last of them. What is the share's own and not the directory's goes along: its limits, for
-//! everybody, the burst credits left, and the counts.
+//! A share whose `path` leads to another directory by now. Who is connected stays at the old one, as at a
+//! share that was taken out; it goes with the last of them. What is the share's own and not the directory's
+//! goes along: its limits, for everybody, the burst credits left, and the counts.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ pub fn leaving<'e>(engines: &'e Engines, planned: &[PathBuf]) -> Vec<(&'e Path, 
     leaving.map(|(path, served)| (path.as_path(), served)).collect()
 }
 
-/// Refuses a new directory that holds files which somebody has open by way of an engine that goes. Each engine keeps its own
-/// truth about them.
+/// Refuses a new directory that holds files which somebody has open by way of an engine that goes. Each
+/// engine keeps its own truth about them.
 ///
 /// # Errors
 /// One line for the user.

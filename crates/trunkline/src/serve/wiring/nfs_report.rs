@@ -153,7 +153,8 @@ impl View<'_> {
     }
 }
 
-/// Why a client with so many connections, of as many as it may have, has no more; it has come to so many shares.
+/// Why a client with so many connections, of as many as it may have, has no more; it has come to so many
+/// shares.
 fn why(connections: usize, most: usize, shares: usize) -> Reason {
     match connections {
         0 => Reason::Gone,

@@ -1,7 +1,8 @@
 //! One line of JSON for each request, or for one of so many, in a file: `records` in `[admin]`.
 //!
-//! Connections put records into a bounded queue and never wait for it (`share::counts::record`); a thread of its own takes
-//! them out and writes them. A file that has its size gets a number behind its name, and the oldest one goes.
+//! Connections put records into a bounded queue and never wait for it (`share::counts::record`); a thread of
+//! its own takes them out and writes them. A file that has its size gets a number behind its name, and the
+//! oldest one goes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -116,8 +117,8 @@ fn write_all(mut lines: Lines, taken: &Receiver<Record>, written: &AtomicU64, en
     }
 }
 
-/// The category of Azure's resource logs: by the groups of its bill, over SMB nothing is a delete (that is a SetInfo or a
-/// Close) and a listing is a read.
+/// The category of Azure's resource logs: by the groups of its bill, over SMB nothing is a delete (that is a
+/// SetInfo or a Close) and a listing is a read.
 fn category(operation: &str) -> &'static str {
     match operation {
         "REMOVE" => "StorageDelete",

@@ -1,4 +1,5 @@
-//! Connections, what was refused to them, and what is held for clients that do not read, for status and metrics.
+//! Connections, what was refused to them, and what is held for clients that do not read, for status and
+//! metrics.
 
 use admin::status::{ClientMemory, Connections, Descriptors, Transport};
 use net::Backlog;

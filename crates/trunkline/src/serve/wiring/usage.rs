@@ -1,5 +1,6 @@
-//! What lies on shares that have a size: known from when they were served last, or counted since they were given one,
-//! kept as it changes, and counted anew in the background, so that what others do on the host is found.
+//! What lies on shares that have a size: known from when they were served last, or counted since they were
+//! given one, kept as it changes, and counted anew in the background, so that what others do on the host is
+//! found.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,8 +25,8 @@ const AGAIN_AFTER_FAILURE: Duration = Duration::from_secs(60);
 const LOOKED_EVERY: Duration = Duration::from_millis(500);
 /// How long a command waits for what lies on a share to be counted.
 const BRIEFLY: Duration = Duration::from_secs(1);
-/// Names that are looked at between two rests. Each rest is as long as the look was, so that half of a processor is
-/// taken at most.
+/// Names that are looked at between two rests. Each rest is as long as the look was, so that half of a
+/// processor is taken at most.
 const STEP: usize = 256;
 /// The longest rest.
 const REST: Duration = Duration::from_millis(200);
@@ -40,8 +41,8 @@ pub fn beside(share: &Share) -> u64 {
     quota(share).map_or(share.streams_max_gib.value << 30, |_| u64::MAX)
 }
 
-/// The volume of a share, with what is known to lie there if it has a size. Without one nothing is counted until it is
-/// given one ([`fits`]).
+/// The volume of a share, with what is known to lie there if it has a size. Without one nothing is counted
+/// until it is given one ([`fits`]).
 pub fn metered(
     volume: Arc<dyn Volume>,
     share: &Share,
@@ -60,8 +61,8 @@ pub fn metered(
     Ok(Arc::new(MeteredVolume::new(volume, Some(quota), kept)))
 }
 
-/// A size that a share has been given while other things of the same change can still fail: taken back unless it is
-/// [kept](Given::keep).
+/// A size that a share has been given while other things of the same change can still fail: taken back unless
+/// it is [kept](Given::keep).
 #[must_use]
 pub struct Given {
     engine: Arc<share::Share>,
@@ -86,9 +87,10 @@ impl Drop for Given {
     }
 }
 
-/// Gives a share that is served already its size where it is lower than before, and refuses one below what lies there. It
-/// is in force at once, so that nothing grows past it before the rest of the change is. If nothing was counted
-/// there yet it is counted from now on; what takes longer to count than a command may wait is known later.
+/// Gives a share that is served already its size where it is lower than before, and refuses one below what
+/// lies there. It is in force at once, so that nothing grows past it before the rest of the change is. If
+/// nothing was counted there yet it is counted from now on; what takes longer to count than a command may
+/// wait is known later.
 ///
 /// # Errors
 /// One line for the user.

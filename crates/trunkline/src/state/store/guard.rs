@@ -1,5 +1,5 @@
-//! What keeps a damaged database from doing harm: a copy of it in memory, on which it is tried first, and the way back from
-//! a panic of the library that reads it.
+//! What keeps a damaged database from doing harm: a copy of it in memory, on which it is tried first, and the
+//! way back from a panic of the library that reads it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,7 +17,8 @@ thread_local! {
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does `what`; a panic in it becomes the error that the database is damaged, and is not written to the terminal.
+/// Does `what`; a panic in it becomes the error that the database is damaged, and is not written to the
+/// terminal.
 pub fn guarded<T>(what: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

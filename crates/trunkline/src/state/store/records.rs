@@ -1,9 +1,11 @@
-//! The records of `state.redb`, each with a checksum, and their tables, each with a count and a sum over its records'.
+//! The records of `state.redb`, each with a checksum, and their tables, each with a count and a sum over its
+//! records'.
 //!
-//! Start with [`Records::open`]: the file is tried in memory first, so that a damaged one is refused as it is. What counts
-//! then stands in memory too ([`Contents`]), and the file is only written. redb's own checksums are over pages, and
-//! are not looked at when a file was closed in order; nor does redb see that it has gone back to an earlier commit, as it does when the
-//! newest one cannot be read. So each commit has a number, which `state.generation` beside the file repeats.
+//! Start with [`Records::open`]: the file is tried in memory first, so that a damaged one is refused as it
+//! is. What counts then stands in memory too ([`Contents`]), and the file is only written. redb's own
+//! checksums are over pages, and are not looked at when a file was closed in order; nor does redb see that it
+//! has gone back to an earlier commit, as it does when the newest one cannot be read. So each commit has a
+//! number, which `state.generation` beside the file repeats.
 //!
 //! ```text
 //! table    key          value
@@ -104,8 +106,8 @@ impl Records {
         sync_directory(path)
     }
 
-    /// Opens the file `path`, one of an earlier form too, of which the tables `tables` are read. It must be there, and `check` says
-    /// whether what is in it will do.
+    /// Opens the file `path`, one of an earlier form too, of which the tables `tables` are read. It must be
+    /// there, and `check` says whether what is in it will do.
     ///
     /// # Errors
     /// [`StoreError`]; a file that is refused is left as it is.
