@@ -10,7 +10,7 @@ use smb_wire::{Command, Header};
 
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 /// How a piece is sent.
 struct How(u8);
@@ -44,7 +44,7 @@ impl How {
 
 /// One client speaks as the bytes say; in the end nothing of it is left, and another is served.
 pub fn connection(data: &[u8]) {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut peer = world.peer();
     peer.log_on(&Dial { requires_signing: false, ..Dial::default() });
     peer.connect_tree("IPC$");

@@ -18,10 +18,10 @@ mod pipes;
 mod texts;
 
 /// One entry of hostile bytes.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// Every target by its name, which is also that of its corpus.
-pub const TARGETS: &[(&str, Target)] = &[
+pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("smb_request", messages::request),
     ("smb_response", messages::response),
     ("create_contexts", buffers::create_contexts),

@@ -4,14 +4,14 @@ use nfs_wire::op::{Args, destroy};
 use nfs_wire::rpc::{self, AuthSys, Credential, NFS_PROGRAM, NFS_V4, PROC_COMPOUND};
 use nfs_wire::xdr::Encode;
 
-use testkit::nfs::{Client, EXPORT, World, lookup};
+use testkit::nfs::{Client, EXPORT, NfsTestServer, lookup};
 
 /// Operations of one COMPOUND, behind a SEQUENCE that is right: minor version, number of operations, the
 /// operations. Then the same bytes as a message of their own. The server answers each call, and whatever it
 /// was left with goes with the client.
 pub fn server(data: &[u8]) {
     let [minor, count, operations @ ..] = data else { return };
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let minor = 1 + u32::from(*minor % 2);
     let mut client = Client::new(&mut wire, b"fuzz", minor);

@@ -167,7 +167,7 @@ fn is_word(c: char) -> bool {
 
 /// What a stretch of the text is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SourceSpan {
     Code,
     Comment,
     Literal,
@@ -183,20 +183,20 @@ fn mask(text: &str) -> (String, String) {
         let (kind, len) = stretch(rest, after_word);
         let piece = &rest[..len];
         match kind {
-            Kind::Code => {
+            SourceSpan::Code => {
                 code.push_str(piece);
                 bare.push_str(piece);
             }
-            Kind::Comment => {
+            SourceSpan::Comment => {
                 blank(piece, &mut code);
                 blank(piece, &mut bare);
             }
-            Kind::Literal => {
+            SourceSpan::Literal => {
                 code.push_str(piece);
                 blank(piece, &mut bare);
             }
         }
-        after_word = kind == Kind::Code && piece.chars().next_back().is_some_and(is_word);
+        after_word = kind == SourceSpan::Code && piece.chars().next_back().is_some_and(is_word);
         rest = &rest[len..];
     }
     (code, bare)
@@ -208,33 +208,33 @@ fn blank(piece: &str, out: &mut String) {
 }
 
 /// The kind and length of what `rest` begins with; at least one character.
-fn stretch(rest: &str, after_word: bool) -> (Kind, usize) {
+fn stretch(rest: &str, after_word: bool) -> (SourceSpan, usize) {
     if rest.starts_with("//") {
-        return (Kind::Comment, rest.find('\n').unwrap_or(rest.len()));
+        return (SourceSpan::Comment, rest.find('\n').unwrap_or(rest.len()));
     }
     if rest.starts_with("/*") {
-        return (Kind::Comment, block_comment(rest));
+        return (SourceSpan::Comment, block_comment(rest));
     }
     if !after_word {
         if let Some(len) = raw_string(rest) {
-            return (Kind::Literal, len);
+            return (SourceSpan::Literal, len);
         }
         for prefix in ["b\"", "c\""] {
             if rest.starts_with(prefix) {
-                return (Kind::Literal, 1 + quoted(&rest[1..], '"'));
+                return (SourceSpan::Literal, 1 + quoted(&rest[1..], '"'));
             }
         }
         if rest.starts_with("b'") {
-            return (Kind::Literal, 1 + quoted(&rest[1..], '\''));
+            return (SourceSpan::Literal, 1 + quoted(&rest[1..], '\''));
         }
     }
     if rest.starts_with('"') {
-        return (Kind::Literal, quoted(rest, '"'));
+        return (SourceSpan::Literal, quoted(rest, '"'));
     }
     if rest.starts_with('\'') && is_char_literal(rest) {
-        return (Kind::Literal, quoted(rest, '\''));
+        return (SourceSpan::Literal, quoted(rest, '\''));
     }
-    (Kind::Code, rest.chars().next().map_or(1, char::len_utf8))
+    (SourceSpan::Code, rest.chars().next().map_or(1, char::len_utf8))
 }
 
 /// Length of the block comment `rest` begins with; they nest.

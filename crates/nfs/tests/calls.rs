@@ -22,7 +22,7 @@ struct Counting {
 
 impl Counting {
     fn begin(remembers: bool) -> Counting {
-        let (world, plan) = World::counted();
+        let (world, plan) = NfsTestServer::counted();
         // As on a host: what was just changed is not old enough to be believed.
         world.memory.set_clock(Time::from_wall_ns(world.now.wall_ns));
         world.engine.set_metadata_caching(remembers);
@@ -33,7 +33,7 @@ impl Counting {
         Counting { plan, wire, client, directory: handle.object.0.to_vec() }
     }
 
-    fn count(&mut self, handle: &[u8], operations: &[Args<'_>]) -> (u64, Answer) {
+    fn count(&mut self, handle: &[u8], operations: &[Args<'_>]) -> (u64, ReceivedCompound) {
         let before = self.plan.metadata_calls();
         let answer = self.client.on(&mut self.wire, handle, operations).ok();
         (self.plan.metadata_calls() - before, answer)

@@ -11,7 +11,7 @@ use nfs_wire::rpc::{self, Accepted, Message};
 use nfs_wire::types::StateId;
 use share::FileNumber;
 use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, Work};
-use testkit::nfs::{Client, Wire, World, closing, put, reading, writing};
+use testkit::nfs::{Client, Wire, NfsTestServer, closing, put, reading, writing};
 use volume::faulty::{Call, FaultyVolume, Plan};
 use volume::memory::MemoryVolume;
 use volume::{Failure, Name, OpenHow, Volume};
@@ -35,7 +35,7 @@ impl Alarm for Quiet {
 
 /// A client with a file on a share with limits.
 struct Scene {
-    world: World,
+    world: NfsTestServer,
     limits: Arc<Limits>,
     share: ShareLimits,
     number: FileNumber,
@@ -64,7 +64,7 @@ impl Scene {
 
     /// On a volume whose files another one shows, too.
     fn on(volume: Arc<dyn Volume>, shown: &dyn Volume, plan: Arc<Plan>) -> Scene {
-        let world = World::on(volume);
+        let world = NfsTestServer::on(volume);
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 2);
         let (file, stateid) = client.create(&mut wire, b"file");

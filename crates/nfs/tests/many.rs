@@ -6,7 +6,7 @@ use nfs::state::open::Holding;
 use nfs::state::stateid::Of;
 use nfs::state::stateid::{Place, State};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
-use testkit::nfs::{Client, Wire, World};
+use testkit::nfs::{Client, Wire, NfsTestServer};
 use volume::NodeId;
 
 /// Files that the client has: were all looked at for each, the test would take many minutes.
@@ -22,7 +22,7 @@ struct Has {
 
 /// A client that has a file open, of which further states are made.
 struct Ground {
-    _world: World,
+    _world: NfsTestServer,
     _wire: Wire,
     client: Arc<nfs::state::client::Client>,
     first: Arc<State>,
@@ -31,7 +31,7 @@ struct Ground {
 
 impl Ground {
     fn new() -> Ground {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let mut wire = world.connect();
         let mut sender = Client::new(&mut wire, b"client", 1);
         sender.create(&mut wire, b"file");

@@ -16,7 +16,7 @@ use volume_posix::PosixVolume;
 /// A share on a directory of the host, beside which others lie.
 struct Bench {
     place: tempfile::TempDir,
-    world: World,
+    world: NfsTestServer,
     wire: Wire,
     client: Client,
 }
@@ -30,9 +30,9 @@ impl Bench {
     }
 
     /// A server on it, and a client that can be called.
-    fn serve(place: &tempfile::TempDir) -> (World, Wire, Client) {
+    fn serve(place: &tempfile::TempDir) -> (NfsTestServer, Wire, Client) {
         let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
-        let world = World::on(Arc::new(volume));
+        let world = NfsTestServer::on(Arc::new(volume));
         let mut wire = world.connect();
         let client = Client::new(&mut wire, b"client", 1);
         let bind = bind_conn_to_session::Args {
@@ -139,8 +139,8 @@ fn a_directory_that_a_client_moves_is_known_where_it_is() {
 }
 
 /// A directory `d` with `below` in it, in a share whose host fails as it is told, and its handle.
-fn failing() -> (World, Arc<Plan>, Wire, Client, Vec<u8>) {
-    let (world, plan) = World::counted();
+fn failing() -> (NfsTestServer, Arc<Plan>, Wire, Client, Vec<u8>) {
+    let (world, plan) = NfsTestServer::counted();
     let root = world.memory.root().unwrap();
     let d = root.create_directory(&Name::new(b"d").unwrap(), 0o777, None).unwrap();
     d.create_directory(&Name::new(b"below").unwrap(), 0o777, None).unwrap();

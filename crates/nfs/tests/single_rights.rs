@@ -43,7 +43,7 @@ fn name(text: &str) -> Name {
 impl Scene {
     /// Everybody gets `right` to the file and the directory, and nothing else.
     fn new(right: AceMask) -> Scene {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let root = world.memory.root().unwrap();
         let directory = |parent: &dyn volume::Node, text: &str, uid, mode| {
             let made = parent.create_directory(&name(text), mode, None).unwrap();

@@ -8,21 +8,21 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_directory::{Flags, Request};
 use smb_wire::query_info::InfoType;
 use smb_wire::{Command, FileId, NtStatus, Utf16, utf16};
-use testkit::smb::World;
+use testkit::smb::SmbTestServer;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Peer;
 use volume::faulty::{Call, Plan};
 
 /// A client that counts what its requests take.
 struct Counting {
-    _world: World,
+    _world: SmbTestServer,
     plan: Arc<Plan>,
     client: Peer,
 }
 
 impl Counting {
     fn begin(remembers: bool) -> Counting {
-        let (world, plan) = World::faulty();
+        let (world, plan) = SmbTestServer::faulty();
         world.engine.set_metadata_caching(remembers);
         let client = world.client();
         Counting { _world: world, plan, client }
@@ -92,7 +92,7 @@ impl Counting {
     }
 }
 
-fn query_directory(client: &mut Peer, file_id: FileId) -> testkit::smb::peer::Answer {
+fn query_directory(client: &mut Peer, file_id: FileId) -> testkit::smb::peer::ReceivedMessage {
     let pattern = utf16::encode("*");
     client.call(Command::QueryDirectory, |out| {
         Request {

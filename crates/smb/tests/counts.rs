@@ -7,7 +7,7 @@ use share::counts::{Kind, Totals, Transactions};
 use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
 use smb::counting::FAMILY;
 use smb_wire::{Command, FileId, NtStatus, header, read, write};
-use testkit::smb::{Peer, World};
+use testkit::smb::{Peer, SmbTestServer};
 
 /// The test itself lets time pass.
 struct Quiet;
@@ -16,7 +16,7 @@ impl Alarm for Quiet {
     fn set(&self, _at_ns: u64) {}
 }
 
-fn of_share(world: &World) -> Totals {
+fn of_share(world: &SmbTestServer) -> Totals {
     world.engine.counts(&FAMILY).read()
 }
 
@@ -34,7 +34,7 @@ fn responses(transactions: &Transactions) -> Vec<(&'static str, u64)> {
 
 #[test]
 fn every_command_counts_once_for_its_share_with_its_bytes() {
-    for world in [World::in_memory(), World::cold()] {
+    for world in [SmbTestServer::in_memory(), SmbTestServer::cold()] {
         let mut client = world.client();
         let before = of_share(&world);
         let file = client.open("file");
@@ -84,7 +84,7 @@ fn ask(client: &mut Peer, file: FileId, reads: bool) -> u64 {
 
 #[test]
 fn a_limit_that_was_met_shows_in_the_response_type() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     client.make("file", b"data");
     let file = client.open("file");

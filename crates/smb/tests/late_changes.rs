@@ -18,7 +18,7 @@ use smb_wire::{
 };
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 use volume::faulty::{Call, Fault, FaultyVolume, Plan};
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
@@ -90,7 +90,7 @@ fn zeroes(peer: &mut Peer, file: FileId) -> Vec<u8> {
 }
 
 /// A new session of the client, in the place of the one before.
-fn log_on_again(world: &World, previous_session_id: u64) -> Peer {
+fn log_on_again(world: &SmbTestServer, previous_session_id: u64) -> Peer {
     world.dial(&Dial { previous_session_id, ..Dial::default() })
 }
 
@@ -115,7 +115,7 @@ fn a_handle_is_taken_up_behind_what_its_ended_session_still_changes() {
     let changes: [(Call, Change); 3] =
         [(Call::Write, a_write), (Call::Resize, a_truncation), (Call::Resize, zeroes)];
     for (call, change) in changes {
-        let (world, plan) = World::faulty();
+        let (world, plan) = SmbTestServer::faulty();
         let mut old = world.client();
         let file = old.create(&create(&[DURABLE])).file_id();
         assert_eq!(old.write(file, 0, b"first"), NtStatus::SUCCESS);
@@ -134,7 +134,7 @@ fn a_handle_is_taken_up_behind_what_its_ended_session_still_changes() {
 
 #[test]
 fn what_stands_behind_a_late_change_is_not_begun() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut old = world.client();
     let file = old.create(&create(&[DURABLE])).file_id();
     let (previous, both) = (old.session_id, vec![a_write(&mut old, file), a_truncation(&mut old, file)]);
@@ -154,7 +154,7 @@ fn what_stands_behind_a_late_change_is_not_begun() {
 
 #[test]
 fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut old = world.client();
     let file = old.create(&create(&[DURABLE])).file_id();
     let (previous, late) = (old.session_id, a_write(&mut old, file));
@@ -183,11 +183,11 @@ fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
 }
 
 /// A world whose handles can outlive the server, and a plan for its volume.
-fn lasting() -> (World, Arc<Plan>) {
+fn lasting() -> (SmbTestServer, Arc<Plan>) {
     let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
     let plan = Arc::clone(volume.plan());
     let journal = Arc::new(MemoryJournal::default());
-    (World::lasting_over(Arc::new(volume), journal, &[]), plan)
+    (SmbTestServer::lasting_over(Arc::new(volume), journal, &[]), plan)
 }
 
 // MS-SMB2 3.3.5.9
@@ -238,7 +238,7 @@ fn a_lock_may_be_taken_back_until_it_lasts_and_its_handle_is_not_taken_up_before
 // MS-SMB2 3.3.5.9.13
 #[test]
 fn the_next_instance_of_an_application_waits_for_what_the_one_before_still_changes() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let (mut old, mut new) = (world.client(), world.dial(&Dial::elsewhere()));
     let v2 = |create_guid| RequestContext::DurableHandleRequestV2 {
         timeout: 0,
@@ -261,7 +261,7 @@ fn the_next_instance_of_an_application_waits_for_what_the_one_before_still_chang
 // MS-SMB2 3.3.5.6
 #[test]
 fn a_file_is_opened_anew_behind_what_the_clients_ended_session_still_changes() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut old = world.client();
     let mut second = world.bind(&Dial::default(), &old);
     let mut other = world.dial(&Dial::elsewhere());
@@ -290,7 +290,7 @@ fn a_file_is_opened_anew_behind_what_the_clients_ended_session_still_changes() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn work_of_an_ended_session_does_not_count_among_that_of_the_next() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut old = world.client();
     let file = old.create(&create(&[DURABLE])).file_id();
     let flush = |peer: &mut Peer, file_id| {
@@ -335,7 +335,7 @@ fn a_look(peer: &mut Peer, look: &OpenFile<'_>) -> Vec<u8> {
 // MS-SMB2 3.3.5.2.10 (it skips what has no FileId, so a CREATE never is late)
 #[test]
 fn a_look_that_a_client_has_repeated_keeps_a_name_until_it_is_over_and_no_longer() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut lost = world.client();
     let mut kept = world.bind(&Dial::default(), &lost);
     kept.make("file", b"");

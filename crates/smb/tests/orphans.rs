@@ -20,8 +20,8 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, query_info, set_info};
 use testkit::smb::client::OpenFile;
-use testkit::smb::peer::{Answer, whole};
-use testkit::smb::{Dial, Peer, Store, World};
+use testkit::smb::peer::{ReceivedMessage, whole};
+use testkit::smb::{Dial, Peer, Store, SmbTestServer};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long after a client is back what it does not ask for may be in its own way.
@@ -65,7 +65,7 @@ fn open(client: &mut Peer, name: &str, number: u64) -> Opened {
 }
 
 /// The same, whose answer was lost, once more.
-fn replay(client: &mut Peer, name: &str, number: u64) -> Answer {
+fn replay(client: &mut Peer, name: &str, number: u64) -> ReceivedMessage {
     let mut header = client.header(Command::Create);
     header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     let contexts = asked(number);
@@ -74,7 +74,7 @@ fn replay(client: &mut Peer, name: &str, number: u64) -> Answer {
 }
 
 /// Takes a file up again.
-fn take_up(client: &mut Peer, held: &Opened) -> Answer {
+fn take_up(client: &mut Peer, held: &Opened) -> ReceivedMessage {
     let back = RequestContext::DurableHandleReconnectV2 {
         file_id: held.id,
         create_guid: guid(held.number),
@@ -265,8 +265,8 @@ fn make(client: &mut Peer, dice: &mut Dice, number: &mut u64) -> Made {
 }
 
 /// Comes back, takes up what is known, and removes everything; whether that went well.
-fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &Made) -> bool {
-    let is_closed = |client: &mut Peer, answer: Answer| {
+fn clear(client: &mut Peer, world: &SmbTestServer, dice: &mut Dice, made: &Made) -> bool {
+    let is_closed = |client: &mut Peer, answer: ReceivedMessage| {
         answer.status() == NtStatus::SUCCESS && client.close(answer.file_id()) == NtStatus::SUCCESS
     };
     let mut is_right = true;

@@ -10,7 +10,7 @@ use smb_wire::header::Flags as HeaderFlags;
 use smb_wire::lock::{self, Flags, LockElement};
 use smb_wire::{Command, FileId, Guid, List, NtStatus, change_notify, create};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 use volume::Failure;
 use volume::journal::{Journal, MemoryJournal, Place};
 use volume::memory::MemoryVolume;
@@ -48,7 +48,7 @@ impl Journal for Flaky {
 
 /// Two channels of one session, whose requests that wait for the disk wait until they are let go on.
 struct Bench {
-    world: World,
+    world: SmbTestServer,
     disk: Arc<Flaky>,
     main: Peer,
     second: Peer,
@@ -56,7 +56,7 @@ struct Bench {
 
 fn bench() -> Bench {
     let disk = Arc::new(Flaky::default());
-    let world = World::lasting_in(&MemoryVolume::new(1), disk.clone(), &[]);
+    let world = SmbTestServer::persistent_in(&MemoryVolume::new(1), disk.clone(), &[]);
     let mut main = world.client();
     let mut second = world.bind(&Dial::default(), &main);
     (main.holds_jobs, second.holds_jobs) = (true, true);

@@ -10,7 +10,7 @@ use smb_wire::lock::{self, LockElement};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{Command, FileId, List, NtStatus, Utf16, change_notify, flush, query_directory, utf16};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Peer, World};
+use testkit::smb::{Peer, SmbTestServer};
 
 /// An open with one right, and by which name.
 struct One<'a> {
@@ -419,7 +419,7 @@ const DIRECTORY: &[Row] = &[
 ];
 
 fn holds(table: &[Row], options: CreateOptions) {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     client.make("other", &[7; 8192]);
     let mut wrong = Vec::new();

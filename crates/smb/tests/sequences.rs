@@ -9,7 +9,7 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{Command, FileId, NtStatus, cancel, echo, read, set_info, write};
 use testkit::smb::peer::whole;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 
 /// A request with its place in the order of the client's channels.
 #[derive(Clone, Copy)]
@@ -110,7 +110,7 @@ fn is_held_off(peer: &mut Peer, file: FileId, sent: Sent, content: &[u8]) {
 #[test]
 fn what_comes_late_changes_nothing() {
     for dial in [Dial::default(), Dial::with(Dialect::Smb300), Dial { seals: true, ..Dial::default() }] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let mut client = world.dial(&dial);
         let file = client.open("file");
         // From the sequence of the CREATE on, half the circle is ahead and the other half behind.
@@ -138,7 +138,7 @@ fn what_comes_late_changes_nothing() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn a_dialect_without_channels_has_no_such_order() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.dial(&Dial::with(Dialect::Smb210));
     let file = client.open("file");
     for sequence in [5, 0, 0x9000, 1] {
@@ -149,7 +149,7 @@ fn a_dialect_without_channels_has_no_such_order() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn nothing_is_done_again_while_earlier_requests_are_under_way() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let (file, theirs) = (client.open("file"), other.open("file"));
     assert_eq!(first(0).write(&mut client, file, b"original"), NtStatus::SUCCESS);
@@ -178,7 +178,7 @@ fn nothing_is_done_again_while_earlier_requests_are_under_way() {
 
 #[test]
 fn a_request_that_is_taken_back_or_lost_counts_no_more() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let (file, theirs) = (client.open("file"), other.open("file"));
     let held = first(0).lock(&mut other, theirs, lock::Flags::EXCLUSIVE_LOCK);
@@ -195,7 +195,7 @@ fn a_request_that_is_taken_back_or_lost_counts_no_more() {
 
 #[test]
 fn work_counts_until_it_is_done() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let file = client.open("file");
     client.holds_jobs = true;
@@ -213,7 +213,7 @@ fn work_counts_until_it_is_done() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn work_of_a_lost_channel_counts_until_it_is_done() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let dial = Dial::default();
     let mut first_channel = world.client();
     let mut second_channel = world.bind(&dial, &first_channel);
@@ -235,7 +235,7 @@ fn work_of_a_lost_channel_counts_until_it_is_done() {
 
 #[test]
 fn work_counts_no_more_when_it_is_done_though_its_channel_takes_nothing() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut stuck = world.client();
     let mut next = world.bind(&Dial::default(), &stuck);
     let file = stuck.open("file");
@@ -252,7 +252,7 @@ fn work_counts_no_more_when_it_is_done_though_its_channel_takes_nothing() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn a_request_that_waited_on_a_lost_channel_counts_no_more() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let (mut first_channel, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut second_channel = world.bind(&dial, &first_channel);
@@ -277,7 +277,7 @@ fn locked(client: &mut Peer, file: FileId, (index, number): (u32, u8), lock: boo
 // MS-SMB2 3.3.5.14
 #[test]
 fn a_lock_that_is_sent_again_is_not_taken_again() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let (file, theirs) = (client.open("file"), other.open("file"));
     let (done, refused) = (NtStatus::SUCCESS, NtStatus::LOCK_NOT_GRANTED);
@@ -301,7 +301,7 @@ fn a_lock_that_is_sent_again_is_not_taken_again() {
 // MS-SMB2 3.3.5.14
 #[test]
 fn a_lock_whose_answer_was_lost_is_known_on_the_next_channel() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut lost = world.client();
     let mut next = world.bind(&Dial::default(), &lost);
     let file = lost.open("file");
@@ -316,7 +316,7 @@ fn a_lock_whose_answer_was_lost_is_known_on_the_next_channel() {
 #[test]
 fn a_lock_outside_the_places_or_the_dialects_is_taken_each_time() {
     let places = [(0, 3), (65, 3), (0x0fff_ffff, 3)];
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let file = client.open("file");
     for place in places {
@@ -344,7 +344,7 @@ fn wait_for(client: &mut Peer, file: FileId, (index, number): (u32, u8)) -> u64 
 // MS-SMB2 3.3.5.14
 #[test]
 fn a_lock_that_is_sent_again_while_it_waits_is_granted_with_it() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut silent, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &silent);
     let (file, theirs) = (silent.open("file"), other.open("file"));
@@ -372,7 +372,7 @@ fn a_lock_that_is_sent_again_while_it_waits_is_granted_with_it() {
 #[test]
 fn a_range_goes_to_the_next_when_who_was_woken_for_it_is_gone() {
     for is_taken_back in [false, true] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
         let mut next = world.bind(&Dial::default(), &lost);
         let (file, theirs) = (lost.open("file"), other.open("file"));
@@ -400,7 +400,7 @@ fn asked(client: &mut Peer, file: FileId, sent: Sent, (index, number): (u32, u8)
 
 #[test]
 fn a_lock_that_comes_after_its_replay_was_refused_takes_nothing() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));
@@ -420,7 +420,7 @@ fn a_lock_that_comes_after_its_replay_was_refused_takes_nothing() {
 
 #[test]
 fn what_is_done_under_the_number_of_a_refused_lock_keeps_its_first_copy_from_taking_anything() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));
@@ -454,7 +454,7 @@ fn what_is_done_under_the_number_of_a_refused_lock_keeps_its_first_copy_from_tak
 
 #[test]
 fn a_lock_that_waits_takes_nothing_once_its_replay_was_taken_back() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut silent, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &silent);
     let mut third = world.dial(&Dial::elsewhere());
@@ -478,7 +478,7 @@ fn a_lock_that_waits_takes_nothing_once_its_replay_was_taken_back() {
 
 #[test]
 fn a_replay_whose_first_copy_was_done_is_not_taken_back() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut silent, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &silent);
     let (file, theirs) = (silent.open("file"), other.open("file"));
@@ -498,7 +498,7 @@ fn a_replay_whose_first_copy_was_done_is_not_taken_back() {
 
 #[test]
 fn a_lock_takes_nothing_once_its_replay_was_not_allowed_to_wait() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));

@@ -1,4 +1,4 @@
-//! Allocations of the transport's threads, counted by an allocator ([`Counting`]) that a program makes its
+//! Allocations of the transport's threads, counted by an allocator ([`ServerAllocationCounter`]) that a program makes its
 //! global one. For programs of one test, since it stands for the whole process.
 
 #![allow(unsafe_code)]
@@ -33,9 +33,9 @@ pub fn is_server() -> bool {
 }
 
 /// The system's allocator, which counts.
-pub struct Counting;
+pub struct ServerAllocationCounter;
 
-impl Counting {
+impl ServerAllocationCounter {
     fn count() {
         if is_server() {
             ALLOCATIONS.fetch_add(1, Relaxed);
@@ -44,21 +44,21 @@ impl Counting {
 }
 
 // SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for ServerAllocationCounter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Counting::count();
+        ServerAllocationCounter::count();
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        Counting::count();
+        ServerAllocationCounter::count();
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        Counting::count();
+        ServerAllocationCounter::count();
         // SAFETY: the caller's promises are passed on.
         unsafe { System.realloc(at, layout, len) }
     }

@@ -30,7 +30,7 @@ const REPLY_BYTES: usize = 1 << 24;
 pub const EXPORT: &[u8] = b"share";
 
 /// The server and its time.
-pub struct World {
+pub struct NfsTestServer {
     /// The server.
     pub server: Arc<Server>,
     /// The engine of its share.
@@ -40,100 +40,100 @@ pub struct World {
     /// The time.
     pub now: Now,
     /// Where a server that keeps its clients does that; none: it forgets them.
-    kept: Option<Kept>,
+    stable: Option<NfsStableStorage>,
     instance: u64,
 }
 
 /// What outlives a server.
 #[derive(Clone)]
-pub struct Kept {
+pub struct NfsStableStorage {
     /// What clients have open.
     pub opens: Arc<MemoryJournal>,
     /// Who they are.
-    pub roll: Arc<MemoryJournal>,
+    pub client_records: Arc<MemoryJournal>,
     boot: u8,
 }
 
-impl World {
+impl NfsTestServer {
     /// With one empty share.
-    pub fn new() -> World {
-        World::with_memory(REPLY_BYTES)
+    pub fn new() -> NfsTestServer {
+        NfsTestServer::with_memory(REPLY_BYTES)
     }
 
     /// With so many bytes for the replies that slots keep.
-    pub fn with_memory(memory: usize) -> World {
+    pub fn with_memory(memory: usize) -> NfsTestServer {
         let reply_bytes = memory;
         let memory = MemoryVolume::new(3);
         memory.root().expect("a root").set_mode(0o777).expect("a mode");
         let now = Now { mono_ns: 1_000_000_000, wall_ns: 1_700_000_000_000_000_000 };
-        World::start(memory, reply_bytes, None, 0x0123_4567_89ab_cdef, now)
+        NfsTestServer::start(memory, reply_bytes, None, 0x0123_4567_89ab_cdef, now)
     }
 
     /// Whose share has this size in bytes.
-    pub fn sized(quota: u64) -> World {
-        let World { memory, now, instance, .. } = World::new();
+    pub fn sized(quota: u64) -> NfsTestServer {
+        let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
         let volume = volume::MeteredVolume::new(Arc::new(memory.clone()), Some(quota), None);
-        World::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now)
+        NfsTestServer::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now)
     }
 
     /// Whose volume counts the calls on it.
-    pub fn counted() -> (World, Arc<volume::faulty::Plan>) {
-        let World { memory, now, instance, .. } = World::new();
+    pub fn counted() -> (NfsTestServer, Arc<volume::faulty::Plan>) {
+        let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
         let volume = volume::faulty::FaultyVolume::new(Arc::new(memory.clone()));
         let plan = Arc::clone(volume.plan());
-        (World::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now), plan)
+        (NfsTestServer::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now), plan)
     }
 
     /// Whose share is on this volume.
-    pub fn on(volume: Arc<dyn Volume>) -> World {
-        let World { memory, now, instance, .. } = World::new();
-        World::start_on(volume, memory, REPLY_BYTES, None, instance, now)
+    pub fn on(volume: Arc<dyn Volume>) -> NfsTestServer {
+        let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
+        NfsTestServer::start_on(volume, memory, REPLY_BYTES, None, instance, now)
     }
 
     /// Around a server that somebody else has made, and its engine.
-    pub fn around(server: Arc<Server>, engine: Arc<share::Share>, now: Now) -> World {
+    pub fn around(server: Arc<Server>, engine: Arc<share::Share>, now: Now) -> NfsTestServer {
         let instance = server.config().instance;
-        World { server, engine, memory: MemoryVolume::new(9), now, kept: None, instance }
+        NfsTestServer { server, engine, memory: MemoryVolume::new(9), now, stable: None, instance }
     }
 
     /// A server that keeps its clients over a restart.
-    pub fn lasting() -> World {
-        let World { memory, now, instance, .. } = World::new();
-        let (opens, roll) = (Arc::default(), Arc::default());
-        World::start(memory, REPLY_BYTES, Some(Kept { opens, roll, boot: 1 }), instance, now)
+    pub fn lasting() -> NfsTestServer {
+        let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
+        let (opens, client_records) = (Arc::default(), Arc::default());
+        NfsTestServer::start(memory, REPLY_BYTES, Some(NfsStableStorage { opens, client_records, boot: 1 }), instance, now)
     }
 
     /// The same server after it was killed and started again a second later.
-    pub fn restarted(&self) -> World {
+    pub fn restarted(&self) -> NfsTestServer {
         let now = self.now.plus(Duration::from_secs(1));
-        World::start(self.memory.clone(), REPLY_BYTES, self.kept.clone(), self.instance + 1_000_000_000, now)
+        NfsTestServer::start(self.memory.clone(), REPLY_BYTES, self.stable.clone(), self.instance + 1_000_000_000, now)
     }
 
     /// The same after its host was, too.
-    pub fn on_a_new_host(mut self) -> World {
-        if let Some(kept) = &mut self.kept {
-            kept.boot += 1;
+    pub fn on_a_new_host(mut self) -> NfsTestServer {
+        if let Some(stable) = &mut self.stable {
+            stable.boot += 1;
         }
         self.restarted()
     }
 
     /// What is kept over a restart.
-    pub fn kept(&self) -> &Kept {
-        self.kept.as_ref().expect("a server that keeps its clients")
+    pub fn stable_storage(&self) -> &NfsStableStorage {
+        self.stable.as_ref().expect("a server that keeps its clients")
     }
 
-    fn start(memory: MemoryVolume, reply_bytes: usize, kept: Option<Kept>, instance: u64, now: Now) -> World {
-        World::start_on(Arc::new(memory.clone()), memory, reply_bytes, kept, instance, now)
+    fn start(memory: MemoryVolume, reply_bytes: usize, stable: Option<NfsStableStorage>, instance: u64, now: Now) -> NfsTestServer {
+        NfsTestServer::start_on(Arc::new(memory.clone()), memory, reply_bytes, stable, instance, now)
     }
 
     fn start_on(
         volume: Arc<dyn Volume>,
         memory: MemoryVolume,
         reply_bytes: usize,
-        kept: Option<Kept>,
+        stable: Option<NfsStableStorage>,
         instance: u64,
         now: Now,
-    ) -> World {
+    ) -> NfsTestServer {
         let reply_memory = nfs::state::reply_memory::ReplyMemory::new(reply_bytes);
         let config = share::Config {
             name: "share".into(),
@@ -152,11 +152,11 @@ impl World {
             reply_memory,
         });
         let mut restored = Vec::new();
-        if let Some(Kept { opens, roll, boot }) = &kept {
+        if let Some(NfsStableStorage { opens, client_records, boot }) = &stable {
             let records = opens.records();
             restored = engine.keep_opens(opens.clone(), &records, &|_| None, now).expect("opens");
-            let records = roll.records();
-            server.keep_clients(roll.clone(), &records, &[*boot], now).expect("clients");
+            let records = client_records.records();
+            server.keep_clients(client_records.clone(), &records, &[*boot], now).expect("clients");
         }
         server.set_exports([Export {
             name: "share".into(),
@@ -169,7 +169,7 @@ impl World {
             secure: false,
         }]);
         server.restore(&engine, restored, now);
-        World { server, engine, memory, now, kept, instance }
+        NfsTestServer { server, engine, memory, now, stable, instance }
     }
 
     /// Lets time pass.
@@ -361,13 +361,13 @@ impl Wire {
     }
 
     /// Sends a COMPOUND, as root unless said otherwise.
-    pub fn call(&mut self, minor: u32, operations: &[Args<'_>]) -> Answer {
+    pub fn call(&mut self, minor: u32, operations: &[Args<'_>]) -> ReceivedCompound {
         let message = self.message(minor, operations);
         let answer = self.send(&message);
         match Message::parse(&answer) {
             Ok(Message::Reply(rpc::Reply { xid, outcome: Ok(Accepted::Success(body)), .. })) => {
                 assert_eq!(xid, self.xid);
-                Answer(body.to_vec())
+                ReceivedCompound(body.to_vec())
             }
             other => panic!("{other:?}"),
         }
@@ -376,9 +376,9 @@ impl Wire {
 
 /// The answer to a COMPOUND.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer(pub Vec<u8>);
+pub struct ReceivedCompound(pub Vec<u8>);
 
-impl Answer {
+impl ReceivedCompound {
     /// That of the COMPOUND.
     pub fn status(&self) -> NfsStat {
         Reply::parse(&self.0).expect("COMPOUND4res").status
@@ -396,7 +396,7 @@ impl Answer {
     }
 
     /// The answer, of which everything went well.
-    pub fn ok(self) -> Answer {
+    pub fn ok(self) -> ReceivedCompound {
         assert_eq!(self.status(), NfsStat::Ok, "{:?}", self.results());
         self
     }
@@ -485,7 +485,7 @@ impl Client {
     }
 
     /// Runs operations in the first slot.
-    pub fn run(&mut self, wire: &mut Wire, operations: &[Args<'_>]) -> Answer {
+    pub fn run(&mut self, wire: &mut Wire, operations: &[Args<'_>]) -> ReceivedCompound {
         let all = [&[self.sequence(0, false)][..], operations].concat();
         wire.call(self.minor, &all)
     }
@@ -502,7 +502,7 @@ impl Client {
     }
 
     /// Runs operations on a file.
-    pub fn on(&mut self, wire: &mut Wire, handle: &[u8], operations: &[Args<'_>]) -> Answer {
+    pub fn on(&mut self, wire: &mut Wire, handle: &[u8], operations: &[Args<'_>]) -> ReceivedCompound {
         let all = [&[put(handle)][..], operations].concat();
         self.run(wire, &all)
     }

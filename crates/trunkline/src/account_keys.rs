@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::config::{Account, Config, nearest, values};
 use crate::host;
-use crate::people::{Person, nt_hash};
+use crate::principals::{LogonPrincipal, nt_hash};
 use crate::state::store::{Store, StoreError, random};
 
 /// Bytes of a key.
@@ -83,7 +83,7 @@ pub fn prune(before: &Config, now: &Config, store: &Store) -> Result<(), StoreEr
 /// # Errors
 /// [`StoreError`]
 pub fn add_to(
-    people: &mut BTreeMap<String, Person>,
+    principals: &mut BTreeMap<String, LogonPrincipal>,
     config: &Config,
     store: &Store,
 ) -> Result<(), StoreError> {
@@ -92,12 +92,12 @@ pub fn add_to(
         let AccountKeys { key1, key2 } = store.account_keys(name)?;
         let mut hashes = [key1, key2].into_iter().flatten().map(|key| nt_hash(&key.0));
         let Some(first) = hashes.next() else { continue };
-        if people.contains_key(key) {
+        if principals.contains_key(key) {
             tracing::warn!(account = %name, "its keys do not count: a user has the same name");
             continue;
         }
         let (uid, gid) = host::own();
-        let person = Person {
+        let principal = LogonPrincipal {
             name: name.clone(),
             nt_hash: first,
             second_hash: hashes.next(),
@@ -110,7 +110,7 @@ pub fn add_to(
             password_file: None,
             key_of: Some(name.clone()),
         };
-        people.insert(key.clone(), person);
+        principals.insert(key.clone(), principal);
     }
     Ok(())
 }
@@ -140,7 +140,7 @@ fn check(text: &str) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::config::read;
-    use crate::people;
+    use crate::principals;
     use crate::state::StateDir;
     use std::path::Path;
 
@@ -193,14 +193,14 @@ mod tests {
         let (_dir, state, config) = world();
         let store = state.store();
         let config = Config { users: BTreeMap::new(), ..config };
-        assert!(people::resolve(&config, &state).unwrap().is_empty());
+        assert!(principals::resolve(&config, &state).unwrap().is_empty());
         let key = |byte: u8| AccountKey(STANDARD.encode([byte; 64]));
         renew(&config, store, "lab", Some(KeyName::Key2), Some(key(2))).unwrap();
-        let found = people::resolve(&config, &state).unwrap();
+        let found = principals::resolve(&config, &state).unwrap();
         let hash = |byte| nt_hash(&key(byte).0);
         assert_eq!((&found[0].nt_hash, &found[0].second_hash), (&hash(2), &None));
         renew(&config, store, "lab", Some(KeyName::Key1), Some(key(1))).unwrap();
-        let found = people::resolve(&config, &state).unwrap();
+        let found = principals::resolve(&config, &state).unwrap();
         assert_eq!((found[0].name.as_str(), found[0].key_of.as_deref()), ("Lab", Some("Lab")));
         assert_eq!((&found[0].nt_hash, &found[0].second_hash), (&hash(1), &Some(hash(2))));
         // Somebody of that name is somebody else.
@@ -212,13 +212,13 @@ mod tests {
             gid: None,
             admin: None,
         };
-        people::change(store, ann).unwrap();
-        let user = people::resolve(&config, &state).unwrap();
+        principals::change(store, ann).unwrap();
+        let user = principals::resolve(&config, &state).unwrap();
         assert_eq!((user.len(), &user[0].key_of), (1, &None));
         assert_ne!(user[0].sid, found[0].sid);
         store.remove_user("lab").unwrap();
         store.remove_account_keys("LAB").unwrap();
-        assert!(people::resolve(&config, &state).unwrap().is_empty());
+        assert!(principals::resolve(&config, &state).unwrap().is_empty());
     }
 
     #[test]

@@ -14,12 +14,12 @@ use crate::config::{Origin, Overrides, Setting};
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Serve directories over SMB 3.1.1
     Serve(ServeArgs),
     /// Add, list, change and remove the users that may log on
@@ -53,15 +53,15 @@ pub enum Command {
         of: Option<StatusCommand>,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
         /// As JSON, with the field names of smbstatus or Get-SmbMultichannelConnection
         #[arg(long, global = true)]
         json: bool,
     },
     /// Make the running server read its configuration again; sessions stay
-    Reload(Place),
+    Reload(LocationArgs),
     /// End the running server; no acknowledged write is lost
-    Stop(Place),
+    Stop(LocationArgs),
     /// Load an SMB or NFS server, or a mounted directory, and report rates and latencies
     Load(Box<load::Args>),
     /// Copy files between this host, SMB shares and NFS exports, over several connections
@@ -111,7 +111,7 @@ pub struct TransactionsArgs {
 
 /// Which server, or which state.
 #[derive(Debug, Clone, Args)]
-pub struct Place {
+pub struct LocationArgs {
     /// Configuration file (TOML)
     #[arg(long, global = true, value_name = "FILE", env = "TRUNKLINE_CONFIG")]
     pub config: Option<PathBuf>,
@@ -120,7 +120,7 @@ pub struct Place {
     pub state_dir: Option<PathBuf>,
 }
 
-impl Place {
+impl LocationArgs {
     /// As settings laid over the file.
     pub fn overrides(&self) -> Overrides {
         let given = self.state_dir.clone().map(|dir| (dir, Origin::CommandLine("--state-dir")));
@@ -141,7 +141,7 @@ pub struct ServeArgs {
     pub dirs: Vec<PathBuf>,
     /// Where configuration and state are.
     #[command(flatten)]
-    pub place: Place,
+    pub location: LocationArgs,
     /// Address to listen on; may be repeated [default: all]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<IpAddr>,
@@ -180,7 +180,7 @@ impl ServeArgs {
             users: self.user.clone(),
             no_discovery: self.no_discovery,
             admin: self.admin,
-            ..self.place.overrides()
+            ..self.location.overrides()
         }
     }
 }
@@ -200,7 +200,7 @@ pub enum UserCommand {
         password: PasswordArgs,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// List the users
     List {
@@ -209,7 +209,7 @@ pub enum UserCommand {
         json: bool,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// Remove a user; their sessions end
     Remove {
@@ -217,7 +217,7 @@ pub enum UserCommand {
         name: String,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// Change a user's password
     Passwd {
@@ -228,7 +228,7 @@ pub enum UserCommand {
         password: PasswordArgs,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
 }
 
@@ -258,9 +258,9 @@ pub enum KeysCommand {
         json: bool,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
-    /// Make a new key in the place of one, and print it; sessions stay
+    /// Make a new key in the location of one, and print it; sessions stay
     Renew {
         /// Name of the account
         name: String,
@@ -271,7 +271,7 @@ pub enum KeysCommand {
         key_file: Option<PathBuf>,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
 }
 
@@ -287,7 +287,7 @@ pub enum ObjectCommand {
         settings: Vec<String>,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// List them
     List {
@@ -296,7 +296,7 @@ pub enum ObjectCommand {
         json: bool,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// Show every value of one, where it came from, and its version
     Show {
@@ -307,7 +307,7 @@ pub enum ObjectCommand {
         json: bool,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// Change it; limits bind at once, all else whoever connects from now on
     Set {
@@ -325,7 +325,7 @@ pub enum ObjectCommand {
         if_version: Option<String>,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// Remove it; its files stay
     Delete {
@@ -339,7 +339,7 @@ pub enum ObjectCommand {
         if_version: Option<String>,
         /// Which server.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, UdpSocket};
 
 /// The users and groups of the host's own files.
 #[derive(Debug, Default)]
-pub struct Accounts {
+pub struct UserDatabase {
     passwd: String,
     group: String,
 }
@@ -20,11 +20,11 @@ pub struct Ids {
     pub groups: Vec<u32>,
 }
 
-impl Accounts {
+impl UserDatabase {
     /// Reads `/etc/passwd` and `/etc/group`; a file that is missing counts as empty.
-    pub fn read() -> Accounts {
+    pub fn read() -> UserDatabase {
         let file = |path| std::fs::read_to_string(path).unwrap_or_default();
-        Accounts { passwd: file("/etc/passwd"), group: file("/etc/group") }
+        UserDatabase { passwd: file("/etc/passwd"), group: file("/etc/group") }
     }
 
     /// Who `name` is: as `uid` and `gid` say, else as root the host's user of that name, else whoever runs
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn ids_come_from_the_setting_the_host_or_the_process() {
-        let accounts = Accounts {
+        let accounts = UserDatabase {
             passwd: "root:x:0:0::/:/bin/sh\nbroken\nann:x:1000:100:Ann:/home/ann:/bin/sh\n".to_owned(),
             group: "users:x:100:\naudio:x:29:bob,ann\nempty:x:30:\n".to_owned(),
         };

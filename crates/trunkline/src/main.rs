@@ -1,7 +1,7 @@
 //! Layer 7: the command line, the configuration, putting it together.
 //!
 //! Start with [`cli`] for what can be asked and [`serve`] for what happens then. [`config`] reads the
-//! settings, [`state`] keeps what must survive, [`people`] joins both into the users who may log on, with
+//! settings, [`state`] keeps what must survive, [`principals`] joins both into the users who may log on, with
 //! accounts that have keys ([`account_keys`]), [`changes`] has accounts and shares changed by command.
 //!
 //! What is wrong with a command, a setting or the host is one line on standard error and exit status 2, and
@@ -18,7 +18,7 @@ mod discovery;
 mod host;
 mod log;
 mod password;
-mod people;
+mod principals;
 mod reference;
 mod secrets;
 mod serve;

@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 
 use crate::config::foreign::{ELSEWHERE, NOT_THERE};
 use crate::config::format::Shape;
-use crate::config::table::{Fallback, Key};
+use crate::config::table::{Fallback, KeyDescription};
 use crate::config::{Account, Admin, Server, Share, Testing, User};
 
 /// Each table: its title, what it is, and its keys.
-fn tables() -> [(&'static str, &'static str, Vec<Key>); 6] {
+fn tables() -> [(&'static str, &'static str, Vec<KeyDescription>); 6] {
     [
         ("[server]", Server::ABOUT, Server::keys().into()),
         ("[server.testing]", Testing::ABOUT, Testing::keys().into()),
@@ -77,7 +77,7 @@ fn linked(text: &str) -> String {
 }
 
 /// What a key may be set to, in words.
-fn values(key: &Key) -> String {
+fn values(key: &KeyDescription) -> String {
     let unit = UNITS.iter().find(|(end, _)| key.name.ends_with(end)).map_or("", |(_, unit)| unit);
     words(&key.shape) + unit
 }
@@ -110,7 +110,7 @@ fn words(shape: &Shape) -> String {
 }
 
 /// What counts where nothing is set, in words.
-fn default(key: &Key) -> String {
+fn default(key: &KeyDescription) -> String {
     let own = match &key.fallback {
         Fallback::Required => Some("must be set".to_owned()),
         Fallback::Value(value) => Some(format!("`{value}`")),
@@ -146,7 +146,7 @@ pub fn schema() -> Value {
 
 /// The JSON schema of the settings of an account or a share, as the admin API takes them.
 pub fn settings(kind: Kind) -> Value {
-    let keys: Vec<Key> = match kind {
+    let keys: Vec<KeyDescription> = match kind {
         Kind::Account => Account::keys().into(),
         Kind::Share => Share::keys().into(),
     };
@@ -157,8 +157,8 @@ pub fn settings(kind: Kind) -> Value {
     settings
 }
 
-fn object(about: &str, keys: &[Key], value: fn(&Shape) -> Value) -> Value {
-    let property = |key: &Key| {
+fn object(about: &str, keys: &[KeyDescription], value: fn(&Shape) -> Value) -> Value {
+    let property = |key: &KeyDescription| {
         let mut property = value(&key.shape);
         property["description"] = key.help.into();
         // What a key takes over from above counts before its own default.

@@ -23,14 +23,14 @@ use testkit::{nfs as nfs_side, smb as smb_side};
 struct Both {
     // Ended before the server.
     smb: Peer,
-    world: smb_side::World,
+    world: smb_side::SmbTestServer,
     wire: Wire,
     nfs: Client,
 }
 
 impl Both {
     fn new() -> Both {
-        let world = smb_side::World::in_memory();
+        let world = smb_side::SmbTestServer::in_memory();
         let config = nfs::ServerConfig {
             name: b"server".to_vec(),
             handle_key: [7; 32],
@@ -53,7 +53,7 @@ impl Both {
             secure: false,
         }]);
         let now = world.clock.read();
-        let nfs_world = nfs_side::World::around(server, std::sync::Arc::clone(&world.engine), now);
+        let nfs_world = nfs_side::NfsTestServer::around(server, std::sync::Arc::clone(&world.engine), now);
         let mut wire = nfs_world.connect();
         let nfs = Client::new(&mut wire, b"client", 2);
         Both { smb: world.client(), world, wire, nfs }
@@ -141,7 +141,7 @@ impl Both {
         self.in_root(&[lookup(name.as_bytes()), set])
     }
 
-    fn smb_open(&mut self, name: &str, access: Access, share: ShareAccess) -> smb_side::peer::Answer {
+    fn smb_open(&mut self, name: &str, access: Access, share: ShareAccess) -> smb_side::peer::ReceivedMessage {
         self.smb.create(&OpenFile { access, share, disposition: Disposition::Open, ..OpenFile::named(name) })
     }
 }

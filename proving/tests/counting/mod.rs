@@ -10,10 +10,10 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use testkit::allocations::{ALLOCATIONS, Counting, is_server};
+use testkit::allocations::{ALLOCATIONS, ServerAllocationCounter, is_server};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: ServerAllocationCounter = ServerAllocationCounter;
 
 /// Bytes that the server's threads copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);

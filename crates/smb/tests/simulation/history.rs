@@ -10,8 +10,8 @@ use smb_wire::create::{CreateAction, OplockLevel, ShareAccess};
 use smb_wire::create_context::ResponseContext;
 use smb_wire::{Command, FileId, Guid, NtStatus, create, read};
 use testkit::smb::client::{Dial, OpenFile};
-use testkit::smb::peer::Answer;
-use testkit::smb::{Peer, World};
+use testkit::smb::peer::ReceivedMessage;
+use testkit::smb::{Peer, SmbTestServer};
 use volume::Failure;
 use volume::faulty::Call;
 
@@ -102,7 +102,7 @@ struct Worker {
 
 pub struct History {
     dice: Dice,
-    world: World,
+    world: SmbTestServer,
     shape: Shape,
     session: Session,
     workers: Vec<Worker>,
@@ -118,7 +118,7 @@ impl History {
     pub fn run(seed: u64, trouble: Trouble) -> Tally {
         let mut dice = Dice::new(seed);
         let shape = Shape::roll(&mut dice);
-        let (world, plan) = World::faulty();
+        let (world, plan) = SmbTestServer::faulty();
         if shape.is_cold {
             plan.always(Call::ReadCached, Some(Failure::WouldBlock));
         }
@@ -308,7 +308,7 @@ impl History {
 
     // Answers ---------------------------------------------------------------------------------------
 
-    fn take(&mut self, line: u64, answer: &Answer) {
+    fn take(&mut self, line: u64, answer: &ReceivedMessage) {
         let id = Some((line, answer.header.message_id()));
         let of = |worker: &&mut Worker| worker.pending.as_ref().is_some_and(|pending| pending.sent == id);
         let Some(worker) = self.workers.iter_mut().find(of) else { return };
@@ -389,7 +389,7 @@ impl Worker {
     }
 
     /// An answer to what was asked; it must be the model's.
-    fn finish(&mut self, pending: &Pending, answer: &Answer, disk: &mut Disk) {
+    fn finish(&mut self, pending: &Pending, answer: &ReceivedMessage, disk: &mut Disk) {
         let (task, status) = (&pending.task, answer.status());
         let disk_failed = disk.failed.any_since(pending.failed);
         if disk::is_of_disk(status) {
@@ -436,7 +436,7 @@ impl Worker {
         }
     }
 
-    fn read(&mut self, (offset, length): (usize, usize), task: &Task, answer: &Answer) {
+    fn read(&mut self, (offset, length): (usize, usize), task: &Task, answer: &ReceivedMessage) {
         let mut data: &[u8] = &[];
         if answer.status() != NtStatus::END_OF_FILE {
             assert_eq!(answer.status(), NtStatus::SUCCESS, "{task:?}");
@@ -447,7 +447,7 @@ impl Worker {
         assert!(self.model.saw(offset, length, data), "{task:?}: {data:?} is not of {before:?}");
     }
 
-    fn opened(&mut self, task: &Task, answer: &Answer, action: CreateAction) {
+    fn opened(&mut self, task: &Task, answer: &ReceivedMessage, action: CreateAction) {
         let response = create::Response::parse(&answer.message).expect("a CREATE response");
         assert_eq!(response.create_action, action, "{task:?}");
         assert_eq!(response.oplock_level, OplockLevel::Batch, "{task:?}");
@@ -499,6 +499,6 @@ impl Worker {
     }
 }
 
-fn reconnect(peer: &mut Peer, number: usize, name: usize, (old, guid): (FileId, Guid)) -> Answer {
+fn reconnect(peer: &mut Peer, number: usize, name: usize, (old, guid): (FileId, Guid)) -> ReceivedMessage {
     peer.call(Command::Create, |out| out.extend_from_slice(&requests::reconnect(number, name, old, guid)))
 }

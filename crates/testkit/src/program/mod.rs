@@ -1,4 +1,4 @@
-//! Runs the program in a directory of its own, with an environment of its own ([`Place`]), also as a server
+//! Runs the program in a directory of its own, with an environment of its own ([`ProgramDir`]), also as a server
 //! ([`Server`]).
 
 mod server;
@@ -14,14 +14,14 @@ use assert_cmd::cargo::CommandCargoExt;
 pub use server::{PATIENCE, Server};
 
 /// A directory to run the program in.
-pub struct Place {
+pub struct ProgramDir {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl ProgramDir {
     /// An empty one.
-    pub fn new() -> Place {
-        Place { dir: tempfile::tempdir().expect("a temporary directory") }
+    pub fn new() -> ProgramDir {
+        ProgramDir { dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
     /// Where it is.

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::Place;
+use super::ProgramDir;
 
 /// How long anything may take before the test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,12 +24,12 @@ impl Drop for Server {
 
 impl Server {
     /// Starts `serve` with the place's `trunkline.toml`, and waits until it serves.
-    pub fn start(place: &Place) -> Server {
+    pub fn start(place: &ProgramDir) -> Server {
         Server::start_as(place, place.trunkline("serve --config trunkline.toml"))
     }
 
     /// Starts a command that becomes the server, and waits until it serves.
-    pub fn start_as(place: &Place, mut command: Command) -> Server {
+    pub fn start_as(place: &ProgramDir, mut command: Command) -> Server {
         let notify = place.path().join("notify");
         // There is one only when a server was started there before.
         let _ = std::fs::remove_file(&notify);

@@ -9,8 +9,8 @@ use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{Command, Header, NtStatus};
 
 use super::client::Transcript;
-use super::peer::{Answer, Keys, sign_with};
-use super::{Dial, Peer, World};
+use super::peer::{ReceivedMessage, Keys, sign_with};
+use super::{Dial, Peer, SmbTestServer};
 
 /// A binding under way, one request after the other; or, without the flag, a session that is renewed.
 pub struct Binding {
@@ -45,7 +45,7 @@ impl Binding {
     }
 
     /// Sends the next request and takes its answer.
-    pub fn step(&mut self, peer: &mut Peer) -> Answer {
+    pub fn step(&mut self, peer: &mut Peer) -> ReceivedMessage {
         peer.session_id = self.session_id;
         let tree_id = std::mem::take(&mut peer.tree_id);
         let mut request = peer.message(Command::SessionSetup, |out| {
@@ -107,7 +107,7 @@ impl Binding {
     }
 }
 
-impl World {
+impl SmbTestServer {
     /// A further channel of the session of `main`, negotiated and bound as `dial` says, and how that ended.
     pub fn try_bind(&self, dial: &Dial, main: &Peer) -> (Peer, NtStatus) {
         let mut peer = self.peer();

@@ -15,7 +15,7 @@ use smb_wire::query_info::{self, InfoType};
 use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{Command, FileId, Guid, Header, List, NtStatus, Utf16, set_info, tree_connect, utf16};
 
-use super::peer::{Answer, Keys, Peer, whole};
+use super::peer::{ReceivedMessage, Keys, Peer, whole};
 
 /// The user with whom clients log on.
 pub const USER: &str = "anna";
@@ -182,7 +182,7 @@ impl Transcript {
 
 impl Peer {
     /// Negotiates.
-    pub fn negotiate(&mut self, dial: &Dial) -> Answer {
+    pub fn negotiate(&mut self, dial: &Dial) -> ReceivedMessage {
         self.call(Command::Negotiate, |out| dial.write_negotiate(out))
     }
 
@@ -269,7 +269,7 @@ impl Peer {
     }
 
     /// Asks for a share. A 3.1.1 client signs this whatever else it signs (MS-SMB2 3.2.4.2.4).
-    pub fn try_tree(&mut self, share: &str) -> Answer {
+    pub fn try_tree(&mut self, share: &str) -> ReceivedMessage {
         let path = utf16::encode(&format!("\\\\server\\{share}"));
         let mut message = self.message(Command::TreeConnect, |out| {
             tree_connect::Request::new(Utf16::new(&path).expect("whole units")).write(out);
@@ -285,7 +285,7 @@ impl Peer {
     }
 
     /// Opens a file as `open` says.
-    pub fn create(&mut self, open: &OpenFile<'_>) -> Answer {
+    pub fn create(&mut self, open: &OpenFile<'_>) -> ReceivedMessage {
         self.call(Command::Create, |out| open.write(out))
     }
 
@@ -310,7 +310,7 @@ impl Peer {
     }
 
     /// Reads.
-    pub fn read(&mut self, id: FileId, offset: u64, length: u32) -> Answer {
+    pub fn read(&mut self, id: FileId, offset: u64, length: u32) -> ReceivedMessage {
         let header = self.header_for(Command::Read, length as usize);
         let message = whole(&header, |out| smb_wire::read::Request::new(id, offset, length).write(out));
         let id = self.send(message);
@@ -318,7 +318,7 @@ impl Peer {
     }
 
     /// Asks for a class of information, or with `which` for parts of a descriptor.
-    pub fn query_info(&mut self, file_id: FileId, info_type: InfoType, class: u8, which: u32) -> Answer {
+    pub fn query_info(&mut self, file_id: FileId, info_type: InfoType, class: u8, which: u32) -> ReceivedMessage {
         self.call(Command::QueryInfo, |out| {
             query_info::Request {
                 info_type,

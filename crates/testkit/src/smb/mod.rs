@@ -1,6 +1,6 @@
 //! A server in this process, and clients that speak to it without sockets and in a time of their own.
 //!
-//! Start with [`World`], the server with its share and its clock. [`Peer`] is a client: it hands frames to
+//! Start with [`SmbTestServer`], the server with its share and its clock. [`Peer`] is a client: it hands frames to
 //! its own [`smb::Connection`], runs the jobs and events that come out of it, and reads the answers. What a
 //! client must know to log on and to protect its messages is in [`client`].
 
@@ -57,7 +57,7 @@ impl Clock {
 }
 
 /// A server with one share and its users.
-pub struct World {
+pub struct SmbTestServer {
     /// The server.
     pub server: Arc<Server>,
     /// The engine of its share.
@@ -82,73 +82,73 @@ impl Store {
     }
 
     /// A server on it. What an earlier one writes from now on is as if it had never been.
-    pub fn serve(&mut self) -> World {
+    pub fn serve(&mut self) -> SmbTestServer {
         self.serve_faulty().0
     }
 
     /// The same, with a plan by which calls on the volume fail.
-    pub fn serve_faulty(&mut self) -> (World, Arc<Plan>) {
+    pub fn serve_faulty(&mut self) -> (SmbTestServer, Arc<Plan>) {
         let journal = Arc::new(MemoryJournal::default());
         journal.replace(&mut self.journal.records().into_iter()).expect("room for the records");
         self.journal = journal;
         let volume = FaultyVolume::new(Arc::new(self.memory.clone()));
         let plan = Arc::clone(volume.plan());
-        let world = World::lasting_over(Arc::new(volume), self.journal.clone(), &self.journal.records());
+        let world = SmbTestServer::lasting_over(Arc::new(volume), self.journal.clone(), &self.journal.records());
         (world, plan)
     }
 }
 
-impl World {
+impl SmbTestServer {
     /// On a directory of the host.
-    pub fn on_disk() -> World {
+    pub fn on_disk() -> SmbTestServer {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (root, beside) = (directory.path().join("share"), directory.path().join("beside"));
         std::fs::create_dir(&root).expect("the share's root");
         let volume = PosixVolume::open(&root, &beside).expect("the directory can be served");
-        World { directory: Some(directory), ..World::over(Arc::new(volume)) }
+        SmbTestServer { directory: Some(directory), ..SmbTestServer::over(Arc::new(volume)) }
     }
 
     /// In memory: for what does not depend on the host.
-    pub fn in_memory() -> World {
-        World::over(Arc::new(MemoryVolume::new(1)))
+    pub fn in_memory() -> SmbTestServer {
+        SmbTestServer::over(Arc::new(MemoryVolume::new(1)))
     }
 
     /// In memory, as a volume whose files are bound in size.
-    pub fn with_largest(bytes: u64) -> World {
+    pub fn with_largest(bytes: u64) -> SmbTestServer {
         let volume = volume::MeteredVolume::asleep(Arc::new(MemoryVolume::new(1)));
-        let world = World::over(Arc::new(volume));
+        let world = SmbTestServer::over(Arc::new(volume));
         world.engine.set_largest_file(Some(bytes));
         world
     }
 
     /// In memory, as a volume that has nothing at hand: every READ must leave the connection's thread.
-    pub fn cold() -> World {
-        let (world, plan) = World::faulty();
+    pub fn cold() -> SmbTestServer {
+        let (world, plan) = SmbTestServer::faulty();
         plan.always(Call::ReadCached, Some(Failure::WouldBlock));
         world
     }
 
     /// In memory, with a plan by which calls on the volume fail or wait.
-    pub fn faulty() -> (World, Arc<Plan>) {
+    pub fn faulty() -> (SmbTestServer, Arc<Plan>) {
         let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
         let plan = Arc::clone(volume.plan());
-        (World::over(Arc::new(volume)), plan)
+        (SmbTestServer::over(Arc::new(volume)), plan)
     }
 
     /// One whose share is continuously available and keeps its opens in `journal`; made again with the same
     /// volume and journal it is the server after a restart.
-    pub fn lasting(memory: &MemoryVolume, journal: &Arc<MemoryJournal>) -> World {
-        World::lasting_in(memory, journal.clone(), &journal.records())
+    pub fn lasting(memory: &MemoryVolume, journal: &Arc<MemoryJournal>) -> SmbTestServer {
+        SmbTestServer::persistent_in(memory, journal.clone(), &journal.records())
     }
 
     /// The same with a journal of another kind, which has these records.
-    pub fn lasting_in(memory: &MemoryVolume, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> World {
-        World::lasting_over(Arc::new(memory.clone()), journal, records)
+    pub fn persistent_in(memory: &MemoryVolume, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> SmbTestServer {
+        SmbTestServer::lasting_over(Arc::new(memory.clone()), journal, records)
     }
 
     /// The same on a volume of another kind.
-    pub fn lasting_over(volume: Arc<dyn Volume>, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> World {
-        let world = World::over(volume);
+    pub fn lasting_over(volume: Arc<dyn Volume>, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> SmbTestServer {
+        let world = SmbTestServer::over(volume);
         let users = world.server.users();
         let who = |sid: &Sid| {
             let user = users.iter().find(|user| user.identity.sid == *sid);
@@ -162,14 +162,14 @@ impl World {
         world
     }
 
-    fn over(volume: Arc<dyn Volume>) -> World {
+    fn over(volume: Arc<dyn Volume>) -> SmbTestServer {
         let config = share::Config { name: SHARE.into(), enforce: false, ..share::Config::default() };
         let engine = Share::open(volume, config).expect("the share opens");
         let now = Now { mono_ns: 1_000_000_000, wall_ns: 1_700_000_000_000_000_000 };
         let server = Server::new(server_config(), now);
         server.set_users([user(USER, "s3cret", 1001), user("bert", "s3cret", 1002)]);
         server.set_shares([share_config(&engine)]);
-        World { server, engine, clock: Clock(Rc::new(Cell::new(now))), directory: None }
+        SmbTestServer { server, engine, clock: Clock(Rc::new(Cell::new(now))), directory: None }
     }
 
     /// The share's root on the host.

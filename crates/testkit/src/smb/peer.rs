@@ -16,7 +16,7 @@ use smb_wire::{Command, FileId, Header, NtStatus};
 use wire::endpoint::Receipt;
 use wire::{Conversation, Mailbox, Now, Output};
 
-use super::{Clock, World};
+use super::{Clock, SmbTestServer};
 
 /// Events on their way to a connection.
 struct Mail {
@@ -43,7 +43,7 @@ impl Mailbox<Event> for Mail {
 
 /// One message from the server.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct ReceivedMessage {
     /// Its header.
     pub header: Header,
     /// From its header on, its signature checked and taken out.
@@ -56,7 +56,7 @@ pub struct Answer {
     pub frame: usize,
 }
 
-impl Answer {
+impl ReceivedMessage {
     /// That of the header.
     pub fn status(&self) -> NtStatus {
         self.header.status()
@@ -103,7 +103,7 @@ pub struct Peer {
     mail: Arc<Mail>,
     out: Output<Event>,
     clock: Clock,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<ReceivedMessage>,
     frames: usize,
     /// What the connection asks of the transport.
     receipts: Vec<Receipt>,
@@ -132,17 +132,17 @@ pub struct Peer {
 
 impl Peer {
     /// A new connection to the server.
-    pub fn connect(world: &World) -> Peer {
+    pub fn connect(world: &SmbTestServer) -> Peer {
         Peer::try_connect(world).expect("the server takes a further connection")
     }
 
     /// None when the server has too many connections.
-    pub fn try_connect(world: &World) -> Option<Peer> {
+    pub fn try_connect(world: &SmbTestServer) -> Option<Peer> {
         Peer::try_connect_from(world, Ipv4Addr::LOCALHOST.into())
     }
 
     /// The same from another address.
-    pub fn try_connect_from(world: &World, from: IpAddr) -> Option<Peer> {
+    pub fn try_connect_from(world: &SmbTestServer, from: IpAddr) -> Option<Peer> {
         let mail = Arc::new(Mail {
             events: Mutex::default(),
             is_open: AtomicBool::new(true),
@@ -279,7 +279,7 @@ impl Peer {
     }
 
     /// Sends a request and waits for its answer, which must come without anybody else's doing.
-    pub fn call(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> Answer {
+    pub fn call(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> ReceivedMessage {
         let id = self.start(command, body);
         self.answer(id).unwrap_or_else(|| panic!("no answer to {command:?}; closed: {}", self.is_closed))
     }
@@ -300,7 +300,7 @@ impl Peer {
     // Receiving -------------------------------------------------------------------------------------
 
     /// The next answer to message `id`, if it is there by now.
-    pub fn answer(&mut self, id: u64) -> Option<Answer> {
+    pub fn answer(&mut self, id: u64) -> Option<ReceivedMessage> {
         self.turn();
         let at = self.answers.iter().position(|answer| answer.header.message_id() == id)?;
         self.answers.remove(at)
@@ -308,13 +308,13 @@ impl Peer {
 
     /// The next message of any kind.
     #[expect(clippy::should_implement_trait, reason = "more may come after none")]
-    pub fn next(&mut self) -> Option<Answer> {
+    pub fn next(&mut self) -> Option<ReceivedMessage> {
         self.turn();
         self.answers.pop_front()
     }
 
     /// The next notice that no request asked for.
-    pub fn notice(&mut self) -> Option<Answer> {
+    pub fn notice(&mut self) -> Option<ReceivedMessage> {
         self.answer(u64::MAX)
     }
 
@@ -475,7 +475,7 @@ impl Peer {
                 assert!(valid, "a wrong signature on {:?}", header.command());
             }
             let frame = self.frames;
-            self.answers.push_back(Answer { header: *header, message, is_sealed, is_signed, frame });
+            self.answers.push_back(ReceivedMessage { header: *header, message, is_sealed, is_signed, frame });
         }
     }
 

@@ -228,15 +228,15 @@ mod tests {
                         [share.Docs]\npath = \"/srv/docs\"\naccount = \"lab\"\nprovisioned_gib = 100\n";
 
     /// A configuration and what was changed of it.
-    struct World {
+    struct EditedConfig {
         sources: Sources,
         history: History,
     }
 
-    impl World {
-        fn new() -> World {
+    impl EditedConfig {
+        fn new() -> EditedConfig {
             let sources = Sources { file: Some(FILE.to_owned()), changes: None };
-            World { sources, history: History::default() }
+            EditedConfig { sources, history: History::default() }
         }
 
         fn config(&self) -> Config {
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_share_of_the_configuration_is_changed_reset_deleted_and_made_again() {
-        let mut world = World::new();
+        let mut world = EditedConfig::new();
         world
             .set(
                 "DOCS",
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn whoever_was_too_slow_is_told_what_has_changed() {
-        let mut world = World::new();
+        let mut world = EditedConfig::new();
         let seen = world.find(Kind::Share, "docs").unwrap().version;
         world.set("docs", json!({"comment": "by another"})).unwrap();
         let what = || What::Set { settings: map(json!({"provisioned_gib": 300})) };
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {
-        let mut world = World::new();
+        let mut world = EditedConfig::new();
         let create = |settings: Value| What::Create { settings: map(settings) };
         let set = |settings: Value| What::Set { settings: map(settings) };
         let cases = [

@@ -7,12 +7,12 @@ use admin::{Channels, Request, Response};
 
 use super::control;
 use super::table::{self, plain, shown};
-use crate::cli::Place;
+use crate::cli::LocationArgs;
 use crate::config::values::bits_per_second;
 
-/// Prints the channels of the server that `place` leads to.
-pub fn run(place: &Place, json: bool) -> anyhow::Result<()> {
-    let dir = control::state_dir(place)?;
+/// Prints the channels of the server that `location` leads to.
+pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let dir = control::state_dir(location)?;
     let Response::Channels(channels) = control::ask_running(&dir, &Request::Channels)? else {
         anyhow::bail!("the server answered something else");
     };

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use admin::{Client, ClientError, Request, Response};
 
-use crate::cli::Place;
+use crate::cli::LocationArgs;
 use crate::config::Config;
 use crate::state::{StateDir, StateError};
 
 /// How long a server may take to end.
 const END: Duration = Duration::from_secs(60);
 
-/// The state directory that `place` leads to.
-pub fn state_dir(place: &Place) -> anyhow::Result<PathBuf> {
-    Ok(Config::state_dir(&place.overrides())?)
+/// The state directory that `location` leads to.
+pub fn state_dir(location: &LocationArgs) -> anyhow::Result<PathBuf> {
+    Ok(Config::state_dir(&location.overrides())?)
 }
 
 /// What the server that runs on `dir` answers; none when no server runs.
@@ -39,15 +39,15 @@ pub fn ask_running(dir: &Path, request: &Request) -> anyhow::Result<Response> {
 }
 
 /// `trunkline reload`
-pub fn reload(place: &Place) -> anyhow::Result<()> {
-    ask_running(&state_dir(place)?, &Request::Reload)?;
+pub fn reload(location: &LocationArgs) -> anyhow::Result<()> {
+    ask_running(&state_dir(location)?, &Request::Reload)?;
     println!("reloaded");
     Ok(())
 }
 
 /// `trunkline stop`; returns when the server has ended.
-pub fn stop(place: &Place) -> anyhow::Result<()> {
-    let dir = state_dir(place)?;
+pub fn stop(location: &LocationArgs) -> anyhow::Result<()> {
+    let dir = state_dir(location)?;
     ask_running(&dir, &Request::Stop)?;
     let begun = Instant::now();
     // The lock is the last thing it lets go.

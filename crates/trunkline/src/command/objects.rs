@@ -9,24 +9,24 @@ use serde_json::{Map, Value};
 use super::{control, table};
 use crate::changes::history::History;
 use crate::changes::{Edited, keys, object};
-use crate::cli::{ObjectCommand, Place};
+use crate::cli::{ObjectCommand, LocationArgs};
 use crate::config::{Config, Overrides, Sources, check, nearest};
 use crate::state::StateDir;
 
 /// Does what was asked.
 pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
     match command {
-        ObjectCommand::List { json, place } => list(kind, &place, json),
-        ObjectCommand::Show { name, json, place } => show(kind, &name, &place, json),
-        ObjectCommand::Create { name, settings, place } => {
+        ObjectCommand::List { json, location } => list(kind, &location, json),
+        ObjectCommand::Show { name, json, location } => show(kind, &name, &location, json),
+        ObjectCommand::Create { name, settings, location } => {
             let settings = read(&settings)?;
             change(
-                &place,
+                &location,
                 Change { kind, name, what: What::Create { settings }, if_version: None },
                 "created",
             )
         }
-        ObjectCommand::Set { name, settings, reset, if_version, place } => {
+        ObjectCommand::Set { name, settings, reset, if_version, location } => {
             let (users, settings): (Vec<_>, Vec<_>) = settings
                 .into_iter()
                 .partition(|item| item.starts_with("users+=") || item.starts_with("users-="));
@@ -37,13 +37,13 @@ pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
             }
             if !users.is_empty() {
                 anyhow::ensure!(!settings.contains_key("users"), "`users` cannot be both set and changed");
-                return set_users(&place, kind, &name, &settings, &users, if_version);
+                return set_users(&location, kind, &name, &settings, &users, if_version);
             }
             anyhow::ensure!(!settings.is_empty(), "nothing to set: give KEY=VALUE or --reset KEY");
-            change(&place, Change { kind, name, what: What::Set { settings }, if_version }, "changed")
+            change(&location, Change { kind, name, what: What::Set { settings }, if_version }, "changed")
         }
-        ObjectCommand::Delete { name, force, if_version, place } => {
-            change(&place, Change { kind, name, what: What::Delete { force }, if_version }, "deleted")
+        ObjectCommand::Delete { name, force, if_version, location } => {
+            change(&location, Change { kind, name, what: What::Delete { force }, if_version }, "deleted")
         }
     }
 }
@@ -54,7 +54,7 @@ const TRIES: usize = 10;
 /// Changes single users of a list. It is taken as it is now and changed only if it is so still, so that two
 /// who each add one lose none.
 fn set_users(
-    place: &Place,
+    location: &LocationArgs,
     kind: Kind,
     name: &str,
     settings: &Map<String, Value>,
@@ -63,16 +63,16 @@ fn set_users(
 ) -> anyhow::Result<()> {
     let mut tries = 0;
     loop {
-        let there = one(kind, name, place)?;
+        let there = one(kind, name, location)?;
         let mut settings = settings.clone();
         settings.insert("users".to_owned(), Value::Object(merged(&there, users)?));
         let version = if_version.clone().unwrap_or_else(|| there.version.clone());
         let what = What::Set { settings };
         let done =
-            change(place, Change { kind, name: name.to_owned(), what, if_version: Some(version) }, "changed");
+            change(location, Change { kind, name: name.to_owned(), what, if_version: Some(version) }, "changed");
         tries += 1;
         let Err(why) = done else { return Ok(()) };
-        let is_late = if_version.is_none() && one(kind, name, place)?.version != there.version;
+        let is_late = if_version.is_none() && one(kind, name, location)?.version != there.version;
         if !is_late || tries == TRIES {
             return Err(why);
         }
@@ -114,9 +114,9 @@ fn read(items: &[String]) -> anyhow::Result<Map<String, Value>> {
     Ok(settings)
 }
 
-fn change(place: &Place, change: Change, done: &str) -> anyhow::Result<()> {
-    let overrides = place.overrides();
-    let dir = control::state_dir(place)?;
+fn change(location: &LocationArgs, change: Change, done: &str) -> anyhow::Result<()> {
+    let overrides = location.overrides();
+    let dir = control::state_dir(location)?;
     let (kind, name) = (change.kind, change.name.clone());
     let changed = match control::ask(&dir, &Request::Change(Box::new(change.clone())))? {
         Some(Response::Changed(changed)) => *changed,
@@ -152,16 +152,16 @@ fn change_state(overrides: &Overrides, dir: &Path, change: &Change) -> anyhow::R
     Ok(Changed { object: object::find(&edited.config, change.kind, &change.name), notes: Vec::new() })
 }
 
-fn all(kind: Kind, place: &Place) -> anyhow::Result<Vec<Object>> {
-    match control::ask(&control::state_dir(place)?, &Request::Objects { kind })? {
+fn all(kind: Kind, location: &LocationArgs) -> anyhow::Result<Vec<Object>> {
+    match control::ask(&control::state_dir(location)?, &Request::Objects { kind })? {
         Some(Response::Objects(objects)) => Ok(objects),
         Some(_) => anyhow::bail!("the server answered something else"),
-        None => Ok(object::all(&Config::load(&place.overrides())?, kind)),
+        None => Ok(object::all(&Config::load(&location.overrides())?, kind)),
     }
 }
 
-fn one(kind: Kind, name: &str, place: &Place) -> anyhow::Result<Object> {
-    let all = all(kind, place)?;
+fn one(kind: Kind, name: &str, location: &LocationArgs) -> anyhow::Result<Object> {
+    let all = all(kind, location)?;
     if let Some(object) = all.iter().find(|object| object.name.to_lowercase() == name.to_lowercase()) {
         return Ok(object.clone());
     }
@@ -169,8 +169,8 @@ fn one(kind: Kind, name: &str, place: &Place) -> anyhow::Result<Object> {
     anyhow::bail!("there is no {kind} `{name}`{}", nearest::hint(name, &names));
 }
 
-fn show(kind: Kind, name: &str, place: &Place, json: bool) -> anyhow::Result<()> {
-    let object = &one(kind, name, place)?;
+fn show(kind: Kind, name: &str, location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let object = &one(kind, name, location)?;
     if json {
         println!("{}", serde_json::to_string_pretty(object)?);
         return Ok(());
@@ -207,8 +207,8 @@ fn text(value: Option<&Value>) -> String {
     }
 }
 
-fn list(kind: Kind, place: &Place, json: bool) -> anyhow::Result<()> {
-    let all = all(kind, place)?;
+fn list(kind: Kind, location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let all = all(kind, location)?;
     if json {
         println!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(());

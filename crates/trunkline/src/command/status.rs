@@ -7,11 +7,11 @@ use admin::{Request, Response, Status};
 
 use super::table::{self, shown};
 use super::{control, limits, metadata, nfs, usage};
-use crate::cli::Place;
+use crate::cli::LocationArgs;
 
-/// Prints the status of the server that `place` leads to.
-pub fn run(place: &Place, json: bool) -> anyhow::Result<()> {
-    let dir = control::state_dir(place)?;
+/// Prints the status of the server that `location` leads to.
+pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let dir = control::state_dir(location)?;
     let Response::Status(status) = control::ask_running(&dir, &Request::Status)? else {
         anyhow::bail!("the server answered something else");
     };

@@ -9,12 +9,12 @@ use admin::{Request, Response, Transactions};
 
 use super::control;
 use super::table::{self, plain, shown};
-use crate::cli::{Place, TransactionsArgs};
+use crate::cli::{LocationArgs, TransactionsArgs};
 
-/// Prints the transactions of the server that `place` leads to: once those since its start, or what comes,
+/// Prints the transactions of the server that `location` leads to: once those since its start, or what comes,
 /// until nobody reads it any more.
-pub fn run(place: &Place, args: &TransactionsArgs, json: bool) -> anyhow::Result<()> {
-    let dir = control::state_dir(place)?;
+pub fn run(location: &LocationArgs, args: &TransactionsArgs, json: bool) -> anyhow::Result<()> {
+    let dir = control::state_dir(location)?;
     let ask = || {
         let Response::Transactions(all) = control::ask_running(&dir, &Request::Transactions)? else {
             anyhow::bail!("the server answered something else");

@@ -9,11 +9,11 @@ use admin::{Request, Response, Workload};
 
 use super::control;
 use super::table::{self, plain, shown};
-use crate::cli::Place;
+use crate::cli::LocationArgs;
 
-/// Prints the workload of the server that `place` leads to.
-pub fn run(place: &Place, json: bool) -> anyhow::Result<()> {
-    let dir = control::state_dir(place)?;
+/// Prints the workload of the server that `location` leads to.
+pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let dir = control::state_dir(location)?;
     let Response::Workload(workload) = control::ask_running(&dir, &Request::Workload)? else {
         anyhow::bail!("the server answered something else");
     };

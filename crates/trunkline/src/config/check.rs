@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::setting::{ConfigError, Origin, os_error};
 use super::tables::{Config, Share, User};
-use super::values::{Encryption, Protocol};
+use super::values::{Encryption, ShareProtocol};
 
 /// Everything that would keep the configuration from being served. `stored` holds the names, in lower
 /// case, of the users whose passwords are in the state directory.
@@ -252,7 +252,7 @@ fn sealed(config: &Config, share: &Share) -> Result<(), ConfigError> {
         share.account.as_ref().and_then(|account| config.accounts.get(&account.value.to_lowercase()));
     let demands = [Some(&share.encryption), account.and_then(|account| account.encryption.as_ref())];
     let demand = demands.into_iter().flatten().find(|setting| setting.value == Encryption::Required);
-    let Some(demand) = demand.filter(|_| share.offers(Protocol::Nfs)) else { return Ok(()) };
+    let Some(demand) = demand.filter(|_| share.offers(ShareProtocol::Nfs)) else { return Ok(()) };
     let text = format!(
         "share `{}` must be encrypted (`encryption = \"required\"`) and is offered over NFS, which is not encrypted here; \
          take \"nfs\" out of its `protocols`, or give it and its account `encryption = \"enabled\"`",

@@ -41,7 +41,7 @@ impl Document<'_> {
 
 /// A value and the document that it stands in.
 #[derive(Debug, Clone, Copy)]
-pub struct Found<'a> {
+pub struct DocumentValue<'a> {
     /// The document.
     pub document: Document<'a>,
     /// The value.
@@ -57,10 +57,10 @@ pub struct Wrong {
     pub why: String,
 }
 
-impl<'a> Found<'a> {
+impl<'a> DocumentValue<'a> {
     /// Another value of the same document.
-    pub fn item(&self, value: &'a Spanned<DeValue<'a>>) -> Found<'a> {
-        Found { value, ..*self }
+    pub fn item(&self, value: &'a Spanned<DeValue<'a>>) -> DocumentValue<'a> {
+        DocumentValue { value, ..*self }
     }
 
     /// Where the value stands.

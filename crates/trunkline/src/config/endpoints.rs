@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use super::section::Section;
 use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Account, Config, Share};
-use super::values::Protocol;
+use super::values::ShareProtocol;
 
 /// Where clients look unless they are told a port (RFC 8881 2.9.3).
 pub const STANDARD_PORT: u16 = 2049;
@@ -61,7 +61,7 @@ pub fn whole(table: &Section<'_>, own: OwnEndpoint<'_>) -> Result<(), ConfigErro
 
 /// Whose an endpoint is; names are in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owner {
+pub enum EndpointOwner {
     /// Of everything that has none of its own.
     Server,
     /// Of the shares of this account.
@@ -70,12 +70,12 @@ pub enum Owner {
     Share(String),
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for EndpointOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Owner::Server => f.write_str("server"),
-            Owner::Account(name) => write!(f, "account {name}"),
-            Owner::Share(name) => write!(f, "share {name}"),
+            EndpointOwner::Server => f.write_str("server"),
+            EndpointOwner::Account(name) => write!(f, "account {name}"),
+            EndpointOwner::Share(name) => write!(f, "share {name}"),
         }
     }
 }
@@ -84,7 +84,7 @@ impl fmt::Display for Owner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// Whose it is.
-    pub owner: Owner,
+    pub owner: EndpointOwner,
     /// Addresses to listen on.
     pub listen: Vec<IpAddr>,
     /// Whether nobody asked for these addresses: then those count that the host has.
@@ -118,45 +118,45 @@ impl Share {
     }
 
     /// Whose endpoint NFS clients find it at.
-    pub fn endpoint(&self, config: &Config) -> Owner {
+    pub fn endpoint(&self, config: &Config) -> EndpointOwner {
         if self.own_endpoint().is_there() {
-            return Owner::Share(self.name.value.to_lowercase());
+            return EndpointOwner::Share(self.name.value.to_lowercase());
         }
         let account = self.account.as_ref().map(|account| account.value.to_lowercase());
         match account.filter(|name| config.accounts.get(name).is_some_and(|on| on.own_endpoint().is_there()))
         {
-            Some(name) => Owner::Account(name),
-            None => Owner::Server,
+            Some(name) => EndpointOwner::Account(name),
+            None => EndpointOwner::Server,
         }
     }
 }
 
 /// The setting that says where an endpoint listens, for a message.
-pub fn listen_setting(config: &Config, owner: &Owner) -> String {
+pub fn listen_setting(config: &Config, owner: &EndpointOwner) -> String {
     match own(config, owner).and_then(|own| own.listen) {
         Some(listen) => format!("`nfs_listen` ({})", config.place(&listen.origin)),
         None => format!("`listen` ({})", config.place(&config.server.listen.origin)),
     }
 }
 
-fn own<'c>(config: &'c Config, owner: &Owner) -> Option<OwnEndpoint<'c>> {
+fn own<'c>(config: &'c Config, owner: &EndpointOwner) -> Option<OwnEndpoint<'c>> {
     match owner {
-        Owner::Server => None,
-        Owner::Account(name) => config.accounts.get(name).map(Account::own_endpoint),
-        Owner::Share(name) => config.shares.get(name).map(Share::own_endpoint),
+        EndpointOwner::Server => None,
+        EndpointOwner::Account(name) => config.accounts.get(name).map(Account::own_endpoint),
+        EndpointOwner::Share(name) => config.shares.get(name).map(Share::own_endpoint),
     }
 }
 
 /// The endpoints at which there is a share for NFS clients, the server's first.
 pub fn all(config: &Config) -> Vec<Endpoint> {
-    let offered = config.shares.values().filter(|share| share.offers(Protocol::Nfs));
-    let mut owners: Vec<Owner> = offered.map(|share| share.endpoint(config)).collect();
+    let offered = config.shares.values().filter(|share| share.offers(ShareProtocol::Nfs));
+    let mut owners: Vec<EndpointOwner> = offered.map(|share| share.endpoint(config)).collect();
     owners.sort();
     owners.dedup();
     owners.into_iter().map(|owner| one(config, owner)).collect()
 }
 
-fn one(config: &Config, owner: Owner) -> Endpoint {
+fn one(config: &Config, owner: EndpointOwner) -> Endpoint {
     let server = &config.server;
     let own = own(config, &owner);
     let port = own.and_then(|own| own.port).or(server.nfs_port.as_ref());
@@ -179,7 +179,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     smb(config)?;
     for share in config.shares.values() {
         let own = share.own_endpoint();
-        if own.is_there() && !share.offers(Protocol::Nfs) {
+        if own.is_there() && !share.offers(ShareProtocol::Nfs) {
             let origin = own.port.map(|port| &port.origin);
             let origin = origin.or(own.listen.map(|listen| &listen.origin));
             let place = origin.map_or_else(String::new, |origin| config.place(origin));
@@ -193,10 +193,10 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     for (at, endpoint) in all.iter().enumerate() {
         for other in &all[..at] {
             if let Some(what) = endpoint.clashes_with(other) {
-                let title = |owner: &Owner| match owner {
-                    Owner::Server => "[server]".to_owned(),
-                    Owner::Account(name) => format!("[account.{name}]"),
-                    Owner::Share(name) => format!("[share.{name}]"),
+                let title = |owner: &EndpointOwner| match owner {
+                    EndpointOwner::Server => "[server]".to_owned(),
+                    EndpointOwner::Account(name) => format!("[account.{name}]"),
+                    EndpointOwner::Share(name) => format!("[share.{name}]"),
                 };
                 return Err(ConfigError(format!(
                     "NFS clients would find {} and {} at {what}; give one of them another `nfs_port` or `nfs_listen`",
@@ -227,7 +227,7 @@ fn smb(config: &Config) -> Result<(), ConfigError> {
             taken.push((address, whose.clone()));
         }
     }
-    for share in config.shares.values().filter(|share| !share.offers(Protocol::Smb)) {
+    for share in config.shares.values().filter(|share| !share.offers(ShareProtocol::Smb)) {
         let Some(own) = &share.smb_listen else { continue };
         return Err(ConfigError(format!(
             "{}: share `{}` has an address for SMB and is not offered there; add \"smb\" to its `protocols`",

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use toml::de::DeValue;
 
-use super::document::{Found, Wrong};
+use super::document::{DocumentValue, Wrong};
 use super::setting::Setting;
 use super::values::{Access, Choice, choose, user_name};
 
@@ -39,7 +39,7 @@ pub trait Format<T> {
     ///
     /// # Errors
     /// What is wrong with it.
-    fn read(&self, found: Found<'_>) -> Result<T, Wrong>;
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong>;
 
     /// One as TOML.
     fn write(&self, value: &T) -> String;
@@ -52,7 +52,7 @@ pub trait Format<T> {
 pub struct Flag;
 
 impl Format<bool> for Flag {
-    fn read(&self, found: Found<'_>) -> Result<bool, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<bool, Wrong> {
         match found.value.get_ref() {
             DeValue::Boolean(flag) => Ok(*flag),
             _ => Err(found.must_be("true or false")),
@@ -72,7 +72,7 @@ impl Format<bool> for Flag {
 pub struct Number(pub u64, pub u64);
 
 impl<T: TryFrom<u64> + Display> Format<T> for Number {
-    fn read(&self, found: Found<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
         let Number(min, max) = self;
         let DeValue::Integer(number) = found.value.get_ref() else {
             return Err(found.must_be("a whole number"));
@@ -96,7 +96,7 @@ impl<T: TryFrom<u64> + Display> Format<T> for Number {
 pub struct Text<T>(pub fn(&str) -> Result<T, String>);
 
 impl<T: Display> Format<T> for Text<T> {
-    fn read(&self, found: Found<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
         (self.0)(found.string()?).map_err(|why| found.bad(why))
     }
 
@@ -113,7 +113,7 @@ impl<T: Display> Format<T> for Text<T> {
 pub struct File;
 
 impl Format<PathBuf> for File {
-    fn read(&self, found: Found<'_>) -> Result<PathBuf, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<PathBuf, Wrong> {
         match found.string()? {
             "" => Err(found.bad("must not be empty")),
             path => Ok(found.document.base.join(path)),
@@ -133,7 +133,7 @@ impl Format<PathBuf> for File {
 pub struct OneOf;
 
 impl<T: Choice> Format<T> for OneOf {
-    fn read(&self, found: Found<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
         choose(found.string()?).map_err(|why| found.bad(why))
     }
 
@@ -150,7 +150,7 @@ impl<T: Choice> Format<T> for OneOf {
 pub struct FlagOr;
 
 impl<T: Choice> Format<T> for FlagOr {
-    fn read(&self, found: Found<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
         let text = match found.value.get_ref() {
             DeValue::Boolean(true) => "true",
             DeValue::Boolean(false) => "false",
@@ -177,36 +177,36 @@ impl<T: Choice> Format<T> for FlagOr {
 }
 
 /// A list; one string may stand without it.
-pub struct List<F> {
+pub struct ListFormat<F> {
     item: F,
     may_be_empty: bool,
 }
 
-impl<F> List<F> {
+impl<F> ListFormat<F> {
     /// A list that may be empty.
-    pub const fn any(item: F) -> List<F> {
-        List { item, may_be_empty: true }
+    pub const fn any(item: F) -> ListFormat<F> {
+        ListFormat { item, may_be_empty: true }
     }
 
     /// A list of at least one.
-    pub const fn some(item: F) -> List<F> {
-        List { item, may_be_empty: false }
+    pub const fn some(item: F) -> ListFormat<F> {
+        ListFormat { item, may_be_empty: false }
     }
 }
 
-impl<T, F: Format<T>> Format<Vec<T>> for List<F> {
-    fn read(&self, found: Found<'_>) -> Result<Vec<T>, Wrong> {
+impl<T, F: Format<T>> Format<Vec<T>> for ListFormat<F> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<Vec<T>, Wrong> {
         let numbers = match self.item.shape() {
             Shape::Number(min, max) => Some((min, max)),
             _ => None,
         };
         let wanted = if numbers.is_some() { "a list of whole numbers" } else { "a list of strings" };
-        let items: Vec<Found<'_>> = match found.value.get_ref() {
+        let items: Vec<DocumentValue<'_>> = match found.value.get_ref() {
             DeValue::Array(items) => items.iter().map(|item| found.item(item)).collect(),
             DeValue::String(_) if numbers.is_none() => vec![found],
             _ => return Err(found.must_be(wanted)),
         };
-        let read = |item: Found<'_>| match (numbers, item.value.get_ref()) {
+        let read = |item: DocumentValue<'_>| match (numbers, item.value.get_ref()) {
             (Some((min, max)), _) => {
                 let bad = |_| item.bad(format!("must hold whole numbers from {min} to {max}"));
                 self.item.read(item).map_err(bad)
@@ -238,7 +238,7 @@ pub type Users = BTreeMap<String, Setting<Access>>;
 pub struct AccessList;
 
 impl Format<Users> for AccessList {
-    fn read(&self, found: Found<'_>) -> Result<Users, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<Users, Wrong> {
         let DeValue::Table(table) = found.value.get_ref() else {
             return Err(found.must_be("a table such as { ann = \"write\" }"));
         };

@@ -8,7 +8,7 @@ use share::limits::{AccountProvision, Formula, NotProvided, Provision, Throughpu
 
 use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Account, Config, Share};
-use super::values::{Choice, Kind, Protocol};
+use super::values::{Choice, AccountKind, ShareProtocol};
 
 impl Account {
     /// How sizes are turned into limits; none: nothing is limited.
@@ -26,14 +26,14 @@ impl Account {
             }
         };
         match self.kind.value {
-            Kind::Unlimited if wanted.is_some() => {
+            AccountKind::Unlimited if wanted.is_some() => {
                 Err("counts only with `kind = \"premium\"` or \"standard\"".to_owned())
             }
-            Kind::Unlimited => Ok(None),
-            Kind::Premium => {
+            AccountKind::Unlimited => Ok(None),
+            AccountKind::Premium => {
                 choose(Formula::V1, &[Formula::V1, Formula::V1Of2021, Formula::V1Of2020, Formula::V2])
             }
-            Kind::Standard => {
+            AccountKind::Standard => {
                 let chosen = choose(Formula::Large, &[Formula::Large, Formula::Small, Formula::V2])?;
                 Ok(chosen.map(|formula| if formula == Formula::V2 { Formula::V2Standard } else { formula }))
             }
@@ -74,7 +74,7 @@ impl Share {
         let wanted = Wanted { gib, operations, mib_s };
         let mut provision = formula.provision(wanted).map_err(|why| self.not_provided(config, &why))?;
         if matches!(formula, Formula::V1 | Formula::V1Of2021 | Formula::V1Of2020 | Formula::V2)
-            && (self.offers(Protocol::Nfs) || self.metadata_caching.value)
+            && (self.offers(ShareProtocol::Nfs) || self.metadata_caching.value)
         {
             provision.metadata = METADATA_CACHED;
         }

@@ -33,7 +33,7 @@ use section::Section;
 
 pub use setting::{ConfigError, Origin, Setting, os_error};
 pub use tables::{Above, Account, Admin, Config, Server, Share, Testing, User};
-pub use values::{Access, Advertised, Authentication, Protocol, Rss};
+pub use values::{Access, Advertised, Authentication, ShareProtocol, Rss};
 
 /// In the state directory: accounts and shares as they were changed by command.
 pub const CHANGES: &str = "changes.toml";
@@ -229,7 +229,7 @@ impl Config {
         let mut share = Share { path, users, ..Share::read(&table, above, name)? };
         if overrides.nfs || overrides.nfs_port.is_some() {
             let option = if overrides.nfs { "--nfs" } else { "--nfs-port" };
-            let value = vec![Protocol::Smb, Protocol::Nfs];
+            let value = vec![ShareProtocol::Smb, ShareProtocol::Nfs];
             share.protocols = Setting { value, origin: Origin::CommandLine(option) };
         }
         if let Some(other) = self.shares.insert(share.name.value.to_lowercase(), share) {

@@ -163,7 +163,7 @@ fn account_of<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::values::{Access, Dialect, Kind, SendFile, netbios_of};
+    use crate::config::values::{Access, Dialect, AccountKind, SendFile, netbios_of};
     use smb::limits::DEFAULT_CHANNELS;
 
     fn read(text: &str) -> Result<Config, String> {
@@ -329,7 +329,7 @@ mod tests {
         let config = read(change).unwrap();
         let team = &config.accounts["team"];
         assert_eq!(team.multichannel, Setting { value: true, origin: Origin::Change { line: 2 } });
-        assert_eq!(team.kind.value, Kind::Premium);
+        assert_eq!(team.kind.value, AccountKind::Premium);
         assert_eq!(config.shares.keys().collect::<Vec<_>>(), ["docs", "made", "other"]);
         let docs = &config.shares["docs"];
         assert_eq!((docs.name.value.as_str(), &docs.name.origin), ("Docs", &Origin::File { line: 4 }));

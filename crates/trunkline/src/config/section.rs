@@ -5,7 +5,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::document::{Document, Found, Wrong};
+use super::document::{Document, DocumentValue, Wrong};
 use super::format::Format;
 use super::nearest::hint_for_key;
 use super::setting::{ConfigError, Origin, Setting};
@@ -69,13 +69,13 @@ impl<'a> Section<'a> {
         self.layers.last().map_or(Origin::Default, |last| last.document.origin(last.at))
     }
 
-    fn found(&self, key: &str) -> Option<Found<'a>> {
+    fn found(&self, key: &str) -> Option<DocumentValue<'a>> {
         let found =
-            |layer: &Layer<'a>| Some(Found { document: layer.document, value: layer.table.get(key)? });
+            |layer: &Layer<'a>| Some(DocumentValue { document: layer.document, value: layer.table.get(key)? });
         self.layers.iter().find_map(found)
     }
 
-    fn wrong(&self, key: &str, found: Found<'_>, wrong: Wrong) -> ConfigError {
+    fn wrong(&self, key: &str, found: DocumentValue<'_>, wrong: Wrong) -> ConfigError {
         let text = format!("`{key}` in {}{}", self.title, wrong.why);
         match wrong.at {
             Some(at) => found.document.error(at, text),
@@ -155,7 +155,7 @@ impl<'a> Section<'a> {
             return Ok(Vec::new());
         };
         let DeValue::Table(table) = value.get_ref() else {
-            let found = Found { document, value };
+            let found = DocumentValue { document, value };
             let wanted = format!("a table for each name: [{key}.NAME]");
             return Err(self.wrong(key, found, found.must_be(&wanted)));
         };

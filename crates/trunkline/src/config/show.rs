@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::format::bare;
 use super::setting::Origin;
-use super::table::Line;
+use super::table::ShownSetting;
 use super::tables::{Account, Config, Share};
 
 /// What one account or share is set to, with all that it takes over.
@@ -27,17 +27,17 @@ pub fn share(config: &Config, share: &Share) -> Settings {
 }
 
 /// The lines as values. They are made here, so that each can be read again.
-fn settings(config: &Config, lines: Vec<Line>) -> Settings {
+fn settings(config: &Config, lines: Vec<ShownSetting>) -> Settings {
     let set = || lines.iter().filter_map(|line| Some((line, line.origin.as_ref()?)));
     let text: String = set().map(|(line, _)| format!("{} = {}\n", line.key, line.value)).collect();
-    let origin = |(line, origin): (&Line, &Origin)| (line.key.replace(['"', '\''], ""), config.place(origin));
+    let origin = |(line, origin): (&ShownSetting, &Origin)| (line.key.replace(['"', '\''], ""), config.place(origin));
     Settings { values: text.parse().unwrap_or_default(), origins: set().map(origin).collect() }
 }
 
 /// The whole configuration as TOML, each value with its origin as a comment.
 pub fn show(config: &Config) -> String {
     let testing = config.server.testing.lines().into_iter();
-    let testing = testing.map(|line| Line { key: format!("testing.{}", line.key), ..line });
+    let testing = testing.map(|line| ShownSetting { key: format!("testing.{}", line.key), ..line });
     let mut tables = vec![
         ("[server]".to_owned(), config.server.lines().into_iter().chain(testing).collect()),
         ("[admin]".to_owned(), config.admin.lines()),
@@ -61,8 +61,8 @@ pub fn show(config: &Config) -> String {
 }
 
 /// A line and the comment behind it.
-fn texts(config: &Config, line: &Line) -> (String, String) {
-    let Line { key, value, origin, words } = line;
+fn texts(config: &Config, line: &ShownSetting) -> (String, String) {
+    let ShownSetting { key, value, origin, words } = line;
     let default = words.map_or_else(|| "default".to_owned(), |words| format!("default: {words}"));
     match origin {
         None => (format!("# {key} = {value}"), default),

@@ -24,7 +24,7 @@ use super::values::Choice;
 
 /// A key as it is described.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct KeyDescription {
     /// Its name.
     pub name: &'static str,
     /// What it does, in one line.
@@ -56,7 +56,7 @@ pub enum Fallback {
 
 /// A line of what is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct ShownSetting {
     /// The key.
     pub key: String,
     /// The value, in TOML.
@@ -70,20 +70,20 @@ pub struct Line {
 /// A key's field of a table.
 pub trait Field<T> {
     /// The lines that show it.
-    fn lines(&self, key: &Key, format: &dyn Format<T>) -> Vec<Line>;
+    fn lines(&self, key: &KeyDescription, format: &dyn Format<T>) -> Vec<ShownSetting>;
 
     /// Whether it has another value than `before`, wherever that came from.
     fn differs(&self, before: &Self) -> bool;
 }
 
 impl<T: PartialEq> Field<T> for Setting<T> {
-    fn lines(&self, key: &Key, format: &dyn Format<T>) -> Vec<Line> {
+    fn lines(&self, key: &KeyDescription, format: &dyn Format<T>) -> Vec<ShownSetting> {
         let words = match key.fallback {
             Fallback::Found(words) => Some(words),
             _ => None,
         };
         let (origin, value) = (Some(self.origin.clone()), format.write(&self.value));
-        vec![Line { key: key.name.to_owned(), value, origin, words }]
+        vec![ShownSetting { key: key.name.to_owned(), value, origin, words }]
     }
 
     fn differs(&self, before: &Self) -> bool {
@@ -92,12 +92,12 @@ impl<T: PartialEq> Field<T> for Setting<T> {
 }
 
 impl<T: PartialEq> Field<T> for Option<Setting<T>> {
-    fn lines(&self, key: &Key, format: &dyn Format<T>) -> Vec<Line> {
+    fn lines(&self, key: &KeyDescription, format: &dyn Format<T>) -> Vec<ShownSetting> {
         match (self, &key.fallback) {
             (Some(setting), _) => setting.lines(key, format),
             (None, Fallback::Unset(words, Some(example))) => {
                 let (key, value) = (key.name.to_owned(), (*example).to_owned());
-                vec![Line { key, value, origin: None, words: Some(words) }]
+                vec![ShownSetting { key, value, origin: None, words: Some(words) }]
             }
             (None, _) => Vec::new(),
         }
@@ -109,8 +109,8 @@ impl<T: PartialEq> Field<T> for Option<Setting<T>> {
 }
 
 impl Field<Users> for Users {
-    fn lines(&self, key: &Key, _: &dyn Format<Users>) -> Vec<Line> {
-        let line = |(user, access): (&String, &Setting<_>)| Line {
+    fn lines(&self, key: &KeyDescription, _: &dyn Format<Users>) -> Vec<ShownSetting> {
+        let line = |(user, access): (&String, &Setting<_>)| ShownSetting {
             key: format!("{}.{}", key.name, bare(user)),
             value: quoted(Choice::name(access.value)),
             origin: Some(access.origin.clone()),
@@ -202,8 +202,8 @@ macro_rules! settings {
             pub const NAMES: &'static [&'static str] = &[$(stringify!($key)),+];
 
             /// Its keys in their order.
-            pub fn keys() -> [Key; Self::NAMES.len()] {
-                [$(Key {
+            pub fn keys() -> [KeyDescription; Self::NAMES.len()] {
+                [$(KeyDescription {
                     name: stringify!($key),
                     help: concat!($($help),+).trim_ascii(),
                     shape: Format::<$type>::shape(&$format),
@@ -230,7 +230,7 @@ macro_rules! settings {
             }
 
             /// Each value and where it came from.
-            pub fn lines(&self) -> Vec<Line> {
+            pub fn lines(&self) -> Vec<ShownSetting> {
                 let [$($key),+] = Self::keys();
                 [$(Field::<$type>::lines(&self.$key, &$key, &$format)),+].concat()
             }

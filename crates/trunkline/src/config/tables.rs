@@ -13,13 +13,13 @@ use std::path::PathBuf;
 
 use smb::limits::{DEFAULT_CHANNELS, MAX_CHANNELS, MAX_CREDITS};
 
-use super::format::{AccessList, File, Flag, FlagOr, Format, List, Number, OneOf, Text, Users};
+use super::format::{AccessList, File, Flag, FlagOr, Format, ListFormat, Number, OneOf, Text, Users};
 use super::section::Section;
 use super::setting::{ConfigError, Setting};
-use super::table::{Fallback, Field, Key, Line, settings};
+use super::table::{Fallback, Field, KeyDescription, ShownSetting, settings};
 use super::values::{
-    self, Access, Advertised, Authentication, Cipher, Dialect, Encryption, Formula, Kind, LogFormat,
-    LogLevel, Network, Protocol, Rss, SendFile, Signing, Spn, Squash, Symlinks, address, filled,
+    self, Access, Advertised, Authentication, Cipher, Dialect, Encryption, Formula, AccountKind, LogFormat,
+    LogLevel, Network, ShareProtocol, Rss, SendFile, Signing, Spn, Squash, Symlinks, address, filled,
     metrics_address, netbios, netbios_of, network, pattern, socket_address, spn_name,
 };
 
@@ -90,7 +90,7 @@ settings! {
     /// The process as a whole.
     pub struct Server(above: (), /** `[server.testing]` */ testing: Testing) {
         /// Addresses to listen on, not names.
-        listen: Vec<IpAddr> { List::some(Text(address)), start, or vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()] }
+        listen: Vec<IpAddr> { ListFormat::some(Text(address)), start, or vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()] }
         /// TCP port for SMB; 0 takes any that is free.
         smb_port: u16 { PORT, start, unset "445 where allowed, else 4450", "445" }
         /// TCP port for NFS, opened when a share is for NFS clients; 0 takes any that is free.
@@ -133,7 +133,7 @@ settings! {
         spn: Spn { OneOf, start, or Spn::Accepted }
         /// Names of the server that it cannot know of itself; set, these and its own are all
         /// (docs/security.md).
-        spn_names: Vec<String> { List::any(Text(spn_name)), start, unset "unknown names are let in, with a line in the log", "[\"nas.example.net\"]" }
+        spn_names: Vec<String> { ListFormat::any(Text(spn_name)), start, unset "unknown names are let in, with a line in the log", "[\"nas.example.net\"]" }
         /// How long after a wrong password the next try for that user from that address waits.
         guess_delay_s: u64 { Number(0, 60), start, or 2 }
         /// Sealing on the wire: not offered, for clients that ask for it, or clients that cannot are refused.
@@ -146,7 +146,7 @@ settings! {
         max_channels: u64 { CHANNELS, live, or DEFAULT_CHANNELS as u64 }
         /// Addresses outside of a container or behind NAT, such as `203.0.113.8 speed=10G`, at which clients
         /// find the server too.
-        advertise: Vec<Advertised> { List::any(Text(values::advertised)), live, or Vec::new() }
+        advertise: Vec<Advertised> { ListFormat::any(Text(values::advertised)), live, or Vec::new() }
         /// Whether clients are told that interfaces spread their work over processors; `auto`: those with
         /// several receive queues do; `never`: one channel for each address.
         rss: Rss { OneOf, live, or Rss::Always }
@@ -199,7 +199,7 @@ settings! {
         /// Group id on the host.
         gid: u32 { HOST_ID, live, unset "that user's group" }
         /// Further group ids on the host.
-        groups: Vec<u32> { List::any(Number(0, u32::MAX as u64)), live, unset "those of that user in `/etc/group`" }
+        groups: Vec<u32> { ListFormat::any(Number(0, u32::MAX as u64)), live, unset "those of that user in `/etc/group`" }
         /// Whether the user may take ownership and ask for more, still bound by a file's permissions.
         admin: bool { Flag, live, or false }
     }
@@ -207,7 +207,7 @@ settings! {
     /// What several shares have in common (docs/provision.md).
     pub struct Account(above: Above<'_>, /** The name as it is written. */ name: Setting<String>) {
         /// Whether its shares are limited as Azure Files does (docs/limits.md).
-        kind: Kind { OneOf, live, or Kind::Unlimited }
+        kind: AccountKind { OneOf, live, or AccountKind::Unlimited }
         /// How sizes of shares are turned into limits.
         formula: Formula { OneOf, live, unset "`v1` for premium, `large` for standard" }
         /// Who may use its shares; `*` is everyone who can log on.
@@ -219,9 +219,9 @@ settings! {
         /// Oldest dialect that reaches its shares.
         min_dialect: Dialect { OneOf, live, unset "from `[server]`" }
         /// Ciphers by which sessions that reach its shares may be sealed; AES-128-CCM is all that 3.0 knows.
-        ciphers: Vec<Cipher> { List::some(OneOf), live, unset "all" }
+        ciphers: Vec<Cipher> { ListFormat::some(OneOf), live, unset "all" }
         /// How whoever reaches its shares has logged on: as a user, or as the account with one of its keys.
-        authentication: Vec<Authentication> { List::some(OneOf), live, unset "both" }
+        authentication: Vec<Authentication> { ListFormat::some(OneOf), live, unset "both" }
         /// Whether names, attributes and descriptors are remembered for its shares.
         metadata_caching: bool { Flag, live, unset "`true`" }
         /// Whether a session of its users may have several connections.
@@ -229,9 +229,9 @@ settings! {
         /// Connections of one session of its users.
         max_channels: u64 { CHANNELS, live, from server }
         /// Addresses among the server's at which SMB connections are the account's.
-        smb_listen: Vec<IpAddr> { List::some(Text(address)), live, unset "none of its own" }
+        smb_listen: Vec<IpAddr> { ListFormat::some(Text(address)), live, unset "none of its own" }
         /// Addresses of an NFS endpoint of its own, whose mounts have their own nconnect (docs/nconnect.md).
-        nfs_listen: Vec<IpAddr> { List::some(Text(address)), start, unset "the server's" }
+        nfs_listen: Vec<IpAddr> { ListFormat::some(Text(address)), start, unset "the server's" }
         /// TCP port of an NFS endpoint of its own.
         nfs_port: u16 { PORT, start, unset "the server's" }
         /// Connections of one client at such an endpoint.
@@ -269,7 +269,7 @@ settings! {
         /// (docs/metadata-caching.md).
         metadata_caching: bool { Flag, live, from account or true }
         /// Names that are shown with the hidden attribute; `*` and `?` stand for any.
-        hide_files: Vec<String> { List::any(Text(pattern)), live, or vec![".*".to_owned()] }
+        hide_files: Vec<String> { ListFormat::any(Text(pattern)), live, or vec![".*".to_owned()] }
         /// Symbolic links that clients may make; `inside`: those that stay in the share. Absolute links of
         /// Windows are not meant.
         symlinks: Symlinks { OneOf, live, or Symlinks::All }
@@ -295,7 +295,7 @@ settings! {
         /// Throughput, by formula `v2`.
         provisioned_mib_s: u64 { PROVISIONED, live, unset "by the size" }
         /// What it is served with; `nfs` is NFSv4.1 and 4.2.
-        protocols: Vec<Protocol> { List::some(OneOf), live, or vec![Protocol::Smb] }
+        protocols: Vec<ShareProtocol> { ListFormat::some(OneOf), live, or vec![ShareProtocol::Smb] }
         /// Whose user and group numbers do not count over NFS: nobody's, root's, or everybody's.
         root_squash: Squash { OneOf, live, or Squash::Root }
         /// User id of those whose numbers do not count.
@@ -304,13 +304,13 @@ settings! {
         anonymous_gid: u32 { HOST_ID, live, or NOBODY }
         /// Networks or addresses, such as `10.0.0.0/8`, from which NFS clients may use it; empty: from
         /// everywhere.
-        nfs_clients: Vec<Network> { List::any(Text(network)), live, or Vec::new() }
+        nfs_clients: Vec<Network> { ListFormat::any(Text(network)), live, or Vec::new() }
         /// Whether NFS clients must come from ports below 1024, which on most hosts only root may use.
         nfs_secure_port: bool { Flag, live, or true }
         /// Addresses among the server's at which SMB clients find this share alone (docs/provision.md).
-        smb_listen: Vec<IpAddr> { List::some(Text(address)), live, unset "none of its own" }
+        smb_listen: Vec<IpAddr> { ListFormat::some(Text(address)), live, unset "none of its own" }
         /// Addresses of an NFS endpoint of its own, whose mounts have their own nconnect (docs/nconnect.md).
-        nfs_listen: Vec<IpAddr> { List::some(Text(address)), start, unset "with an `nfs_port` of its own the server's, else those of the account's endpoint, else the server's" }
+        nfs_listen: Vec<IpAddr> { ListFormat::some(Text(address)), start, unset "with an `nfs_port` of its own the server's, else those of the account's endpoint, else the server's" }
         /// TCP port of an NFS endpoint of its own.
         nfs_port: u16 { PORT, start, unset "with an `nfs_listen` of its own the server's, else that of the account's endpoint, else the server's" }
         /// Connections of one client at such an endpoint.
@@ -327,7 +327,7 @@ impl Server {
 
 impl Share {
     /// Whether its clients may use the share by a protocol.
-    pub fn offers(&self, protocol: Protocol) -> bool {
+    pub fn offers(&self, protocol: ShareProtocol) -> bool {
         self.protocols.value.contains(&protocol)
     }
 }

@@ -62,10 +62,10 @@ choices! {
         "large" = Large,
         "small" = Small,
     }
-    Kind { "unlimited" = Unlimited, "premium" = Premium, "standard" = Standard }
+    AccountKind { "unlimited" = Unlimited, "premium" = Premium, "standard" = Standard }
     LogFormat { "text" = Text, "json" = Json }
     LogLevel { "error" = Error, "warn" = Warn, "info" = Info, "debug" = Debug, "trace" = Trace }
-    Protocol { "smb" = Smb, "nfs" = Nfs }
+    ShareProtocol { "smb" = Smb, "nfs" = Nfs }
     Rss { "always" = Always, "auto" = Auto, "never" = Never }
     SendFile { "auto" = Auto, "true" = Always, "false" = Never }
     Signing { "auto" = Offered, "required" = Required }
@@ -93,7 +93,7 @@ pub enum Authentication {
 
 /// What kind of account it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AccountKind {
     /// Nothing is limited but by the host.
     Unlimited,
     /// Shares are provisioned.
@@ -128,7 +128,7 @@ pub enum LogLevel {
 
 /// A protocol that a share is served with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum ShareProtocol {
     /// SMB.
     Smb,
     /// NFSv4.1 and 4.2.

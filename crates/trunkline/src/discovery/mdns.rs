@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
 
-use super::Facts;
+use super::Announcement;
 
 const SMB: &str = "_smb._tcp.local.";
 const DEVICE_INFO: &str = "_device-info._tcp.local.";
@@ -25,18 +25,18 @@ pub struct Mdns {
 
 impl Mdns {
     /// Begins to probe for the name, and announces it then.
-    pub fn start(facts: &Facts) -> Result<Mdns, mdns_sd::Error> {
+    pub fn start(announcement: &Announcement) -> Result<Mdns, mdns_sd::Error> {
         let daemon = ServiceDaemon::new()?;
-        let any = facts.addresses.iter().any(|address| address.ip().is_unspecified());
+        let any = announcement.addresses.iter().any(|address| address.ip().is_unspecified());
         if any {
             daemon.disable_interface(vec![IfKind::LoopbackV4, IfKind::LoopbackV6])?;
         } else {
             daemon.disable_interface(IfKind::All)?;
-            let own = facts.addresses.iter().map(|address| IfKind::Addr(address.ip()));
+            let own = announcement.addresses.iter().map(|address| IfKind::Addr(address.ip()));
             daemon.enable_interface(own.collect::<Vec<_>>())?;
         }
         let mut names = Vec::new();
-        for info in services(facts)? {
+        for info in services(announcement)? {
             names.push(info.get_fullname().to_owned());
             daemon.register(info)?;
         }
@@ -58,19 +58,19 @@ impl Mdns {
     }
 }
 
-fn services(facts: &Facts) -> Result<[ServiceInfo; 2], mdns_sd::Error> {
-    let name = label(&facts.name);
-    let host = format!("{}.local.", host_label(&facts.netbios_name));
+fn services(announcement: &Announcement) -> Result<[ServiceInfo; 2], mdns_sd::Error> {
+    let name = label(&announcement.name);
+    let host = format!("{}.local.", host_label(&announcement.netbios_name));
     let service = |kind: &str, port: u16, txt: &[(&str, &str)]| {
-        let any = facts.addresses.iter().any(|address| address.ip().is_unspecified());
-        let own: Vec<_> = facts.addresses.iter().map(|address| address.ip()).collect();
+        let any = announcement.addresses.iter().any(|address| address.ip().is_unspecified());
+        let own: Vec<_> = announcement.addresses.iter().map(|address| address.ip()).collect();
         if any {
             ServiceInfo::new(kind, name, &host, (), port, txt).map(ServiceInfo::enable_addr_auto)
         } else {
             ServiceInfo::new(kind, name, &host, &own[..], port, txt)
         }
     };
-    Ok([service(SMB, facts.port(), &[])?, service(DEVICE_INFO, 0, &[("model", MODEL)])?])
+    Ok([service(SMB, announcement.port(), &[])?, service(DEVICE_INFO, 0, &[("model", MODEL)])?])
 }
 
 /// As much of `name` as a label holds.
@@ -98,14 +98,14 @@ mod tests {
 
     #[test]
     fn both_services_carry_the_name_and_the_port() {
-        let facts = Facts {
+        let announcement = Announcement {
             name: "Files of Ann".to_owned(),
             netbios_name: "FILES_1".to_owned(),
             workgroup: "W".to_owned(),
             guid: [0; 16],
             addresses: vec!["192.0.2.7:4450".parse().unwrap()],
         };
-        let [smb, device] = services(&facts).unwrap();
+        let [smb, device] = services(&announcement).unwrap();
         assert_eq!(smb.get_fullname(), "Files of Ann._smb._tcp.local.");
         assert_eq!((smb.get_port(), smb.get_hostname()), (4450, "files-1.local."));
         assert_eq!(device.get_property_val_str("model"), Some(MODEL));

@@ -14,7 +14,7 @@ use wsd::Wsd;
 
 /// What is announced.
 #[derive(Debug, Clone)]
-pub struct Facts {
+pub struct Announcement {
     /// The server's name.
     pub name: String,
     /// The same in at most 15 characters.
@@ -27,7 +27,7 @@ pub struct Facts {
     pub addresses: Vec<SocketAddr>,
 }
 
-impl Facts {
+impl Announcement {
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.addresses.first().map_or(0, SocketAddr::port)
@@ -59,14 +59,14 @@ impl Announced {
 }
 
 /// Announces the server wherever it listens. Must run inside a tokio runtime.
-pub async fn announce(facts: &Facts) -> Announced {
-    if facts.addresses.iter().all(|address| address.ip().is_loopback()) {
+pub async fn announce(announcement: &Announcement) -> Announced {
+    if announcement.addresses.iter().all(|address| address.ip().is_loopback()) {
         tracing::debug!("listening on loopback only: nobody to announce the server to");
         return Announced::nothing();
     }
-    let mdns = Mdns::start(facts)
+    let mdns = Mdns::start(announcement)
         .inspect_err(|e| tracing::warn!(error = %e, "no mDNS: Finder will not list the server"));
-    let wsd = Wsd::start(facts).await;
+    let wsd = Wsd::start(announcement).await;
     let wsd =
         wsd.inspect_err(|e| tracing::warn!(error = %e, "no WS-Discovery: Explorer will not list the server"));
     Announced { mdns: mdns.ok(), wsd: wsd.ok() }

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use super::listen::{AdminBound, Bound, BoundEndpoint, NfsBound};
-use super::plan::Plan;
-use crate::config::endpoints::{Owner, STANDARD_PORT as STANDARD_NFS_PORT};
+use super::listen::{AdminBound, BoundListeners, BoundEndpoint, NfsBound};
+use super::plan::ServePlan;
+use crate::config::endpoints::{EndpointOwner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::values::{self, Choice};
-use crate::config::{Protocol, Share};
+use crate::config::{ShareProtocol, Share};
 use crate::state::store::StoredUser;
 use crate::state::{FIRST_PASSWORD, StateDir};
-use crate::{host, password, people};
+use crate::{host, password, principals};
 
 /// The user that was made at the first start, when there was none.
 pub struct Credentials {
@@ -31,7 +31,7 @@ impl Credentials {
         values::user_name(&name).map_err(|why| anyhow::anyhow!("--user: {why}"))?;
         let password = password::make()?;
         let file = state.write_file(FIRST_PASSWORD, format!("{password}\n{name}\n").as_bytes())?;
-        let nt_hash = people::nt_hash(&password);
+        let nt_hash = principals::nt_hash(&password);
         state.store().put_user(&StoredUser {
             name: name.clone(),
             nt_hash,
@@ -49,17 +49,17 @@ impl Credentials {
         let mut lines = text.lines();
         let (password, name) = (lines.next()?, lines.next()?);
         let user = state.store().user(name).ok()??;
-        let same = user.nt_hash == people::nt_hash(password);
+        let same = user.nt_hash == principals::nt_hash(password);
         same.then(|| Credentials { name: user.name, password: None, file: file.display().to_string() })
     }
 }
 
 /// The page.
-pub fn page(plan: &Plan, bound: &Bound, nfs: Option<&NfsBound>, user: Option<&Credentials>) -> String {
+pub fn page(plan: &ServePlan, bound: &BoundListeners, nfs: Option<&NfsBound>, user: Option<&Credentials>) -> String {
     let mut out = format!("Trunkline {} serves on {}\n", env!("CARGO_PKG_VERSION"), places(&bound.addresses));
     for endpoint in nfs.iter().flat_map(|nfs| &nfs.endpoints) {
         let whose = match &endpoint.owner {
-            Owner::Server => String::new(),
+            EndpointOwner::Server => String::new(),
             owner => format!(" ({owner})"),
         };
         let _ = writeln!(out, "and to NFS clients on {}{whose}", places(&endpoint.addresses));
@@ -107,8 +107,8 @@ pub fn page(plan: &Plan, bound: &Bound, nfs: Option<&NfsBound>, user: Option<&Cr
 }
 
 /// The line to mount the first share that NFS clients find at an endpoint.
-fn nfs_mount(plan: &Plan, endpoint: &BoundEndpoint, out: &mut String) {
-    let offered = plan.config.shares.values().filter(|share| share.offers(Protocol::Nfs));
+fn nfs_mount(plan: &ServePlan, endpoint: &BoundEndpoint, out: &mut String) {
+    let offered = plan.config.shares.values().filter(|share| share.offers(ShareProtocol::Nfs));
     let here = offered.filter(|share| share.endpoint(&plan.config) == endpoint.owner);
     let Some(share) = example(here, None) else { return };
     let standard = endpoint.port() == STANDARD_NFS_PORT;
@@ -122,7 +122,7 @@ fn nfs_mount(plan: &Plan, endpoint: &BoundEndpoint, out: &mut String) {
     );
 }
 
-fn state_dir(plan: &Plan) -> String {
+fn state_dir(plan: &ServePlan) -> String {
     plan.config.server.state_dir.value.display().to_string()
 }
 
@@ -135,7 +135,7 @@ fn places(addresses: &[SocketAddr]) -> String {
 }
 
 /// By what clients reach this host.
-fn reached_by(plan: &Plan, addresses: &[SocketAddr]) -> String {
+fn reached_by(plan: &ServePlan, addresses: &[SocketAddr]) -> String {
     let fixed = addresses.iter().map(SocketAddr::ip).find(|address| !address.is_unspecified());
     let address = fixed.or_else(host::main_address);
     match address {
@@ -145,9 +145,9 @@ fn reached_by(plan: &Plan, addresses: &[SocketAddr]) -> String {
 }
 
 /// A user as the name is written, which is a key in lower case in the table of a share.
-fn as_written<'p>(plan: &'p Plan, user: &'p str) -> &'p str {
-    let mut people = plan.people.iter().map(|person| person.name.as_str());
-    people.find(|name| name.to_lowercase() == user).unwrap_or(user)
+fn as_written<'p>(plan: &'p ServePlan, user: &'p str) -> &'p str {
+    let mut principals = plan.principals.iter().map(|principal| principal.name.as_str());
+    principals.find(|name| name.to_lowercase() == user).unwrap_or(user)
 }
 
 /// The share that stands as an example: the first that is meant to be found, and that `user` may use where
@@ -164,13 +164,13 @@ fn example<'p>(shares: impl Iterator<Item = &'p Share> + Clone, user: Option<&st
 }
 
 /// The lines to mount one share; the others differ in its name only.
-fn mounts(plan: &Plan, bound: &Bound, user: Option<&str>, out: &mut String) {
+fn mounts(plan: &ServePlan, bound: &BoundListeners, user: Option<&str>, out: &mut String) {
     let Some(share) = example(plan.config.shares.values(), user) else { return };
     let named = share.users.keys().find(|user| *user != "*").map(|user| as_written(plan, user));
     let admitted =
         user.filter(|user| share.users.contains_key("*") || share.users.contains_key(&user.to_lowercase()));
-    let mut users = plan.people.iter().filter(|person| person.key_of.is_none());
-    let first = || users.next().map(|person| person.name.as_str());
+    let mut users = plan.principals.iter().filter(|principal| principal.key_of.is_none());
+    let first = || users.next().map(|principal| principal.name.as_str());
     let user = admitted.or(named).or_else(first).unwrap_or("USER");
     let mount = Mount {
         host: &reached_by(plan, &bound.addresses),
@@ -248,7 +248,7 @@ fn percent(text: &str) -> String {
 }
 
 /// Where administrators ask; empty where they cannot.
-pub fn admin(plan: &Plan, bound: &AdminBound, state: &StateDir) -> String {
+pub fn admin(plan: &ServePlan, bound: &AdminBound, state: &StateDir) -> String {
     let at =
         |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let mut out = String::new();
@@ -311,9 +311,9 @@ mod tests {
         );
         let hidden = config.shares.values().filter(|share| share.name.value.ends_with('$'));
         assert_eq!(super::example(hidden, None).map(|share| share.name.value.as_str()), Some("ADMIN$"));
-        let person = |name: &str| crate::people::Person {
+        let principal = |name: &str| crate::principals::LogonPrincipal {
             name: name.to_owned(),
-            nt_hash: people::nt_hash("x"),
+            nt_hash: principals::nt_hash("x"),
             sid: String::new(),
             uid: 1,
             gid: 1,
@@ -324,13 +324,13 @@ mod tests {
             key_of: None,
         };
         let identity = Identity { guid: [0; 16], machine_sid: [0; 3] };
-        let plan = Plan { config: config.clone(), people: vec![person("Ann"), person("Bob")], identity };
+        let plan = ServePlan { config: config.clone(), principals: vec![principal("Ann"), principal("Bob")], identity };
         assert_eq!((as_written(&plan, "ann"), as_written(&plan, "zoe")), ("Ann", "zoe"));
         let addresses = vec!["192.0.2.1:445".parse().unwrap()];
         let mut out = String::new();
         mounts(
             &plan,
-            &Bound { listeners: net::Listeners::bind(&[]).unwrap(), addresses, note: None },
+            &BoundListeners { listeners: net::Listeners::bind(&[]).unwrap(), addresses, note: None },
             None,
             &mut out,
         );
@@ -347,7 +347,7 @@ mod tests {
         let kept = Credentials::kept(&state).unwrap();
         assert_eq!((kept.name.as_str(), kept.password, kept.file), ("ann", None, made.file));
         let mut ann = state.store().user("ann").unwrap().unwrap();
-        ann.nt_hash = people::nt_hash("another");
+        ann.nt_hash = principals::nt_hash("another");
         state.store().put_user(&ann).unwrap();
         assert!(Credentials::kept(&state).is_none());
         assert!(Credentials::make(&state, Some("a/b")).is_err());

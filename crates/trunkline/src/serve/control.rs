@@ -11,22 +11,22 @@ use admin::{
 };
 use tokio::sync::Notify;
 
-use super::plan::Plan;
+use super::plan::ServePlan;
 use super::server::FileServer;
 use crate::changes::history::History;
 use crate::changes::{self, Edited, object};
 use crate::config::{Config, Overrides, Sources, check};
-use crate::people::Person;
+use crate::principals::LogonPrincipal;
 use crate::state::StateDir;
 use crate::state::store::Store;
-use crate::{account_keys, calendar, people, reference};
+use crate::{account_keys, calendar, principals, reference};
 
 /// The running server.
 pub struct Control {
     overrides: Overrides,
     state: Arc<StateDir>,
     /// What is served now. Held while it is changed, so that changes come one after another.
-    served: Mutex<Served>,
+    served: Mutex<ServedConfig>,
     addresses: Vec<SocketAddr>,
     server: Box<dyn FileServer>,
     started_at: String,
@@ -34,8 +34,8 @@ pub struct Control {
 }
 
 /// What is served.
-struct Served {
-    plan: Arc<Plan>,
+struct ServedConfig {
+    plan: Arc<ServePlan>,
     /// From which texts it was made.
     sources: Sources,
     history: History,
@@ -46,7 +46,7 @@ impl Control {
     pub fn new(
         overrides: Overrides,
         state: Arc<StateDir>,
-        plan: Plan,
+        plan: ServePlan,
         sources: Sources,
         addresses: Vec<SocketAddr>,
         server: Box<dyn FileServer>,
@@ -54,7 +54,7 @@ impl Control {
         Control {
             overrides,
             state,
-            served: Mutex::new(Served { plan: Arc::new(plan), sources, history: History::default() }),
+            served: Mutex::new(ServedConfig { plan: Arc::new(plan), sources, history: History::default() }),
             addresses,
             server,
             started_at: calendar::now(),
@@ -68,7 +68,7 @@ impl Control {
     }
 
     /// What it serves now.
-    pub fn plan(&self) -> Arc<Plan> {
+    pub fn plan(&self) -> Arc<ServePlan> {
         Arc::clone(&self.lock().plan)
     }
 
@@ -87,22 +87,22 @@ impl Control {
         self.stop.notified().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Served> {
+    fn lock(&self) -> MutexGuard<'_, ServedConfig> {
         // A plan is replaced as a whole, so it is whole also after a panic.
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Serves `config` with the users as they are now.
-    fn serve(&self, current: &mut Served, config: Config) -> Result<(), String> {
-        let people = people::resolve(&config, &self.state).map_err(|e| format!("{e:#}"))?;
-        let plan = Plan::new(config, people, &self.state);
+    fn serve(&self, current: &mut ServedConfig, config: Config) -> Result<(), String> {
+        let principals = principals::resolve(&config, &self.state).map_err(|e| format!("{e:#}"))?;
+        let plan = ServePlan::new(config, principals, &self.state);
         self.server.apply(&plan)?;
         current.plan = Arc::new(plan);
         Ok(())
     }
 
     /// Forgets the keys of accounts that were served `before` and are not any more.
-    fn prune_keys(&self, before: &Plan, current: &Served) {
+    fn prune_keys(&self, before: &ServePlan, current: &ServedConfig) {
         if let Err(error) = account_keys::prune(&before.config, &current.plan.config, self.state.store()) {
             tracing::error!(%error, "keys of accounts that are gone stay, and count again with them");
         }
@@ -123,7 +123,7 @@ impl Control {
     }
 
     /// Takes a changed configuration into force and keeps it, or neither.
-    fn take(&self, current: &mut Served, edited: Edited) -> Result<(), Refusal> {
+    fn take(&self, current: &mut ServedConfig, edited: Edited) -> Result<(), Refusal> {
         let before = Arc::clone(&current.plan);
         self.serve(current, edited.config.clone()).map_err(|why| Refusal::new(Why::Bad, why))?;
         if let Err(refusal) = edited.keep(&self.state) {
@@ -141,7 +141,7 @@ impl Control {
     /// Changes what is stored of a user and serves it, or neither.
     fn with_user(
         &self,
-        current: &mut Served,
+        current: &mut ServedConfig,
         name: &str,
         change: impl FnOnce(&Store) -> Result<(), String>,
     ) -> Result<(), String> {
@@ -228,7 +228,7 @@ impl Controlled for Control {
     }
 
     fn users(&self) -> Vec<UserEntry> {
-        self.plan().people.iter().filter(|person| person.key_of.is_none()).map(Person::entry).collect()
+        self.plan().principals.iter().filter(|principal| principal.key_of.is_none()).map(LogonPrincipal::entry).collect()
     }
 
     fn change_user(&self, change: UserChange) -> Result<(), String> {
@@ -243,7 +243,7 @@ impl Controlled for Control {
             ));
         }
         let name = change.name.clone();
-        self.with_user(&mut current, &name, |store| people::change(store, change))?;
+        self.with_user(&mut current, &name, |store| principals::change(store, change))?;
         tracing::info!(user = %name, "user changed");
         Ok(())
     }
@@ -261,7 +261,7 @@ impl Controlled for Control {
                 "`users` of share `{share}` names `{name}`; take it out there and reload first"
             ));
         }
-        self.with_user(&mut current, name, |store| people::remove(store, name))?;
+        self.with_user(&mut current, name, |store| principals::remove(store, name))?;
         tracing::info!(user = %name, "user removed");
         Ok(())
     }
@@ -303,7 +303,7 @@ impl Controlled for Control {
 
     fn change(&self, change: Change) -> Result<Changed, Refusal> {
         let mut current = self.lock();
-        let Served { plan: before, sources, history } = &*current;
+        let ServedConfig { plan: before, sources, history } = &*current;
         let before = Arc::clone(before);
         let (config, state) = (&before.config, &self.state);
         let edited = Edited::new(&self.overrides, sources, config, &change, history, state, check::against)?;
@@ -324,7 +324,7 @@ impl Controlled for Control {
             forgotten.map_err(|why| Refusal::new(Why::Failed, why.to_string()))?;
         }
         let path_of =
-            |plan: &Plan| plan.config.shares.get(&name.to_lowercase()).map(|it| it.path.value.clone());
+            |plan: &ServePlan| plan.config.shares.get(&name.to_lowercase()).map(|it| it.path.value.clone());
         let used = is_set(&change.what, "path").then(|| self.server.use_of(&name));
         self.take(&mut current, edited)?;
         if kind == Kind::Share && is_forced {
@@ -419,12 +419,12 @@ mod tests {
         fn clients(&self) -> Vec<admin::workload::ClientWork> {
             vec![admin::workload::ClientWork::default()]
         }
-        fn apply(&self, plan: &Plan) -> Result<(), String> {
+        fn apply(&self, plan: &ServePlan) -> Result<(), String> {
             if plan.config.shares.contains_key("bad") {
                 return Err("bad".to_owned());
             }
-            let people: Vec<_> = plan.people.iter().map(|person| person.name.clone()).collect();
-            let told = format!("{} for {}", plan.share_names().join(","), people.join(","));
+            let principals: Vec<_> = plan.principals.iter().map(|principal| principal.name.clone()).collect();
+            let told = format!("{} for {}", plan.share_names().join(","), principals.join(","));
             self.0.lock().unwrap().push(told);
             Ok(())
         }
@@ -451,7 +451,7 @@ mod tests {
         let sources = Sources::read(&overrides).unwrap();
         let config = Config::of(&overrides, &sources).unwrap();
         let state = Arc::new(StateDir::open(&dir.join("state")).unwrap());
-        let plan = Plan::new(config, Vec::new(), &state);
+        let plan = ServePlan::new(config, Vec::new(), &state);
         let told = Arc::new(Mutex::new(Vec::new()));
         let server = Box::new(Fake(Arc::clone(&told)));
         (Control::new(overrides, state, plan, sources, Vec::new(), server), told)

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use net::{BindError, Listeners};
 
-use crate::config::endpoints::{self, Endpoint, Owner, STANDARD_PORT as STANDARD_NFS_PORT};
+use crate::config::endpoints::{self, Endpoint, EndpointOwner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::{Config, Origin, Setting, os_error};
 
 /// The port that clients use unless they are told another (MS-SMB2 2.1).
@@ -19,7 +19,7 @@ const PORT_ATTEMPTS: usize = 16;
 
 /// What is listened on.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListeners {
     /// One socket for each address.
     pub listeners: Listeners,
     /// The addresses, with the port that was taken.
@@ -40,7 +40,7 @@ struct Port {
     option: &'static str,
 }
 
-impl Bound {
+impl BoundListeners {
     /// The port.
     pub fn port(&self) -> u16 {
         self.addresses.first().map_or(0, SocketAddr::port)
@@ -51,12 +51,12 @@ impl Bound {
 ///
 /// # Errors
 /// One line with the setting to change.
-pub fn bind(config: &Config) -> anyhow::Result<Bound> {
+pub fn bind(config: &Config) -> anyhow::Result<BoundListeners> {
     let asked = config.server.smb_port.as_ref().map(|port| port.value);
     let port = Port { standard: STANDARD_PORT, other: OTHER_PORT, asked, option: "--smb-port" };
     let listen = &config.server.listen;
     let setting = format!("`listen` ({})", config.place(&listen.origin));
-    bind_at(&Place { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting }, &port)
+    bind_at(&ListenAddresses { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting }, &port)
 }
 
 /// Where administrators ask.
@@ -102,7 +102,7 @@ pub struct NfsBound {
 #[derive(Debug, Clone)]
 pub struct BoundEndpoint {
     /// Whose it is.
-    pub owner: Owner,
+    pub owner: EndpointOwner,
     /// Where clients find it.
     pub addresses: Vec<SocketAddr>,
     /// Connections of one client at one time.
@@ -130,17 +130,17 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
         let taken: Vec<SocketAddr> =
             all.iter().flat_map(|all| &all.endpoints).flat_map(|one| one.addresses.clone()).collect();
         let place =
-            Place { listen: &listen, is_anywhere, setting: endpoints::listen_setting(config, &owner) };
+            ListenAddresses { listen: &listen, is_anywhere, setting: endpoints::listen_setting(config, &owner) };
         if let Some(addresses) = within(&taken, &place, asked)? {
             if let Some(all) = &mut all {
                 all.endpoints.push(BoundEndpoint { owner, addresses, max_connections });
             }
             continue;
         }
-        let option = if owner == Owner::Server { "--nfs-port" } else { "`nfs_port`" };
+        let option = if owner == EndpointOwner::Server { "--nfs-port" } else { "`nfs_port`" };
         let port = Port { standard: STANDARD_NFS_PORT, other: OTHER_NFS_PORT, asked, option };
         let bound = bind_at(&place, &port).map_err(|why| {
-            if owner == Owner::Server { why } else { anyhow::anyhow!("NFS for {owner}: {why}") }
+            if owner == EndpointOwner::Server { why } else { anyhow::anyhow!("NFS for {owner}: {why}") }
         })?;
         let one = BoundEndpoint { owner, addresses: bound.addresses, max_connections };
         all = Some(match all {
@@ -161,7 +161,7 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
 /// them.
 fn within(
     taken: &[SocketAddr],
-    place: &Place<'_>,
+    place: &ListenAddresses<'_>,
     asked: Option<u16>,
 ) -> anyhow::Result<Option<Vec<SocketAddr>>> {
     let mut found = Vec::new();
@@ -184,7 +184,7 @@ fn within(
 }
 
 /// Addresses to bind.
-struct Place<'a> {
+struct ListenAddresses<'a> {
     listen: &'a [IpAddr],
     /// Whether nobody asked for these.
     is_anywhere: bool,
@@ -192,7 +192,7 @@ struct Place<'a> {
     setting: String,
 }
 
-fn bind_at(place: &Place<'_>, port: &Port) -> anyhow::Result<Bound> {
+fn bind_at(place: &ListenAddresses<'_>, port: &Port) -> anyhow::Result<BoundListeners> {
     let Port { standard, other, asked, option } = *port;
     let told = |error: BindError| told(place, &error, option);
     let (listeners, note) = match asked {
@@ -205,11 +205,11 @@ fn bind_at(place: &Place<'_>, port: &Port) -> anyhow::Result<Bound> {
             bound => (bound.map_err(told)?, None),
         },
     };
-    Ok(Bound { addresses: listeners.local_addresses(), listeners, note })
+    Ok(BoundListeners { addresses: listeners.local_addresses(), listeners, note })
 }
 
-fn bind_port(place: &Place<'_>, port: u16) -> Result<Listeners, BindError> {
-    let Place { listen, is_anywhere, .. } = *place;
+fn bind_port(place: &ListenAddresses<'_>, port: u16) -> Result<Listeners, BindError> {
+    let ListenAddresses { listen, is_anywhere, .. } = *place;
     // A host without IPv6 is no reason not to serve, as long as nobody asked for it.
     if is_anywhere {
         return Listeners::bind_any(port);
@@ -235,7 +235,7 @@ fn bind_port(place: &Place<'_>, port: u16) -> Result<Listeners, BindError> {
 }
 
 /// The error with the setting to change.
-fn told(place: &Place<'_>, error: &BindError, option: &str) -> anyhow::Error {
+fn told(place: &ListenAddresses<'_>, error: &BindError, option: &str) -> anyhow::Error {
     let BindError { address, reason } = error;
     match reason.kind() {
         io::ErrorKind::AddrInUse => {
@@ -314,7 +314,7 @@ mod tests {
         let at = |address: &str, asked| {
             let listen = [address.parse().unwrap()];
             let place =
-                Place { listen: &listen, is_anywhere: false, setting: "`nfs_listen` (t:6)".to_owned() };
+                ListenAddresses { listen: &listen, is_anywhere: false, setting: "`nfs_listen` (t:6)".to_owned() };
             within(&taken, &place, asked)
         };
         let own = |port| Some(vec![SocketAddr::from(([127, 0, 0, 2], port))]);

@@ -25,11 +25,11 @@ use crate::cli::ServeArgs;
 use crate::config::{Config, Overrides, Sources, check};
 use crate::discovery::{self, Announced};
 use crate::state::{ADMIN_TOKEN, StateDir};
-use crate::{log, people};
+use crate::{log, principals};
 use banner::Credentials;
 use control::Control;
-use listen::{AdminBound, Bound, NfsBound};
-use plan::Plan;
+use listen::{AdminBound, BoundListeners, NfsBound};
+use plan::ServePlan;
 
 /// How long requests may take to end when the server does.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -50,8 +50,8 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     // Which bits a new file has is for clients to say, and nobody else may enter the directory of the
     // server's own files.
     rustix::process::umask(rustix::fs::Mode::empty());
-    let people = people::resolve(&config, &state)?;
-    let plan = Plan::new(config, people, &state);
+    let principals = principals::resolve(&config, &state)?;
+    let plan = ServePlan::new(config, principals, &state);
     print!("{}", banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
     let door = door(&admin, &state)?;
     let tls = plan.config.admin.tls(&plan.config)?.map(Arc::new);
@@ -80,7 +80,7 @@ struct Setup {
     config: Config,
     /// What it was made from.
     sources: Sources,
-    bound: Bound,
+    bound: BoundListeners,
     nfs: Option<NfsBound>,
     admin: AdminBound,
     state: StateDir,
@@ -189,7 +189,7 @@ async fn announce(control: &Control) -> Announced {
     if !server.discovery.value {
         return Announced::nothing();
     }
-    discovery::announce(&discovery::Facts {
+    discovery::announce(&discovery::Announcement {
         name: server.name.value.clone(),
         netbios_name: server.netbios_name.value.clone(),
         workgroup: server.workgroup.value.clone(),

@@ -3,25 +3,25 @@
 use std::collections::BTreeMap;
 
 use crate::config::{Account, Config, Share, User, endpoints};
-use crate::people::Person;
+use crate::principals::LogonPrincipal;
 use crate::state::StateDir;
 use crate::state::store::Identity;
 
 /// All that a server of files needs to know.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct ServePlan {
     /// Settings and shares.
     pub config: Config,
     /// Who may log on.
-    pub people: Vec<Person>,
+    pub principals: Vec<LogonPrincipal>,
     /// What makes this server itself.
     pub identity: Identity,
 }
 
-impl Plan {
+impl ServePlan {
     /// Joins what was read.
-    pub fn new(config: Config, people: Vec<Person>, state: &StateDir) -> Plan {
-        Plan { config, people, identity: state.store().identity() }
+    pub fn new(config: Config, principals: Vec<LogonPrincipal>, state: &StateDir) -> ServePlan {
+        ServePlan { config, principals, identity: state.store().identity() }
     }
 
     /// The names of the shares as they are written.
@@ -30,7 +30,7 @@ impl Plan {
     }
 
     /// Settings that differ from `before` and that a running server cannot change.
-    pub fn fixed_changes(&self, before: &Plan) -> Vec<String> {
+    pub fn fixed_changes(&self, before: &ServePlan) -> Vec<String> {
         let (new, old) = (&self.config, &before.config);
         let mut changed = inside("", new.server.needs_start(&old.server));
         changed.extend(inside("testing.", new.server.testing.needs_start(&old.server.testing)));
@@ -67,9 +67,9 @@ mod tests {
 
     #[test]
     fn what_needs_a_restart_is_named() {
-        let plan = |text: &str| Plan {
+        let plan = |text: &str| ServePlan {
             config: read::parse("t", text, Path::new("/")).unwrap(),
-            people: Vec::new(),
+            principals: Vec::new(),
             identity: Identity { guid: [0; 16], machine_sid: [0; 3] },
         };
         let before = plan("[server]\nsmb_port = 4450\nname = \"a\"\n");

@@ -10,7 +10,7 @@ use admin::status::Transport;
 use admin::transactions::{Counted, Gauges};
 use admin::workload::ClientWork;
 
-use super::plan::Plan;
+use super::plan::ServePlan;
 
 /// Who uses a share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub trait FileServer: Send + Sync {
     ///
     /// # Errors
     /// Why not, in one line; what was served before is served on.
-    fn apply(&self, plan: &Plan) -> Result<(), String>;
+    fn apply(&self, plan: &ServePlan) -> Result<(), String>;
 
     /// Whether a share has a size, and what lies there is not known yet.
     fn is_counting(&self, share: &str) -> bool;

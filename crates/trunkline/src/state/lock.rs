@@ -157,11 +157,11 @@ mod tests {
     /// Far longer than anything here takes.
     const LONG: Duration = Duration::from_secs(60);
 
-    struct Place(tempfile::TempDir);
+    struct LockDir(tempfile::TempDir);
 
-    impl Place {
-        fn new() -> Place {
-            Place(tempfile::tempdir().unwrap())
+    impl LockDir {
+        fn new() -> LockDir {
+            LockDir(tempfile::tempdir().unwrap())
         }
 
         fn take(&self, patience: Duration) -> Option<File> {
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn one_that_lives_is_told_of_at_once() {
-        let place = Place::new();
+        let place = LockDir::new();
         let held = place.take(LONG).unwrap();
         assert_eq!(place.content().split_whitespace().next().unwrap(), std::process::id().to_string());
         let began = Instant::now();
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn one_that_has_ended_is_waited_for_and_not_for_ever() {
-        let place = Place::new();
+        let place = LockDir::new();
         let held = place.take(LONG).unwrap();
         let mut child = sleeper();
         let process = of(child.id());

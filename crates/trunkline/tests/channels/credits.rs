@@ -8,14 +8,14 @@ use smb_wire::create::{Access, Disposition};
 use testkit::channels::log_on;
 use testkit::samba::USER;
 
-use crate::Running;
+use crate::MultichannelServer;
 
 /// Fewer than any compound needs, and fewer than a block of 1 MiB.
 const FEW: [u32; 4] = [1, 2, 3, 8];
 const MIB: usize = 1 << 20;
 
-fn few(credits: u32) -> Running {
-    Running::start(&format!("[server.testing]\nmax_credits = {credits}"))
+fn few(credits: u32) -> MultichannelServer {
+    MultichannelServer::start(&format!("[server.testing]\nmax_credits = {credits}"))
 }
 
 fn content() -> Vec<u8> {
@@ -23,7 +23,7 @@ fn content() -> Vec<u8> {
 }
 
 /// A file that is made, written and read in blocks, by several at once.
-async fn blocks(server: &Running, tree: &Tree) {
+async fn blocks(server: &MultichannelServer, tree: &Tree) {
     let (block, how) = (Arc::new(content()), OpenOptions::file(Disposition::OverwriteIf));
     let file = Arc::new(tree.open("blocks", &how).await.unwrap());
     let tasks = (0..4).map(|number| {
@@ -45,7 +45,7 @@ async fn blocks(server: &Running, tree: &Tree) {
 }
 
 /// Files that are made, looked at, read, renamed and deleted whole, each in what is one round trip elsewhere.
-async fn whole_files(server: &Running, tree: &Tree) {
+async fn whole_files(server: &MultichannelServer, tree: &Tree) {
     let (block, path) = (content(), server.files());
     let how = OpenOptions::file(Disposition::Create);
     let making = OpenOptions { access: how.access | Access::DELETE, ..how };
@@ -72,7 +72,7 @@ async fn whole_files(server: &Running, tree: &Tree) {
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 2, "all but `blocks` and `many`");
 }
 
-async fn everything(server: &Running, tree: &Tree) {
+async fn everything(server: &MultichannelServer, tree: &Tree) {
     blocks(server, tree).await;
     let many = server.files().join("many");
     std::fs::create_dir_all(&many).unwrap();

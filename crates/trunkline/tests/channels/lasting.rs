@@ -8,7 +8,7 @@ use smb_wire::NtStatus;
 use smb_wire::create::{Disposition, ShareAccess};
 use testkit::channels::log_on;
 
-use crate::Running;
+use crate::MultichannelServer;
 
 /// How often the server is killed.
 const KILLS: u64 = 3;
@@ -36,7 +36,7 @@ async fn write_until_lost(file: &File, from: u64) -> u64 {
 }
 
 /// The file is there as it was left: taken up once, with its range, and nobody else can have either.
-async fn go_on(server: &Running, lasting: &Lasting) -> (Tree, File) {
+async fn go_on(server: &MultichannelServer, lasting: &Lasting) -> (Tree, File) {
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
     let file = tokio::time::timeout(PATIENCE, tree.take_up(lasting)).await.expect("in time").expect("kept");
     let (_, other) = log_on(server.address, &Options::default(), false).await;
@@ -50,7 +50,7 @@ async fn go_on(server: &Running, lasting: &Lasting) -> (Tree, File) {
 
 #[tokio::test]
 async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
-    let mut server = Running::start_with("", "continuously_available = true");
+    let mut server = MultichannelServer::start_with("", "continuously_available = true");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
     let how = OpenOptions {
         share: ShareAccess::READ | ShareAccess::WRITE,
@@ -94,8 +94,8 @@ async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
 
 #[tokio::test]
 async fn a_journal_that_is_gone_is_told() {
-    let mut server = Running::start_with("", "continuously_available = true");
-    let said = |server: &Running| std::fs::read_to_string(server.place.path().join("log")).unwrap();
+    let mut server = MultichannelServer::start_with("", "continuously_available = true");
+    let said = |server: &MultichannelServer| std::fs::read_to_string(server.place.path().join("log")).unwrap();
     let line = "a journal is missing and begins anew; it had what clients had open";
     assert!(!said(&server).contains(line), "a first start lacks nothing");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
@@ -111,7 +111,7 @@ async fn a_journal_that_is_gone_is_told() {
 }
 
 /// What the server has to say of journals and opens since it was started.
-fn complaints(server: &Running) -> Vec<String> {
+fn complaints(server: &MultichannelServer) -> Vec<String> {
     let log = std::fs::read_to_string(server.place.path().join("log")).unwrap();
     let is_one = |line: &&str| line.contains("WARN") && (line.contains("journal") || line.contains(" open "));
     log.lines().filter(is_one).map(str::to_owned).collect()
@@ -119,7 +119,7 @@ fn complaints(server: &Running) -> Vec<String> {
 
 #[tokio::test]
 async fn each_damaged_record_is_told_once() {
-    let mut server = Running::start_with("", "continuously_available = true");
+    let mut server = MultichannelServer::start_with("", "continuously_available = true");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
     let how = OpenOptions::file(Disposition::Create);
     let (_kept, _) = tree.open_lasting("kept", &how).await.unwrap();

@@ -13,30 +13,30 @@ use client::smb::{ChannelOptions, Options};
 use smb_wire::NtStatus;
 use smb_wire::negotiate::Dialect;
 use testkit::channels;
-use testkit::program::{Place, Server};
+use testkit::program::{ProgramDir, Server};
 use testkit::samba::USER;
 
 /// A running server with the share `files`; killed when dropped.
-struct Running {
+struct MultichannelServer {
     server: Server,
-    place: Place,
+    place: ProgramDir,
     address: SocketAddr,
 }
 
-impl Running {
+impl MultichannelServer {
     /// Starts one, with `settings` for the server as a whole.
-    fn start(settings: &str) -> Running {
-        Running::start_with(settings, "")
+    fn start(settings: &str) -> MultichannelServer {
+        MultichannelServer::start_with(settings, "")
     }
 
     /// Starts one, with `of_share` for the share.
-    fn start_with(settings: &str, of_share: &str) -> Running {
-        Running::start_at(Ipv4Addr::LOCALHOST.into(), settings, of_share)
+    fn start_with(settings: &str, of_share: &str) -> MultichannelServer {
+        MultichannelServer::start_at(Ipv4Addr::LOCALHOST.into(), settings, of_share)
     }
 
     /// Starts one that listens on this address alone.
-    fn start_at(listen: IpAddr, settings: &str, of_share: &str) -> Running {
-        let place = Place::new();
+    fn start_at(listen: IpAddr, settings: &str, of_share: &str) -> MultichannelServer {
+        let place = ProgramDir::new();
         let password = place.write("password", USER.1);
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::create_dir(place.path().join("files")).unwrap();
@@ -47,7 +47,7 @@ impl Running {
             USER.0
         );
         place.write("trunkline.toml", &config);
-        let mut running = Running { server: Server::start(&place), place, address: (listen, 0).into() };
+        let mut running = MultichannelServer { server: Server::start(&place), place, address: (listen, 0).into() };
         running.address.set_port(running.port());
         running
     }
@@ -86,7 +86,7 @@ impl Running {
 
 #[tokio::test]
 async fn a_session_uses_four_channels_signed_and_sealed_in_every_dialect_that_has_them() {
-    let server = Running::start("");
+    let server = MultichannelServer::start("");
     for dialect in [Dialect::Smb300, Dialect::Smb302, Dialect::Smb311] {
         for encrypt in [false, true] {
             let options = Options { dialects: vec![dialect], ..Options::default() };
@@ -98,7 +98,7 @@ async fn a_session_uses_four_channels_signed_and_sealed_in_every_dialect_that_ha
 
 #[tokio::test]
 async fn a_session_uses_four_channels_over_ipv6() {
-    let server = Running::start_at(Ipv6Addr::LOCALHOST.into(), "", "");
+    let server = MultichannelServer::start_at(Ipv6Addr::LOCALHOST.into(), "", "");
     assert!(server.address.is_ipv6());
     for encrypt in [false, true] {
         let name = format!("ipv6-{encrypt}");
@@ -109,19 +109,19 @@ async fn a_session_uses_four_channels_over_ipv6() {
 
 #[tokio::test]
 async fn no_byte_is_lost_with_a_channel() {
-    let server = Running::start("");
+    let server = MultichannelServer::start("");
     channels::no_byte_is_lost(server.address, &server.files(), 24).await;
 }
 
 #[tokio::test]
 async fn no_name_is_done_twice_when_a_channel_is_lost() {
-    let server = Running::start("");
+    let server = MultichannelServer::start("");
     channels::no_name_is_done_twice(server.address, &server.files(), 48).await;
 }
 
 #[tokio::test]
 async fn a_server_that_takes_no_more_channels_leaves_the_session_with_what_it_has() {
-    let server = Running::start("max_channels = 2");
+    let server = MultichannelServer::start("max_channels = 2");
     let (session, tree) = channels::log_on(server.address, &Options::default(), false).await;
     let opened = session.open_channels(&ChannelOptions::default()).await.unwrap();
     assert_eq!(opened.channels, 2);
@@ -129,7 +129,7 @@ async fn a_server_that_takes_no_more_channels_leaves_the_session_with_what_it_ha
     assert_eq!(status, Some(NtStatus::INSUFFICIENT_RESOURCES));
     assert!(tree.stat("").await.is_ok());
 
-    let server = Running::start("multichannel = false");
+    let server = MultichannelServer::start("multichannel = false");
     let (session, tree) = channels::log_on(server.address, &Options::default(), false).await;
     let refused = session.open_channels(&ChannelOptions::default()).await.unwrap_err();
     assert!(matches!(refused, Error::NotOffered(_)), "{refused}");
@@ -138,7 +138,7 @@ async fn a_server_that_takes_no_more_channels_leaves_the_session_with_what_it_ha
 
 #[tokio::test]
 async fn channels_that_are_given_up_lose_nothing_and_can_be_had_again() {
-    let server = Running::start("");
+    let server = MultichannelServer::start("");
     let (session, tree) = channels::log_on(server.address, &Options::default(), false).await;
     let all = ChannelOptions::default();
     assert_eq!(session.open_channels(&all).await.unwrap().channels, 4);

@@ -1,11 +1,11 @@
 //! What is wrong with a command, a setting or the host is one line that names what to change, exit
 //! status 2, and nothing has been changed.
 
-use testkit::program::Place;
+use testkit::program::ProgramDir;
 
 /// Runs `line` and expects the one line `wanted`, and every file as it was.
 #[track_caller]
-fn refused(place: &Place, line: &str, wanted: &str) {
+fn refused(place: &ProgramDir, line: &str, wanted: &str) {
     let before = place.files();
     let done = place.run(line).code(2);
     let errors = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
@@ -16,8 +16,8 @@ fn refused(place: &Place, line: &str, wanted: &str) {
 const SHARE: &str = "[share.docs]\npath = \"docs\"\n";
 const USER: &str = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
 
-fn place(configuration: &str) -> Place {
-    let place = Place::new();
+fn place(configuration: &str) -> ProgramDir {
+    let place = ProgramDir::new();
     place.write("t.toml", configuration);
     place.write("pw", "secret\n");
     place.write("docs/file", "");
@@ -26,7 +26,7 @@ fn place(configuration: &str) -> Place {
 
 /// Every command that reads the configuration says the same.
 #[track_caller]
-fn configuration_refused(place: &Place, wanted: &str) {
+fn configuration_refused(place: &ProgramDir, wanted: &str) {
     for line in ["config check --config t.toml", "serve --config t.toml --listen 127.0.0.1 --smb-port 0"] {
         refused(place, line, wanted);
     }
@@ -72,7 +72,7 @@ fn a_file_that_is_no_toml() {
 
 #[test]
 fn a_configuration_that_is_not_there() {
-    refused(&Place::new(), "config check --config t.toml", "t.toml: no such file or directory; see --config");
+    refused(&ProgramDir::new(), "config check --config t.toml", "t.toml: no such file or directory; see --config");
 }
 
 #[test]

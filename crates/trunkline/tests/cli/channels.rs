@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use client::smb::{ChannelOptions, Connection, Credentials, Options, Session};
 use serde_json::Value;
-use testkit::program::{PATIENCE, Place, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server};
 
 use crate::running::{json, start};
 
 /// A server with these settings and where it listens.
-fn serve(settings: &str) -> (Place, Server, SocketAddr) {
-    let place = Place::new();
+fn serve(settings: &str) -> (ProgramDir, Server, SocketAddr) {
+    let place = ProgramDir::new();
     place.write("docs/file", "content");
     place.write("pw", "secret\n");
     let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
@@ -34,7 +34,7 @@ pub async fn log_on(listen: SocketAddr) -> (Session, TcpStream) {
 }
 
 /// The one session, once it is as `wanted` says.
-pub fn shown(place: &Place, wanted: impl Fn(&Value) -> bool) -> Value {
+pub fn shown(place: &ProgramDir, wanted: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
     loop {
         let page = json(place, "status channels --json");

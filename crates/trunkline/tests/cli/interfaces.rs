@@ -8,7 +8,7 @@ use std::process::Command;
 use client::smb::ChannelOptions;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
-use testkit::program::{Place, Server};
+use testkit::program::{ProgramDir, Server};
 
 use crate::channels::{log_on, run, shown};
 use crate::running::json;
@@ -50,7 +50,7 @@ fn an_interface_that_comes_later_is_offered_and_one_that_goes_is_not() {
         let _ = writeln!(std::io::stderr(), "SKIPPED an interface that comes later: it takes root");
         return;
     }
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "content");
     place.run_with("user add ann", "secret\n").success();
     let server = apart(&place.trunkline("serve docs --listen 0.0.0.0 --smb-port 0 --no-discovery"));

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::program::Place;
+use testkit::program::ProgramDir;
 
 const MEGABYTE: usize = 1_000_000;
 
@@ -21,7 +21,7 @@ fn behind(path: &str, script: &str) -> Option<Output> {
         let _ = writeln!(std::io::stderr(), "SKIPPED a path ({path}): it takes root and /dev/net/tun");
         return None;
     }
-    let place = Place::new();
+    let place = ProgramDir::new();
     let mut link = place.trunkline(&format!("link {path} --"));
     link.args(["bash", "-c", script]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     Some(link.output().expect("it runs"))
@@ -99,7 +99,7 @@ fn nothing_is_left_when_there_is_no_such_command() {
     if behind("--rtt 1ms", "true").is_none() {
         return;
     }
-    let place = Place::new();
+    let place = ProgramDir::new();
     let mut link = place.trunkline("link -- no-such-command-at-all");
     let output = link.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
     assert_eq!(output.status.code(), Some(2));

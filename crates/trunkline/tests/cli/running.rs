@@ -4,10 +4,10 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::process::Command;
 
-use testkit::program::{PATIENCE, Place, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server};
 
 /// Starts `serve` with `line` in `place`, and waits until it serves.
-pub fn start(place: &Place, line: &str) -> Server {
+pub fn start(place: &ProgramDir, line: &str) -> Server {
     let line = format!("serve {line} --listen 127.0.0.1 --smb-port 0");
     Server::start_as(place, place.trunkline(&line))
 }
@@ -19,13 +19,13 @@ fn ended(server: &mut Server) {
     assert!(status.success(), "{status}");
 }
 
-fn text(place: &Place, name: &str) -> String {
+fn text(place: &ProgramDir, name: &str) -> String {
     let mut text = String::new();
     std::fs::File::open(place.path().join(name)).unwrap().read_to_string(&mut text).unwrap();
     text
 }
 
-pub fn json(place: &Place, line: &str) -> serde_json::Value {
+pub fn json(place: &ProgramDir, line: &str) -> serde_json::Value {
     serde_json::from_slice(&place.run(line).success().get_output().stdout).unwrap()
 }
 
@@ -35,7 +35,7 @@ fn names(users: &serde_json::Value) -> Vec<&str> {
 
 #[test]
 fn the_first_minute_shows_a_user_and_how_to_mount() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     let mut running = start(&place, "docs");
     let port = json(&place, "status --json")["server"]["listen"][0]
@@ -84,7 +84,7 @@ fn modes(below: &std::path::Path) -> Vec<(std::path::PathBuf, u32)> {
 
 #[test]
 fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     place.write("more/file", "");
     place.write("pw", "secret\n");
@@ -124,7 +124,7 @@ fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
 
 #[test]
 fn users_of_a_running_server_are_changed_through_it() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     place.run_with("user add ann", "one\n").success();
     let _running = start(&place, "docs");
@@ -143,7 +143,7 @@ fn users_of_a_running_server_are_changed_through_it() {
 
 #[test]
 fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     place.write("more/file", "");
     place.write("pw", "secret\n");
@@ -170,7 +170,7 @@ fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
 
 #[test]
 fn a_server_that_begins_without_an_account_deletes_no_keys_of_it() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     let keys = || json(&place, "account keys list lab --config t.toml --json");
     place.write("t.toml", "[account.lab]\n");
@@ -185,7 +185,7 @@ fn a_server_that_begins_without_an_account_deletes_no_keys_of_it() {
 
 #[test]
 fn one_state_directory_has_one_server() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     let _running = start(&place, "docs");
     let second = place.run("serve docs --listen 127.0.0.1 --smb-port 0").code(2);
@@ -195,7 +195,7 @@ fn one_state_directory_has_one_server() {
 
 #[test]
 fn a_killed_server_makes_room_at_once() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     let mut killed = start(&place, "docs");
     for _ in 0..5 {
@@ -207,13 +207,13 @@ fn a_killed_server_makes_room_at_once() {
 }
 
 /// How many changes were made to `state.redb`, each of which waits for the disk.
-fn changes(place: &Place) -> u64 {
+fn changes(place: &ProgramDir) -> u64 {
     let content = std::fs::read(place.path().join("state/state.generation")).unwrap();
     u64::from_le_bytes(content[..8].try_into().unwrap())
 }
 
 /// What lies beside the shares, by what it is and when it was changed.
-fn beside(place: &Place) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
+fn beside(place: &ProgramDir) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
     use std::os::unix::fs::MetadataExt;
     let all = modes(&place.path().join("state/volumes")).into_iter().map(|(path, _)| path);
     let mut found: Vec<_> = all
@@ -229,7 +229,7 @@ fn beside(place: &Place) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
 #[test]
 fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
     let first_start = |shares: usize| {
-        let place = Place::new();
+        let place = ProgramDir::new();
         place.write("pw", "secret\n");
         let mut config = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n".to_owned();
         for number in 0..shares {
@@ -262,7 +262,7 @@ fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
 #[test]
 fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
     use std::io::Write;
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     let _running = start(&place, "docs");
     let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
@@ -279,7 +279,7 @@ fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
 
 #[test]
 fn the_log_is_json_where_the_configuration_says_so() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     place.write("t.toml", "[server]\nlog_format = \"json\"\n");
     let mut running = start(&place, "docs --config t.toml");
@@ -293,7 +293,7 @@ fn the_log_is_json_where_the_configuration_says_so() {
 
 #[test]
 fn the_demo_needs_nothing_but_a_directory() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     let _running = start(&place, "--demo --state-dir state --nfs-port 0");
     assert!(place.path().join(".trunkline/demo/Welcome.txt").exists());
     assert_eq!(names(&json(&place, "user list --json")), ["demo"]);

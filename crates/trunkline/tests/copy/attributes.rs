@@ -12,7 +12,7 @@ const HIDDEN: u32 = FileAttributes::HIDDEN.bits();
 
 #[test]
 fn what_is_read_only_is_made_replaced_and_deleted_and_attributes_go_from_share_to_share() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("files/from/small", "data");
     server.place.write("files/from/large", &"0123456789abcdef".repeat(200_000));
     server.place.write("files/from/dir/below", "data");

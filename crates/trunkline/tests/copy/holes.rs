@@ -32,7 +32,7 @@ fn carried(report: &Value, side: &str) -> u64 {
 }
 
 /// Whether the share says that `path` is sparse, and has no more of it stored than of a file with holes.
-fn is_sparse(server: &Running, path: &str) -> bool {
+fn is_sparse(server: &CopyTestServer, path: &str) -> bool {
     let info = runtime().block_on(async { tree(&server.smb("")).await.stat(path).await.unwrap() });
     let is_marked = info.file_attributes & FileAttributes::SPARSE_FILE.bits() != 0;
     is_marked && info.allocation_size < LITTLE
@@ -40,7 +40,7 @@ fn is_sparse(server: &Running, path: &str) -> bool {
 
 #[test]
 fn holes_stay_holes_from_everywhere_to_everywhere_and_are_not_moved() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     let content = plant(&server.path("here/disk"));
     let from =
         [("local", "here".to_owned()), ("smb", server.smb("local-smb")), ("nfs", server.nfs("local-smb"))];
@@ -68,7 +68,7 @@ fn holes_stay_holes_from_everywhere_to_everywhere_and_are_not_moved() {
 
 #[test]
 fn holes_are_read_back_and_a_file_without_any_is_not_marked() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     plant(&server.path("here/disk"));
     server.place.write("here/film", &"0123456789abcdef".repeat(200_000));
     for to in [server.smb("smb"), server.nfs("nfs")] {

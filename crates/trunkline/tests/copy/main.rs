@@ -18,28 +18,28 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::program::{Place, Server};
+use testkit::program::{ProgramDir, Server};
 
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server with the share and export `files`; killed when dropped.
-struct Running {
+struct CopyTestServer {
     server: Server,
-    place: Place,
+    place: ProgramDir,
 }
 
-impl Running {
-    fn start() -> Running {
-        Running::start_at(Place::new())
+impl CopyTestServer {
+    fn start() -> CopyTestServer {
+        CopyTestServer::start_at(ProgramDir::new())
     }
 
-    fn start_at(place: Place) -> Running {
-        Running::start_with(place, "")
+    fn start_at(place: ProgramDir) -> CopyTestServer {
+        CopyTestServer::start_with(place, "")
     }
 
     /// Starts one, with `settings` for the server as a whole.
-    fn start_with(place: Place, settings: &str) -> Running {
+    fn start_with(place: ProgramDir, settings: &str) -> CopyTestServer {
         let password = place.write("password", "Trunk-ann-7\n");
         let wrong = place.write("wrong", "no\n");
         for file in [password, wrong] {
@@ -56,7 +56,7 @@ impl Running {
                  root_squash = \"none\"\nnfs_secure_port = false\n"
             ),
         );
-        Running { server: Server::start(&place), place }
+        CopyTestServer { server: Server::start(&place), place }
     }
 
     fn status(&self) -> Value {
@@ -112,7 +112,7 @@ fn names(dir: &Path) -> Vec<String> {
 
 #[test]
 fn a_tree_goes_over_both_protocols_and_comes_back_with_what_both_know_of_it() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for number in 0..200u32 {
         server.place.write(&format!("here/many/{number}"), &"x".repeat(number as usize * 10));
     }
@@ -156,7 +156,7 @@ fn a_tree_goes_over_both_protocols_and_comes_back_with_what_both_know_of_it() {
 fn a_tree_goes_there_and_back_where_the_server_grants_few_credits() {
     for credits in [1, 2, 3, 8] {
         let settings = format!("[server.testing]\nmax_credits = {credits}\n");
-        let server = Running::start_with(Place::new(), &settings);
+        let server = CopyTestServer::start_with(ProgramDir::new(), &settings);
         for number in 0..40u32 {
             server.place.write(&format!("here/many/{number}"), &"x".repeat(number as usize * 5000));
         }
@@ -179,7 +179,7 @@ fn a_tree_goes_there_and_back_where_the_server_grants_few_credits() {
 
 #[test]
 fn many_small_files_get_sessions_of_their_own_and_a_wrong_password_none() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for number in 0..200u32 {
         server.place.write(&format!("here/{number}"), &number.to_string());
     }
@@ -201,7 +201,7 @@ fn many_small_files_get_sessions_of_their_own_and_a_wrong_password_none() {
 
 #[test]
 fn a_mirror_deletes_what_is_beyond_the_source_and_a_dry_run_does_nothing() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/a", "new");
     server.place.write("here/keep.tmp", "not copied");
     server.place.write("files/a", "old one");
@@ -227,7 +227,7 @@ fn a_mirror_deletes_what_is_beyond_the_source_and_a_dry_run_does_nothing() {
 
 #[test]
 fn one_file_gets_the_name_it_is_given_or_goes_into_a_directory() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/a", "content");
     let (smb, nfs) = (server.smb("new/b"), server.nfs("new"));
     assert_eq!(server.copy(&format!("here/a {smb}")).0, 1);
@@ -239,7 +239,7 @@ fn one_file_gets_the_name_it_is_given_or_goes_into_a_directory() {
 
 #[test]
 fn the_exit_status_has_a_bit_for_each_thing_that_went_wrong() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/good", "x");
     server.place.write("here/no:stream", "x");
     server.place.write("here/no\\way", "x");
@@ -268,7 +268,7 @@ fn the_exit_status_has_a_bit_for_each_thing_that_went_wrong() {
 
 #[test]
 fn what_keeps_a_copy_from_beginning_is_one_line_that_says_what_to_do() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/a", "x");
     let (smb, nfs) = (server.smb("to"), server.nfs("to"));
     let share = smb.replace("/files/to", "/nothing");
@@ -314,7 +314,7 @@ fn wait_for_a_part(dir: &Path) {
 #[test]
 fn a_server_that_comes_back_in_time_is_gone_on_with() {
     for protocol in ["smb", "nfs"] {
-        let mut server = Running::start();
+        let mut server = CopyTestServer::start();
         server.place.write("here/large", &"0123456789abcdef".repeat(400_000));
         let place = if protocol == "smb" { server.smb("to") } else { server.nfs("to") };
         let line = format!("here {place} --retries 20 --rate 3m --json");
@@ -338,7 +338,7 @@ fn a_server_that_comes_back_in_time_is_gone_on_with() {
 
 #[test]
 fn a_server_that_dies_leaves_no_file_that_looks_whole_and_the_next_copy_goes_on() {
-    let mut server = Running::start();
+    let mut server = CopyTestServer::start();
     server.place.write("here/large", &"0123456789abcdef".repeat(500_000));
     server.place.write("here/small", "x");
     let line = format!("here {} --retries 0 --rate 2m --json", server.smb("to"));

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What only the target has: some of it is left out by the patterns of the tests, at all depths.
-fn plant(server: &Running, target: &str) {
+fn plant(server: &CopyTestServer, target: &str) {
     server.place.write("here/a.txt", "a");
     server.place.write("here/dir/b.txt", "b");
     for name in [
@@ -60,7 +60,7 @@ fn what_patterns_leave_out_stays_at_every_depth_and_a_dry_run_says_what_would_go
         ("--include *.txt", &included[..], [2, 6, 30]),
     ] {
         for side in ["local", "smb", "nfs"] {
-            let server = Running::start();
+            let server = CopyTestServer::start();
             let (at, to) = match side {
                 "smb" => ("files/to", server.smb("to")),
                 "nfs" => ("files/to", server.nfs("to")),
@@ -84,7 +84,7 @@ fn what_patterns_leave_out_stays_at_every_depth_and_a_dry_run_says_what_would_go
 
 #[test]
 fn a_mirror_over_one_protocol_does_not_delete_its_source_that_the_other_one_shows() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for name in ["sub/a", "sub/deep/b", "gone"] {
         server.place.write(&format!("files/{name}"), "12345");
     }

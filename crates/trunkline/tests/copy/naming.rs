@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use testkit::program::Server;
 
-use super::{PATIENCE, Running, names};
+use super::{PATIENCE, CopyTestServer, names};
 
 /// Small files of the source, each with its number in it.
 const FILES: usize = 400;
@@ -21,17 +21,17 @@ fn is_part(name: &str) -> bool {
 }
 
 /// A server, and a slow copy to it that has made some of the small files of a new directory.
-struct Begun {
-    server: Running,
+struct CopyInProgress {
+    server: CopyTestServer,
     copy: Child,
     line: String,
     /// Where they are.
     unnamed: PathBuf,
 }
 
-impl Begun {
-    fn new() -> Begun {
-        let server = Running::start();
+impl CopyInProgress {
+    fn new() -> CopyInProgress {
+        let server = CopyTestServer::start();
         for number in 0..FILES {
             server.place.write(&format!("here/{number}"), &content(number));
         }
@@ -55,11 +55,11 @@ impl Begun {
             let _ = copy.kill();
             panic!("the copy has made what it should not, or not begun in time: {:?}", copy.wait());
         };
-        Begun { server, copy, line, unnamed }
+        CopyInProgress { server, copy, line, unnamed }
     }
 }
 
-fn check(server: &Running) {
+fn check(server: &CopyTestServer) {
     let to = server.path("files/to");
     for number in 0..FILES {
         assert_eq!(fs::read_to_string(to.join(number.to_string())).unwrap(), content(number), "{number}");
@@ -73,7 +73,7 @@ fn check(server: &Running) {
 
 #[test]
 fn a_directory_has_no_name_before_its_small_files_are_whole_and_the_next_copy_goes_on() {
-    let Begun { mut server, copy, line, unnamed } = Begun::new();
+    let CopyInProgress { mut server, copy, line, unnamed } = CopyInProgress::new();
     server.server.kill();
     let output = copy.wait_with_output().unwrap();
     assert_eq!(output.status.code().unwrap() & (8 | 16), 8 | 16);
@@ -102,7 +102,7 @@ fn a_directory_has_no_name_before_its_small_files_are_whole_and_the_next_copy_go
 
 #[test]
 fn files_are_moved_one_by_one_into_a_directory_that_somebody_has_made_meanwhile() {
-    let Begun { server, copy, .. } = Begun::new();
+    let CopyInProgress { server, copy, .. } = CopyInProgress::new();
     server.place.write("files/to/7", "somebody's");
     server.place.write("files/to/other", "other");
     let output = copy.wait_with_output().unwrap();
@@ -113,7 +113,7 @@ fn files_are_moved_one_by_one_into_a_directory_that_somebody_has_made_meanwhile(
 
 #[test]
 fn what_cannot_be_copied_does_not_keep_a_directory_from_its_name() {
-    let Begun { server, copy, unnamed, .. } = Begun::new();
+    let CopyInProgress { server, copy, unnamed, .. } = CopyInProgress::new();
     let here = server.path("here");
     let made = names(&unnamed);
     let missing: Vec<String> =
@@ -136,7 +136,7 @@ fn what_cannot_be_copied_does_not_keep_a_directory_from_its_name() {
 
 #[test]
 fn names_that_the_server_takes_for_one_are_told_apart_before_it() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for number in 0..100 {
         server.place.write(&format!("here/{number}"), "x");
     }
@@ -151,7 +151,7 @@ fn names_that_the_server_takes_for_one_are_told_apart_before_it() {
 
 #[test]
 fn a_mirror_deletes_a_directory_without_a_name_that_is_of_no_use_any_more() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/file", "x");
     let left = "files/to/.gone.0123456789abcdef.trunkline-part/old";
     server.place.write(left, "x");

@@ -36,7 +36,7 @@ fn chain(depth: usize) -> String {
 }
 
 /// Runs the copy `line`, in which `{}` is the share by a way of its own, and cuts that as soon as `is_time`.
-fn cut_when(server: &Running, line: &str, is_time: impl Fn() -> bool) -> (i32, String) {
+fn cut_when(server: &CopyTestServer, line: &str, is_time: impl Fn() -> bool) -> (i32, String) {
     let share = server.smb("to");
     let output = runtime().block_on(async {
         let way = Proxy::start(host(&share).parse().unwrap()).await;
@@ -53,7 +53,7 @@ fn cut_when(server: &Running, line: &str, is_time: impl Fn() -> bool) -> (i32, S
 
 #[test]
 fn a_connection_that_is_lost_while_directories_are_looked_at_or_made_is_made_anew() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     fs::create_dir_all(server.path("here").join(chain(DEPTH))).unwrap();
     let (to, back) = (server.path("files/to"), server.path("back"));
     let (status, said) = cut_when(&server, "here {}", || to.join(chain(5)).exists());
@@ -66,7 +66,7 @@ fn a_connection_that_is_lost_while_directories_are_looked_at_or_made_is_made_ane
 
 #[test]
 fn a_connection_that_is_lost_while_a_mirror_deletes_or_directories_get_their_times_is_made_anew() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     let to = server.path("files/to");
     fs::create_dir_all(server.path("here").join(chain(DEPTH))).unwrap();
     fs::create_dir_all(to.join(chain(DEPTH))).unwrap();
@@ -86,7 +86,7 @@ fn a_connection_that_is_lost_while_a_mirror_deletes_or_directories_get_their_tim
 
 #[test]
 fn what_a_broken_copy_has_left_stays_where_it_cannot_be_opened() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/large", &"0123456789abcdef".repeat(500_000));
     let (to, place) = (server.path("files/to"), server.smb("to"));
     let mut copy = server.started(&format!("here {place} --rate 2m")).spawn().unwrap();
@@ -114,7 +114,7 @@ fn what_a_broken_copy_has_left_stays_where_it_cannot_be_opened() {
 
 #[test]
 fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("files/film", "data");
     let place = server.smb("");
     runtime().block_on(async {
@@ -135,7 +135,7 @@ fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
 /// counted once.
 #[test]
 fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     let content = "x".repeat(3000);
     server.place.write("here/1", &content);
     server.place.write("here/2", &content);
@@ -170,19 +170,19 @@ fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
 }
 
 /// A file system in the place of a directory, as long as it is kept.
-struct Mounted(PathBuf);
+struct TemporaryMount(PathBuf);
 
-impl Mounted {
+impl TemporaryMount {
     /// None for who may not mount.
-    fn new(at: PathBuf, kind: &str, options: &str) -> Option<Mounted> {
+    fn new(at: PathBuf, kind: &str, options: &str) -> Option<TemporaryMount> {
         fs::create_dir(&at).unwrap();
         let mut mount = std::process::Command::new("mount");
         mount.args(["-t", kind, "-o", options, "none"]).arg(&at).stderr(Stdio::null());
-        mount.status().is_ok_and(|status| status.success()).then(|| Mounted(at))
+        mount.status().is_ok_and(|status| status.success()).then(|| TemporaryMount(at))
     }
 }
 
-impl Drop for Mounted {
+impl Drop for TemporaryMount {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
     }
@@ -191,12 +191,12 @@ impl Drop for Mounted {
 #[test]
 fn a_full_disk_is_said_and_leaves_nothing_that_looks_whole() {
     for side in ["local", "smb", "nfs"] {
-        let place = Place::new();
-        let Some(small) = Mounted::new(place.path().join("files"), "tmpfs", "size=1m") else {
+        let place = ProgramDir::new();
+        let Some(small) = TemporaryMount::new(place.path().join("files"), "tmpfs", "size=1m") else {
             eprintln!("left out: mounting is for root alone");
             return;
         };
-        let server = Running::start_at(place);
+        let server = CopyTestServer::start_at(place);
         server.place.write("here/large", &"0123456789abcdef".repeat(200_000));
         server.place.write("here/medium", &"x".repeat(900_000));
         server.place.write("here/other", &"x".repeat(900_000));

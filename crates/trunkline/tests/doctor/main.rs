@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use peers::Peer;
+use peers::FaultyPeer;
 use serde_json::Value;
-use testkit::program::{Place, Server};
+use testkit::program::{ProgramDir, Server};
 
 /// How long anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,15 +19,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TAKES_S: f64 = 30.0;
 
 /// A running server with the share and export `files`; killed when dropped.
-struct Running {
+struct DoctorTestServer {
     _server: Server,
-    place: Place,
+    place: ProgramDir,
 }
 
-impl Running {
+impl DoctorTestServer {
     /// A server with `more` in its configuration: lines of [server], and of the share.
-    fn start(server: &str, share: &str) -> Running {
-        let place = Place::new();
+    fn start(server: &str, share: &str) -> DoctorTestServer {
+        let place = ProgramDir::new();
         let password = place.write("password", "Trunk-ann-7\n");
         fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
         fs::create_dir(place.path().join("files")).unwrap();
@@ -40,7 +40,7 @@ impl Running {
                  root_squash = \"none\"\nnfs_secure_port = false\n{share}\n"
             ),
         );
-        Running { _server: Server::start(&place), place }
+        DoctorTestServer { _server: Server::start(&place), place }
     }
 
     fn status(&self) -> Value {
@@ -66,7 +66,7 @@ impl Running {
 }
 
 /// Runs the doctor with the right password; its exit status, report, and what it said beside.
-fn examine(place: &Place, line: &str) -> (i32, Value, String) {
+fn examine(place: &ProgramDir, line: &str) -> (i32, Value, String) {
     let begun = Instant::now();
     let Output { status, stdout, stderr } = started(place, line).output().unwrap();
     assert!(begun.elapsed() < PATIENCE, "{line}: every wait ends");
@@ -75,7 +75,7 @@ fn examine(place: &Place, line: &str) -> (i32, Value, String) {
     (status.code().unwrap(), serde_json::from_slice(&stdout).unwrap_or_default(), said)
 }
 
-fn started(place: &Place, line: &str) -> std::process::Command {
+fn started(place: &ProgramDir, line: &str) -> std::process::Command {
     let mut command = place.trunkline(&format!("doctor {line} --json"));
     command.env("TRUNKLINE_PASSWORD", "Trunk-ann-7").stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -84,7 +84,7 @@ fn started(place: &Place, line: &str) -> std::process::Command {
 
 #[test]
 fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     for (target, protocol) in [(server.smb(), "smb"), (server.nfs(), "nfs")] {
         let (status, report, said) = examine(&server.place, &format!("{target} --quick"));
         assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
@@ -112,7 +112,7 @@ fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() 
 
 #[test]
 fn a_server_that_grants_few_credits_is_examined_to_its_end() {
-    let server = Running::start("[server.testing]\nmax_credits = 2", "");
+    let server = DoctorTestServer::start("[server.testing]\nmax_credits = 2", "");
     let (status, report, said) = examine(&server.place, &format!("{} --quick", server.smb()));
     assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
     let facts = &report["targets"][0]["facts"];
@@ -124,7 +124,7 @@ fn a_server_that_grants_few_credits_is_examined_to_its_end() {
 
 #[test]
 fn two_targets_are_held_against_each_other_and_the_page_holds_all_it_shows() {
-    let server = Running::start("multichannel = false", "");
+    let server = DoctorTestServer::start("multichannel = false", "");
     let line = format!("{} {} --quick --connections 2 --html page.html", server.smb(), server.nfs());
     let (status, report, said) = examine(&server.place, &line);
     assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
@@ -151,7 +151,7 @@ fn what_the_configuration_does_to_a_share_is_found() {
         ("advertise = [\"203.0.113.77\"]", "", "smb", "unreachable_address"),
         ("nfs_slots = 2", "", "nfs", "slots"),
     ] {
-        let server = Running::start(server, share);
+        let server = DoctorTestServer::start(server, share);
         let target = if protocol == "smb" { server.smb() } else { server.nfs() };
         let (status, report, _) = examine(&server.place, &format!("{target} --quick"));
         let findings = report["targets"][0]["findings"].as_array().unwrap();
@@ -165,7 +165,7 @@ fn what_the_configuration_does_to_a_share_is_found() {
 
 #[test]
 fn a_share_that_may_only_be_read_is_read() {
-    let server = Running::start("", "read_only = true");
+    let server = DoctorTestServer::start("", "read_only = true");
     server.place.write("files/large", &"0123456789abcdef".repeat(100_000));
     for line in [server.smb(), format!("{} --read-only", server.nfs())] {
         let (status, report, said) = examine(&server.place, &format!("{line} --quick"));
@@ -197,7 +197,7 @@ fn a_share_that_may_only_be_read_is_read() {
 
 #[test]
 fn a_bound_on_the_load_holds() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     let (status, report, _) =
         examine(&server.place, &format!("{} --quick --max-rate 8m --max-iops 100", server.smb()));
     assert_eq!(status, 0, "{report:#}");
@@ -212,7 +212,7 @@ fn a_bound_on_the_load_holds() {
 
 #[test]
 fn a_low_bound_is_no_reason_to_end_early() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     let (status, report, _) =
         examine(&server.place, &format!("{} --quick --max-rate 1m --max-iops 20", server.smb()));
     let facts = &report["targets"][0]["facts"];
@@ -222,7 +222,7 @@ fn a_low_bound_is_no_reason_to_end_early() {
 
 #[test]
 fn where_the_largest_file_may_not_be_read_another_one_is() {
-    let server = Running::start("", "read_only = true");
+    let server = DoctorTestServer::start("", "read_only = true");
     for (name, length, mode) in [("files/largest", 200_000, 0o600), ("files/other", 100_000, 0o644)] {
         let path = server.place.write(name, &"0123456789abcdef".repeat(length / 16));
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
@@ -245,7 +245,7 @@ fn outlasts_hangup() -> bool {
 #[test]
 fn an_interrupted_examination_clears_its_files_away() {
     use rustix::process::Signal;
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     let (smb, nfs) = (server.smb(), server.nfs());
     let all = [(&smb, Signal::INT), (&nfs, Signal::TERM), (&smb, Signal::HUP), (&nfs, Signal::QUIT)];
     // Who was started to outlast a hang-up, as by nohup(1), does, and hands that down.
@@ -269,13 +269,13 @@ fn an_interrupted_examination_clears_its_files_away() {
 
 #[test]
 fn each_end_says_how_far_it_got() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     server.place.write("wrong", "no\n");
     let (smb, nfs) = (server.smb(), server.nfs());
-    let closed = Peer::closed();
-    let silent = Peer::silent();
-    let rude = Peer::rude();
-    let chatty = Peer::chatty();
+    let closed = FaultyPeer::closed();
+    let silent = FaultyPeer::silent();
+    let rude = FaultyPeer::rude();
+    let chatty = FaultyPeer::chatty();
     for (line, stage, cause, means) in [
         ("smb://ann@no.such.name.invalid/x".to_owned(), "name", "no_name", "misspelt"),
         (format!("smb://ann@{}/x", closed.place()), "connect", "closed", "nobody listens"),
@@ -305,12 +305,12 @@ fn each_end_says_how_far_it_got() {
 
 #[test]
 fn a_server_that_stalls_in_the_middle_is_given_up() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     for target in [server.smb(), server.nfs()] {
         let (before, behind) = target.rsplit_once("127.0.0.1:").unwrap();
         let port = behind.split('/').next().unwrap().parse().unwrap();
         // The log-on is short; what comes behind so many bytes is not.
-        let stalling = Peer::stalling(port, 200_000);
+        let stalling = FaultyPeer::stalling(port, 200_000);
         let line = format!("{before}{}/files --quick", stalling.place());
         let (status, report, _) = examine(&server.place, &line);
         let stopped = &report["targets"][0]["facts"]["stopped"];
@@ -326,7 +326,7 @@ fn a_server_that_stalls_in_the_middle_is_given_up() {
 }
 
 /// The target with the peer in the place of the server.
-fn through(target: &str, peer: impl Fn(u16) -> Peer) -> (Peer, String) {
+fn through(target: &str, peer: impl Fn(u16) -> FaultyPeer) -> (FaultyPeer, String) {
     let (before, behind) = target.rsplit_once("127.0.0.1:").unwrap();
     let peer = peer(behind.split('/').next().unwrap().parse().unwrap());
     let line = format!("{before}{}/files", peer.place());
@@ -335,9 +335,9 @@ fn through(target: &str, peer: impl Fn(u16) -> Peer) -> (Peer, String) {
 
 #[test]
 fn a_server_far_away_is_left_as_it_was() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     for target in [server.smb(), server.nfs()] {
-        let (_peer, target) = through(&target, |port| Peer::distant(port, Duration::from_millis(130)));
+        let (_peer, target) = through(&target, |port| FaultyPeer::distant(port, Duration::from_millis(130)));
         let (_, report, _) = examine(&server.place, &format!("{target} --quick"));
         let facts = &report["targets"][0]["facts"];
         assert_eq!(facts["left_behind"], Value::Null, "{facts:#}");
@@ -348,10 +348,10 @@ fn a_server_far_away_is_left_as_it_was() {
 
 #[test]
 fn a_very_slow_way_is_not_called_a_server_that_stalls() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     for target in [server.smb(), server.nfs()] {
         // Half a Mbit/s.
-        let (_peer, target) = through(&target, |port| Peer::narrow(port, 62_500.0));
+        let (_peer, target) = through(&target, |port| FaultyPeer::narrow(port, 62_500.0));
         let (_, report, _) = examine(&server.place, &format!("{target} --quick"));
         let facts = &report["targets"][0]["facts"];
         assert_ne!(facts["stopped"]["stalled"], true, "{facts:#}");
@@ -365,8 +365,8 @@ fn a_very_slow_way_is_not_called_a_server_that_stalls() {
 
 #[test]
 fn what_is_wrong_with_the_command_line_is_one_line() {
-    let place = Place::new();
-    let server = Place::new();
+    let place = ProgramDir::new();
+    let server = ProgramDir::new();
     for (line, wanted) in [
         (server.path().display().to_string(), "mount it first"),
         ("smb://ann:secret@h/x".to_owned(), "password must not stand on the command line"),
@@ -384,7 +384,7 @@ fn what_is_wrong_with_the_command_line_is_one_line() {
 
 #[test]
 fn advice_follows_the_measurement_where_there_is_one() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     let advise = |line: &str| {
         let output = place.trunkline(&format!("advise {line} --json")).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -415,7 +415,7 @@ fn advice_follows_the_measurement_where_there_is_one() {
 #[test]
 fn a_running_server_tells_what_its_limits_held_and_what_its_clients_do() {
     let account = "account = \"lab\"\n[account.lab]\nkind = \"standard\"\nformula = \"small\"";
-    let server = Running::start("", account);
+    let server = DoctorTestServer::start("", account);
     let state = server.place.path().join("state");
     let line = format!("{} --quick --server {}", server.smb(), state.display());
     let (status, report, said) = examine(&server.place, &line);
@@ -442,7 +442,7 @@ fn a_running_server_tells_what_its_limits_held_and_what_its_clients_do() {
 
 #[test]
 fn a_client_that_takes_one_connection_is_told_so() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     for (target, kind) in
         [(server.smb(), "client_multichannel_off"), (server.nfs(), "client_few_connections")]
     {

@@ -8,13 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Somebody at an address of this host.
-pub struct Peer {
+pub struct FaultyPeer {
     address: SocketAddr,
     /// What keeps the port, where nobody accepts.
     _listener: Option<TcpListener>,
 }
 
-impl Peer {
+impl FaultyPeer {
     /// Host and port.
     pub fn place(&self) -> String {
         self.address.to_string()
@@ -26,28 +26,28 @@ impl Peer {
     }
 
     /// A port at which nobody listens.
-    pub fn closed() -> Peer {
-        let (address, listener) = Peer::listen();
+    pub fn closed() -> FaultyPeer {
+        let (address, listener) = FaultyPeer::listen();
         drop(listener);
-        Peer { address, _listener: None }
+        FaultyPeer { address, _listener: None }
     }
 
     /// The host takes connections, and nobody says anything.
-    pub fn silent() -> Peer {
-        let (address, listener) = Peer::listen();
-        Peer { address, _listener: Some(listener) }
+    pub fn silent() -> FaultyPeer {
+        let (address, listener) = FaultyPeer::listen();
+        FaultyPeer { address, _listener: Some(listener) }
     }
 
     /// Each connection is closed at its first message.
-    pub fn rude() -> Peer {
-        Peer::accepting(|mut stream| {
+    pub fn rude() -> FaultyPeer {
+        FaultyPeer::accepting(|mut stream| {
             let _ = stream.read(&mut [0; 4]);
         })
     }
 
     /// Somebody who speaks something else.
-    pub fn chatty() -> Peer {
-        Peer::accepting(|mut stream| {
+    pub fn chatty() -> FaultyPeer {
+        FaultyPeer::accepting(|mut stream| {
             let _ = stream.write_all(b"220 mail.example.org ESMTP at your service\r\n");
             let _ = stream.read_to_end(&mut Vec::new());
         })
@@ -55,9 +55,9 @@ impl Peer {
 
     /// Hands everything on to `port` of this host and back, until that has sent so many bytes in all; from
     /// then on what is sent is taken and nothing is answered.
-    pub fn stalling(port: u16, bytes: u64) -> Peer {
+    pub fn stalling(port: u16, bytes: u64) -> FaultyPeer {
         let sent = Arc::new(AtomicU64::new(0));
-        Peer::accepting(move |client| {
+        FaultyPeer::accepting(move |client| {
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
             let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
             let up = Arc::clone(&sent);
@@ -67,8 +67,8 @@ impl Peer {
     }
 
     /// Hands everything on to `port` of this host and back, each way so much later.
-    pub fn distant(port: u16, way: Duration) -> Peer {
-        Peer::accepting(move |client| {
+    pub fn distant(port: u16, way: Duration) -> FaultyPeer {
+        FaultyPeer::accepting(move |client| {
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
             let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
             thread::spawn(move || carry_later(from_client, to_server, way));
@@ -78,10 +78,10 @@ impl Peer {
 
     /// Hands everything on to `port` of this host and back, so many bytes in a second each way over all
     /// connections.
-    pub fn narrow(port: u16, rate: f64) -> Peer {
+    pub fn narrow(port: u16, rate: f64) -> FaultyPeer {
         let begun = Instant::now();
         let [up, down] = [(), ()].map(|()| Arc::new(Mutex::new(begun)));
-        Peer::accepting(move |client| {
+        FaultyPeer::accepting(move |client| {
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
             let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
             let up = Arc::clone(&up);
@@ -90,8 +90,8 @@ impl Peer {
         })
     }
 
-    fn accepting(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Peer {
-        let (address, listener) = Peer::listen();
+    fn accepting(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> FaultyPeer {
+        let (address, listener) = FaultyPeer::listen();
         let serve = Arc::new(serve);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -99,7 +99,7 @@ impl Peer {
                 thread::spawn(move || serve(stream));
             }
         });
-        Peer { address, _listener: None }
+        FaultyPeer { address, _listener: None }
     }
 }
 

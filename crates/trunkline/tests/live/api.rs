@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use smb_wire::create::Disposition;
 use testkit::program::PATIENCE;
 
-use crate::{Running, work_on};
+use crate::{LiveServer, work_on};
 
 /// Asks a running server as the page does.
 struct Api {
@@ -19,7 +19,7 @@ struct Api {
 }
 
 impl Api {
-    fn new(server: &Running) -> Api {
+    fn new(server: &LiveServer) -> Api {
         let output = std::fs::read_to_string(server.place.path().join("output")).unwrap();
         let rest =
             output.split("admin      http://").nth(1).unwrap_or_else(|| panic!("no page in: {output}"));
@@ -71,7 +71,7 @@ impl Api {
 
 #[tokio::test]
 async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let api = Arc::new(Api::new(&server));
     let session = server.log_on().await;
     let files = session.connect("files").await.unwrap();

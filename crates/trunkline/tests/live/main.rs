@@ -20,24 +20,24 @@ use nfs_wire::NfsStat;
 use serde_json::Value;
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
-use testkit::program::{Place, Server};
+use testkit::program::{ProgramDir, Server};
 
 /// A running server with the share `files` for both protocols; killed when dropped.
-struct Running {
+struct LiveServer {
     server: Server,
-    place: Arc<Place>,
+    place: Arc<ProgramDir>,
     smb: SocketAddr,
     nfs: SocketAddr,
 }
 
-impl Running {
-    fn start() -> Running {
-        Running::start_as("", |serve| serve)
+impl LiveServer {
+    fn start() -> LiveServer {
+        LiveServer::start_as("", |serve| serve)
     }
 
     /// Starts it with further lines about the share, by what becomes of the ordinary command.
-    fn start_as(more: &str, become_: impl FnOnce(Command) -> Command) -> Running {
-        let place = Place::new();
+    fn start_as(more: &str, become_: impl FnOnce(Command) -> Command) -> LiveServer {
+        let place = ProgramDir::new();
         let password = place.write("password", "s3cret");
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         for name in ["files", "made", "other"] {
@@ -52,7 +52,7 @@ impl Running {
         );
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start_as(&place, become_(place.trunkline("serve --config trunkline.toml")));
-        let mut running = Running { server, place: Arc::new(place), smb: here, nfs: here };
+        let mut running = LiveServer { server, place: Arc::new(place), smb: here, nfs: here };
         running.find_ports();
         running
     }
@@ -151,7 +151,7 @@ fn work_on(file: File) -> (Arc<AtomicBool>, tokio::task::JoinHandle<u64>) {
 
 #[tokio::test]
 async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
-    let mut server = Running::start();
+    let mut server = LiveServer::start();
     let session = server.log_on().await;
     let files = session.connect("files").await.unwrap();
     let file = files.open("file", &OpenOptions::file(Disposition::Create)).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
 
 #[tokio::test]
 async fn limits_bind_at_once_and_accounts_whoever_comes() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let session = server.log_on().await;
     let files = session.connect("files").await.unwrap();
     let file = files.open("file", &OpenOptions::file(Disposition::Create)).await.unwrap();
@@ -249,7 +249,7 @@ async fn limits_bind_at_once_and_accounts_whoever_comes() {
 #[tokio::test]
 async fn a_size_given_to_a_share_that_is_served_binds_what_is_open_too() {
     const GIB: u64 = 1 << 30;
-    let server = Running::start();
+    let server = LiveServer::start();
     let files = server.log_on().await.connect("files").await.unwrap();
     let (file, big) = (OpenOptions::file(Disposition::Create), OpenOptions::file(Disposition::Create));
     let (file, big) = (files.open("file", &file).await.unwrap(), files.open("big", &big).await.unwrap());
@@ -280,7 +280,7 @@ async fn a_size_given_to_a_share_that_is_served_binds_what_is_open_too() {
 
 #[tokio::test]
 async fn two_administrators_do_not_lose_each_others_changes() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let seen = server.version("share show files").await;
     let set = |value: &str, version: &str| format!("share set files comment={value} --if-version {version}");
     server.says(&set("first", &seen)).await;
@@ -313,7 +313,7 @@ async fn two_administrators_do_not_lose_each_others_changes() {
 
 #[tokio::test]
 async fn an_nfs_client_works_on_while_an_export_comes_and_goes() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let client = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
     let how = client::nfs::OpenOptions::write(Creation::IfMissing(0o644));
     let files = client.directory("/files").await.unwrap();
@@ -336,7 +336,7 @@ async fn an_nfs_client_works_on_while_an_export_comes_and_goes() {
 
 #[tokio::test]
 async fn a_session_ends_when_its_name_becomes_somebody_elses() {
-    let server = Running::start();
+    let server = LiveServer::start();
     server.says("account create lab users=anna=full").await;
     server.says("share set files account=lab").await;
     let made = server.says("account keys renew lab").await;
@@ -356,7 +356,7 @@ async fn a_session_ends_when_its_name_becomes_somebody_elses() {
 
 #[tokio::test]
 async fn what_cannot_be_served_is_refused_and_nothing_is_half_done() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let before = server.json("share list").await;
     std::fs::create_dir(server.place.path().join("files/inner")).unwrap();
     for (line, why) in [
@@ -391,7 +391,7 @@ async fn what_cannot_be_served_is_refused_and_nothing_is_half_done() {
 
 #[test]
 fn shares_are_made_without_a_running_server_and_served_by_the_next() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     std::fs::create_dir(place.path().join("docs")).unwrap();
     place.run("account create lab kind=premium").success();
     place.run("share create docs path=docs account=lab provisioned_gib=100 users=*=read").success();

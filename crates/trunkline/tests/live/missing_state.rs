@@ -7,10 +7,10 @@ use client::nfs::{Client, Creation};
 use client::smb::OpenOptions;
 use smb_wire::create::Disposition;
 
-use crate::Running;
+use crate::LiveServer;
 
 /// What the server has said since its start that something is missing.
-fn told(server: &Running) -> Vec<String> {
+fn told(server: &LiveServer) -> Vec<String> {
     let log = std::fs::read_to_string(server.place.path().join("log")).unwrap();
     let is_told = |line: &&str| line.contains("WARN") && (line.contains("missing") || line.contains("gone"));
     log.lines().filter(is_told).map(str::to_owned).collect()
@@ -25,7 +25,7 @@ fn entry(directory: &Path, fits: impl Fn(&str) -> bool) -> PathBuf {
 
 #[tokio::test]
 async fn what_a_copy_of_the_state_directory_lacks_is_told_at_the_start() {
-    let mut server = Running::start();
+    let mut server = LiveServer::start();
     let state = server.place.path().join("state");
     {
         let nfs = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();

@@ -9,9 +9,9 @@ use nfs_wire::NfsStat;
 use serde_json::Value;
 use smb_wire::create::Disposition;
 
-use crate::Running;
+use crate::LiveServer;
 
-impl Running {
+impl LiveServer {
     fn holds(&self, path: &str, wanted: &str) {
         assert_eq!(std::fs::read_to_string(self.place.path().join(path)).unwrap(), wanted, "{path}");
     }
@@ -36,7 +36,7 @@ impl Running {
 
 #[tokio::test]
 async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_closed() {
-    let mut server = Running::start();
+    let mut server = LiveServer::start();
     let how = OpenOptions::file(Disposition::OpenIf);
     let session = server.log_on().await;
     let old = session.connect("files").await.unwrap();
@@ -98,7 +98,7 @@ async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_cl
 
 #[tokio::test]
 async fn a_reload_moves_a_share_and_its_limits_and_counts_go_along() {
-    let server = Running::start();
+    let server = LiveServer::start();
     server.says("account create lab kind=premium users=anna=full").await;
     server.says("share set files account=lab provisioned_gib=100").await;
     let old = server.log_on().await.connect("files").await.unwrap();

@@ -9,16 +9,16 @@ use client::nfs::{Client, Creation, File, NfsStat, OpenOptions, Options, StableH
 use client::{Bytes, Error};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::Running;
+use crate::LiveServer;
 
 /// An address that leads to the server on whichever port it is.
-struct Way {
+struct PortForwarder {
     address: SocketAddr,
     leads_to: Arc<Mutex<SocketAddr>>,
 }
 
-impl Way {
-    async fn to(server: &Running) -> Way {
+impl PortForwarder {
+    async fn to(server: &LiveServer) -> PortForwarder {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let leads_to = Arc::new(Mutex::new(server.nfs));
@@ -34,10 +34,10 @@ impl Way {
                 });
             }
         });
-        Way { address, leads_to }
+        PortForwarder { address, leads_to }
     }
 
-    fn lead_to(&self, server: &Running) {
+    fn lead_to(&self, server: &LiveServer) {
         *self.leads_to.lock().unwrap() = server.nfs;
     }
 
@@ -56,8 +56,8 @@ async fn made(client: &Client, name: &str) -> File {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_are_written_over_nfs_stay_open_over_restarts() {
-    let mut server = Running::start();
-    let way = Way::to(&server).await;
+    let mut server = LiveServer::start();
+    let way = PortForwarder::to(&server).await;
     let client = way.client().await;
     let (ends, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut tasks = tokio::task::JoinSet::new();
@@ -104,8 +104,8 @@ async fn is_soon(done: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn a_file_that_the_restarted_server_has_no_record_of_is_lost() {
-    let mut server = Running::start();
-    let way = Way::to(&server).await;
+    let mut server = LiveServer::start();
+    let way = PortForwarder::to(&server).await;
     let client = way.client().await;
     let file = made(&client, "file").await;
     let data = Bytes::from_static(b"data");
@@ -126,8 +126,8 @@ async fn a_file_that_the_restarted_server_has_no_record_of_is_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_to_nfs_goes_on_over_a_restart() {
-    let mut server = Running::start();
-    let way = Way::to(&server).await;
+    let mut server = LiveServer::start();
+    let way = PortForwarder::to(&server).await;
     let content: Vec<u8> = (0..12u32 << 20).map(|at| (at % 251) as u8).collect();
     let [source, files] = ["source", "files"].map(|name| server.place.path().join(name));
     std::fs::create_dir(&source).unwrap();

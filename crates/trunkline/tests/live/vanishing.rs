@@ -10,7 +10,7 @@ use client::nfs::{Client, Creation};
 use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
 use smb_wire::create::Disposition;
 
-use super::Running;
+use super::LiveServer;
 
 /// Descriptors of the server.
 const LIMIT: &str = "--nofile=300";
@@ -20,8 +20,8 @@ const LEFT: usize = 255;
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// A server with few descriptors, whose share keeps persistent opens: those give way to nobody.
-fn start() -> Running {
-    Running::start_as("continuously_available = true\n", |serve| {
+fn start() -> LiveServer {
+    LiveServer::start_as("continuously_available = true\n", |serve| {
         let mut command = Command::new("prlimit");
         command.arg(LIMIT).arg(serve.get_program()).args(serve.get_args());
         command.env_clear().envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -46,7 +46,7 @@ async fn at_once<T>(what: &str, work: impl Future<Output = T>) -> T {
 }
 
 /// Opens and makes files over NFS and SMB as others do, each over connections of its own.
-async fn others_work(server: &Running, round: usize) {
+async fn others_work(server: &LiveServer, round: usize) {
     for number in 0..8 {
         let name = format!("other-{round}-{number}");
         at_once("NFS", async {

@@ -12,19 +12,19 @@ use client::Bytes;
 use client::nfs::{Client, Creation};
 use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
 use smb_wire::create::Disposition;
-use testkit::program::{PATIENCE, Place, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server};
 
 /// A running server with two shares for both protocols; killed when dropped.
-struct Running {
+struct TransactionsServer {
     _server: Server,
-    place: Place,
+    place: ProgramDir,
     smb: SocketAddr,
     nfs: SocketAddr,
 }
 
-impl Running {
-    fn start(settings: &str) -> Running {
-        let place = Place::new();
+impl TransactionsServer {
+    fn start(settings: &str) -> TransactionsServer {
+        let place = ProgramDir::new();
         let password = place.write("password", "s3cret");
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         let share = |name: &str| {
@@ -42,7 +42,7 @@ impl Running {
         );
         place.write("trunkline.toml", &config);
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut running = Running { _server: Server::start(&place), place, smb: here, nfs: here };
+        let mut running = TransactionsServer { _server: Server::start(&place), place, smb: here, nfs: here };
         let text = running.output();
         let port = |before: &str| -> u16 {
             let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no port in: {text}"));
@@ -89,7 +89,7 @@ fn succeeded(count: u64) -> Vec<(String, u64)> {
 
 /// All requests that have been answered are counted, and how long they took is known a moment later: when the
 /// server has sent the answer, which may be after the client has it.
-fn settled(server: &Running, is_there: impl Fn(&Transactions) -> bool) -> Transactions {
+fn settled(server: &TransactionsServer, is_there: impl Fn(&Transactions) -> bool) -> Transactions {
     let begun = std::time::Instant::now();
     loop {
         let all = server.transactions();
@@ -103,7 +103,7 @@ fn settled(server: &Running, is_there: impl Fn(&Transactions) -> bool) -> Transa
 
 #[tokio::test]
 async fn a_known_sequence_over_smb_is_counted_exactly() {
-    let server = Running::start("");
+    let server = TransactionsServer::start("");
     let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
     let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
     let tree = session.connect("files").await.unwrap();
@@ -159,7 +159,7 @@ async fn a_known_sequence_over_smb_is_counted_exactly() {
 
 #[tokio::test]
 async fn a_known_sequence_over_nfs_is_counted_exactly() {
-    let server = Running::start("");
+    let server = TransactionsServer::start("");
     let client = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
     let directory = client.directory("/files").await.unwrap();
     let how = client::nfs::OpenOptions::write(Creation::IfMissing(0o644));
@@ -198,7 +198,7 @@ async fn a_known_sequence_over_nfs_is_counted_exactly() {
 
 #[tokio::test]
 async fn requests_are_written_down_one_by_one_where_that_is_wanted() {
-    let server = Running::start("[admin]\nrecords = \"requests.jsonl\"\n");
+    let server = TransactionsServer::start("[admin]\nrecords = \"requests.jsonl\"\n");
     let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
     let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
     let tree = session.connect("files").await.unwrap();
@@ -243,7 +243,7 @@ async fn requests_are_written_down_one_by_one_where_that_is_wanted() {
 
 /// The records of a server that has served what follows: each as JSON.
 async fn records_of(settings: &str) -> Vec<serde_json::Value> {
-    let server = Running::start(&format!("[admin]\nrecords = \"requests.jsonl\"\n{settings}"));
+    let server = TransactionsServer::start(&format!("[admin]\nrecords = \"requests.jsonl\"\n{settings}"));
     let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
     let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
     let tree = session.connect("files").await.unwrap();
@@ -328,7 +328,7 @@ async fn paths_and_names_are_left_out_where_they_are_not_wanted() {
 }
 
 /// What a server says over HTTP.
-fn fetch(server: &Running, path: &str) -> String {
+fn fetch(server: &TransactionsServer, path: &str) -> String {
     let text = server.output();
     let at = text.split("http://").nth(1).and_then(|rest| rest.split("/metrics").next());
     let at: SocketAddr = at.unwrap_or_else(|| panic!("no address in: {text}")).parse().unwrap();
@@ -358,7 +358,7 @@ fn check_with_promtool(text: &str) {
 
 #[tokio::test]
 async fn metrics_are_there_for_prometheus_and_its_dashboard() {
-    let server = Running::start("[admin]\nmetrics = \"127.0.0.1:0\"\n");
+    let server = TransactionsServer::start("[admin]\nmetrics = \"127.0.0.1:0\"\n");
     let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
     let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
     let tree = session.connect("files").await.unwrap();

@@ -12,19 +12,19 @@ use client::{Bytes, Error};
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
 use smb_wire::query_info::InfoType;
-use testkit::program::{PATIENCE, Place, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server};
 
 const GIB: u64 = 1 << 30;
 
 /// A running server with one share for both protocols; killed when dropped.
-struct Running {
+struct UsageServer {
     server: Server,
-    place: Place,
+    place: ProgramDir,
     smb: SocketAddr,
     nfs: SocketAddr,
 }
 
-fn write_config(place: &Place, gib: u64) {
+fn write_config(place: &ProgramDir, gib: u64) {
     let config = format!(
         "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
          [[user]]\nname = \"anna\"\npassword_file = \"password\"\n\
@@ -35,19 +35,19 @@ fn write_config(place: &Place, gib: u64) {
     place.write("trunkline.toml", &config);
 }
 
-impl Running {
-    fn new(gib: u64) -> Running {
-        let place = Place::new();
+impl UsageServer {
+    fn new(gib: u64) -> UsageServer {
+        let place = ProgramDir::new();
         let password = place.write("password", "s3cret");
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::create_dir(place.path().join("files")).unwrap();
         write_config(&place, gib);
-        Running::start(place)
+        UsageServer::start(place)
     }
 
-    fn start(place: Place) -> Running {
+    fn start(place: ProgramDir) -> UsageServer {
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut running = Running { server: Server::start(&place), place, smb: here, nfs: here };
+        let mut running = UsageServer { server: Server::start(&place), place, smb: here, nfs: here };
         let text = std::fs::read_to_string(running.place.path().join("output")).unwrap();
         let port = |before: &str| -> u16 {
             let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no port in: {text}"));
@@ -59,10 +59,10 @@ impl Running {
     }
 
     /// Kills it as the host would, and starts it again.
-    fn killed(self) -> Running {
-        let Running { mut server, place, .. } = self;
+    fn killed(self) -> UsageServer {
+        let UsageServer { mut server, place, .. } = self;
         server.kill();
-        Running::start(place)
+        UsageServer::start(place)
     }
 
     async fn tree(&self) -> Tree {
@@ -119,7 +119,7 @@ async fn shown(tree: &Tree) -> (u64, u64) {
 
 #[tokio::test]
 async fn both_protocols_fill_one_size_and_none_passes_it() {
-    let server = Running::new(40);
+    let server = UsageServer::new(40);
     let (tree, directory) = (server.tree().await, server.directory().await);
     let writing = nfs::OpenOptions::write(Creation::IfMissing(0o644));
     let big = tree.open("big", &OpenOptions::file(Disposition::Create)).await.unwrap();
@@ -156,7 +156,7 @@ async fn both_protocols_fill_one_size_and_none_passes_it() {
 
 #[tokio::test]
 async fn what_lies_there_is_known_after_a_kill_and_a_size_below_it_is_refused() {
-    let server = Running::new(40);
+    let server = UsageServer::new(40);
     let tree = server.tree().await;
     let big = tree.open("big", &OpenOptions::file(Disposition::Create)).await.unwrap();
     big.set_length(33 * GIB).await.unwrap();

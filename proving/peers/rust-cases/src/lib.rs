@@ -51,11 +51,11 @@ pub fn content(size: usize) -> Vec<u8> {
 
 /// Counts the cases that did not hold.
 #[derive(Default)]
-pub struct Report {
+pub struct CaseReport {
     failures: u32,
 }
 
-impl Report {
+impl CaseReport {
     /// Runs one case and says how it ended.
     pub async fn case(&mut self, name: impl Display, body: impl Future<Output = CaseResult>) {
         let outcome = match tokio::time::timeout(CASE_LIMIT, body).await {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use cases::{Arguments, CaseResult, Report, SIZES, content, same};
+use cases::{Arguments, CaseResult, CaseReport, SIZES, content, same};
 use smb::connection::MultiChannelConfig;
 use smb::resource::{Directory, File, Resource};
 use smb::{
@@ -218,7 +218,7 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut report = Report::default();
+    let mut report = CaseReport::default();
     report.case("make a directory", make_directory(&peer)).await;
     for size in SIZES {
         report.case(format!("{size} bytes there and back"), round_trip(&peer, size)).await;

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use cases::{Arguments, CaseResult, Report, SIZES, content, same};
+use cases::{Arguments, CaseResult, CaseReport, SIZES, content, same};
 use smb2::{SmbClient, Tree};
 
 const BASE: &str = "rust-smb2";
@@ -112,7 +112,7 @@ async fn main() -> ExitCode {
         eprintln!("usage: PORT SHARE USER PASSWORD");
         return ExitCode::from(2);
     };
-    let mut report = Report::default();
+    let mut report = CaseReport::default();
     let address = format!("127.0.0.1:{}", arguments.port);
     let (mut client, mut tree) = match connect(&address, &arguments).await {
         Ok(both) => both,

@@ -4,8 +4,8 @@
 use smb_wire::create_context::{DurableFlags, LeaseState, ResponseContext};
 use smb_wire::oplock_break::{Notification, NotificationFlags};
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, create, read};
-use testkit::smb::World;
-use testkit::smb::peer::Answer;
+use testkit::smb::SmbTestServer;
+use testkit::smb::peer::ReceivedMessage;
 
 use super::cache::{FileCache, HANDLE, READ, WRITE};
 use super::record::{NEVER, Record, Time, What};
@@ -112,7 +112,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(world: &World, number: u8, seed: u64, shape: &Shape) -> Client {
+    pub fn new(world: &SmbTestServer, number: u8, seed: u64, shape: &Shape) -> Client {
         let mut guid = *b"simulated pair: ";
         guid[..8].copy_from_slice(&seed.to_le_bytes());
         guid[15] = number;
@@ -419,7 +419,7 @@ impl Client {
     }
 
     /// A new session in the place of one whose channels are all lost: what was opened is taken up again.
-    pub fn come_back(&mut self, world: &World, scene: &mut Scene<'_>) {
+    pub fn come_back(&mut self, world: &SmbTestServer, scene: &mut Scene<'_>) {
         let Some(down) = self.down.take() else { return };
         scene.tally.sessions_lost += 1;
         self.session.log_on(world);
@@ -492,7 +492,7 @@ impl Client {
         true
     }
 
-    fn reconnect(&mut self, wish: Wish, epoch: u16, old: (FileId, Guid)) -> Answer {
+    fn reconnect(&mut self, wish: Wish, epoch: u16, old: (FileId, Guid)) -> ReceivedMessage {
         let line = self.session.lines.last_mut().expect("the line that has just logged on");
         line.peer.holds_jobs = false;
         let create = line.peer.start(Command::Create, |out| requests::reconnect(wish, epoch, old, out));
@@ -532,7 +532,7 @@ impl Client {
     // Answers ---------------------------------------------------------------------------------------
 
     /// An answer or a notice has come on a line that the client hears.
-    pub fn take(&mut self, line: u64, answer: &Answer, scene: &mut Scene<'_>) {
+    pub fn take(&mut self, line: u64, answer: &ReceivedMessage, scene: &mut Scene<'_>) {
         if answer.header.message_id() == u64::MAX {
             return self.take_notice(answer, scene);
         }
@@ -560,7 +560,7 @@ impl Client {
         self.finish(&pending, status, answer, scene);
     }
 
-    fn take_notice(&mut self, answer: &Answer, scene: &mut Scene<'_>) {
+    fn take_notice(&mut self, answer: &ReceivedMessage, scene: &mut Scene<'_>) {
         let notice = Notification::parse(&answer.message).expect("a notification");
         let Notification::Lease { new_epoch, flags, key, current_state, new_state } = notice else {
             panic!("nobody has an oplock: {notice:?}");
@@ -592,7 +592,7 @@ impl Client {
         }
     }
 
-    fn finish(&mut self, pending: &Pending, status: NtStatus, answer: &Answer, scene: &mut Scene<'_>) {
+    fn finish(&mut self, pending: &Pending, status: NtStatus, answer: &ReceivedMessage, scene: &mut Scene<'_>) {
         let asked = (pending.start, scene.now);
         let is_done = status == NtStatus::SUCCESS;
         match (pending.task.op, pending.owner) {
@@ -663,7 +663,7 @@ impl Client {
         &mut self,
         at: usize,
         wish: Wish,
-        (pending, answer): (&Pending, &Answer),
+        (pending, answer): (&Pending, &ReceivedMessage),
         scene: &mut Scene<'_>,
     ) {
         let hold = pending.hold.expect("an open is held against others");
@@ -693,7 +693,7 @@ impl Client {
         self.see_lease(wish.file, answer);
     }
 
-    fn see_lease(&mut self, file: usize, answer: &Answer) {
+    fn see_lease(&mut self, file: usize, answer: &ReceivedMessage) {
         let response = create::Response::parse(&answer.message).expect("a CREATE response");
         for context in response.contexts.responses() {
             if let Ok(ResponseContext::Lease(lease)) = context {

@@ -17,7 +17,7 @@ use share::ClientKey;
 use smb_wire::create_context::LeaseState;
 use smb_wire::{NtStatus, create};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Store, World};
+use testkit::smb::{Dial, Store, SmbTestServer};
 use volume::Failure;
 use volume::faulty::Call;
 
@@ -156,7 +156,7 @@ impl std::ops::AddAssign for Tally {
 
 pub struct History {
     dice: Dice,
-    world: World,
+    world: SmbTestServer,
     store: Store,
     shape: Shape,
     clients: [Client; 2],
@@ -180,7 +180,7 @@ impl History {
         let mut dice = Dice::new(seed);
         let shape = Shape::roll(&mut dice, trouble);
         let mut store = Store::new();
-        let (world, plan) = if shape.is_lasting { store.serve_faulty() } else { World::faulty() };
+        let (world, plan) = if shape.is_lasting { store.serve_faulty() } else { SmbTestServer::faulty() };
         if shape.is_cold {
             plan.always(Call::ReadCached, Some(Failure::WouldBlock));
         }
@@ -220,7 +220,7 @@ impl History {
     }
 
     /// A client, and what it acts with.
-    fn scene(&mut self, of: usize) -> (&mut Client, &World, Scene<'_>) {
+    fn scene(&mut self, of: usize) -> (&mut Client, &SmbTestServer, Scene<'_>) {
         let scene = Scene {
             dice: &mut self.dice,
             record: &mut self.record,
@@ -288,7 +288,7 @@ impl History {
         }
     }
 
-    fn act(&mut self, of: usize, what: impl FnOnce(&mut Client, &World, &mut Scene<'_>)) {
+    fn act(&mut self, of: usize, what: impl FnOnce(&mut Client, &SmbTestServer, &mut Scene<'_>)) {
         let (client, world, mut scene) = self.scene(of);
         what(client, world, &mut scene);
     }
@@ -535,12 +535,12 @@ impl History {
     }
 }
 
-fn allow_channels(world: &World) {
+fn allow_channels(world: &SmbTestServer) {
     world.configure_server(|config| config.max_channels = 32);
 }
 
 /// Makes the files, with nothing but zeros.
-fn make_files(world: &World, record: &mut Record) {
+fn make_files(world: &SmbTestServer, record: &mut Record) {
     let mut peer = world.dial(&Dial::elsewhere());
     for file in 0..FILES {
         peer.make(&requests::path(file), &[0; CELLS * requests::CELL as usize]);

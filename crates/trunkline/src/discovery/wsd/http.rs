@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::reply::Voice;
-use super::request::Request;
+use super::request::DiscoveryRequest;
 
 /// The port that Windows firewalls let through for this purpose.
 pub const PORT: u16 = 5357;
@@ -69,7 +69,7 @@ async fn take_calls(listener: TcpListener, places: Arc<Semaphore>, voice: Arc<Vo
 
 async fn answer(mut stream: TcpStream, voice: &Voice) -> io::Result<()> {
     let (status, body) = match read(&mut stream, &voice.path()).await? {
-        Ok(body) => match Request::parse(&body).and_then(|request| voice.document(&request)) {
+        Ok(body) => match DiscoveryRequest::parse(&body).and_then(|request| voice.document(&request)) {
             Some(document) => ("200 OK", document),
             None => ("400 Bad Request", String::new()),
         },

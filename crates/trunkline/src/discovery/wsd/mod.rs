@@ -20,9 +20,9 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-use super::{Facts, interfaces};
+use super::{Announcement, interfaces};
 use reply::Voice;
-use request::Request;
+use request::DiscoveryRequest;
 
 /// WS-Discovery 1.0, 2.4
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 250);
@@ -46,13 +46,13 @@ pub struct Wsd {
 
 impl Wsd {
     /// Binds its ports and says hello.
-    pub async fn start(facts: &Facts) -> io::Result<Wsd> {
-        let addresses = interfaces::ipv4(&facts.addresses)?;
+    pub async fn start(announcement: &Announcement) -> io::Result<Wsd> {
+        let addresses = interfaces::ipv4(&announcement.addresses)?;
         if addresses.is_empty() {
             return Err(io::Error::other("no IPv4 address to announce"));
         }
         let documents = http::Documents::bind(&addresses).await?;
-        let voice = Arc::new(Voice::new(facts, http::PORT));
+        let voice = Arc::new(Voice::new(announcement, http::PORT));
         let socket = Arc::new(group_socket(&addresses)?);
         let tasks = vec![
             tokio::spawn(answer_all(Arc::clone(&socket), Arc::clone(&voice))),
@@ -115,7 +115,7 @@ fn group_socket(addresses: &[Ipv4Addr]) -> io::Result<UdpSocket> {
 async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
     let places = Arc::new(tokio::sync::Semaphore::new(MAX_ANSWERS));
     let mut buffer = vec![0; MAX_DATAGRAM];
-    let mut known = Known::default();
+    let mut known = RecentProbes::default();
     loop {
         let (length, from) = match socket.recv_from(&mut buffer).await {
             Ok(received) => received,
@@ -126,7 +126,7 @@ async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
             }
         };
         // A datagram that fills the buffer was longer, and was cut.
-        let Some(request) = buffer.get(..length).filter(|_| length < MAX_DATAGRAM).and_then(Request::parse)
+        let Some(request) = buffer.get(..length).filter(|_| length < MAX_DATAGRAM).and_then(DiscoveryRequest::parse)
         else {
             continue;
         };
@@ -151,9 +151,9 @@ async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
 
 /// The questions that came last.
 #[derive(Default)]
-struct Known(VecDeque<(SocketAddr, String)>);
+struct RecentProbes(VecDeque<(SocketAddr, String)>);
 
-impl Known {
+impl RecentProbes {
     /// Whether the question was not asked just before. It is known from then on.
     fn is_new(&mut self, from: SocketAddr, message_id: &str) -> bool {
         if self.0.iter().any(|(peer, id)| *peer == from && id == message_id) {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_repeated_question_is_known_and_memory_is_bounded() {
-        let mut known = Known::default();
+        let mut known = RecentProbes::default();
         let (ann, bob) = ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:1".parse().unwrap());
         assert!(known.is_new(ann, "1") && known.is_new(bob, "1"));
         assert!(!known.is_new(ann, "1"));

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::request::{Action, Request};
-use crate::discovery::Facts;
+use super::request::{Action, DiscoveryRequest};
+use crate::discovery::Announcement;
 use crate::state::store::random;
 
 const TO_ALL: &str = "urn:schemas-xmlsoap-org:ws:2005:04:discovery";
@@ -28,14 +28,14 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// For the server of `facts`, whose document is served on `port`.
-    pub fn new(facts: &Facts, port: u16) -> Voice {
+    /// For the server of `announcement`, whose document is served on `port`.
+    pub fn new(announcement: &Announcement, port: u16) -> Voice {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Voice {
-            endpoint: urn(facts.guid),
-            name: facts.name.clone(),
-            netbios_name: facts.netbios_name.clone(),
-            workgroup: facts.workgroup.clone(),
+            endpoint: urn(announcement.guid),
+            name: announcement.name.clone(),
+            netbios_name: announcement.netbios_name.clone(),
+            workgroup: announcement.workgroup.clone(),
             port,
             instance: since.as_secs(),
             messages: AtomicU64::new(0),
@@ -59,7 +59,7 @@ impl Voice {
 
     /// The answer to a question that came by UDP; `own` is our address for who asked. None when it is not
     /// for us.
-    pub fn answer(&self, request: &Request, own: Ipv4Addr) -> Option<String> {
+    pub fn answer(&self, request: &DiscoveryRequest, own: Ipv4Addr) -> Option<String> {
         let kind = match request.action {
             Action::Probe if request.fits => "Probe",
             Action::Resolve if request.endpoint.as_deref() == Some(&self.endpoint) => "Resolve",
@@ -72,7 +72,7 @@ impl Voice {
     }
 
     /// The document, in answer to a Get that came by HTTP.
-    pub fn document(&self, request: &Request) -> Option<String> {
+    pub fn document(&self, request: &DiscoveryRequest) -> Option<String> {
         if request.action != Action::Get {
             return None;
         }
@@ -171,19 +171,19 @@ mod tests {
     use super::*;
 
     fn voice() -> Voice {
-        let facts = Facts {
+        let announcement = Announcement {
             name: "Ann & <Bob>".to_owned(),
             netbios_name: "FILES".to_owned(),
             workgroup: "HOME".to_owned(),
             guid: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
             addresses: Vec::new(),
         };
-        Voice::new(&facts, 5357)
+        Voice::new(&announcement, 5357)
     }
 
-    fn request(action: Action, endpoint: Option<&str>) -> Request {
+    fn request(action: Action, endpoint: Option<&str>) -> DiscoveryRequest {
         let message_id = "urn:uuid:<x>".to_owned();
-        Request { action, message_id, fits: true, endpoint: endpoint.map(str::to_owned) }
+        DiscoveryRequest { action, message_id, fits: true, endpoint: endpoint.map(str::to_owned) }
     }
 
     /// What our own reader makes of it shows that it is well-formed, with its names in place.
@@ -213,7 +213,7 @@ mod tests {
             assert!(answer.contains(place) && answer.contains("RelatesTo>urn:uuid:&lt;x&gt;<"), "{answer}");
         }
         assert!(voice.answer(&request(Action::Resolve, Some("urn:uuid:0")), own).is_none());
-        let other = Request { fits: false, ..request(Action::Probe, None) };
+        let other = DiscoveryRequest { fits: false, ..request(Action::Probe, None) };
         assert!(voice.answer(&other, own).is_none() && voice.document(&other).is_none());
     }
 

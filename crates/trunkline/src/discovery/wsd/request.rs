@@ -33,7 +33,7 @@ pub enum Action {
 
 /// A message of someone else.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct DiscoveryRequest {
     /// What is asked.
     pub action: Action,
     /// Its id, to be named in the answer.
@@ -55,9 +55,9 @@ enum Field {
     Other,
 }
 
-impl Request {
+impl DiscoveryRequest {
     /// The request in `bytes`; none when it is none, or is damaged.
-    pub fn parse(bytes: &[u8]) -> Option<Request> {
+    pub fn parse(bytes: &[u8]) -> Option<DiscoveryRequest> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut reader = NsReader::from_str(text);
         let mut reading = Reading { fits: true, ..Reading::default() };
@@ -116,10 +116,10 @@ impl Reading {
         }
     }
 
-    fn request(self) -> Option<Request> {
+    fn request(self) -> Option<DiscoveryRequest> {
         let Reading { action, message_id, fits, endpoint, .. } = self;
         let usable = !message_id.is_empty();
-        Some(Request { action: action?, message_id, fits, endpoint }).filter(|_| usable)
+        Some(DiscoveryRequest { action: action?, message_id, fits, endpoint }).filter(|_| usable)
     }
 }
 
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     fn a_probe_as_explorer_sends_it_is_understood() {
         let text = probe("<wsd:Probe><wsd:Types>d:Device</wsd:Types></wsd:Probe>");
-        let request = Request::parse(text.as_bytes()).unwrap();
+        let request = DiscoveryRequest::parse(text.as_bytes()).unwrap();
         assert_eq!((request.action, request.fits), (Action::Probe, true));
-        let all = Request::parse(probe("<wsd:Probe/>").as_bytes()).unwrap();
+        let all = DiscoveryRequest::parse(probe("<wsd:Probe/>").as_bytes()).unwrap();
         assert!(all.fits);
     }
 
@@ -179,10 +179,10 @@ mod tests {
     fn a_probe_for_something_else_does_not_fit() {
         for types in ["d:Printer", "Device", "x:Device", "d:Device d:Printer"] {
             let text = probe(&format!("<wsd:Probe><wsd:Types>{types}</wsd:Types></wsd:Probe>"));
-            assert!(!Request::parse(text.as_bytes()).unwrap().fits, "{types}");
+            assert!(!DiscoveryRequest::parse(text.as_bytes()).unwrap().fits, "{types}");
         }
         let scoped = probe("<wsd:Probe><wsd:Scopes>ldap:///x</wsd:Scopes></wsd:Probe>");
-        assert!(!Request::parse(scoped.as_bytes()).unwrap().fits);
+        assert!(!DiscoveryRequest::parse(scoped.as_bytes()).unwrap().fits);
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
         let body = "<wsd:Resolve><wsa:EndpointReference><wsa:Address>urn:uuid:7</wsa:Address>\
                     </wsa:EndpointReference></wsd:Resolve>";
         let text = probe(body).replace("discovery/Probe", "discovery/Resolve");
-        let request = Request::parse(text.as_bytes()).unwrap();
+        let request = DiscoveryRequest::parse(text.as_bytes()).unwrap();
         assert_eq!((request.action, request.endpoint.as_deref()), (Action::Resolve, Some("urn:uuid:7")));
     }
 
@@ -198,14 +198,14 @@ mod tests {
     fn nonsense_is_no_request() {
         let whole = probe("<wsd:Probe/>");
         for cut in 0..whole.len() {
-            assert_eq!(Request::parse(&whole.as_bytes()[..cut]), None, "cut at {cut}");
+            assert_eq!(DiscoveryRequest::parse(&whole.as_bytes()[..cut]), None, "cut at {cut}");
         }
         let deep = probe(&"<a>".repeat(100_000));
         let wide = probe(&"<a/>".repeat(100_000));
         let entities = whole.replacen("<soap:Envelope", "<!DOCTYPE x [<!ENTITY a \"b\">]><soap:Envelope", 1);
         for bad in [deep.as_str(), &wide, &entities, "", "<a></b>", "<a>&undefined;</a>", "\u{0}<"] {
-            assert_eq!(Request::parse(bad.as_bytes()), None);
+            assert_eq!(DiscoveryRequest::parse(bad.as_bytes()), None);
         }
-        assert_eq!(Request::parse(b"\xff\xfe<a/>"), None);
+        assert_eq!(DiscoveryRequest::parse(b"\xff\xfe<a/>"), None);
     }
 }

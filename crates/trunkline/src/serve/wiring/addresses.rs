@@ -121,10 +121,10 @@ fn withheld(at: &InterfaceAddress, listen: &[SocketAddr]) -> Option<Withheld> {
 pub struct Addresses {
     server: Arc<smb::Server>,
     listen: Vec<SocketAddr>,
-    state: Mutex<State>,
+    state: Mutex<AddressState>,
 }
 
-struct State {
+struct AddressState {
     host: Vec<InterfaceAddress>,
     rss: Rss,
     advertise: Vec<Advertised>,
@@ -135,7 +135,7 @@ impl Addresses {
     /// For a server that listens on `listen`; nothing is known of the host yet.
     pub fn new(server: Arc<smb::Server>, listen: Vec<SocketAddr>) -> Addresses {
         let state =
-            State { host: Vec::new(), rss: Rss::Always, advertise: Vec::new(), candidates: Vec::new() };
+            AddressState { host: Vec::new(), rss: Rss::Always, advertise: Vec::new(), candidates: Vec::new() };
         Addresses { server, listen, state: Mutex::new(state) }
     }
 
@@ -159,7 +159,7 @@ impl Addresses {
         held(&self.state).candidates.clone()
     }
 
-    fn publish(&self, state: &mut State) {
+    fn publish(&self, state: &mut AddressState) {
         let before = std::mem::take(&mut state.candidates);
         state.candidates = weigh(&state.host, &self.listen, state.rss, &state.advertise);
         if state.candidates != before {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use nfs::connection::service::{Endpoints, Nfs};
 
-use crate::config::endpoints::Owner;
+use crate::config::endpoints::EndpointOwner;
 use crate::config::values::Network;
-use crate::config::{Protocol, Share};
+use crate::config::{ShareProtocol, Share};
 use crate::serve::listen::BoundEndpoint;
-use crate::serve::plan::Plan;
+use crate::serve::plan::ServePlan;
 use crate::state::StateDir;
 
 /// The file with the key that filehandles are signed with.
@@ -29,7 +29,7 @@ impl Servers {
     ///
     /// # Errors
     /// One line for the user.
-    pub fn new(plan: &Plan, state: &StateDir, endpoints: Vec<BoundEndpoint>) -> anyhow::Result<Servers> {
+    pub fn new(plan: &ServePlan, state: &StateDir, endpoints: Vec<BoundEndpoint>) -> anyhow::Result<Servers> {
         let settings = &plan.config.server;
         let guid = plan.identity.guid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let reply_memory = nfs::state::reply_memory::ReplyMemory::new(reply_bytes());
@@ -39,9 +39,9 @@ impl Servers {
             // Another owner and scope is another server to clients (RFC 8881 2.10.5.1), so that they take
             // nothing of one for something of the other.
             let name = match &endpoint.owner {
-                Owner::Server => format!("trunkline-{guid}"),
-                Owner::Account(name) => format!("trunkline-{guid}/account/{name}"),
-                Owner::Share(name) => format!("trunkline-{guid}/share/{name}"),
+                EndpointOwner::Server => format!("trunkline-{guid}"),
+                EndpointOwner::Account(name) => format!("trunkline-{guid}/account/{name}"),
+                EndpointOwner::Share(name) => format!("trunkline-{guid}/share/{name}"),
             };
             let server = nfs::Server::new(nfs::ServerConfig {
                 name: name.into_bytes(),
@@ -73,7 +73,7 @@ impl Servers {
     }
 
     /// Serves these from now on, each at its endpoint.
-    pub fn set_exports(&self, exports: Vec<(Owner, nfs::Export)>) {
+    pub fn set_exports(&self, exports: Vec<(EndpointOwner, nfs::Export)>) {
         for (owner, export) in &exports {
             if !self.list.iter().any(|(endpoint, _)| endpoint.owner == *owner) {
                 tracing::warn!(share = %export.name, endpoint = %owner, "NFS clients find the share after the next start: nothing listens there yet");
@@ -143,7 +143,7 @@ fn numbered_by(share: &Share, path: &Path) -> PathBuf {
 
 /// What the numbers of all exports are kept under, for shares and the real paths of their directories.
 pub fn numbered<'a>(shares: impl Iterator<Item = (&'a Share, &'a PathBuf)>) -> Vec<PathBuf> {
-    let exported = shares.filter(|(share, _)| share.offers(Protocol::Nfs));
+    let exported = shares.filter(|(share, _)| share.offers(ShareProtocol::Nfs));
     exported.map(|(share, path)| numbered_by(share, path)).collect()
 }
 
@@ -157,7 +157,7 @@ pub fn export(
     engine: &Arc<share::Share>,
     state: &StateDir,
 ) -> Result<Option<nfs::Export>, String> {
-    if !share.offers(Protocol::Nfs) {
+    if !share.offers(ShareProtocol::Nfs) {
         return Ok(None);
     }
     let id = state.number(&numbered_by(share, path)).map_err(|e| e.to_string())?;

@@ -28,7 +28,7 @@ pub fn keep(
     state: &StateDir,
     journal: &Path,
     engine: &share::Share,
-    people: &[smb::UserConfig],
+    principals: &[smb::UserConfig],
 ) -> Result<(Vec<Restored>, bool), String> {
     let name = &share.name.value;
     let cannot = |why: &dyn std::fmt::Display| {
@@ -41,7 +41,7 @@ pub fn keep(
     let (kept, found) = PosixJournal::open(journal).map_err(|why| cannot(&why))?;
     tell_of_damage(journal, &found, OPENS);
     let who = |sid: &Sid| -> Option<Arc<Identity>> {
-        let user = people.iter().find(|user| user.identity.sid == *sid && user.enabled);
+        let user = principals.iter().find(|user| user.identity.sid == *sid && user.enabled);
         user.map(|user| Arc::clone(&user.identity))
     };
     let restored = engine.keep_opens(Arc::new(kept), &found.records, &who, net::now());

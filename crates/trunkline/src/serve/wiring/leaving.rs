@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::engines::{Engines, Served};
+use super::engines::{EnginesByPath, ServedDirectory};
 use super::exports::Servers;
 use crate::serve::server::ShareUse;
 
 /// Who uses a share.
-pub fn use_of(server: &smb::Server, nfs: &Servers, engines: &Engines, share: &str) -> ShareUse {
+pub fn use_of(server: &smb::Server, nfs: &Servers, engines: &EnginesByPath, share: &str) -> ShareUse {
     ShareUse {
         trees: server.trees_of_share(share),
         nfs_clients: nfs.list().iter().map(|(_, server)| server.clients_of_export(share)).sum(),
@@ -16,7 +16,7 @@ pub fn use_of(server: &smb::Server, nfs: &Servers, engines: &Engines, share: &st
 }
 
 /// Takes a share that is not offered any more from whoever uses it, and lets go of its directory.
-pub fn disconnect(server: &smb::Server, nfs: &Servers, engines: &mut Engines, share: &str) {
+pub fn disconnect(server: &smb::Server, nfs: &Servers, engines: &mut EnginesByPath, share: &str) {
     let now = net::now();
     let trees = server.disconnect_share(share, now);
     let opens: usize = nfs.list().iter().map(|(_, server)| server.end_export(share, now)).sum();
@@ -34,6 +34,6 @@ pub fn disconnect(server: &smb::Server, nfs: &Servers, engines: &mut Engines, sh
     );
 }
 
-fn is(share: &str) -> impl Fn(&&Served) -> bool {
+fn is(share: &str) -> impl Fn(&&ServedDirectory) -> bool {
     move |served| super::moving::is_of(served, share)
 }

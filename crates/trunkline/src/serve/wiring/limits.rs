@@ -18,7 +18,7 @@ use crate::state::store::BurstCredits;
 pub const SAVED_EVERY: Duration = Duration::from_secs(10);
 
 /// The limits of one share, to be taken into force.
-pub struct Wanted {
+pub struct LimitsToApply {
     /// The account.
     pub account: String,
     /// The directory's number.
@@ -32,7 +32,7 @@ pub struct Wanted {
     pub together: share::limits::AccountProvision,
 }
 
-impl Wanted {
+impl LimitsToApply {
     /// Those of a share in a directory, and where it was before if that is another one; none: it is not
     /// limited.
     ///
@@ -44,13 +44,13 @@ impl Wanted {
         path: &Path,
         before: Option<&Path>,
         state: &StateDir,
-    ) -> Result<Option<Wanted>, String> {
+    ) -> Result<Option<LimitsToApply>, String> {
         let Some((account, formula, provision)) = share.limits(config).map_err(|e| e.to_string())? else {
             return Ok(None);
         };
         let number = |path| state.number(path).map_err(|e| e.to_string());
         let (number, before) = (number(path)?, before.map(number).transpose()?);
-        Ok(Some(Wanted { account, number, before, provision, together: formula.account() }))
+        Ok(Some(LimitsToApply { account, number, before, provision, together: formula.account() }))
     }
 }
 
@@ -83,7 +83,7 @@ impl Pacing {
     ///
     /// # Errors
     /// When the host has no thread left.
-    pub fn start_for(self: &Arc<Pacing>, limited: &[Option<Wanted>]) -> Result<(), String> {
+    pub fn start_for(self: &Arc<Pacing>, limited: &[Option<LimitsToApply>]) -> Result<(), String> {
         if self.alarm.thread.get().is_some() || limited.iter().all(Option::is_none) {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl Pacing {
     pub fn apply<'e>(
         &self,
         state: &StateDir,
-        wanted: impl Iterator<Item = (&'e Arc<share::Share>, Option<&'e Wanted>)>,
+        wanted: impl Iterator<Item = (&'e Arc<share::Share>, Option<&'e LimitsToApply>)>,
         lasting: &[u32],
     ) {
         // A share that goes to another account takes along what it has.
@@ -115,7 +115,7 @@ impl Pacing {
         let mut left: BTreeMap<String, Vec<u32>> =
             accounts.iter().map(|(name, limits)| (name.clone(), limits.shares())).collect();
         for (engine, wanted) in wanted {
-            let Some(Wanted { account, number, before, provision, together }) = wanted else {
+            let Some(LimitsToApply { account, number, before, provision, together }) = wanted else {
                 engine.set_limits(None);
                 engine.set_largest_file(None);
                 continue;
@@ -215,11 +215,11 @@ mod tests {
         share::Share::open(Arc::new(volume), share::Config::default()).unwrap()
     }
 
-    fn wanted(account: &str, number: u32, gib: u64) -> Wanted {
+    fn wanted(account: &str, number: u32, gib: u64) -> LimitsToApply {
         let bought = Bought { gib: Some(gib), ..Bought::default() };
         let provision = Formula::V1.provision(bought).unwrap();
         let account = account.to_owned();
-        Wanted { account, number, before: None, provision, together: Formula::V1.account() }
+        LimitsToApply { account, number, before: None, provision, together: Formula::V1.account() }
     }
 
     fn left(engine: &share::Share) -> u64 {
@@ -231,7 +231,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::open(&dir.path().join("state")).unwrap();
         let engine = engine();
-        let begin = |engine, wanted: &Wanted| {
+        let begin = |engine, wanted: &LimitsToApply| {
             let pacing = Pacing::default();
             pacing.apply(&state, std::iter::once((engine, Some(wanted))), &[]);
             pacing
@@ -297,7 +297,7 @@ mod tests {
         state.store().keep_burst_credits(&[(1, BurstCredits { count: 1000, at_ns })]).unwrap();
         let pacing = Pacing::default();
         pacing.apply(&state, std::iter::once((&old, Some(&wanted("lab", 1, 100)))), &[]);
-        let moved = Wanted { before: Some(1), ..wanted("lab", 2, 100) };
+        let moved = LimitsToApply { before: Some(1), ..wanted("lab", 2, 100) };
         pacing.apply(&state, std::iter::once((&new, Some(&moved))), &[]);
         let minute = 1000 + 60 * moved.provision.operations;
         assert!((1000..minute).contains(&left(&new)), "{}", left(&new));

@@ -51,14 +51,14 @@ use volume::security::Sid;
 use volume_posix::PosixVolume;
 
 use super::listen::NfsBound;
-use super::plan::Plan;
+use super::plan::ServePlan;
 use super::server::{FileServer, ShareUse};
-use crate::config::{Config, Origin, Protocol, Share};
+use crate::config::{Config, Origin, ShareProtocol, Share};
 use crate::state::StateDir;
 use addresses::Addresses;
-use engines::{Engines, Served};
+use engines::{EnginesByPath, ServedDirectory};
 use exports::Servers;
-use identity::People;
+use identity::IdentityMap;
 use limits::Pacing;
 use locks::held;
 use peaks::Peaks;
@@ -82,7 +82,7 @@ struct Wired {
     nfs_transport: Mutex<Option<net::Handle<nfs::connection::service::Endpoints>>>,
     /// What connections of both hold for clients that do not read.
     backlog: Arc<net::Backlog>,
-    engines: Arc<Mutex<Engines>>,
+    engines: Arc<Mutex<EnginesByPath>>,
     pacing: Arc<Pacing>,
     peaks: Arc<Peaks>,
     usages: Arc<Usages>,
@@ -104,7 +104,7 @@ struct Wired {
 /// # Errors
 /// One line for the user.
 pub fn start(
-    plan: &Plan,
+    plan: &ServePlan,
     listeners: net::Listeners,
     nfs_bound: Option<NfsBound>,
     state: &Arc<StateDir>,
@@ -211,24 +211,24 @@ impl FileServer for Wired {
         workload::clients(&self.server, &self.nfs, &caching.collect())
     }
 
-    fn apply(&self, plan: &Plan) -> Result<(), String> {
-        let people =
-            Arc::new(People::new(&plan.people, &plan.identity, &[&plan.config.server.workgroup.value])?);
+    fn apply(&self, plan: &ServePlan) -> Result<(), String> {
+        let principals =
+            Arc::new(IdentityMap::new(&plan.principals, &plan.identity, &[&plan.config.server.workgroup.value])?);
         let mut engines = held(&self.engines);
-        let mut next = Engines::new();
+        let mut next = EnginesByPath::new();
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
         let (mut sizes, mut rooms, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
-        let users = people.users();
+        let users = principals.users();
         let (paths, keeping) = self.directories(plan)?;
         let leaving = moving::leaving(&engines, &paths);
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
         for (share, path) in plan.config.shares.values().zip(paths) {
-            let config = engine_config(share, &path, plan, &people);
+            let config = engine_config(share, &path, plan, &principals);
             let served = match engines.get(&path) {
                 Some(served) => {
                     lowered.push(usage::lower(share, &served.engine)?);
-                    Served { is_left: false, ..served.clone() }
+                    ServedDirectory { is_left: false, ..served.clone() }
                 }
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
@@ -241,7 +241,7 @@ impl FileServer for Wired {
             sizes.push(usage::quota(share));
             rooms.push((Arc::clone(&served.volume), usage::beside(share)));
             let before = moving::before(&engines, share, &path).map(|(before, _)| before);
-            limited.push(limits::Wanted::of(share, &plan.config, &path, before, &self.state)?);
+            limited.push(limits::LimitsToApply::of(share, &plan.config, &path, before, &self.state)?);
             if share.continuously_available.value && !served.engine.keeps_opens() {
                 tracing::warn!(share = %share.name.value, "`continuously_available` counts from the next start on");
             }
@@ -251,7 +251,7 @@ impl FileServer for Wired {
             next.insert(path, served);
         }
         self.pacing.start_for(&limited)?;
-        lowered.into_iter().for_each(usage::Given::keep);
+        lowered.into_iter().for_each(usage::UncommittedSize::keep);
         rooms.iter().for_each(|(volume, bytes)| volume.set_room_beside(*bytes));
         for (_, engine, config) in &shares {
             engine.configure(config.clone());
@@ -271,7 +271,7 @@ impl FileServer for Wired {
         self.server.set_users(users);
         let is_for_smb = |config: &smb::ShareConfig| {
             let mut named = plan.config.shares.values().filter(|share| share.name.value == config.name);
-            named.all(|share| share.offers(Protocol::Smb))
+            named.all(|share| share.offers(ShareProtocol::Smb))
         };
         self.server.set_shares(shares.into_iter().map(|(config, ..)| config).filter(is_for_smb));
         self.nfs.set_exports(exported);
@@ -331,10 +331,10 @@ impl Wired {
         share: &Share,
         path: &Path,
         config: share::Config,
-        plan: &Plan,
-        engines: &Engines,
-        leaving: &[(&Path, &Served)],
-    ) -> Result<Served, String> {
+        plan: &ServePlan,
+        engines: &EnginesByPath,
+        leaving: &[(&Path, &ServedDirectory)],
+    ) -> Result<ServedDirectory, String> {
         moving::check_free(leaving, &self.server, share, path)?;
         let served = self.open(share, path, config, &plan.config)?;
         if let Some((_, before)) = moving::before(engines, share, path) {
@@ -345,7 +345,7 @@ impl Wired {
 
     /// The real paths of the shares' directories, and those that keep opens. Each directory and each export
     /// has its number then: one change of the state for all of them.
-    fn directories(&self, plan: &Plan) -> Result<(Vec<PathBuf>, HashSet<PathBuf>), String> {
+    fn directories(&self, plan: &ServePlan) -> Result<(Vec<PathBuf>, HashSet<PathBuf>), String> {
         let real = plan.config.shares.values().map(|share| real_path(&share.path.value));
         let paths = real.collect::<Result<Vec<_>, _>>()?;
         let exports = exports::numbered(plan.config.shares.values().zip(&paths));
@@ -356,12 +356,12 @@ impl Wired {
     }
 
     /// Takes into force what is the server's as a whole.
-    fn configure(&self, plan: &Plan) {
+    fn configure(&self, plan: &ServePlan) {
         let mut settings = smb::ServerConfig::clone(&self.server.config());
         accounts::apply(&plan.config, &mut settings);
         self.server.set_config(settings);
         self.addresses.configure(&plan.config.server);
-        self.server.set_host_names(crate::host::Accounts::read().names());
+        self.server.set_host_names(crate::host::UserDatabase::read().names());
     }
 
     fn open(
@@ -370,7 +370,7 @@ impl Wired {
         path: &Path,
         config: share::Config,
         all: &Config,
-    ) -> Result<Served, String> {
+    ) -> Result<ServedDirectory, String> {
         let name = &share.name.value;
         let beside = self.state.volume_dir(path).map_err(|e| e.to_string())?;
         lasting::tell_if_emptied(&self.state, &name.to_string(), &beside);
@@ -387,7 +387,7 @@ impl Wired {
         };
         let engine = share::Share::open(shared, config)
             .map_err(|e| format!("share `{name}`: {}: {e}", path.display()))?;
-        Ok(Served { volume, engine, is_left: false })
+        Ok(ServedDirectory { volume, engine, is_left: false })
     }
 
     /// Gives SMB clients' opens that were kept back to their server, and the others with their engines.
@@ -409,7 +409,7 @@ impl Wired {
         &self,
         share: &Share,
         path: &Path,
-        served: &Served,
+        served: &ServedDirectory,
         keeps: bool,
         users: &[smb::UserConfig],
     ) -> Result<Vec<share::Restored>, String> {
@@ -453,7 +453,7 @@ fn watch(addresses: &Arc<Addresses>) -> Option<net::interfaces::Watcher> {
 
 /// Looks after the engines until its sender is dropped.
 fn keep(
-    engines: Arc<Mutex<Engines>>,
+    engines: Arc<Mutex<EnginesByPath>>,
     nfs: Arc<Servers>,
     pacing: Arc<Pacing>,
     peaks: Arc<Peaks>,
@@ -469,7 +469,7 @@ fn keep(
             let left = moving::take_unused(&mut held(&engines));
             left.iter().for_each(|served| served.engine.write_noted());
             drop(left);
-            let all: Vec<Served> = held(&engines).values().cloned().collect();
+            let all: Vec<ServedDirectory> = held(&engines).values().cloned().collect();
             let sweep = swept.elapsed() >= SWEEP;
             for served in &all {
                 // Nobody may be talking to the share just now, but somebody may be watching it.
@@ -510,23 +510,23 @@ fn keep(
     Ok((stop, thread))
 }
 
-/// Engines whose share is gone, which live on as long as somebody is connected to them.
-fn left_over(engines: &Engines, next: &Engines) -> Vec<(PathBuf, Served)> {
-    let is_left = |(path, served): &(&PathBuf, &Served)| {
+/// EnginesByPath whose share is gone, which live on as long as somebody is connected to them.
+fn left_over(engines: &EnginesByPath, next: &EnginesByPath) -> Vec<(PathBuf, ServedDirectory)> {
+    let is_left = |(path, served): &(&PathBuf, &ServedDirectory)| {
         !next.contains_key(*path) && Arc::strong_count(&served.engine) > 1
     };
     let left = engines.iter().filter(is_left);
-    left.map(|(path, served)| (path.clone(), Served { is_left: true, ..served.clone() })).collect()
+    left.map(|(path, served)| (path.clone(), ServedDirectory { is_left: true, ..served.clone() })).collect()
 }
 
 /// The engines with the paths of their directories.
-fn by_path(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
+fn by_path(engines: &Mutex<EnginesByPath>) -> Vec<(PathBuf, Arc<share::Share>)> {
     held(engines).iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
 }
 
 /// The same of those that are told of: of several of one name the one that is served, so that nothing is told
 /// twice.
-fn shown(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
+fn shown(engines: &Mutex<EnginesByPath>) -> Vec<(PathBuf, Arc<share::Share>)> {
     let engines = held(engines);
     let mut all: Vec<_> = engines.iter().collect();
     all.sort_by_key(|(_, served)| served.is_left);
@@ -558,8 +558,8 @@ fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
 
 /// The directories of which a share is to be continuously available, or is for NFS clients, who always come
 /// back.
-fn keeping_opens(plan: &Plan, paths: &[PathBuf]) -> HashSet<PathBuf> {
-    let keeps = |share: &Share| share.continuously_available.value || share.offers(Protocol::Nfs);
+fn keeping_opens(plan: &ServePlan, paths: &[PathBuf]) -> HashSet<PathBuf> {
+    let keeps = |share: &Share| share.continuously_available.value || share.offers(ShareProtocol::Nfs);
     let shares = plan.config.shares.values().zip(paths).filter(|(share, _)| keeps(share));
     shares.map(|(_, path)| path.clone()).collect()
 }
@@ -568,7 +568,7 @@ fn real_path(path: &Path) -> Result<PathBuf, String> {
     std::fs::canonicalize(path).map_err(|e| format!("{}: {}", path.display(), crate::config::os_error(&e)))
 }
 
-fn server_config(plan: &Plan, session_memory: Arc<share::ClientMemory>) -> smb::ServerConfig {
+fn server_config(plan: &ServePlan, session_memory: Arc<share::ClientMemory>) -> smb::ServerConfig {
     let server = &plan.config.server;
     let [a, b, c] = plan.identity.machine_sid;
     if server.testing.smbtorture_controls.value {
@@ -600,9 +600,9 @@ fn server_config(plan: &Plan, session_memory: Arc<share::ClientMemory>) -> smb::
     }
 }
 
-fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) -> share::Config {
+fn engine_config(share: &Share, path: &Path, plan: &ServePlan, principals: &Arc<IdentityMap>) -> share::Config {
     use std::os::unix::ffi::OsStrExt;
-    let accounts: Arc<dyn share::engine::Accounts> = Arc::<People>::clone(people);
+    let accounts: Arc<dyn share::engine::Accounts> = Arc::<IdentityMap>::clone(principals);
     share::Config {
         name: share.name.value.clone(),
         read_only: share.read_only.value,
@@ -661,10 +661,10 @@ mod tests {
             let volume = Arc::new(PosixVolume::open(&path, &beside).unwrap());
             let config = share::Config { name: name.to_owned(), ..share::Config::default() };
             let engine = share::Share::open(Arc::<PosixVolume>::clone(&volume), config).unwrap();
-            (path, Served { volume, engine, is_left })
+            (path, ServedDirectory { volume, engine, is_left })
         };
         let all = [served("docs", "a", true), served("docs", "b", false), served("gone", "c", true)];
-        let shown = shown(&Mutex::new(Engines::from(all)));
+        let shown = shown(&Mutex::new(EnginesByPath::from(all)));
         let told: Vec<_> = shown.iter().map(|(path, engine)| (path.clone(), engine.name())).collect();
         let (moved, gone) = (dir.path().join("b"), dir.path().join("c"));
         assert_eq!(told, [(moved, "docs".to_owned()), (gone, "gone".to_owned())]);

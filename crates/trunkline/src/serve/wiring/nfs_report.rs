@@ -1,6 +1,5 @@
 //! Reads the NFS servers' tables for status: endpoints, clients, sessions, connections, and what is open.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,16 +11,14 @@ use nfs::state::stateid::State;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use wire::Now;
 
+use super::engines::EngineList;
 use super::exports::Servers;
 use super::report::{caching_mask, own, shown, time};
 use crate::calendar::rfc3339;
 use crate::serve::listen::BoundEndpoint;
 
-/// Engines with the directories they serve.
-type Engines = [(PathBuf, Arc<share::Share>)];
-
 /// Fills in what `servers` know.
-pub fn fill(servers: &Servers, engines: &Engines, now: Now, status: &mut Status) {
+pub fn fill(servers: &Servers, engines: &EngineList, now: Now, status: &mut Status) {
     for (endpoint, server) in servers.list() {
         status.nfs.endpoints.push(one_endpoint(endpoint, server));
         let mut clients = server.clients.all();
@@ -169,7 +166,7 @@ const ACCESS: [(ShareAccess, u32, &str); 2] = [(ShareAccess::READ, 1, "R"), (Sha
 /// What others may do, in the bits that SMB's opens have.
 const SHARING: [(ShareDeny, u32, &str); 2] = [(ShareDeny::READ, 1, "R"), (ShareDeny::WRITE, 2, "W")];
 
-fn one_open(server: &nfs::Server, engines: &Engines, state: &State, status: &mut Status) {
+fn one_open(server: &nfs::Server, engines: &EngineList, state: &State, status: &mut Status) {
     let holding = state.holding();
     let engine = &state.export.engine;
     let root = engines.iter().find(|(_, known)| Arc::ptr_eq(known, engine)).map(|(path, _)| path.clone());

@@ -1,6 +1,6 @@
 //! Reads the server's tables for status.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,15 +16,13 @@ use smb_wire::negotiate::Dialect;
 use volume::security::Rights;
 use volume::{Name, Time};
 
+use super::engines::EngineList;
 use super::exports::Servers;
 use super::nfs_report;
 use crate::calendar::rfc3339;
 
-/// Engines with the directories they serve.
-type Engines = [(PathBuf, Arc<share::Share>)];
-
 /// Fills in what `server` and `engines` know.
-pub fn fill(server: &smb::Server, nfs: &Servers, engines: &Engines, status: &mut Status) {
+pub fn fill(server: &smb::Server, nfs: &Servers, engines: &EngineList, status: &mut Status) {
     connections(server, status);
     for session in server.sessions() {
         let id = session.id.to_string();
@@ -154,7 +152,7 @@ const RIGHTS: &[(u32, &str)] = &[
 /// FILE_SHARE_READ, FILE_SHARE_WRITE and FILE_SHARE_DELETE (MS-SMB2 2.2.13).
 const SHARING: [(Deny, u32, &str); 3] = [(Deny::READ, 1, "R"), (Deny::WRITE, 2, "W"), (Deny::DELETE, 4, "D")];
 
-fn one_open(server: &smb::Server, engines: &Engines, open: &smb::state::Open, status: &mut Status) {
+fn one_open(server: &smb::Server, engines: &EngineList, open: &smb::state::Open, status: &mut Status) {
     let Some((engine, file)) = open.file() else { return };
     let root = engines.iter().find(|(_, known)| Arc::ptr_eq(known, engine)).map(|(path, _)| path.clone());
     let root = root.unwrap_or_default();

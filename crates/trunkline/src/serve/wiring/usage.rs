@@ -13,6 +13,7 @@ use admin::usage::UsedShare;
 use volume::metered::Scan;
 use volume::{Meter, MeteredVolume, QuotaRefusal, Usage, Volume};
 
+use super::engines::EngineList;
 use super::locks::held;
 use crate::config::Share;
 use crate::state::StateDir;
@@ -62,22 +63,22 @@ pub fn metered(
 }
 
 /// A size that a share has been given while other things of the same change can still fail: taken back unless
-/// it is [kept](Given::keep).
+/// it is [kept](UncommittedSize::keep).
 #[must_use]
-pub struct Given {
+pub struct UncommittedSize {
     engine: Arc<share::Share>,
     /// What it had.
     before: Option<Option<u64>>,
 }
 
-impl Given {
+impl UncommittedSize {
     /// Nothing can fail any more.
     pub fn keep(mut self) {
         self.before = None;
     }
 }
 
-impl Drop for Given {
+impl Drop for UncommittedSize {
     fn drop(&mut self) {
         if let Some(before) = self.before.take()
             && let Err(error) = self.engine.set_quota(before)
@@ -94,7 +95,7 @@ impl Drop for Given {
 ///
 /// # Errors
 /// One line for the user.
-pub fn lower(share: &Share, engine: &Arc<share::Share>) -> Result<Given, String> {
+pub fn lower(share: &Share, engine: &Arc<share::Share>) -> Result<UncommittedSize, String> {
     let asked = quota(share);
     let is_first = asked.is_some() && engine.meter().is_none();
     if is_first && let Some(meter) = engine.begin_counting() {
@@ -103,15 +104,15 @@ pub fn lower(share: &Share, engine: &Arc<share::Share>) -> Result<Given, String>
     let before = engine.meter().and_then(|meter| meter.quota());
     let is_lower = asked.is_some_and(|asked| before.is_none_or(|before| asked < before));
     if !is_lower {
-        return Ok(Given { engine: Arc::clone(engine), before: None });
+        return Ok(UncommittedSize { engine: Arc::clone(engine), before: None });
     }
     match engine.set_quota(asked) {
         Err(refusal @ QuotaRefusal::BelowUsage { .. }) => {
             Err(format!("share `{}`: `provisioned_gib` is too small: {refusal}", share.name.value))
         }
         // What cannot be counted is said when the rest is taken into force.
-        Err(QuotaRefusal::NotCounted) => Ok(Given { engine: Arc::clone(engine), before: None }),
-        Ok(()) => Ok(Given { engine: Arc::clone(engine), before: Some(before) }),
+        Err(QuotaRefusal::NotCounted) => Ok(UncommittedSize { engine: Arc::clone(engine), before: None }),
+        Ok(()) => Ok(UncommittedSize { engine: Arc::clone(engine), before: Some(before) }),
     }
 }
 
@@ -127,9 +128,6 @@ fn count_briefly(meter: &Arc<Meter>) {
     }
     // What failed is counted in the background, and said there.
 }
-
-/// What lies on shares, by the real path of their directory.
-type Engines<'e> = &'e [(std::path::PathBuf, Arc<share::Share>)];
 
 /// What is to be counted, and when.
 type Due = Vec<(Weak<Meter>, Instant)>;
@@ -190,7 +188,7 @@ impl Usages {
     }
 
     /// Writes down what lies on shares where that has changed.
-    pub fn save(&self, state: &StateDir, engines: Engines<'_>) {
+    pub fn save(&self, state: &StateDir, engines: &EngineList) {
         let mut saved = held(&self.saved);
         let mut changed = Vec::new();
         for (path, engine) in engines {

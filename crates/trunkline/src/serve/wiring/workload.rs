@@ -26,7 +26,7 @@ pub fn clients(server: &smb::Server, nfs: &Servers, caching: &Caching) -> Vec<Cl
 }
 
 /// One client.
-struct Known {
+struct ClientActivity {
     client: String,
     user: String,
     protocol: &'static str,
@@ -35,7 +35,7 @@ struct Known {
     opens: BTreeMap<String, u64>,
 }
 
-impl Known {
+impl ClientActivity {
     /// What it does on each share.
     fn work(self, caching: &Caching) -> Vec<ClientWork> {
         let mut depth = Habit::default();
@@ -96,7 +96,7 @@ fn of_smb(server: &smb::Server, caching: &Caching) -> Vec<ClientWork> {
             *opens.entry((open.client.0, open.tree.share_name().to_owned())).or_default() += 1;
         }
     }
-    let known = machines.into_values().map(|Machine { key, users, connections }| Known {
+    let known = machines.into_values().map(|Machine { key, users, connections }| ClientActivity {
         client: connections.values().next().map(|(address, _)| address.clone()).unwrap_or_default(),
         user: users.into_iter().filter(|user| !user.is_empty()).collect::<Vec<_>>().join(", "),
         protocol: "SMB",
@@ -119,7 +119,7 @@ fn of_nfs(server: &nfs::Server, caching: &Caching) -> Vec<ClientWork> {
     let clients = server.clients.all();
     let known = clients.iter().map(|client| {
         let ways = client.ways();
-        Known {
+        ClientActivity {
             client: ways
                 .first()
                 .map(|way| way.peer.remote.ip().to_canonical().to_string())

@@ -79,7 +79,7 @@ pub struct Records {
 }
 
 /// What was read of a file.
-struct Found {
+struct LoadedRecords {
     contents: Contents,
     /// None: the program that wrote it knew no checksums.
     generation: Option<u64>,
@@ -203,7 +203,7 @@ impl Records {
     }
 }
 
-impl Found {
+impl LoadedRecords {
     /// Refuses a file that is older than what `told` says was written.
     fn newer_than(&self, told: Option<u64>) -> Result<(), StoreError> {
         let (Some(told), Some(generation)) = (told, self.generation) else { return Ok(()) };
@@ -218,7 +218,7 @@ impl Found {
 }
 
 /// Reads a database and holds it against its checksums. It may write what redb has to put right.
-fn examine(database: &mut Database, tables: &[Table]) -> Result<Found, StoreError> {
+fn examine(database: &mut Database, tables: &[Table]) -> Result<LoadedRecords, StoreError> {
     let was_whole = database.check_integrity().map_err(|e| StoreError::damaged(&e.to_string()))?;
     let read = database.begin_read()?;
     let names: Vec<String> = read.list_tables()?.map(|table| table.name().to_owned()).collect();
@@ -227,7 +227,7 @@ fn examine(database: &mut Database, tables: &[Table]) -> Result<Found, StoreErro
         if !was_whole {
             return Err(StoreError::damaged("redb had to repair it"));
         }
-        return Ok(Found { contents: earlier::read(&read)?, generation: None });
+        return Ok(LoadedRecords { contents: earlier::read(&read)?, generation: None });
     }
     let sums = read_table(&read, SUMS)?;
     let mut contents = Contents::new();
@@ -243,7 +243,7 @@ fn examine(database: &mut Database, tables: &[Table]) -> Result<Found, StoreErro
         sums.get(GENERATION).and_then(|number| Some(u64::from_le_bytes(number[..].try_into().ok()?)));
     let generation =
         generation.ok_or_else(|| StoreError::damaged("the number of its last change is missing"))?;
-    Ok(Found { contents, generation: Some(generation) })
+    Ok(LoadedRecords { contents, generation: Some(generation) })
 }
 
 fn read_table(read: &ReadTransaction, table: Table) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, StoreError> {

@@ -13,13 +13,13 @@ use auth::NtHash as Hash;
 use crate::account_keys;
 use crate::config::check::read_password;
 use crate::config::{Config, User, values};
-use crate::host::Accounts;
+use crate::host::UserDatabase;
 use crate::state::StateDir;
 use crate::state::store::{Store, StoreError, StoredUser};
 
 /// A user who may log on, complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Person {
+pub struct LogonPrincipal {
     /// The name as it is written.
     pub name: String,
     /// The password's NT hash.
@@ -42,7 +42,7 @@ pub struct Person {
     pub key_of: Option<String>,
 }
 
-impl Person {
+impl LogonPrincipal {
     /// As a list shows them.
     pub fn entry(&self) -> UserEntry {
         let source =
@@ -68,12 +68,12 @@ pub fn nt_hash(password: &str) -> NtHash {
 ///
 /// # Errors
 /// One line that names the user.
-pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<Person>> {
+pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPrincipal>> {
     let store = state.store();
     let stored: BTreeMap<String, StoredUser> =
         store.users()?.into_iter().map(|user| (user.name.to_lowercase(), user)).collect();
-    let host = Accounts::read();
-    let mut people = BTreeMap::new();
+    let host = UserDatabase::read();
+    let mut principals = BTreeMap::new();
     for (key, user) in &config.users {
         let (hash, password_file) = match &user.password_file {
             Some(file) => {
@@ -90,15 +90,15 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<Person>>
             },
         };
         let known = stored.get(key);
-        people.insert(key.clone(), configured(user, known, hash, password_file, store, &host)?);
+        principals.insert(key.clone(), configured(user, known, hash, password_file, store, &host)?);
     }
     for (key, user) in stored {
-        if let Entry::Vacant(place) = people.entry(key) {
-            place.insert(person(&user, store, &host)?);
+        if let Entry::Vacant(place) = principals.entry(key) {
+            place.insert(principal(&user, store, &host)?);
         }
     }
-    account_keys::add_to(&mut people, config, store)?;
-    Ok(people.into_values().collect())
+    account_keys::add_to(&mut principals, config, store)?;
+    Ok(principals.into_values().collect())
 }
 
 /// Says in the log what is wrong with a password and its file.
@@ -117,8 +117,8 @@ fn configured(
     nt_hash: NtHash,
     password_file: Option<PathBuf>,
     store: &Store,
-    host: &Accounts,
-) -> Result<Person, StoreError> {
+    host: &UserDatabase,
+) -> Result<LogonPrincipal, StoreError> {
     let uid = user.uid.as_ref().map(|own| own.value).or(known.and_then(|known| known.uid));
     let gid = user.gid.as_ref().map(|own| own.value).or(known.and_then(|known| known.gid));
     let base = StoredUser {
@@ -128,20 +128,20 @@ fn configured(
         gid,
         admin: user.admin.value || known.is_some_and(|known| known.admin),
     };
-    let mut person = person(&base, store, host)?;
+    let mut principal = principal(&base, store, host)?;
     if let Some(sid) = &user.sid {
-        person.sid.clone_from(&sid.value);
+        principal.sid.clone_from(&sid.value);
     }
     if let Some(groups) = &user.groups {
-        person.groups.clone_from(&groups.value);
+        principal.groups.clone_from(&groups.value);
     }
-    person.password_file = password_file;
-    Ok(person)
+    principal.password_file = password_file;
+    Ok(principal)
 }
 
-fn person(user: &StoredUser, store: &Store, host: &Accounts) -> Result<Person, StoreError> {
+fn principal(user: &StoredUser, store: &Store, host: &UserDatabase) -> Result<LogonPrincipal, StoreError> {
     let ids = host.ids(&user.name, user.uid, user.gid);
-    Ok(Person {
+    Ok(LogonPrincipal {
         sid: store.identity().user_sid(store.rid(&user.name)?),
         name: user.name.clone(),
         nt_hash: user.nt_hash.clone(),
@@ -257,12 +257,12 @@ mod tests {
         let text =
             "[[user]]\nname = \"Ann\"\npassword_file = \"pw\"\nsid = \"S-1-5-21-1-2-3-4\"\ngroups = [7]\n";
         let config = read::parse("t", text, dir.path()).unwrap();
-        let people = resolve(&config, &state).unwrap();
-        assert_eq!(people.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["Ann", "bob"]);
-        assert_eq!(people[0].nt_hash, nt_hash("secret"));
-        assert_eq!((people[0].uid, people[0].sid.as_str()), (4, "S-1-5-21-1-2-3-4"));
-        assert_eq!((people[0].groups.as_slice(), people[1].nt_hash.clone()), (&[7][..], nt_hash("pw")));
-        assert_eq!(people[0].password_file.as_deref(), Some(dir.path().join("pw").as_path()));
+        let principals = resolve(&config, &state).unwrap();
+        assert_eq!(principals.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["Ann", "bob"]);
+        assert_eq!(principals[0].nt_hash, nt_hash("secret"));
+        assert_eq!((principals[0].uid, principals[0].sid.as_str()), (4, "S-1-5-21-1-2-3-4"));
+        assert_eq!((principals[0].groups.as_slice(), principals[1].nt_hash.clone()), (&[7][..], nt_hash("pw")));
+        assert_eq!(principals[0].password_file.as_deref(), Some(dir.path().join("pw").as_path()));
         let nobody = read::parse("t", "[[user]]\nname = \"eve\"\n", Path::new("")).unwrap();
         assert!(resolve(&nobody, &state).unwrap_err().to_string().contains("user `eve` has no password"));
     }
