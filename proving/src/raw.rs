@@ -38,7 +38,7 @@ pub struct RawClient {
 
 /// What a client says of itself.
 #[derive(Debug, Clone, Copy)]
-pub struct Who<'a> {
+pub struct RawClientIdentity<'a> {
     /// The user.
     pub user: &'a str,
     /// The password.
@@ -54,20 +54,20 @@ impl RawClient {
     ///
     /// # Errors
     /// Those of the socket, and [`io::ErrorKind::InvalidData`] when the server does not let us in.
-    pub fn log_on(address: SocketAddr, who: &Who<'_>, share: &str) -> io::Result<RawClient> {
+    pub fn log_on(address: SocketAddr, identity: &RawClientIdentity<'_>, share: &str) -> io::Result<RawClient> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let signer = Signer::new(SigningAlgorithm::AesGmac, &[0; 16]);
         let mut client =
-            RawClient { stream, next_id: 0, session_id: 0, tree_id: 0, signer, signs: who.signs };
-        let preauth = client.negotiate(who)?;
-        client.set_up_session(who, preauth)?;
+            RawClient { stream, next_id: 0, session_id: 0, tree_id: 0, signer, signs: identity.signs };
+        let preauth = client.negotiate(identity)?;
+        client.set_up_session(identity, preauth)?;
         client.connect_tree(share)?;
         Ok(client)
     }
 
-    fn negotiate(&mut self, who: &Who<'_>) -> io::Result<[u8; 64]> {
+    fn negotiate(&mut self, identity: &RawClientIdentity<'_>) -> io::Result<[u8; 64]> {
         let hashes = [HashAlgorithm::Sha512];
         let signing = [context::SigningAlgorithm::new(SigningAlgorithm::AesGmac as u16)];
         let contexts = [
@@ -76,9 +76,9 @@ impl RawClient {
         ];
         let request = self.message(Command::Negotiate, |out| {
             negotiate::Request {
-                security_mode: security_mode(who),
+                security_mode: security_mode(identity),
                 capabilities: Capabilities::LARGE_MTU,
-                client_guid: who.guid,
+                client_guid: identity.guid,
                 dialects: List::Values(&[Dialect::Smb311]),
                 contexts: Contexts::Values(&contexts),
             }
@@ -90,16 +90,16 @@ impl RawClient {
         Ok(preauth_hash(&preauth_hash(&[0; 64], &request), &answer))
     }
 
-    fn set_up_session(&mut self, who: &Who<'_>, mut preauth: [u8; 64]) -> io::Result<()> {
-        let hash = NtHash::from_password(who.password);
+    fn set_up_session(&mut self, identity: &RawClientIdentity<'_>, mut preauth: [u8; 64]) -> io::Result<()> {
+        let hash = NtHash::from_password(identity.password);
         let mut initiator =
-            Initiator::new(ClientIdentity::new(who.user, "", hash, "cifs/server"), Wrap::Spnego);
+            Initiator::new(ClientIdentity::new(identity.user, "", hash, "cifs/server"), Wrap::Spnego);
         let mut token = initiator.first();
         loop {
             let request = self.message(Command::SessionSetup, |out| {
                 session_setup::Request {
                     flags: RequestFlags::empty(),
-                    security_mode: security_mode(who),
+                    security_mode: security_mode(identity),
                     capabilities: Capabilities::empty(),
                     previous_session_id: 0,
                     security_buffer: &token,
@@ -243,8 +243,8 @@ impl RawClient {
     }
 }
 
-fn security_mode(who: &Who<'_>) -> SecurityMode {
-    match who.signs {
+fn security_mode(identity: &RawClientIdentity<'_>) -> SecurityMode {
+    match identity.signs {
         true => SecurityMode::SIGNING_ENABLED | SecurityMode::SIGNING_REQUIRED,
         false => SecurityMode::SIGNING_ENABLED,
     }

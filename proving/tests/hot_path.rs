@@ -18,8 +18,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counting::{Expected, Run, the_counters_count, undisturbed};
-use proving::raw::{RawClient, Who};
+use counting::{Expected, MeasuredRun, the_counters_count, undisturbed};
+use proving::raw::{RawClient, RawClientIdentity};
 use smb_wire::{FileId, Guid, NtStatus, read};
 use testkit::smb::{server_config, share_config, user};
 
@@ -67,7 +67,7 @@ fn exchange(client: &mut RawClient, batch: &[u8], answers: &mut [u8]) {
 /// Reads the same 32 blocks again and again on one connection, and says what one READ costs.
 fn measure(server: &net::Handle<smb::service::Smb>, address: SocketAddr, signs: bool) {
     let guid = Guid([2 + u8::from(signs); 16]);
-    let who = Who { user: "anna", password: "s3cret", guid, signs };
+    let who = RawClientIdentity { user: "anna", password: "s3cret", guid, signs };
     let mut client = RawClient::log_on(address, &who, "files").expect("the client logs on");
     let file = client.open("file").expect("the file opens");
     let mut answers = vec![0; DEPTH * ANSWER];
@@ -77,7 +77,7 @@ fn measure(server: &net::Handle<smb::service::Smb>, address: SocketAddr, signs: 
         warm.iter().for_each(|batch| exchange(&mut client, batch, &mut answers));
         check(&client, &mut answers, signs);
         let run =
-            Run::of(server, || measured.iter().for_each(|batch| exchange(&mut client, batch, &mut answers)));
+            MeasuredRun::of(server, || measured.iter().for_each(|batch| exchange(&mut client, batch, &mut answers)));
         check(&client, &mut answers, signs);
         run
     });

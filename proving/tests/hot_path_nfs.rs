@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counting::{Expected, Run, the_counters_count, undisturbed};
+use counting::{Expected, MeasuredRun, the_counters_count, undisturbed};
 use nfs::connection::service::Nfs;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{AttrNum, Bitmap};
@@ -293,7 +293,7 @@ fn measure(
         let batches: Vec<_> = (0..WARM + ROUNDS).map(|_| client.batch(operation)).collect();
         let (warm, measured) = batches.split_at(WARM);
         warm.iter().for_each(|batch| client.exchange(batch, &mut answers));
-        Run::of(server, || measured.iter().for_each(|batch| client.exchange(batch, &mut answers)))
+        MeasuredRun::of(server, || measured.iter().for_each(|batch| client.exchange(batch, &mut answers)))
     });
     for answer in answers.chunks_exact(len) {
         check(&answer[MARK + rpc::SUCCESS_HEADER..]);
@@ -330,7 +330,7 @@ fn list(server: &net::Handle<Nfs>, client: &mut Client, (name, files): (&str, us
     let operations = [Args::PutFh(filehandle::PutArgs { object: FileHandle(&handle) }), Args::ReadDir(args)];
     let mut least = u64::MAX;
     for _ in 0..WARM {
-        let run = Run::of(server, || {
+        let run = MeasuredRun::of(server, || {
             client.in_first_slot(&operations, |results| {
                 let Some(Res::ReadDir(Ok(found))) = results.last() else { panic!("{results:?}") };
                 assert!(found.eof);

@@ -8,22 +8,22 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use proving::raw::{RawClient, Who};
-use proving::running::Running;
+use proving::raw::{RawClient, RawClientIdentity};
+use proving::server_process::ServerProcess;
 use smb_wire::Guid;
 
 /// Bytes that one idle client may cost.
 const BOUND: usize = 32 * 1024;
 
 /// Serves `directory/files`.
-fn serve(directory: &Path) -> Running {
+fn serve(directory: &Path) -> ServerProcess {
     std::fs::create_dir(directory.join("files")).expect("the share's root");
     std::fs::write(directory.join("files/file"), "x".repeat(4096)).expect("a file");
-    Running::start(directory, "[share.files]\npath = \"files\"\nusers = { anna = \"read\" }\n")
+    ServerProcess::start(directory, "[share.files]\npath = \"files\"\nusers = { anna = \"read\" }\n")
 }
 
 /// Resident bytes of the server.
-fn resident(server: &Running) -> usize {
+fn resident(server: &ServerProcess) -> usize {
     let path = format!("/proc/{}/status", server.child.id());
     let status = BufReader::new(File::open(path).expect("procfs"));
     let line = status.lines().map_while(Result::ok).find(|line| line.starts_with("VmRSS:"));
@@ -33,9 +33,9 @@ fn resident(server: &Running) -> usize {
 }
 
 /// A client of a machine of its own that has read a file and leaves it open.
-fn idle_client(server: &Running, number: usize) -> RawClient {
+fn idle_client(server: &ServerProcess, number: usize) -> RawClient {
     let guid = Guid((number as u128 + 1).to_be_bytes());
-    let who = Who { user: "anna", password: "s3cret", guid, signs: true };
+    let who = RawClientIdentity { user: "anna", password: "s3cret", guid, signs: true };
     let mut client = RawClient::log_on(server.smb, &who, "files").expect("the client logs on");
     let file = client.open("file").expect("the file opens");
     let mut request = Vec::new();

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use proving::running::{Running, program};
+use proving::server_process::{ServerProcess, program};
 use serde_json::Value;
 
 /// What a small standard share has: operations a second, and bytes a second in both directions together.
@@ -53,11 +53,11 @@ fn slack() -> (f64, f64) {
     if is_full() { (0.02, 0.02) } else { (0.04, 0.25) }
 }
 
-fn serve(directory: &Path) -> Running {
+fn serve(directory: &Path) -> ServerProcess {
     for share in ["files", "free"] {
         std::fs::create_dir(directory.join(share)).expect("the share's root");
     }
-    Running::start(directory, TABLES)
+    ServerProcess::start(directory, TABLES)
 }
 
 /// One load of a share.
@@ -73,7 +73,7 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    fn begin(&self, program: &Path, server: &Running) -> Child {
+    fn begin(&self, program: &Path, server: &ServerProcess) -> Child {
         let Load { protocol, directory, rw, bs, connections, .. } = self;
         let target = match (*protocol, server.nfs) {
             ("nfs", Some(nfs)) => format!("nfs://{nfs}/{directory}"),
@@ -126,7 +126,7 @@ fn had(program: &Path, directory: &Path) -> (f64, f64, f64) {
 }
 
 /// Ten seconds in the middle of a load over each protocol hold what the share has, together.
-fn both_at_once(program: &Path, server: &Running, directory: &Path, load: Load<'_>) {
+fn both_at_once(program: &Path, server: &ServerProcess, directory: &Path, load: Load<'_>) {
     // Longer than what is measured by what both may take to begin.
     let smb = Load { seconds: seconds() + 8, ..load };
     let nfs = Load { protocol: "nfs", ..smb };
@@ -153,7 +153,7 @@ fn median(mut all: Vec<f64>) -> f64 {
 
 /// Two clients of the limited share get the same, one of them over more connections; and a share without
 /// limits gives the same whether or not the limited one beside it is asked for more than it has.
-fn pairs(program: &Path, server: &Running, load: Load<'_>, count: usize) {
+fn pairs(program: &Path, server: &ServerProcess, load: Load<'_>, count: usize) {
     let (one, other) = (load, Load { connections: 1, ..load });
     let free = Load { directory: "free", connections: 1, ..load };
     let (mut shares, mut costs) = (Vec::new(), Vec::new());

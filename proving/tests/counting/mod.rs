@@ -3,7 +3,7 @@
 //! on files, by the host.
 //!
 //! For programs of one test: it replaces these functions for the whole process. Begin with [`undisturbed`]
-//! and [`Run`].
+//! and [`MeasuredRun`].
 
 #![allow(unsafe_code)]
 use std::ffi::c_void;
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn memmove(to: *mut c_void, from: *const c_void, len: usiz
 const RUNS: usize = 8;
 
 /// What the server did for a run of requests.
-pub struct Run {
+pub struct MeasuredRun {
     allocations: u64,
     copied: u64,
     /// What the transport had counted before it and after it.
@@ -94,20 +94,20 @@ pub struct Expected<'a> {
 /// came in two pieces, of which the first is kept aside, and the worker was not put aside for so long that it
 /// sent its turns away as slow ones. On a busy host it is put aside in every run; what it reads in /proc to
 /// know that is counted apart.
-pub fn undisturbed(run: impl FnMut() -> Run) -> Run {
+pub fn undisturbed(run: impl FnMut() -> MeasuredRun) -> MeasuredRun {
     let quiet = |run: &Run| run.grown(|totals| totals.bytes_copied + totals.hops) == 0;
     let found = std::iter::repeat_with(run).take(RUNS).find(quiet);
     found.unwrap_or_else(|| panic!("in each of {RUNS} runs a request came in pieces or left its thread"))
 }
 
-impl Run {
+impl MeasuredRun {
     /// Counts what a server of one worker does while `work` sends requests and takes the answers.
-    pub fn of<S: wire::endpoint::Service>(server: &net::Handle<S>, work: impl FnOnce()) -> Run {
+    pub fn of<S: wire::endpoint::Service>(server: &net::Handle<S>, work: impl FnOnce()) -> MeasuredRun {
         let thread = only_worker();
         let (before, host) = (server.totals(), HostCounts::of(thread));
         let (allocations, copied) = (ALLOCATIONS.load(Relaxed), COPIED.load(Relaxed));
         work();
-        Run {
+        MeasuredRun {
             allocations: ALLOCATIONS.load(Relaxed) - allocations,
             copied: COPIED.load(Relaxed) - copied,
             totals: (before, server.totals()),

@@ -7,8 +7,8 @@
 //!
 //! [`records`] keeps the bytes, and sees to it that damage is never taken for content.
 
-mod earlier;
-mod guard;
+mod old_format;
+mod panic_guard;
 mod records;
 
 use std::collections::HashMap;

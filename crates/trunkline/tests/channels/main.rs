@@ -2,7 +2,7 @@
 //! when the server itself is killed ([`lasting`]), or grants few credits ([`credits`]).
 
 mod credits;
-mod lasting;
+mod persistent;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;

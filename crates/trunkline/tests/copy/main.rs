@@ -2,13 +2,13 @@
 //! exit status.
 
 mod attributes;
-mod beside;
+mod sidecar;
 mod holes;
-mod inside;
+mod server_side;
 mod links;
 mod mirror;
-mod naming;
-mod trouble;
+mod new_directories;
+mod lost_connections;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -3,9 +3,9 @@
 
 mod api;
 mod missing_state;
-mod moving;
-mod restarting;
-mod vanishing;
+mod share_relocation;
+mod restart;
+mod abandoned_clients;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;

@@ -92,7 +92,7 @@ impl Servers {
     pub fn keep_clients(&self, state: &StateDir) -> Result<(), String> {
         for (endpoint, server) in &self.list {
             let path = state.clients_path(&endpoint.owner.to_string()).map_err(|e| e.to_string())?;
-            super::lasting::keep_clients(state, &path, server)?;
+            super::journals::keep_clients(state, &path, server)?;
         }
         Ok(())
     }

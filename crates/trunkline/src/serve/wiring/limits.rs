@@ -106,7 +106,7 @@ impl Pacing {
         &self,
         state: &StateDir,
         wanted: impl Iterator<Item = (&'e Arc<share::Share>, Option<&'e LimitsToApply>)>,
-        lasting: &[u32],
+        numbers_in_use: &[u32],
     ) {
         // A share that goes to another account takes along what it has.
         self.save(state);
@@ -133,7 +133,7 @@ impl Pacing {
         }
         for (name, numbers) in left {
             let Some(limits) = accounts.get(&name) else { continue };
-            let gone = numbers.into_iter().filter(|number| !lasting.contains(number));
+            let gone = numbers.into_iter().filter(|number| !numbers_in_use.contains(number));
             gone.for_each(|number| limits.remove_share(number));
             if limits.shares().is_empty() {
                 accounts.remove(&name);

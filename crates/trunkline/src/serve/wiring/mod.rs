@@ -2,10 +2,10 @@
 //!
 //! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
 //! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's
-//! network interfaces; [`lasting`] has opens kept over a restart, [`leaving`] takes a share away from whoever
-//! uses it, [`moving`] brings it to another directory; [`limits`] paces what shares do, [`usage`] knows what
+//! network interfaces; [`journals`] has opens kept over a restart, [`share_removal`] takes a share away from whoever
+//! uses it, [`share_relocation`] brings it to another directory; [`limits`] paces what shares do, [`usage`] knows what
 //! lies on them; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status,
-//! [`transactions`] and [`workload`] what was counted, [`records`] writes down single requests, [`peaks`] how
+//! [`transactions`] and [`workload`] what was counted, [`records`] writes down single requests, [`share_peaks`] how
 //! much at most.
 
 mod accounts;
@@ -13,18 +13,18 @@ mod addresses;
 mod channels;
 mod engines;
 mod exports;
-mod giving_back;
+mod background_release;
 mod identity;
-mod lasting;
-mod leaving;
+mod journals;
+mod share_removal;
 mod limits;
 mod locks;
 mod memory;
 mod metadata;
-mod moving;
+mod share_relocation;
 mod names;
 mod nfs_report;
-mod peaks;
+mod share_peaks;
 mod records;
 mod report;
 mod transactions;
@@ -61,7 +61,7 @@ use exports::Servers;
 use identity::IdentityMap;
 use limits::Pacing;
 use locks::held;
-use peaks::Peaks;
+use share_peaks::SharePeaks;
 use records::Records;
 use usage::Usages;
 
@@ -84,7 +84,7 @@ struct Wired {
     backlog: Arc<net::Backlog>,
     engines: Arc<Mutex<EnginesByPath>>,
     pacing: Arc<Pacing>,
-    peaks: Arc<Peaks>,
+    peaks: Arc<SharePeaks>,
     usages: Arc<Usages>,
     records: Option<Records>,
     state: Arc<StateDir>,
@@ -221,7 +221,7 @@ impl FileServer for Wired {
         let (mut sizes, mut rooms, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
         let users = principals.users();
         let (paths, keeping) = self.directories(plan)?;
-        let leaving = moving::leaving(&engines, &paths);
+        let leaving = share_relocation::leaving(&engines, &paths);
         // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
         for (share, path) in plan.config.shares.values().zip(paths) {
             let config = engine_config(share, &path, plan, &principals);
@@ -240,7 +240,7 @@ impl FileServer for Wired {
             };
             sizes.push(usage::quota(share));
             rooms.push((Arc::clone(&served.volume), usage::beside(share)));
-            let before = moving::before(&engines, share, &path).map(|(before, _)| before);
+            let before = share_relocation::before(&engines, share, &path).map(|(before, _)| before);
             limited.push(limits::LimitsToApply::of(share, &plan.config, &path, before, &self.state)?);
             if share.continuously_available.value && !served.engine.keeps_opens() {
                 tracing::warn!(share = %share.name.value, "`continuously_available` counts from the next start on");
@@ -257,11 +257,11 @@ impl FileServer for Wired {
             engine.configure(config.clone());
         }
         let left = left_over(&engines, &next);
-        let lasting: Vec<u32> =
-            moving::without_share(&left, plan).filter_map(|path| self.state.number(path).ok()).collect();
+        let numbers_in_use: Vec<u32> =
+            share_relocation::without_share(&left, plan).filter_map(|path| self.state.number(path).ok()).collect();
         let engines_of = || shares.iter().map(|(_, engine, _)| engine);
-        self.pacing.apply(&self.state, engines_of().zip(limited.iter().map(Option::as_ref)), &lasting);
-        moving::limit(&left, engines_of());
+        self.pacing.apply(&self.state, engines_of().zip(limited.iter().map(Option::as_ref)), &numbers_in_use);
+        share_relocation::limit(&left, engines_of());
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         next.extend(left);
         *engines = next;
@@ -289,11 +289,11 @@ impl FileServer for Wired {
     }
 
     fn use_of(&self, share: &str) -> ShareUse {
-        leaving::use_of(&self.server, &self.nfs, &held(&self.engines), share)
+        share_removal::use_of(&self.server, &self.nfs, &held(&self.engines), share)
     }
 
     fn disconnect(&self, share: &str) {
-        leaving::disconnect(&self.server, &self.nfs, &mut held(&self.engines), share);
+        share_removal::disconnect(&self.server, &self.nfs, &mut held(&self.engines), share);
     }
 
     fn drain(&self, within: Duration) -> bool {
@@ -335,9 +335,9 @@ impl Wired {
         engines: &EnginesByPath,
         leaving: &[(&Path, &ServedDirectory)],
     ) -> Result<ServedDirectory, String> {
-        moving::check_free(leaving, &self.server, share, path)?;
+        share_relocation::check_free(leaving, &self.server, share, path)?;
         let served = self.open(share, path, config, &plan.config)?;
-        if let Some((_, before)) = moving::before(engines, share, path) {
+        if let Some((_, before)) = share_relocation::before(engines, share, path) {
             served.engine.count_on(&before.engine);
         }
         Ok(served)
@@ -373,7 +373,7 @@ impl Wired {
     ) -> Result<ServedDirectory, String> {
         let name = &share.name.value;
         let beside = self.state.volume_dir(path).map_err(|e| e.to_string())?;
-        lasting::tell_if_emptied(&self.state, &name.to_string(), &beside);
+        journals::tell_if_emptied(&self.state, &name.to_string(), &beside);
         let volume = PosixVolume::open(path, &beside).map_err(|e| format!("share `{name}`: {e}"))?;
         let volume = Arc::new(volume);
         let shared =
@@ -382,7 +382,7 @@ impl Wired {
         let config = share::Config {
             descriptors: Arc::clone(&self.descriptors),
             memory: Arc::clone(&self.client_memory),
-            give_back: Some(Arc::new(giving_back::GivingBack::default())),
+            give_back: Some(Arc::new(background_release::BackgroundRelease::default())),
             ..config
         };
         let engine = share::Share::open(shared, config)
@@ -416,13 +416,13 @@ impl Wired {
         let journal = self.state.opens_path(path).map_err(|e| e.to_string())?;
         if keeps {
             let (restored, are_some_lost) =
-                lasting::keep(share, &self.state, &journal, &served.engine, users)?;
+                journals::keep(share, &self.state, &journal, &served.engine, users)?;
             if are_some_lost {
                 self.nfs.list().iter().for_each(|(_, server)| server.doubt_records());
             }
             return Ok(restored);
         }
-        lasting::forget(&self.state, &journal).map(|()| Vec::new())
+        journals::forget(&self.state, &journal).map(|()| Vec::new())
     }
 
     /// Whoever may not log on any more is not served any more either.
@@ -456,7 +456,7 @@ fn keep(
     engines: Arc<Mutex<EnginesByPath>>,
     nfs: Arc<Servers>,
     pacing: Arc<Pacing>,
-    peaks: Arc<Peaks>,
+    peaks: Arc<SharePeaks>,
     usages: Arc<Usages>,
     state: Arc<StateDir>,
 ) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
@@ -466,7 +466,7 @@ fn keep(
         let mut given_back = Instant::now();
         while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             let now = net::now();
-            let left = moving::take_unused(&mut held(&engines));
+            let left = share_relocation::take_unused(&mut held(&engines));
             left.iter().for_each(|served| served.engine.write_noted());
             drop(left);
             let all: Vec<ServedDirectory> = held(&engines).values().cloned().collect();
@@ -490,21 +490,21 @@ fn keep(
                 net::give_memory_back(true);
                 given_back = Instant::now();
             }
-            if looked.elapsed() >= peaks::LOOKED_EVERY {
+            if looked.elapsed() >= share_peaks::LOOKED_EVERY {
                 peaks.look(all.iter().map(|served| &served.engine), now.mono_ns);
                 looked = Instant::now();
             }
             if saved.elapsed() >= limits::SAVED_EVERY {
                 pacing.save(&state);
                 usages.save(&state, &by_path(&engines));
-                lasting::note_what_is_kept(&state);
+                journals::note_what_is_kept(&state);
                 saved = Instant::now();
             }
             if sweep {
                 swept = Instant::now();
             }
         }
-        lasting::note_what_is_kept(&state);
+        journals::note_what_is_kept(&state);
     };
     let thread = std::thread::Builder::new().name("trunkline-keeper".to_owned()).spawn(run)?;
     Ok((stop, thread))
@@ -536,7 +536,7 @@ fn shown(engines: &Mutex<EnginesByPath>) -> Vec<(PathBuf, Arc<share::Share>)> {
 }
 
 /// What is so now of a share.
-fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
+fn gauges(engine: &share::Share, peaks: &SharePeaks) -> Gauges {
     let limited = engine.limits().and_then(|limits| limits.state(net::now()));
     let space = engine.space().ok();
     let (max_used_iops, max_used_bandwidth_bytes) = peaks.of(engine);

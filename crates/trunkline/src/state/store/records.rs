@@ -28,8 +28,8 @@ use redb::{
     WriteTransaction,
 };
 
-use super::guard::{Copy, guarded};
-use super::{StoreError, earlier};
+use super::panic_guard::{DatabaseCopy, guarded};
+use super::{StoreError, old_format};
 
 type Sealed = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -118,7 +118,7 @@ impl Records {
     ) -> Result<Records, StoreError> {
         let bytes = fs::read(path)?;
         guarded(|| {
-            let copy = Database::builder().create_with_backend(Copy::of(bytes));
+            let copy = Database::builder().create_with_backend(DatabaseCopy::of(bytes));
             let mut copy = copy.map_err(|e| StoreError::damaged(&e.to_string()))?;
             let found = examine(&mut copy, tables)?;
             check(&found.contents)?;
@@ -145,7 +145,7 @@ impl Records {
                 generation
             }
             None => {
-                guarded(|| earlier::remove(&database, &found.contents))?;
+                guarded(|| old_format::remove(&database, &found.contents))?;
                 1
             }
         };
@@ -227,7 +227,7 @@ fn examine(database: &mut Database, tables: &[Table]) -> Result<LoadedRecords, S
         if !was_whole {
             return Err(StoreError::damaged("redb had to repair it"));
         }
-        return Ok(LoadedRecords { contents: earlier::read(&read)?, generation: None });
+        return Ok(LoadedRecords { contents: old_format::read(&read)?, generation: None });
     }
     let sums = read_table(&read, SUMS)?;
     let mut contents = Contents::new();

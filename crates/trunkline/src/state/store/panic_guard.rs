@@ -42,7 +42,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
 
 /// A file in memory. It never becomes much larger than it was, whatever a damaged length says.
 #[derive(Debug)]
-pub struct Copy {
+pub struct DatabaseCopy {
     bytes: RwLock<Vec<u8>>,
     largest: u64,
 }
@@ -50,10 +50,10 @@ pub struct Copy {
 /// By how much a database may grow when it is opened.
 const GROWTH: u64 = 64 << 20;
 
-impl Copy {
-    pub fn of(bytes: Vec<u8>) -> Copy {
+impl DatabaseCopy {
+    pub fn of(bytes: Vec<u8>) -> DatabaseCopy {
         let largest = bytes.len() as u64 + GROWTH;
-        Copy { bytes: RwLock::new(bytes), largest }
+        DatabaseCopy { bytes: RwLock::new(bytes), largest }
     }
 }
 
@@ -64,7 +64,7 @@ fn span(offset: u64, len: usize) -> io::Result<std::ops::Range<usize>> {
     Ok(start..end)
 }
 
-impl StorageBackend for Copy {
+impl StorageBackend for DatabaseCopy {
     fn len(&self) -> io::Result<u64> {
         Ok(self.bytes.read().len() as u64)
     }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_copy_keeps_to_its_bounds() {
-        let copy = Copy::of(vec![1, 2, 3]);
+        let copy = DatabaseCopy::of(vec![1, 2, 3]);
         let mut out = [0; 2];
         assert!(copy.read(1, &mut out).is_ok() && out == [2, 3]);
         for (offset, len) in [(2, 2), (u64::MAX, 1), (4, 0)] {

@@ -32,7 +32,7 @@ pub fn program() -> PathBuf {
 }
 
 /// A server that runs; killed when dropped.
-pub struct Running {
+pub struct ServerProcess {
     /// Its process.
     pub child: Child,
     /// Where SMB clients find it.
@@ -41,7 +41,7 @@ pub struct Running {
     pub nfs: Option<SocketAddr>,
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
@@ -49,11 +49,11 @@ impl Drop for Running {
     }
 }
 
-impl Running {
+impl ServerProcess {
     /// Serves what `tables` of a configuration say, on loopback, to the user anna; relative paths lie in
     /// `directory`.
     #[must_use]
-    pub fn start(directory: &Path, tables: &str) -> Running {
+    pub fn start(directory: &Path, tables: &str) -> ServerProcess {
         let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).expect("a file");
         write("password", "s3cret");
         let private = std::fs::Permissions::from_mode(0o600);
@@ -75,7 +75,7 @@ impl Running {
             .spawn()
             .expect("the program starts");
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut running = Running { child, smb: at(0), nfs: None };
+        let mut running = ServerProcess { child, smb: at(0), nfs: None };
         let mut notice = [0; 512];
         loop {
             let length = notices.recv(&mut notice).expect("the server is ready in time");

@@ -35,5 +35,5 @@ pub fn disconnect(server: &smb::Server, nfs: &Servers, engines: &mut EnginesByPa
 }
 
 fn is(share: &str) -> impl Fn(&&ServedDirectory) -> bool {
-    move |served| super::moving::is_of(served, share)
+    move |served| super::share_relocation::is_of(served, share)
 }

@@ -30,9 +30,9 @@ struct Lately {
 
 /// The peaks of all shares.
 #[derive(Default)]
-pub struct Peaks(Mutex<HashMap<u64, Lately>>);
+pub struct SharePeaks(Mutex<HashMap<u64, Lately>>);
 
-impl Peaks {
+impl SharePeaks {
     /// Looks at these shares; those that are not among them are forgotten.
     pub fn look<'e>(&self, engines: impl Iterator<Item = &'e Arc<share::Share>>, now_ns: u64) {
         let mut known = held(&self.0);

@@ -1,7 +1,7 @@
 //! Gives files back to a slow store behind the answers to closes.
 //!
 //! On a local directory giving a file back takes less than telling a thread of it, and the host runs a
-//! program only when nobody has it open to write any more, so that [`GivingBack`] looks at how long it takes.
+//! program only when nobody has it open to write any more, so that [`BackgroundRelease`] looks at how long it takes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -20,14 +20,14 @@ const WAITING: usize = 256;
 
 /// Gives files back.
 #[derive(Default)]
-pub struct GivingBack {
+pub struct BackgroundRelease {
     /// How many in a row took long.
     long: Arc<AtomicU32>,
     /// To the thread that does it; none before it is wanted.
     thread: Mutex<Option<SyncSender<Arc<dyn Node>>>>,
 }
 
-impl GiveBack for GivingBack {
+impl GiveBack for BackgroundRelease {
     fn give_back(&self, node: Arc<dyn Node>) {
         let is_slow = self.long.load(Ordering::Relaxed) >= LONG_IN_A_ROW;
         let here = if is_slow { self.hand_over(node) } else { Some(node) };
@@ -37,7 +37,7 @@ impl GiveBack for GivingBack {
     }
 }
 
-impl GivingBack {
+impl BackgroundRelease {
     /// Hands a node to the thread; gives it out again when it has enough to do, or cannot be had.
     fn hand_over(&self, node: Arc<dyn Node>) -> Option<Arc<dyn Node>> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +86,7 @@ mod tests {
         volume: FaultyVolume,
         root: Arc<dyn Node>,
         name: Name,
-        giving_back: GivingBack,
+        background_release: BackgroundRelease,
     }
 
     impl Files {
@@ -94,11 +94,11 @@ mod tests {
             let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
             let (root, name) = (volume.root().unwrap(), Name::new(b"a").unwrap());
             drop(root.create_file(&name, 0o644, None).unwrap());
-            Files { volume, root, name, giving_back: GivingBack::default() }
+            Files { volume, root, name, background_release: BackgroundRelease::default() }
         }
 
         fn open_and_close(&self) {
-            self.giving_back.give_back(self.root.lookup(&self.name, OpenHow::Read).unwrap());
+            self.background_release.give_back(self.root.lookup(&self.name, OpenHow::Read).unwrap());
         }
 
         fn given_back(&self) -> u64 {
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(files.given_back(), before + 1, "quick, and done by who closed");
         files.volume.plan().slow_down(|| std::thread::sleep(LONG * 2));
         // On a busy host the first may have taken long too.
-        let said = files.giving_back.long.load(Ordering::Relaxed);
+        let said = files.background_release.long.load(Ordering::Relaxed);
         let known = before + 1 + u64::from(LONG_IN_A_ROW - said);
         while files.given_back() < known {
             let at = files.given_back();
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn who_closes_does_it_where_too_many_wait() {
         let files = Files::new();
-        files.giving_back.long.store(LONG_IN_A_ROW, Ordering::Relaxed);
+        files.background_release.long.store(LONG_IN_A_ROW, Ordering::Relaxed);
         files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
         files.open_and_close();
         assert!(files.volume.plan().wait_held(1, AT_MOST));
