@@ -1,10 +1,10 @@
-//! Keys of accounts: an account's name logs on with either of two, and then all of its shares are open to it,
-//! and nothing else is.
+//! Keys of accounts. An account's name logs on with either of two keys. All shares of the account are open to
+//! it then, and nothing else.
 //!
-//! There are two so that one can be renewed while everybody works with the other. A key is the base64 of
-//! random bytes and is used as a password, by its text. Without being asked nobody has one made: as long as
-//! an account has no key, its name does not log on. Keys go with their account ([`prune`]): another one of
-//! its name begins without any.
+//! There are two keys so that one can be renewed while all clients work with the other. A key is the base64
+//! text of random bytes, and this text is used as a password. Keys are created only on request: the name of
+//! an account without keys does not log on. Keys are deleted with their account ([`prune`]), so a later
+//! account of the same name starts without any.
 
 use std::collections::BTreeMap;
 
@@ -23,17 +23,17 @@ const BYTES: usize = 64;
 /// The keys of an account.
 ///
 /// # Errors
-/// Why not, in one line.
+/// The reason, in one line.
 pub fn list(config: &Config, store: &Store, account: &str) -> Result<AccountKeys, String> {
     find(config, account)?;
     store.account_keys(account).map_err(|e| e.to_string())
 }
 
-/// Puts a new key, or the given one, in the place of `which`, or of the first that was never made. Gives
-/// which it was, and both.
+/// Replaces the key `which`, or the first missing one, by a new key or by the given one. Returns the name of
+/// the key that was replaced, and both keys.
 ///
 /// # Errors
-/// Why not, in one line. Nothing is changed then.
+/// The reason, in one line. Nothing is changed then.
 pub fn renew(
     config: &Config,
     store: &Store,
@@ -64,9 +64,9 @@ pub fn renew(
     Ok((which, keys))
 }
 
-/// Forgets the keys of the accounts that were `before` and are not `now`, which a running server has gone
-/// through. A start with another configuration, or with a mistake in it, and a reload that mends it, cost
-/// nobody a key.
+/// Deletes the keys of accounts that are in `before` but not in `now`. A running server calls it when it goes
+/// from one configuration to the other. So a start with another configuration, a start with a mistake in it,
+/// and a reload that corrects the mistake delete no keys.
 ///
 /// # Errors
 /// [`StoreError`]
@@ -78,7 +78,7 @@ pub fn prune(before: &Config, now: &Config, store: &Store) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Adds the accounts of `config` that have keys to who may log on.
+/// Adds the accounts of `config` that have keys to the principals who may log on.
 ///
 /// # Errors
 /// [`StoreError`]
@@ -101,7 +101,7 @@ pub fn add_to(
             name: name.clone(),
             nt_hash: first,
             second_hash: hashes.next(),
-            // No user has such a name, so that a user who comes later is somebody else.
+            // No user can have such a name, so a user that is added later gets another SID.
             sid: store.identity().user_sid(store.rid(&format!("key:{name}"))?),
             uid,
             gid,
@@ -126,7 +126,7 @@ fn make() -> Result<AccountKey, StoreError> {
     Ok(AccountKey(STANDARD.encode(random::<BYTES>()?)))
 }
 
-/// Whether a text can be a key.
+/// Checks that a text is a valid key.
 fn check(text: &str) -> Result<(), String> {
     let wanted = format!("a key is {BYTES} bytes in base64, which is 88 characters");
     match STANDARD.decode(text) {
@@ -203,7 +203,7 @@ mod tests {
         let found = principals::resolve(&config, &state).unwrap();
         assert_eq!((found[0].name.as_str(), found[0].key_of.as_deref()), ("Lab", Some("Lab")));
         assert_eq!((&found[0].nt_hash, &found[0].second_hash), (&hash(1), &Some(hash(2))));
-        // Somebody of that name is somebody else.
+        // A user of that name is another principal.
         let ann = admin::UserChange {
             name: "lab".to_owned(),
             add: true,
@@ -230,7 +230,7 @@ mod tests {
         store.put_account_keys("Old", &kept).unwrap();
         let mut without = config.clone();
         without.accounts.clear();
-        // What belongs to neither may be another configuration's.
+        // Keys of an account in neither configuration may belong to a third one.
         prune(&config, &config, store).unwrap();
         prune(&without, &config, store).unwrap();
         assert_eq!(list(&config, store, "lab").unwrap(), kept);

@@ -1,4 +1,4 @@
-//! What the host knows: its users and groups, and by which address it is reached.
+//! The users and groups of the host, and the address by which clients reach it.
 
 use std::net::{IpAddr, UdpSocket};
 
@@ -9,7 +9,7 @@ pub struct UserDatabase {
     group: String,
 }
 
-/// Who a user is on the host.
+/// The ids of a user on the host.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ids {
     /// User id.
@@ -27,8 +27,8 @@ impl UserDatabase {
         UserDatabase { passwd: file("/etc/passwd"), group: file("/etc/group") }
     }
 
-    /// Who `name` is: as `uid` and `gid` say, else as root the host's user of that name, else whoever runs
-    /// the server.
+    /// The ids for `name`. They are `uid` and `gid` if given. Otherwise they are those of the host's user of
+    /// that name if the server runs as root, and else those of the process.
     pub fn ids(&self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Ids {
         let root = rustix::process::geteuid().is_root();
         self.ids_for(name, uid, gid, root, own())

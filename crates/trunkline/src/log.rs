@@ -7,10 +7,10 @@ use tracing_subscriber::EnvFilter;
 use crate::config::Config;
 use crate::config::values::{Choice, LogFormat};
 
-/// Environment variable that says more exactly what is logged (`smb=debug,info`).
+/// Environment variable that sets the log levels of single crates (`smb=debug,info`).
 const VARIABLE: &str = "TRUNKLINE_LOG";
 
-/// Begins logging as `config` says.
+/// Starts logging as `config` says.
 ///
 /// # Errors
 /// One line that names the setting.

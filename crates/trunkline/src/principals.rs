@@ -1,7 +1,8 @@
-//! Who may log on: the users of the configuration and of the state directory, as one list.
+//! The principals who may log on: the users of the configuration and of the state directory, and accounts
+//! with keys, as one list.
 //!
-//! Start with [`resolve`]. [`change`] and [`remove`] do what the `user` commands ask, on the state that the
-//! running server or the command itself holds.
+//! Start with [`resolve`]. [`change`] and [`remove`] carry out the `user` commands on the state that the
+//! running server or the command itself has open.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -17,7 +18,7 @@ use crate::host::UserDatabase;
 use crate::state::StateDir;
 use crate::state::store::{Store, StoreError, StoredUser};
 
-/// A user who may log on, complete.
+/// A user who may log on, with all settings resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogonPrincipal {
     /// The name as it is written.
@@ -34,16 +35,16 @@ pub struct LogonPrincipal {
     pub groups: Vec<u32>,
     /// Whether the user is one of the server's administrators.
     pub admin: bool,
-    /// File the password came from; none when it is kept in the state directory.
+    /// The file of the password. None if the password is in the state directory.
     pub password_file: Option<PathBuf>,
-    /// The hash of another password that is as good: an account's second key.
+    /// The hash of a second valid password: an account's second key.
     pub second_hash: Option<NtHash>,
-    /// The account whose keys these are; then it is no user at all.
+    /// The account to which the keys belong. Such a principal is not a user.
     pub key_of: Option<String>,
 }
 
 impl LogonPrincipal {
-    /// As a list shows them.
+    /// The entry for a list of users.
     pub fn entry(&self) -> UserEntry {
         let source =
             self.password_file.as_ref().map_or_else(|| "state".to_owned(), |file| file.display().to_string());
@@ -63,8 +64,8 @@ pub fn nt_hash(password: &str) -> NtHash {
     NtHash(*Hash::from_password(password).as_bytes())
 }
 
-/// Every user who may log on, and every account that may by its keys, sorted by name. What `config` says
-/// about a user goes before what is stored.
+/// All users who may log on, and all accounts that may log on by their keys, sorted by name. The settings of
+/// a user in `config` override the stored ones.
 ///
 /// # Errors
 /// One line that names the user.
@@ -101,7 +102,7 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPri
     Ok(principals.into_values().collect())
 }
 
-/// Says in the log what is wrong with a password and its file.
+/// Logs a warning about a weak password and about a password file that others can read.
 fn warn_of(user: &str, password: &str, file: &Path) {
     if let Some(why) = crate::password::weakness(user, password) {
         tracing::warn!(user, file = %file.display(), why, "a password is soon guessed");
@@ -158,7 +159,7 @@ fn principal(user: &StoredUser, store: &Store, host: &UserDatabase) -> Result<Lo
 /// Adds or changes a stored user.
 ///
 /// # Errors
-/// Why not, in one line. Nothing is changed then.
+/// The reason, in one line. Nothing is changed then.
 pub fn change(store: &Store, change: UserChange) -> Result<(), String> {
     values::user_name(&change.name)?;
     let fail = |e: StoreError| e.to_string();
@@ -194,7 +195,7 @@ pub fn change(store: &Store, change: UserChange) -> Result<(), String> {
 /// Removes a stored user.
 ///
 /// # Errors
-/// Why not, in one line.
+/// The reason, in one line.
 pub fn remove(store: &Store, name: &str) -> Result<(), String> {
     match store.remove_user(name) {
         Ok(true) => Ok(()),

@@ -1,4 +1,4 @@
-//! A change as the new text of the file of changes.
+//! Turns a change of an account or a share into the new text of `changes.toml`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::config::nearest::nearest;
 use crate::config::section::{REMOVED, WHOLE};
 use crate::config::{Config, Origin, Sources, values};
 
-/// What stands above the changes.
+/// The comment at the top of the file of changes.
 const HEADER: &str = "\
 # Accounts and shares as `trunkline account`, `trunkline share` and the admin API have changed them. The server writes this file.
 # It goes before the configuration file, key by key; `whole`: nothing else counts of a table; `removed`: it is taken out.
@@ -42,7 +42,7 @@ impl Changes {
         }
     }
 
-    /// Takes out what is said of a name, however it is written.
+    /// Removes the table of a name and returns it. The case of the name does not matter.
     fn take(&mut self, kind: Kind, name: &str) -> Table {
         let all = self.of(kind);
         let key = all.keys().find(|key| key.to_lowercase() == name.to_lowercase()).cloned();
@@ -55,10 +55,11 @@ impl Changes {
     }
 }
 
-/// The file of changes with one more. Whether what comes of it can be served is not looked at here.
+/// The text of the file of changes with one more change. It does not check whether the server can serve the
+/// result.
 ///
 /// # Errors
-/// Why the change cannot be.
+/// The reason why the change is not possible.
 pub fn edit(
     config: &Config,
     sources: &Sources,
@@ -142,7 +143,7 @@ fn check_version(there: &Object, wanted: Option<&str>, history: &History) -> Res
     Err(Refusal::new(Why::OldVersion, text))
 }
 
-/// What the command line of the server says cannot be changed behind its back.
+/// Refuses to change a share of the server's command line.
 fn check_changeable(config: &Config, there: &Object) -> Result<(), Refusal> {
     if !matches!(object::origin(config, there.kind, &there.name), Some(Origin::CommandLine(_))) {
         return Ok(());
@@ -227,7 +228,7 @@ mod tests {
     const FILE: &str = "[account.Lab]\nkind = \"premium\"\n\
                         [share.Docs]\npath = \"/srv/docs\"\naccount = \"lab\"\nprovisioned_gib = 100\n";
 
-    /// A configuration and what was changed of it.
+    /// A configuration and the changes to it.
     struct EditedConfig {
         sources: Sources,
         history: History,
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(world.sources.changes.as_deref().map(str::trim_end), Some(HEADER.trim_end()));
         world.change(Kind::Share, "docs", delete(), None).unwrap();
         assert_eq!(world.find(Kind::Share, "docs"), None);
-        // What is made anew takes nothing over from the one that was deleted.
+        // A new share takes nothing over from the deleted one of the same name.
         let settings = map(json!({"path": "/srv/docs"}));
         world.change(Kind::Share, "docs", What::Create { settings }, None).unwrap();
         let docs = world.find(Kind::Share, "docs").unwrap();

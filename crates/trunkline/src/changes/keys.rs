@@ -1,20 +1,21 @@
-//! What kind of value each key of an account and a share has, for those who write them without TOML.
+//! Reads the values of an account's and a share's keys from a command line, by the shape of each key.
 
 use serde_json::{Map, Value};
 
 use crate::config::format::Shape;
 use crate::config::{Account, Share};
 
-/// The shape of a key; of one that is not known, text, so that whoever reads it says what is known.
+/// The shape of a key. An unknown key has the shape of text, so that the reader of the configuration reports
+/// it together with the known keys.
 fn shape(key: &str) -> Shape {
     let mut known = Account::keys().into_iter().chain(Share::keys());
     known.find(|known| known.name == key).map_or(Shape::Text, |known| known.shape)
 }
 
-/// Reads `KEY=VALUE` items: lists as `a,b`, users as `ann=write,*=read`, switches as `on` and `off` too.
+/// Reads `KEY=VALUE` items: lists as `a,b`, users as `ann=write,*=read`, and switches also as `on` and `off`.
 ///
 /// # Errors
-/// What is wrong with one of them.
+/// The mistake in one of them.
 pub fn settings(items: &[String]) -> Result<Map<String, Value>, String> {
     let mut all = Map::new();
     for item in items {

@@ -1,5 +1,5 @@
-//! `trunkline account keys list|renew`: through the running server, else on the state directly. The one location
-//! where keys are printed.
+//! `trunkline account keys list|renew`: asks the running server, else works on the state directly. Keys are
+//! printed nowhere else.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::state::StateDir;
 use crate::{account_keys, password};
 
-/// Does what was asked.
+/// Runs the command.
 pub fn run(command: AccountCommand) -> anyhow::Result<()> {
     match command {
         AccountCommand::Object(command) => objects::run(Kind::Account, command),

@@ -1,4 +1,4 @@
-//! `trunkline status channels`: the connections of each session, and why there are no others.
+//! `trunkline status channels`: the connections of each session, and the reason why it has no others.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::table::{self, plain, shown};
 use crate::cli::LocationArgs;
 use crate::config::values::bits_per_second;
 
-/// Prints the channels of the server that `location` leads to.
+/// Prints the channels of the server that `location` selects.
 pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
     let dir = control::state_dir(location)?;
     let Response::Channels(channels) = control::ask_running(&dir, &Request::Channels)? else {
@@ -24,7 +24,7 @@ pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The channels for people.
+/// The channels as text for people.
 fn page(channels: &Channels) -> String {
     let mut out = format!("{}, {}\n", plain(&channels.server_name), channels.timestamp);
     if channels.sessions.is_empty() {
@@ -80,7 +80,7 @@ fn one_session(session: &SessionChannels, out: &mut String) {
     table::rows(titles, &unused, out);
 }
 
-/// Why the data of large reads leaves as it does, for each connection on which both ways were tried.
+/// Prints why large reads are copied or sent by sendfile, for each connection on which both were tried.
 pub(super) fn reasons<'a>(connections: impl Iterator<Item = (String, &'a LargeReads)>, out: &mut String) {
     for (client, reads) in connections {
         if let Some(reason) = reads.reason() {
@@ -123,7 +123,7 @@ fn address(row: &Row) -> [String; 7] {
     ]
 }
 
-/// As PowerShell writes it.
+/// A boolean in the spelling of PowerShell.
 fn said(flag: bool) -> String {
     if flag { "True" } else { "False" }.to_owned()
 }
@@ -132,12 +132,12 @@ fn known(number: Option<u32>) -> String {
     number.map_or_else(|| "?".to_owned(), |number| number.to_string())
 }
 
-/// With its unit, in bit/s.
+/// A speed in bit/s with its unit.
 fn speed(bps: Option<u64>) -> String {
     bps.map_or_else(|| "?".to_owned(), bits_per_second)
 }
 
-/// The two largest units.
+/// A duration in its two largest units.
 pub fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),

@@ -1,4 +1,4 @@
-//! `trunkline load`: loads a server, this one or another, and reports what it did.
+//! `trunkline load`: loads this or another server, and reports the results.
 
 use load::agents::{self, Agent};
 use load::null::{LoopArgs, Server, ServerArgs};
@@ -7,7 +7,7 @@ use load::{Args, Plan, Report};
 use crate::command::page::Page;
 use crate::password;
 
-/// Does what was asked.
+/// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.agent.is_some() {
         let agent = Agent::listen(args, agents::secret(args)?)?;
@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `trunkline null-server`, which prints where it listens.
+/// `trunkline null-server`, which prints the address on which it listens.
 pub fn null_server(args: &ServerArgs) -> anyhow::Result<()> {
     let server = Server::start(args)?;
     println!("{}", server.address()?);
@@ -52,7 +52,7 @@ pub fn null_loop(args: &LoopArgs) -> anyhow::Result<()> {
 }
 
 fn here(args: &Args) -> anyhow::Result<Vec<Report>> {
-    // What is wrong with the options is said before a password is asked for.
+    // Mistakes in the options are reported before the program asks for a password.
     Plan::all(args, "")?;
     let password = match args.password()? {
         Some(password) => password,
@@ -61,7 +61,7 @@ fn here(args: &Args) -> anyhow::Result<Vec<Report>> {
     Ok(load::run_all(Plan::all(args, &password)?)?)
 }
 
-/// On agents, each of which knows the password itself; and what went wrong at which of them.
+/// Runs the load on agents, each of which has the password itself. Also returns the errors of single agents.
 fn elsewhere(args: &Args) -> anyhow::Result<(Vec<Report>, Vec<load::Error>)> {
     let words: Vec<String> = std::env::args().skip(2).collect();
     let conducted = agents::conduct(args, &words, &agents::secret(args)?)?;

@@ -1,4 +1,4 @@
-//! One file for each command; `serve` has a room of its own.
+//! One file for each command. `serve` has its own module.
 
 mod account;
 mod channels;
@@ -27,7 +27,7 @@ use admin::objects::Kind;
 use crate::cli::{CliCommand, StatusCommand};
 use crate::serve;
 
-/// Does what was asked; the exit status of what went well, which for a command that was run is its own.
+/// Runs a command. Returns the exit status of a success; `link` has that of the command that it ran.
 ///
 /// # Errors
 /// One line for the user.

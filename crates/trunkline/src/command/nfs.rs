@@ -1,4 +1,4 @@
-//! What `trunkline status` says of NFS clients.
+//! The part of `trunkline status` about NFS clients.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::channels::age;
 use super::status::table;
 use super::table::{plain, shown};
 
-/// The tables of NFS for people; nothing where nobody serves it.
+/// The NFS tables as text for people. Without NFS endpoints it appends nothing.
 pub fn page(nfs: &Nfs, out: &mut String) {
     if nfs.endpoints.is_empty() {
         return;

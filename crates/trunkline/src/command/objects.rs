@@ -1,4 +1,4 @@
-//! `trunkline account` and `trunkline share`: through the running server, else on the state directly.
+//! `trunkline account` and `trunkline share`: ask the running server, else work on the state directly.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::cli::{ObjectCommand, LocationArgs};
 use crate::config::{Config, Overrides, Sources, check, nearest};
 use crate::state::StateDir;
 
-/// Does what was asked.
+/// Runs the command.
 pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
     match command {
         ObjectCommand::List { json, location } => list(kind, &location, json),
@@ -48,11 +48,11 @@ pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
     }
 }
 
-/// How often users are changed anew because somebody else was faster.
+/// How often a change of users is tried again because another change came first.
 const TRIES: usize = 10;
 
-/// Changes single users of a list. It is taken as it is now and changed only if it is so still, so that two
-/// who each add one lose none.
+/// Changes single users of a list. It reads the list and changes it only if it is still the same, so that two
+/// concurrent additions lose no user.
 fn set_users(
     location: &LocationArgs,
     kind: Kind,
@@ -79,7 +79,8 @@ fn set_users(
     }
 }
 
-/// The users that an object lists itself, with some more (`users+=ann=write`) or less (`users-=ann`).
+/// The users that an account or a share lists itself, with additions (`users+=ann=write`) and removals
+/// (`users-=ann`).
 fn merged(there: &Object, changes: &[String]) -> anyhow::Result<Map<String, Value>> {
     let origin = |user: &str| there.origins.get(&format!("users.{user}"));
     let inherited = |user: &str| origin(user).filter(|origin| origin.starts_with("from "));
@@ -105,7 +106,7 @@ fn merged(there: &Object, changes: &[String]) -> anyhow::Result<Map<String, Valu
     Ok(users)
 }
 
-/// What was written on the command line. A path counts from where it was written.
+/// Reads the settings of the command line. A relative path is relative to the current directory.
 fn read(items: &[String]) -> anyhow::Result<Map<String, Value>> {
     let mut settings = keys::settings(items).map_err(anyhow::Error::msg)?;
     if let Some(Value::String(path)) = settings.get_mut("path") {
@@ -133,7 +134,7 @@ fn change(location: &LocationArgs, change: Change, done: &str) -> anyhow::Result
     Ok(())
 }
 
-/// Without a running server: the next one to start has it.
+/// Changes the state without a running server. The next server that starts reads it.
 fn change_state(overrides: &Overrides, dir: &Path, change: &Change) -> anyhow::Result<Changed> {
     let state = StateDir::open(dir)?;
     let sources = Sources::read(overrides)?;
@@ -141,7 +142,7 @@ fn change_state(overrides: &Overrides, dir: &Path, change: &Change) -> anyhow::R
     let history = History::default();
     let edited = Edited::new(overrides, &sources, &config, change, &history, &state, check::consistent)?;
     let is_account = change.kind == Kind::Account;
-    // One of that name that was taken out of the configuration may have left its own.
+    // An account of the same name that was removed from the configuration may have left its keys.
     if is_account && matches!(change.what, What::Create { .. }) {
         state.store().remove_account_keys(&change.name)?;
     }
@@ -195,7 +196,7 @@ fn rows(object: &Object, key: &str, value: &Value) -> Vec<[String; 3]> {
     }
 }
 
-/// A value as it is given on the command line.
+/// A value in the form of the command line.
 fn text(value: Option<&Value>) -> String {
     match value {
         None => "-".to_owned(),

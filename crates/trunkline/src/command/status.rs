@@ -1,4 +1,4 @@
-//! `trunkline status`: who is connected and what they hold.
+//! `trunkline status`: the connected clients and their state.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::table::{self, shown};
 use super::{control, limits, metadata, nfs, usage};
 use crate::cli::LocationArgs;
 
-/// Prints the status of the server that `location` leads to.
+/// Prints the status of the server that `location` selects.
 pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
     let dir = control::state_dir(location)?;
     let Response::Status(status) = control::ask_running(&dir, &Request::Status)? else {
@@ -23,7 +23,7 @@ pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The status for people.
+/// The status as text for people.
 fn page(status: &Status) -> String {
     let server = &status.server;
     let mut out = format!(
@@ -76,7 +76,7 @@ fn page(status: &Status) -> String {
     out
 }
 
-/// Connections, and what was refused or given up.
+/// The connections, and counts of refused and closed ones.
 fn transport(of: &Transport, out: &mut String) {
     let Transport { smb, nfs, unread_bytes, unread_bound_bytes, unread_closed, descriptors, client_memory } =
         of;
@@ -161,12 +161,12 @@ fn files(status: &Status, out: &mut String) {
     table("Byte-range locks", ["TYPE", "START", "SIZE", "OPEN", "FILE"], &rows, out);
 }
 
-/// How an open is kept, and whether that is just so.
+/// The persistence of an open, and whether its client is disconnected.
 fn kept(open: &admin::status::Open) -> String {
     if open.detached { format!("{}, client gone", open.persistence) } else { shown(&open.persistence) }
 }
 
-/// A table under its name and the number of its rows.
+/// Prints a table under its name and the number of its rows.
 pub fn table<const N: usize>(name: &str, titles: [&str; N], rows: &[[String; N]], out: &mut String) {
     let _ = writeln!(out, "\n{name}: {}", rows.len());
     table::rows(titles, rows, out);

@@ -1,4 +1,4 @@
-//! `trunkline user add|list|remove|passwd`: through the running server, else on the state directly.
+//! `trunkline user add|list|remove|passwd`: asks the running server, else works on the state directly.
 
 use admin::{Request, Response, UserChange, UserEntry};
 
@@ -8,7 +8,7 @@ use crate::config::{Config, values};
 use crate::state::StateDir;
 use crate::{password, principals};
 
-/// Does what was asked.
+/// Runs the command.
 pub fn run(command: UserCommand) -> anyhow::Result<()> {
     match command {
         UserCommand::Add { name, host, password: from, location } => {

@@ -1,4 +1,4 @@
-//! `trunkline status workload`: what clients do on shares, and what would help.
+//! `trunkline status workload`: the load of clients on shares, and recommendations.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use super::control;
 use super::table::{self, plain, shown};
 use crate::cli::LocationArgs;
 
-/// Prints the workload of the server that `location` leads to.
+/// Prints the workload of the server that `location` selects.
 pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
     let dir = control::state_dir(location)?;
     let Response::Workload(workload) = control::ask_running(&dir, &Request::Workload)? else {
@@ -25,7 +25,7 @@ pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The workload for people.
+/// The workload as text for people.
 fn page(workload: &Workload) -> String {
     let mut out = format!("{}, {}\n", plain(&workload.server_name), workload.timestamp);
     let _ = writeln!(out, "\nShares since {}: {}", workload.since, workload.shares.len());
