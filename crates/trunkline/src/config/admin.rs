@@ -1,4 +1,4 @@
-//! `[admin]`: whether what is open to those who look after the server is as it must be.
+//! `[admin]`: checks of the settings for the admin page, the metrics and the records.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use super::setting::{ConfigError, Setting};
 use super::tables::{Admin, Config};
 
 impl Admin {
-    /// The certificate of the page with its key; none where it is asked without TLS.
+    /// The certificate of the admin page with its key. None if the page is served without TLS.
     ///
     /// # Errors
-    /// What is missing or cannot be used, with the setting to change.
+    /// The file that is missing or invalid, with the setting to change.
     pub fn tls(&self, config: &Config) -> Result<Option<Tls>, ConfigError> {
         let wrong = |setting: &Setting<PathBuf>, key: &str, why: &str| {
             ConfigError(format!("{}: `{key}` in [admin]: {why}", config.place(&setting.origin)))
@@ -34,10 +34,10 @@ impl Admin {
     }
 }
 
-/// Whether the page is where it may be: at an address that other hosts reach only with TLS.
+/// Checks the address of the admin page: other hosts may reach it only over TLS.
 ///
 /// # Errors
-/// With the setting to change.
+/// The setting to change.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     let tls = config.admin.tls(config)?;
     match &config.admin.listen {

@@ -1,8 +1,9 @@
-//! Where NFS clients find what: endpoints, each an address and port with a server of its own behind it. And
-//! which addresses are an account's or a share's for SMB, where all share one port.
+//! Endpoints for NFS: each is an address and a port with its own server. Also the addresses for SMB that
+//! belong to one account or share, where all share one port.
 //!
-//! A client takes all mounts of one server together and gives them the connections of the first. An account
-//! or a share with an address or a port of its own is another server to it, whose mounts have their own.
+//! A client treats all mounts of one server as one, and they use the connections of the first mount. An
+//! account or a share with its own address or port is another server to the client, so its mounts have their
+//! own connections.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,29 +13,29 @@ use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Account, Config, Share};
 use super::values::ShareProtocol;
 
-/// Where clients look unless they are told a port (RFC 8881 2.9.3).
+/// The port that clients use by default (RFC 8881 2.9.3).
 pub const STANDARD_PORT: u16 = 2049;
 
-/// What an account or a share says of an endpoint of its own.
+/// The settings of an account or a share for its own endpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnEndpoint<'a> {
-    /// Addresses to listen on; none: those of the server.
+    /// Addresses to listen on. None for those of the server.
     pub listen: Option<&'a Setting<Vec<IpAddr>>>,
-    /// TCP port; none: that of the server.
+    /// TCP port. None for that of the server.
     pub port: Option<&'a Setting<u16>>,
-    /// Connections of one client at one time; none: as for the server.
+    /// Connections of one client at one time. None for the number of the server.
     pub max_connections: Option<&'a Setting<u64>>,
 }
 
 impl OwnEndpoint<'_> {
-    /// Whether it says that there is one.
+    /// Whether the settings define an endpoint.
     pub fn is_there(&self) -> bool {
         self.listen.is_some() || self.port.is_some()
     }
 }
 
 impl Account {
-    /// What it says of an endpoint of its own.
+    /// The account's settings for its own endpoint.
     pub fn own_endpoint(&self) -> OwnEndpoint<'_> {
         OwnEndpoint {
             listen: self.nfs_listen.as_ref(),
@@ -44,10 +45,10 @@ impl Account {
     }
 }
 
-/// Refuses what counts for an endpoint where there is none.
+/// Refuses settings of an endpoint without an endpoint.
 ///
 /// # Errors
-/// With the table to change.
+/// The table to change.
 pub fn whole(table: &Section<'_>, own: OwnEndpoint<'_>) -> Result<(), ConfigError> {
     if own.max_connections.is_none() || own.is_there() {
         return Ok(());
@@ -59,14 +60,14 @@ pub fn whole(table: &Section<'_>, own: OwnEndpoint<'_>) -> Result<(), ConfigErro
     )))
 }
 
-/// Whose an endpoint is; names are in lower case.
+/// The owner of an endpoint. Names are in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointOwner {
-    /// Of everything that has none of its own.
+    /// The server: all shares without an endpoint of their own.
     Server,
-    /// Of the shares of this account.
+    /// An account: its shares.
     Account(String),
-    /// Of this share.
+    /// A share.
     Share(String),
 }
 
@@ -80,23 +81,23 @@ impl fmt::Display for EndpointOwner {
     }
 }
 
-/// One endpoint.
+/// An address and a port at which NFS clients find shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Whose it is.
+    /// The server, the account or the share to which it belongs.
     pub owner: EndpointOwner,
     /// Addresses to listen on.
     pub listen: Vec<IpAddr>,
-    /// Whether nobody asked for these addresses: then those count that the host has.
+    /// Whether these addresses are the default. Then the server listens on those that the host has.
     pub is_anywhere: bool,
-    /// The port; none: the standard one where allowed.
+    /// The port. None for the standard one where it is allowed.
     pub port: Option<u16>,
     /// Connections of one client at one time.
     pub max_connections: u64,
 }
 
 impl Endpoint {
-    /// Why two endpoints cannot both be, in words behind "…"; none when they can.
+    /// The address and the port that two endpoints both use. None if they do not conflict.
     fn clashes_with(&self, other: &Endpoint) -> Option<String> {
         let port = |endpoint: &Endpoint| endpoint.port.unwrap_or(STANDARD_PORT);
         if port(self) != port(other) || port(self) == 0 {
@@ -108,7 +109,7 @@ impl Endpoint {
 }
 
 impl Share {
-    /// What it says of an endpoint of its own.
+    /// The share's settings for its own endpoint.
     pub fn own_endpoint(&self) -> OwnEndpoint<'_> {
         OwnEndpoint {
             listen: self.nfs_listen.as_ref(),
@@ -117,7 +118,7 @@ impl Share {
         }
     }
 
-    /// Whose endpoint NFS clients find it at.
+    /// The owner of the endpoint at which NFS clients find the share.
     pub fn endpoint(&self, config: &Config) -> EndpointOwner {
         if self.own_endpoint().is_there() {
             return EndpointOwner::Share(self.name.value.to_lowercase());
@@ -131,7 +132,7 @@ impl Share {
     }
 }
 
-/// The setting that says where an endpoint listens, for a message.
+/// The setting that defines the addresses of an endpoint, for a message.
 pub fn listen_setting(config: &Config, owner: &EndpointOwner) -> String {
     match own(config, owner).and_then(|own| own.listen) {
         Some(listen) => format!("`nfs_listen` ({})", config.place(&listen.origin)),
@@ -147,7 +148,7 @@ fn own<'c>(config: &'c Config, owner: &EndpointOwner) -> Option<OwnEndpoint<'c>>
     }
 }
 
-/// The endpoints at which there is a share for NFS clients, the server's first.
+/// The endpoints that have a share for NFS clients, with the server's first.
 pub fn all(config: &Config) -> Vec<Endpoint> {
     let offered = config.shares.values().filter(|share| share.offers(ShareProtocol::Nfs));
     let mut owners: Vec<EndpointOwner> = offered.map(|share| share.endpoint(config)).collect();
@@ -171,10 +172,10 @@ fn one(config: &Config, owner: EndpointOwner) -> Endpoint {
     }
 }
 
-/// Whether every endpoint can be told from the others.
+/// Checks that all endpoints differ.
 ///
 /// # Errors
-/// With the two that cannot.
+/// The two that do not.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     smb(config)?;
     for share in config.shares.values() {
@@ -209,8 +210,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whether the addresses for SMB that are an account's or a share's own are among those that the server
-/// listens on, and nobody else's.
+/// Checks that the addresses for SMB of an account or a share are among those of the server, and that each
+/// belongs to one owner only.
 fn smb(config: &Config) -> Result<(), ConfigError> {
     let mut taken: Vec<(IpAddr, String)> = Vec::new();
     let accounts = config.accounts.values();
@@ -238,7 +239,7 @@ fn smb(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Why an address cannot be somebody's own for SMB.
+/// The reason why an address cannot belong to one account or share for SMB.
 fn why_not(config: &Config, taken: &[(IpAddr, String)], address: IpAddr) -> Option<String> {
     if address.is_unspecified() {
         return Some(format!("{address} is every address; name those that are its own"));

@@ -1,6 +1,7 @@
-//! What other servers have as keys: those that have another name here, and those that are not there.
+//! Configuration keys of other servers: those that have another name here, and those that have no
+//! counterpart.
 
-/// Words of other servers and the key that is meant by them, the first that is known in the table at hand.
+/// Keys of other servers and their names here. The first name that exists in the table at hand is suggested.
 pub const ELSEWHERE: &[(&[&str], &[&str])] = &[
     (&["address", "bind", "bind addr", "interfaces"], &["listen", "smb_listen"]),
     (&["anon uid"], &["anonymous_uid"]),
@@ -26,7 +27,7 @@ pub const ELSEWHERE: &[(&[&str], &[&str])] = &[
     (&["writable", "writeable", "write ok", "access type"], &["read_only"]),
 ];
 
-/// Words of other servers for what is not there, and what is said of them.
+/// Keys of other servers that have no counterpart here, and the reason.
 pub const NOT_THERE: &[(&[&str], &str)] = &[
     (
         &[
@@ -116,7 +117,7 @@ pub const NOT_THERE: &[(&[&str], &str)] = &[
     (&["veto files"], "`hide_files` shows files as hidden; none is kept from who may read it"),
 ];
 
-/// The entry of a table that has a word, however it is spelt: `guest ok`, `guest_ok`, `GuestOk`, `guest:x`.
+/// The entry of a table for a key, in any spelling: `guest ok`, `guest_ok`, `GuestOk`, `guest:x`.
 pub fn find<T: Copy>(table: &[(&[&str], T)], given: &str) -> Option<T> {
     let plain = |text: &str| -> String {
         let name = text.split(':').next().unwrap_or_default();

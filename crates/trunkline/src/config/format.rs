@@ -1,6 +1,6 @@
-//! How a value is written: read from TOML, written as TOML again, and described for people and programs.
+//! The formats of values: how to read them from TOML, write them as TOML, and describe them.
 //!
-//! A [`Format`] is what a line of the table of settings (`tables.rs`) names for its key.
+//! Each line of the table of settings (`tables.rs`) names the [`Format`] of its key.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -12,12 +12,12 @@ use super::document::{DocumentValue, Wrong};
 use super::setting::Setting;
 use super::values::{Access, Choice, choose, user_name};
 
-/// What a value looks like, for those who write it and for those who describe it.
+/// The type of a value, for its readers and for its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
     /// `true` or `false`
     Flag,
-    /// A whole number between these, both allowed.
+    /// A whole number in this range, which includes both ends.
     Number(u64, u64),
     /// A string.
     Text,
@@ -33,18 +33,18 @@ pub enum Shape {
     Users(Vec<&'static str>),
 }
 
-/// How values of one key are written.
+/// The format of a key's values.
 pub trait Format<T> {
-    /// Reads one.
+    /// Reads a value.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in the value.
     fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong>;
 
-    /// One as TOML.
+    /// A value as TOML.
     fn write(&self, value: &T) -> String;
 
-    /// What it looks like.
+    /// The type of the values.
     fn shape(&self) -> Shape;
 }
 
@@ -68,7 +68,7 @@ impl Format<bool> for Flag {
     }
 }
 
-/// A whole number between these, both allowed.
+/// A whole number in this range, which includes both ends.
 pub struct Number(pub u64, pub u64);
 
 impl<T: TryFrom<u64> + Display> Format<T> for Number {
@@ -92,7 +92,7 @@ impl<T: TryFrom<u64> + Display> Format<T> for Number {
     }
 }
 
-/// A string that a function understands; its error says what is wrong.
+/// A string that a function parses. The function's error is the message.
 pub struct Text<T>(pub fn(&str) -> Result<T, String>);
 
 impl<T: Display> Format<T> for Text<T> {
@@ -109,7 +109,7 @@ impl<T: Display> Format<T> for Text<T> {
     }
 }
 
-/// A path; a relative one counts from the document's directory.
+/// A path. A relative path refers to the document's directory.
 pub struct File;
 
 impl Format<PathBuf> for File {
@@ -146,7 +146,7 @@ impl<T: Choice> Format<T> for OneOf {
     }
 }
 
-/// The same, where the choices `true` and `false` are flags.
+/// The name of a choice. The choices `true` and `false` are booleans.
 pub struct FlagOr;
 
 impl<T: Choice> Format<T> for FlagOr {
@@ -176,7 +176,7 @@ impl<T: Choice> Format<T> for FlagOr {
     }
 }
 
-/// A list; one string may stand without it.
+/// A list. A list of one string may be written as the string.
 pub struct ListFormat<F> {
     item: F,
     may_be_empty: bool,
@@ -188,7 +188,7 @@ impl<F> ListFormat<F> {
         ListFormat { item, may_be_empty: true }
     }
 
-    /// A list of at least one.
+    /// A list with at least one item.
     pub const fn some(item: F) -> ListFormat<F> {
         ListFormat { item, may_be_empty: false }
     }
@@ -231,7 +231,7 @@ impl<T, F: Format<T>> Format<Vec<T>> for ListFormat<F> {
     }
 }
 
-/// What each user may do, by name in lower case; `*` is everyone who can log on.
+/// The access of each user, by name in lower case. `*` stands for all users who can log on.
 pub type Users = BTreeMap<String, Setting<Access>>;
 
 /// A table of users with their access.
@@ -282,7 +282,7 @@ pub fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// A TOML key, quoted where it must be.
+/// A TOML key, with quotes if necessary.
 pub fn bare(name: &str) -> String {
     let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if bare { name.to_owned() } else { quoted(name) }

@@ -1,7 +1,8 @@
-//! What an account and its shares are provisioned with.
+//! The provisioned limits of an account and its shares.
 //!
-//! An account's `kind` and `formula` say how a share's size is turned into operations and bytes a second
-//! (`share::limits::formula`); a share says what is bought for it. [`check`] refuses what cannot be bought.
+//! An account's `kind` and `formula` say how a share's size determines its operations and bytes a second
+//! (`share::limits::formula`). A share's settings say how much it has. [`check`] refuses impossible
+//! combinations.
 
 use share::limits::formula::{METADATA_CACHED, Number};
 use share::limits::{AccountProvision, Formula, NotProvided, Provision, Throughput, Wanted};
@@ -11,10 +12,10 @@ use super::tables::{Account, Config, Share};
 use super::values::{Choice, AccountKind, ShareProtocol};
 
 impl Account {
-    /// How sizes are turned into limits; none: nothing is limited.
+    /// The formula that derives limits from sizes. None if nothing is limited.
     ///
     /// # Errors
-    /// What is wrong with `formula`, without its place.
+    /// The mistake in `formula`, without its position.
     pub fn formula(&self) -> Result<Option<Formula>, String> {
         let wanted = self.formula.as_ref().map(|formula| formula.value);
         let choose = |default, fitting: &[Formula]| match wanted {
@@ -42,10 +43,11 @@ impl Account {
 }
 
 impl Share {
-    /// The account's name in lower case and its formula, and what the share may do; none: it is not limited.
+    /// The account's name in lower case, its formula, and the limits of the share. None if the share is not
+    /// limited.
     ///
     /// # Errors
-    /// What cannot be bought, with its place.
+    /// The value that is not possible, with its position.
     pub fn limits(&self, config: &Config) -> Result<Option<(String, Formula, Provision)>, ConfigError> {
         let name = self.account.as_ref().map(|account| account.value.to_lowercase());
         let account = name.as_ref().and_then(|name| config.accounts.get(name));
@@ -81,7 +83,7 @@ impl Share {
         Ok(Some((name.unwrap_or_default(), formula, provision)))
     }
 
-    /// What is bought for it: GiB, operations and MiB a second, by their keys.
+    /// The provisioned GiB, operations and MiB a second, by their keys.
     fn bought(&self) -> [(&'static str, &Option<Setting<u64>>); 3] {
         [
             ("provisioned_gib", &self.provisioned_gib),
@@ -109,10 +111,10 @@ fn refused(config: &Config, origin: &Origin, message: String) -> ConfigError {
     ConfigError(format!("{}: {message}", config.place(origin)))
 }
 
-/// Everything that cannot be bought.
+/// Checks the limits of all accounts and shares.
 ///
 /// # Errors
-/// The first of it, with the setting to change.
+/// The first impossible value, with the setting to change.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     for account in config.accounts.values() {
         let formula = account.formula().map_err(|why| {
@@ -127,7 +129,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     config.shares.values().try_for_each(|share| share.limits(config).map(|_| ()))
 }
 
-/// Refuses the share that is one too many.
+/// Refuses more shares than the account may have.
 fn count(config: &Config, account: &Account, formula: Formula) -> Result<(), ConfigError> {
     let Some(most) = formula.most_shares() else { return Ok(()) };
     let name = account.name.value.to_lowercase();
@@ -141,7 +143,7 @@ fn count(config: &Config, account: &Account, formula: Formula) -> Result<(), Con
     Err(refused(config, origin, text))
 }
 
-/// Refuses shares that may do more together than their account, where that cannot be bought.
+/// Refuses shares whose limits together exceed those of their account, if the formula does not allow that.
 fn together(config: &Config, account: &Account, formula: Formula) -> Result<(), ConfigError> {
     let AccountProvision { operations: most, throughput } = formula.account();
     let Throughput::Together(most_bytes) = throughput else { return Ok(()) };
@@ -206,7 +208,7 @@ mod tests {
              [share.d]\npath = \"/d\"\naccount = \"T\"\nprovisioned_gib = 1024\n")
         .unwrap();
         assert_eq!((formula, v1.operations, v1.metadata), (Formula::V1, 4024, 35_000));
-        // What is not cached has less, whether the share or its account says so.
+        // Without metadata caching the limit is lower, whether the share or its account turns it off.
         for (account, share) in [("metadata_caching = false\n", ""), ("", "metadata_caching = false\n")] {
             let (_, slow) = of(&format!(
                 "[account.t]\nkind = \"premium\"\n{account}[share.d]\npath = \"/d\"\naccount = \"t\"\n{share}provisioned_gib = 100\n"

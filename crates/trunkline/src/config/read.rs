@@ -1,7 +1,7 @@
 //! Turns the tables of the file into a [`Config`].
 //!
-//! What a table leaves out is filled in from the one above it, so that the rest of the program sees only
-//! whole values ([`super::tables`]).
+//! A table takes missing values over from the table above it, so that the rest of the program sees only
+//! complete values ([`super::tables`]).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,12 +16,12 @@ use super::tables::{Above, Account, Admin, Config, Server, Share, Testing, User}
 use super::{endpoints, nearest, values};
 
 const TOP: &[&str] = &["server", "admin", "user", "account", "share"];
-/// What can be changed by command.
+/// The tables that can be changed by command.
 const CHANGED: &[&str] = &["account", "share"];
-/// The table of `[server]` that stands inside it.
+/// The table inside `[server]`.
 const TESTING: &str = "testing";
 
-/// Reads `text`, which the user knows as `name`; relative paths count from `base`.
+/// Reads `text`. `name` is its name for messages, and relative paths refer to `base`.
 ///
 /// # Errors
 /// [`ConfigError`] with the line to change.
@@ -29,8 +29,7 @@ pub fn parse(name: &str, text: &str, base: &Path) -> Result<Config, ConfigError>
     both(name, text, base, None)
 }
 
-/// The same, with what was changed by command, a name for that and its text, laid over the accounts and
-/// shares.
+/// Like [`parse`], with a name and a text for the changes by command, which override the accounts and shares.
 ///
 /// # Errors
 /// [`ConfigError`] with the line to change.
@@ -59,7 +58,7 @@ fn both(name: &str, text: &str, base: &Path, change: Option<(&str, &str)>) -> Re
     Ok(Config { file: None, server, admin, users, accounts, shares })
 }
 
-/// Reads no more of it than `[server]`.
+/// Reads only the table `[server]`.
 ///
 /// # Errors
 /// [`ConfigError`] with the line to change.
@@ -76,7 +75,7 @@ fn server_of(top: &Section<'_>) -> Result<Server, ConfigError> {
     Server::read(&table, (), testing)
 }
 
-/// What to do with a file of changes that is not what the server wrote.
+/// The advice for a file of changes that is not as the server wrote it.
 pub(super) const MEND: &str =
     "; restore the file, mend it, or remove it with all that was changed by command";
 
@@ -132,7 +131,7 @@ fn shares(
             Share::read(&table, Above { server, account }, own)
         };
         let mut share = read(None)?;
-        // From where it takes over is known only now.
+        // Only now is the account known from which the share takes values over.
         if let Some(named) = &share.account {
             share = read(Some(account_of(&table, &named.value, accounts)?))?;
         }

@@ -1,4 +1,4 @@
-//! Prints each value of the configuration and where it came from.
+//! Prints each value of the configuration with its origin.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::setting::Origin;
 use super::table::ShownSetting;
 use super::tables::{Account, Config, Share};
 
-/// What one account or share is set to, with all that it takes over.
+/// The settings of one account or share, including inherited ones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
     /// The values under their keys.
     pub values: toml::Table,
-    /// Where each came from; of a user's access under `users.NAME`.
+    /// The origin of each value. That of a user's access is under `users.NAME`.
     pub origins: BTreeMap<String, String>,
 }
 
@@ -26,7 +26,7 @@ pub fn share(config: &Config, share: &Share) -> Settings {
     settings(config, share.lines())
 }
 
-/// The lines as values. They are made here, so that each can be read again.
+/// The lines as values. The text is parsed here, so that each value is valid TOML.
 fn settings(config: &Config, lines: Vec<ShownSetting>) -> Settings {
     let set = || lines.iter().filter_map(|line| Some((line, line.origin.as_ref()?)));
     let text: String = set().map(|(line, _)| format!("{} = {}\n", line.key, line.value)).collect();
@@ -60,7 +60,7 @@ pub fn show(config: &Config) -> String {
     tables.iter().map(table).collect::<Vec<_>>().join("\n")
 }
 
-/// A line and the comment behind it.
+/// A line and the comment after it.
 fn texts(config: &Config, line: &ShownSetting) -> (String, String) {
     let ShownSetting { key, value, origin, words } = line;
     let default = words.map_or_else(|| "default".to_owned(), |words| format!("default: {words}"));
