@@ -1,6 +1,6 @@
-//! mDNS and DNS-SD (RFC 6762, 6763): `_smb._tcp` with the port, so that Finder and avahi list the server,
-//! and `_device-info._tcp`, from which Finder takes the picture. Probing, announcing, answering and the
-//! goodbye are those of the crate `mdns-sd`.
+//! mDNS and DNS-SD (RFC 6762, 6763): `_smb._tcp` with the port, so that Finder and avahi list the server, and
+//! `_device-info._tcp`, from which Finder takes the picture. The crate `mdns-sd` implements probing,
+//! announcing, answering and the goodbye.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use super::Announcement;
 
 const SMB: &str = "_smb._tcp.local.";
 const DEVICE_INFO: &str = "_device-info._tcp.local.";
-/// What Finder shows as a server.
+/// A model that Finder shows as a server.
 const MODEL: &str = "Xserve";
-/// How long a goodbye may take.
+/// The time that a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Longest label of a DNS name (RFC 1035 2.3.4).
 const MAX_LABEL: usize = 63;
 
-/// Registered services.
+/// The registered services.
 pub struct Mdns {
     daemon: ServiceDaemon,
     names: Vec<String>,
 }
 
 impl Mdns {
-    /// Begins to probe for the name, and announces it then.
+    /// Starts to probe for the name, and announces it afterwards.
     pub fn start(announcement: &Announcement) -> Result<Mdns, mdns_sd::Error> {
         let daemon = ServiceDaemon::new()?;
         let any = announcement.addresses.iter().any(|address| address.ip().is_unspecified());
@@ -43,7 +43,7 @@ impl Mdns {
         Ok(Mdns { daemon, names })
     }
 
-    /// Says goodbye and ends.
+    /// Says goodbye and stops.
     pub fn end(self) {
         for name in &self.names {
             let told = self.daemon.unregister(name).map(|done| done.recv_timeout(GOODBYE));
@@ -52,7 +52,7 @@ impl Mdns {
             }
         }
         if let Ok(ended) = self.daemon.shutdown() {
-            // Nobody waits for it longer than the process lives.
+            // The process does not wait longer for it.
             let _ = ended.recv_timeout(GOODBYE);
         }
     }
@@ -73,7 +73,7 @@ fn services(announcement: &Announcement) -> Result<[ServiceInfo; 2], mdns_sd::Er
     Ok([service(SMB, announcement.port(), &[])?, service(DEVICE_INFO, 0, &[("model", MODEL)])?])
 }
 
-/// As much of `name` as a label holds.
+/// The longest prefix of `name` that fits into a label.
 fn label(name: &str) -> &str {
     let mut end = name.len().min(MAX_LABEL);
     while !name.is_char_boundary(end) {
@@ -82,7 +82,7 @@ fn label(name: &str) -> &str {
     &name[..end]
 }
 
-/// A host's label: letters, digits and dashes.
+/// A host name's label: letters, digits and dashes.
 fn host_label(netbios_name: &str) -> String {
     let label: String = netbios_name
         .chars()

@@ -1,4 +1,5 @@
-//! What `serve` prints: what is served, to whom, and the exact lines to mount it from each client.
+//! The text that `serve` prints: the shares, their users, and the exact commands to mount them from each
+//! client.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -12,17 +13,18 @@ use crate::state::store::StoredUser;
 use crate::state::{FIRST_PASSWORD, StateDir};
 use crate::{host, password, principals};
 
-/// The user that was made at the first start, when there was none.
+/// The user that was created at the first start because there was none.
 pub struct Credentials {
     name: String,
-    /// Only right after it was made.
+    /// The password. Only known right after it was generated.
     password: Option<String>,
-    /// Where it can be read again.
+    /// The file that contains the password.
     file: String,
 }
 
 impl Credentials {
-    /// Makes the first user, `name` or one named after the program, and keeps the password in the state.
+    /// Creates the first user, named `name` or after the program, and stores the password in the state
+    /// directory.
     ///
     /// # Errors
     /// One line for the user.
@@ -42,7 +44,7 @@ impl Credentials {
         Ok(Credentials { name, password: Some(password), file: file.display().to_string() })
     }
 
-    /// The user that was made at an earlier start, as long as the kept password is still the user's.
+    /// The user that was created at an earlier start, if the stored password is still valid.
     pub fn kept(state: &StateDir) -> Option<Credentials> {
         let file = state.path().join(FIRST_PASSWORD);
         let text = std::fs::read_to_string(&file).ok()?;
@@ -54,7 +56,7 @@ impl Credentials {
     }
 }
 
-/// The page.
+/// The text for the current configuration.
 pub fn page(plan: &ServePlan, bound: &BoundListeners, nfs: Option<&NfsBound>, user: Option<&Credentials>) -> String {
     let mut out = format!("Trunkline {} serves on {}\n", env!("CARGO_PKG_VERSION"), places(&bound.addresses));
     for endpoint in nfs.iter().flat_map(|nfs| &nfs.endpoints) {
@@ -106,7 +108,7 @@ pub fn page(plan: &ServePlan, bound: &BoundListeners, nfs: Option<&NfsBound>, us
     out
 }
 
-/// The line to mount the first share that NFS clients find at an endpoint.
+/// The command to mount the first share that NFS clients find at an endpoint.
 fn nfs_mount(plan: &ServePlan, endpoint: &BoundEndpoint, out: &mut String) {
     let offered = plan.config.shares.values().filter(|share| share.offers(ShareProtocol::Nfs));
     let here = offered.filter(|share| share.endpoint(&plan.config) == endpoint.owner);
@@ -134,7 +136,7 @@ fn places(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// By what clients reach this host.
+/// The address at which clients reach this host.
 fn reached_by(plan: &ServePlan, addresses: &[SocketAddr]) -> String {
     let fixed = addresses.iter().map(SocketAddr::ip).find(|address| !address.is_unspecified());
     let address = fixed.or_else(host::main_address);
@@ -144,14 +146,13 @@ fn reached_by(plan: &ServePlan, addresses: &[SocketAddr]) -> String {
     }
 }
 
-/// A user as the name is written, which is a key in lower case in the table of a share.
+/// The name of a user in its original spelling. `user` is a key of a share's table, in lower case.
 fn as_written<'p>(plan: &'p ServePlan, user: &'p str) -> &'p str {
     let mut principals = plan.principals.iter().map(|principal| principal.name.as_str());
     principals.find(|name| name.to_lowercase() == user).unwrap_or(user)
 }
 
-/// The share that stands as an example: the first that is meant to be found, and that `user` may use where
-/// there is one.
+/// The share for the examples: the first one that is not hidden and that `user` may use, if there is one.
 fn example<'p>(shares: impl Iterator<Item = &'p Share> + Clone, user: Option<&str>) -> Option<&'p Share> {
     let is_shown = |share: &&Share| !share.name.value.ends_with('$');
     let admits = |share: &&Share| {
@@ -163,7 +164,7 @@ fn example<'p>(shares: impl Iterator<Item = &'p Share> + Clone, user: Option<&st
     first(&|share| is_shown(share) && admits(share)).or_else(|| first(&is_shown)).or_else(|| first(&|_| true))
 }
 
-/// The lines to mount one share; the others differ in its name only.
+/// The commands to mount one share. Those of the other shares differ only in the name.
 fn mounts(plan: &ServePlan, bound: &BoundListeners, user: Option<&str>, out: &mut String) {
     let Some(share) = example(plan.config.shares.values(), user) else { return };
     let named = share.users.keys().find(|user| *user != "*").map(|user| as_written(plan, user));
@@ -181,7 +182,7 @@ fn mounts(plan: &ServePlan, bound: &BoundListeners, user: Option<&str>, out: &mu
     let _ = write!(out, "\nMount it ({}):\n{}", share.name.value, mount.lines());
 }
 
-/// One share as one client reaches it.
+/// A share as seen from a client.
 struct Mount<'m> {
     host: &'m str,
     port: u16,
@@ -224,7 +225,7 @@ impl Mount<'_> {
     }
 }
 
-/// `text` as one word of a shell.
+/// `text` as one word for a shell.
 fn shell(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@,=[]%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -247,7 +248,7 @@ fn percent(text: &str) -> String {
     out
 }
 
-/// Where administrators ask; empty where they cannot.
+/// The addresses for administrators. Empty if there are none.
 pub fn admin(plan: &ServePlan, bound: &AdminBound, state: &StateDir) -> String {
     let at =
         |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -258,7 +259,7 @@ pub fn admin(plan: &ServePlan, bound: &AdminBound, state: &StateDir) -> String {
     if let Some(at) = at(&bound.page) {
         let token = state.path().join(super::ADMIN_TOKEN);
         let scheme = if plan.config.admin.tls_certificate.is_some() { "https" } else { "http" };
-        // Of every address one by which it is reached.
+        // For a wildcard address, one by which the host is reached.
         let host = reached_by(plan, &[at]);
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         out += &format!("\n  admin      {scheme}://{host}:{}/   (token: {})\n", at.port(), token.display());

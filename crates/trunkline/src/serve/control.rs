@@ -1,4 +1,4 @@
-//! The running server as the control socket and the signals reach it.
+//! The running server, as the control socket, the admin API and the signals see it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ use crate::{account_keys, calendar, principals, reference};
 pub struct Control {
     overrides: Overrides,
     state: Arc<StateDir>,
-    /// What is served now. Held while it is changed, so that changes come one after another.
+    /// The current configuration. It is locked during a change, so that changes are made one after the other.
     served: Mutex<ServedConfig>,
     addresses: Vec<SocketAddr>,
     server: Box<dyn FileServer>,
@@ -33,16 +33,16 @@ pub struct Control {
     stop: Notify,
 }
 
-/// What is served.
+/// The configuration that the server currently serves.
 struct ServedConfig {
     plan: Arc<ServePlan>,
-    /// From which texts it was made.
+    /// The texts of that configuration.
     sources: Sources,
     history: History,
 }
 
 impl Control {
-    /// A server that serves `plan`, which was made from `sources`, on `addresses`.
+    /// A server that serves `plan` on `addresses`. `sources` are the texts of the configuration.
     pub fn new(
         overrides: Overrides,
         state: Arc<StateDir>,
@@ -62,37 +62,37 @@ impl Control {
         }
     }
 
-    /// Its state directory.
+    /// The server's state directory.
     pub fn state(&self) -> &StateDir {
         &self.state
     }
 
-    /// What it serves now.
+    /// The configuration that it serves now.
     pub fn plan(&self) -> Arc<ServePlan> {
         Arc::clone(&self.lock().plan)
     }
 
-    /// Where it listens.
+    /// The addresses on which it listens.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What serves the files.
+    /// The file server.
     pub fn server(&self) -> &dyn FileServer {
         &*self.server
     }
 
-    /// Returns when the server is told to end.
+    /// Returns when the server is told to stop.
     pub async fn stopped(&self) {
         self.stop.notified().await;
     }
 
     fn lock(&self) -> MutexGuard<'_, ServedConfig> {
-        // A plan is replaced as a whole, so it is whole also after a panic.
+        // The configuration is replaced as a whole, so it is consistent even after a panic.
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves `config` with the users as they are now.
+    /// Serves `config` with the current users.
     fn serve(&self, current: &mut ServedConfig, config: Config) -> Result<(), String> {
         let principals = principals::resolve(&config, &self.state).map_err(|e| format!("{e:#}"))?;
         let plan = ServePlan::new(config, principals, &self.state);
@@ -101,7 +101,7 @@ impl Control {
         Ok(())
     }
 
-    /// Forgets the keys of accounts that were served `before` and are not any more.
+    /// Deletes the keys of accounts that were in `before` and no longer exist.
     fn prune_keys(&self, before: &ServePlan, current: &ServedConfig) {
         if let Err(error) = account_keys::prune(&before.config, &current.plan.config, self.state.store()) {
             tracing::error!(%error, "keys of accounts that are gone stay, and count again with them");
@@ -122,7 +122,7 @@ impl Control {
         Ok(current.plan.fixed_changes(&before))
     }
 
-    /// Takes a changed configuration into force and keeps it, or neither.
+    /// Applies a changed configuration and stores it. If one of the two fails, neither is done.
     fn take(&self, current: &mut ServedConfig, edited: Edited) -> Result<(), Refusal> {
         let before = Arc::clone(&current.plan);
         self.serve(current, edited.config.clone()).map_err(|why| Refusal::new(Why::Bad, why))?;
@@ -138,7 +138,7 @@ impl Control {
         Ok(())
     }
 
-    /// Changes what is stored of a user and serves it, or neither.
+    /// Changes a stored user and applies the change. If one of the two fails, neither is done.
     fn with_user(
         &self,
         current: &mut ServedConfig,
@@ -160,7 +160,7 @@ impl Control {
         Err(why)
     }
 
-    /// Refuses that a share is deleted that somebody uses.
+    /// Refuses to delete a share that is in use.
     fn check_unused(&self, name: &str) -> Result<(), Refusal> {
         let used = self.server.use_of(name);
         if used.is_none() {
@@ -308,7 +308,7 @@ impl Controlled for Control {
         let (config, state) = (&before.config, &self.state);
         let edited = Edited::new(&self.overrides, sources, config, &change, history, state, check::against)?;
         let kind = change.kind;
-        // As it is written, which the change need not know.
+        // The name in its stored spelling, which may differ from that in the change.
         let there = object::find(&before.config, kind, &change.name);
         let name = there.map_or_else(|| change.name.clone(), |there| there.name);
         let is_forced = match change.what {
@@ -318,7 +318,8 @@ impl Controlled for Control {
         if kind == Kind::Share && matches!(change.what, What::Delete { force: false }) {
             self.check_unused(&name)?;
         }
-        // One of that name may have left its own, as when the server was killed too early.
+        // A deleted account of that name may have left its keys, for example if the server was killed too
+        // early.
         if kind == Kind::Account && matches!(change.what, What::Create { .. }) {
             let forgotten = self.state.store().remove_account_keys(&name);
             forgotten.map_err(|why| Refusal::new(Why::Failed, why.to_string()))?;
@@ -376,12 +377,12 @@ fn verb(what: &What) -> &'static str {
     }
 }
 
-/// Whether something is set of a share or account that is there.
+/// Whether the change sets a key of an existing share or account.
 fn is_set(what: &What, key: &str) -> bool {
     matches!(what, What::Set { settings } if settings.contains_key(key))
 }
 
-/// What does not count at once.
+/// The notes about settings that do not apply at once.
 fn notes(fixed: &[String]) -> Vec<String> {
     match fixed {
         [] => Vec::new(),
@@ -398,7 +399,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    /// Remembers what it was told to serve; refuses a share named `bad`.
+    /// A file server that records the configurations that it gets, and refuses a share named `bad`.
     #[derive(Default)]
     struct Fake(Arc<Mutex<Vec<String>>>);
 
@@ -504,7 +505,8 @@ mod tests {
         assert!(!shown.contains(&keys.key1.unwrap().0) && shown.contains("lab"));
         control.change(account(What::Delete { force: false })).unwrap();
         assert_eq!(told.lock().unwrap().last().unwrap(), "docs for ");
-        // What is left of another account of that name, as when the server was killed too early.
+        // Keys that another account of that name has left, for example because the server was killed too
+        // early.
         control.state.store().put_account_keys("lab", &kept).unwrap();
         control.change(account(What::Create { settings: serde_json::Map::new() })).unwrap();
         assert_eq!(control.account_keys("lab").unwrap(), AccountKeys::default());
@@ -616,7 +618,7 @@ mod tests {
             settings.insert("users".to_owned(), serde_json::json!({"*": "read"}));
             control.change(share(name, What::Create { settings }))
         };
-        // Nothing is there, in the other share, refused by what serves.
+        // A missing directory, one inside the other share, and a name that the file server refuses.
         for (name, at, wanted) in [
             ("more", dir.path().join("none").display().to_string(), "`path` of share `more`: "),
             ("more", path("data/inner"), "hold the same files"),
@@ -633,7 +635,7 @@ mod tests {
         let text = kept().unwrap();
         control.reload().unwrap();
         assert_eq!(control.plan().share_names(), ["busy", "more"]);
-        // An unknown key, and a file that somebody has edited, which is not written over.
+        // An unknown key, and a file that was edited by hand, which is not overwritten.
         let unknown = control.change(share("more", What::Set { settings: settings("coment", "x") }));
         let text_of = unknown.unwrap_err().text;
         assert_eq!(text_of, "unknown key `coment` in [share.more]; did you mean `comment`?");

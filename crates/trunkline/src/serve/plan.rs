@@ -1,4 +1,4 @@
-//! All that a server of files needs to know, complete and checked.
+//! The checked input of a file server: the configuration, the principals and the identity.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,29 @@ use crate::principals::LogonPrincipal;
 use crate::state::StateDir;
 use crate::state::store::Identity;
 
-/// All that a server of files needs to know.
+/// The complete input of a file server.
 #[derive(Debug, Clone)]
 pub struct ServePlan {
     /// Settings and shares.
     pub config: Config,
-    /// Who may log on.
+    /// The principals who may log on.
     pub principals: Vec<LogonPrincipal>,
-    /// What makes this server itself.
+    /// The identity of this server.
     pub identity: Identity,
 }
 
 impl ServePlan {
-    /// Joins what was read.
+    /// Combines the parts.
     pub fn new(config: Config, principals: Vec<LogonPrincipal>, state: &StateDir) -> ServePlan {
         ServePlan { config, principals, identity: state.store().identity() }
     }
 
-    /// The names of the shares as they are written.
+    /// The names of the shares, in their original spelling.
     pub fn share_names(&self) -> Vec<String> {
         self.config.shares.values().map(|share| share.name.value.clone()).collect()
     }
 
-    /// Settings that differ from `before` and that a running server cannot change.
+    /// The settings that differ from `before` and that a running server cannot change.
     pub fn fixed_changes(&self, before: &ServePlan) -> Vec<String> {
         let (new, old) = (&self.config, &before.config);
         let mut changed = inside("", new.server.needs_start(&old.server));
@@ -45,7 +45,8 @@ impl ServePlan {
     }
 }
 
-/// The keys that `needs_start` names of each table that was there before; `[new, old]` are all of one kind.
+/// The keys that `needs_start` returns for each table that existed before. `[new, old]` are tables of one
+/// kind.
 fn each<T>(
     kind: &str,
     [new, old]: [&BTreeMap<String, T>; 2],

@@ -1,14 +1,14 @@
-//! Reads the SOAP messages of others: hostile bytes, of which little is wanted.
+//! Parses the SOAP messages of clients. They are untrusted, and few of their elements matter.
 
 use quick_xml::NsReader;
 use quick_xml::events::Event;
 use quick_xml::name::{QName, ResolveResult};
 
-/// Elements inside one another.
+/// Maximum depth of nested elements.
 const MAX_DEPTH: usize = 32;
-/// Pieces of a message that are looked at.
+/// Maximum number of parser events for one message.
 const MAX_EVENTS: usize = 1000;
-/// Characters of one value that are kept.
+/// Maximum number of characters of one value. The rest is dropped.
 const MAX_TEXT: usize = 512;
 
 /// WS-Addressing 2004/08
@@ -20,31 +20,31 @@ const DEVICES: &str = "http://schemas.xmlsoap.org/ws/2006/02/devprof";
 /// [MS-PBSD]
 const PUBLICATION: &str = "http://schemas.microsoft.com/windows/pub/2005/07";
 
-/// What is asked.
+/// The action of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Who is there? WS-Discovery 1.0, 5.2
+    /// A search for servers. WS-Discovery 1.0, 5.2
     Probe,
-    /// Where is this one? WS-Discovery 1.0, 6.2
+    /// A search for the address of an endpoint. WS-Discovery 1.0, 6.2
     Resolve,
-    /// What is it? WS-Transfer
+    /// A request for the document. WS-Transfer
     Get,
 }
 
-/// A message of someone else.
+/// A request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiscoveryRequest {
-    /// What is asked.
+    /// The action.
     pub action: Action,
-    /// Its id, to be named in the answer.
+    /// The id, which the answer repeats.
     pub message_id: String,
-    /// Whether everything it asks for is what we are.
+    /// Whether this server has all requested types and scopes.
     pub fits: bool,
-    /// The endpoint it is about.
+    /// The endpoint that is meant.
     pub endpoint: Option<String>,
 }
 
-/// What a text is the content of.
+/// The element that contains a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {
     Action,
@@ -56,7 +56,7 @@ enum Field {
 }
 
 impl DiscoveryRequest {
-    /// The request in `bytes`; none when it is none, or is damaged.
+    /// Parses a request. None if `bytes` is not a request or is damaged.
     pub fn parse(bytes: &[u8]) -> Option<DiscoveryRequest> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut reader = NsReader::from_str(text);
@@ -74,7 +74,7 @@ impl DiscoveryRequest {
                 Event::End(_) => reading.end(path.pop()?, &path, &reader),
                 Event::Text(text) => reading.add(&text.xml10_content()),
                 Event::CData(text) => reading.add(&text.xml10_content()),
-                // A document type is how entities are made to grow; no client sends one.
+                // Document types can define entities that grow without bounds. No client sends one.
                 Event::DocType(_) => return None,
                 Event::Eof => return reading.request().filter(|_| path.is_empty()),
                 _ => {}
@@ -86,7 +86,7 @@ impl DiscoveryRequest {
 
 #[derive(Debug, Default)]
 struct Reading {
-    /// Of the innermost element.
+    /// The text of the innermost element.
     value: String,
     action: Option<Action>,
     message_id: String,
@@ -100,17 +100,17 @@ impl Reading {
         self.value.extend(text.chars().take(room));
     }
 
-    /// An element of kind `field` ends.
+    /// Handles the end of an element of kind `field`.
     fn end(&mut self, field: Field, above: &[Field], reader: &NsReader<&[u8]>) {
         let value = std::mem::take(&mut self.value);
         let value = value.trim();
         match field {
             Field::Action => self.action = action(value),
             Field::MessageId => value.clone_into(&mut self.message_id),
-            // The addresses of the header (ReplyTo) come first, the endpoint that is meant last.
+            // The addresses of the header (ReplyTo) come first. The last one is the endpoint that is meant.
             Field::Address if above.len() > 2 => self.endpoint = Some(value.to_owned()),
             Field::Types => self.fits &= value.split_ascii_whitespace().all(|name| is_ours(reader, name)),
-            // We are in no scope, so we are in none that is asked for.
+            // This server is in no scope, so it does not match any requested scope.
             Field::Scopes => self.fits &= value.is_empty(),
             _ => {}
         }
@@ -145,7 +145,7 @@ fn field(reader: &NsReader<&[u8]>, name: QName<'_>) -> Field {
     }
 }
 
-/// Whether we are of the type that `name`, with its prefix, stands for.
+/// Whether `name`, with its prefix, is one of this server's types.
 fn is_ours(reader: &NsReader<&[u8]>, name: &str) -> bool {
     let (namespace, local) = reader.resolver().resolve(QName(name), true);
     let ResolveResult::Bound(namespace) = namespace else { return false };
