@@ -73,7 +73,7 @@ pub fn renew(
 pub fn prune(before: &Config, now: &Config, store: &Store) -> Result<(), StoreError> {
     for account in before.accounts.keys().filter(|account| !now.accounts.contains_key(*account)) {
         store.remove_account_keys(account)?;
-        tracing::info!(account, "its keys are deleted, if it had any: the account is gone");
+        tracing::info!(account, "the account was removed, and its keys, if any, were deleted");
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ pub fn add_to(
         let mut hashes = [key1, key2].into_iter().flatten().map(|key| nt_hash(&key.0));
         let Some(first) = hashes.next() else { continue };
         if principals.contains_key(key) {
-            tracing::warn!(account = %name, "its keys do not count: a user has the same name");
+            tracing::warn!(account = %name, "its keys are not valid: a user has the same name");
             continue;
         }
         let (uid, gid) = host::own();
@@ -132,7 +132,7 @@ fn check(text: &str) -> Result<(), String> {
     match STANDARD.decode(text) {
         Ok(bytes) if bytes.len() == BYTES => Ok(()),
         Ok(bytes) => Err(format!("{wanted}; this has {} bytes", bytes.len())),
-        Err(_) => Err(format!("{wanted}; this is no base64")),
+        Err(_) => Err(format!("{wanted}; this is not base64")),
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
         let wanted = "a key is 64 bytes in base64, which is 88 characters";
         assert_eq!(given(STANDARD.encode([7; 63])), Err(format!("{wanted}; this has 63 bytes")));
         assert_eq!(given(STANDARD.encode([7; 65])), Err(format!("{wanted}; this has 65 bytes")));
-        assert_eq!(given("s3cret!".to_owned()), Err(format!("{wanted}; this is no base64")));
+        assert_eq!(given("s3cret!".to_owned()), Err(format!("{wanted}; this is not base64")));
         assert_eq!(list(&config, state.store(), "lab"), Ok(AccountKeys::default()), "nothing is half-done");
         assert_eq!(given(STANDARD.encode([7; 64])), Ok(KeyName::Key1));
         let of = |account: &str| renew(&config, state.store(), account, None, None).unwrap_err();

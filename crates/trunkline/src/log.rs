@@ -26,5 +26,5 @@ pub fn begin(config: &Config) -> anyhow::Result<()> {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
     };
-    begun.map_err(|e| anyhow::anyhow!("the log cannot begin: {e}"))
+    begun.map_err(|e| anyhow::anyhow!("the log cannot be started: {e}"))
 }

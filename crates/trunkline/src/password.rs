@@ -108,20 +108,20 @@ pub fn weakness(user: &str, password: &str) -> Option<&'static str> {
         return Some("it is the user's name");
     }
     if COMMON.iter().any(|common| lower == *common || word == *common) {
-        return Some("it is among those that are tried first");
+        return Some("it is among those that attackers try first");
     }
     let first = lower.chars().next();
     if lower.chars().all(|letter| Some(letter) == first) || ROWS.iter().any(is_row) {
         return Some("it is a row of neighbouring or of equal characters");
     }
     (length < LEAST_DIGITS && lower.chars().all(|letter| letter.is_ascii_digit()))
-        .then_some("it has digits alone")
+        .then_some("it has only digits")
 }
 
 /// Prints a warning on standard error if a password is easy to guess.
 pub fn warn_of_weakness(user: &str, password: &str) {
     if let Some(why) = weakness(user, password) {
-        eprintln!("trunkline: warning: the password of {user} is soon guessed: {why}");
+        eprintln!("trunkline: warning: the password of {user} is easy to guess: {why}");
     }
 }
 

@@ -21,7 +21,7 @@ use crate::state::store::{Store, StoreError, StoredUser};
 /// A user who may log on, with all settings resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogonPrincipal {
-    /// The name as it is written.
+    /// The name, in the spelling of its definition.
     pub name: String,
     /// The password's NT hash.
     pub nt_hash: NtHash,
@@ -105,10 +105,10 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPri
 /// Logs a warning about a weak password and about a password file that others can read.
 fn warn_of(user: &str, password: &str, file: &Path) {
     if let Some(why) = crate::password::weakness(user, password) {
-        tracing::warn!(user, file = %file.display(), why, "a password is soon guessed");
+        tracing::warn!(user, file = %file.display(), why, "a password is easy to guess");
     }
     if let Some(why) = client::written::exposure(file) {
-        tracing::warn!(user, file = %file.display(), why, "a password file is open");
+        tracing::warn!(user, file = %file.display(), why, "a password file can be read by others");
     }
 }
 

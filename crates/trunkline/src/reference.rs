@@ -152,7 +152,7 @@ pub fn settings(kind: Kind) -> Value {
         Kind::Account => Account::keys().into(),
         Kind::Share => Share::keys().into(),
     };
-    let mut settings = object("null takes back what was changed of a key", &keys, or_null);
+    let mut settings = object("null drops the change of a key", &keys, or_null);
     if let Some(settings) = settings.as_object_mut() {
         settings.remove("required");
     }

@@ -138,7 +138,7 @@ fn check_version(there: &Object, wanted: Option<&str>, history: &History) -> Res
                 "{kind} `{name}` has changed since version {wanted}: {what}; it is at version {version} now"
             )
         }
-        None => format!("{kind} `{name}` is at version {version}, not {wanted}: look at it again"),
+        None => format!("{kind} `{name}` is at version {version}, not {wanted}: read it again before you change it"),
     };
     Err(Refusal::new(Why::OldVersion, text))
 }
@@ -149,7 +149,7 @@ fn check_changeable(config: &Config, there: &Object) -> Result<(), Refusal> {
         return Ok(());
     }
     let text = format!(
-        "share `{}` stands on the server's command line and is changed there; leave the directory out and make the share by \
+        "share `{}` is on the server's command line and can only be changed there; remove the directory from it and create the share with \
          `trunkline share create`",
         there.name
     );
@@ -189,7 +189,7 @@ fn lay_over(table: &mut Table, settings: &Map<String, Value>) -> Result<(), Refu
         match to_toml(key, value)? {
             None => table.remove(key),
             Some(toml::Value::String(path)) if key == "path" && !path.starts_with('/') => {
-                return Err(bad(format!("`path` must be a whole path such as /srv/docs, not `{path}`")));
+                return Err(bad(format!("`path` must be an absolute path such as /srv/docs, not `{path}`")));
             }
             Some(value) => table.insert(key.clone(), value),
         };
@@ -207,7 +207,7 @@ fn to_toml(key: &str, value: &Value) -> Result<Option<toml::Value>, Refusal> {
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => toml::Value::Integer(whole),
             (None, Some(fraction)) => toml::Value::Float(fraction),
-            (None, None) => return Err(bad(format!("`{key}`: {number} is not a number that is known here"))),
+            (None, None) => return Err(bad(format!("`{key}`: {number} is not a supported number"))),
         },
         Value::String(text) => toml::Value::String(text.clone()),
         Value::Array(items) => toml::Value::Array(items.iter().map(inner).collect::<Result<_, _>>()?),
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(why.why, Why::OldVersion);
         assert!(why.text.contains("`comment` was \"\" and is \"by another\"; it is at version "), "{why}");
         let why = world.change(Kind::Share, "docs", delete(), Some("0")).unwrap_err();
-        assert!(why.why == Why::OldVersion && why.text.ends_with("look at it again"), "{why}");
+        assert!(why.why == Why::OldVersion && why.text.ends_with("read it again before you change it"), "{why}");
         let now = world.find(Kind::Share, "docs").unwrap();
         assert_eq!(now.settings["provisioned_gib"], 100);
         world.change(Kind::Share, "docs", what(), Some(&now.version)).unwrap();
@@ -344,8 +344,8 @@ mod tests {
             (Kind::Share, "dcos", set(json!({})), Why::NotFound, "no share `dcos`; did you mean `Docs`?"),
             (Kind::Account, "docs", delete(), Why::NotFound, "there is no account `docs`"),
             (Kind::Account, "lab", delete(), Why::Conflict, "account `Lab` has shares: `Docs`; delete"),
-            (Kind::Share, "docs", set(json!({"path": "other"})), Why::Bad, "`path` must be a whole path"),
-            (Kind::Share, "new", create(json!({"path": "srv"})), Why::Bad, "`path` must be a whole path"),
+            (Kind::Share, "docs", set(json!({"path": "other"})), Why::Bad, "`path` must be an absolute path"),
+            (Kind::Share, "new", create(json!({"path": "srv"})), Why::Bad, "`path` must be an absolute path"),
             (Kind::Share, "a/b", create(json!({"path": "/srv"})), Why::Bad, "cannot hold '/'"),
             (Kind::Account, "a b", create(json!({})), Why::Bad, "an account's name has"),
             (Kind::Share, "docs", set(json!({"removed": true})), Why::Bad, "unknown key `removed`"),

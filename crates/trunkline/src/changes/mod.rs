@@ -55,7 +55,7 @@ impl Edited {
         let there = Sources::read_changes(&file).map_err(|e| Refusal::new(Why::Failed, e.0))?;
         if there != sources.changes {
             let text = format!(
-                "{} was changed by hand and is not in force: `trunkline reload` reads it",
+                "{} was edited and is not in force; `trunkline reload` reads it",
                 file.display()
             );
             return Err(Refusal::new(Why::Conflict, text));

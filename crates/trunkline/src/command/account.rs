@@ -29,7 +29,7 @@ fn list(account: &str, json: bool, location: &LocationArgs) -> anyhow::Result<()
     let dir = control::state_dir(location)?;
     let keys = match control::ask(&dir, &Request::AccountKeys { account: account.to_owned() })? {
         Some(Response::AccountKeys(keys)) => *keys,
-        Some(_) => anyhow::bail!("the server answered something else"),
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
         None => {
             let config = Config::load(&location.overrides())?;
             match StateDir::open_existing(&dir)? {
@@ -57,7 +57,7 @@ fn renew(account: String, key: Option<KeyName>, file: Option<&Path>, location: &
     let request = Request::RenewKey { account: account.clone(), key, given: given.clone() };
     let (name, keys) = match control::ask(&dir, &request)? {
         Some(Response::Renewed(name, keys)) => (name, *keys),
-        Some(_) => anyhow::bail!("the server answered something else"),
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
         None => {
             let config = Config::load(&location.overrides())?;
             let state = StateDir::open(&dir)?;

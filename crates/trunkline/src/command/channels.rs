@@ -14,7 +14,7 @@ use crate::config::values::bits_per_second;
 pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
     let dir = control::state_dir(location)?;
     let Response::Channels(channels) = control::ask_running(&dir, &Request::Channels)? else {
-        anyhow::bail!("the server answered something else");
+        anyhow::bail!("the server sent an unexpected answer");
     };
     if json {
         println!("{}", serde_json::to_string_pretty(&channels)?);

@@ -11,7 +11,7 @@ use crate::password;
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.agent.is_some() {
         let agent = Agent::listen(args, agents::secret(args)?)?;
-        println!("waiting at {} for who has the secret", agent.address()?);
+        println!("waiting at {} for clients with the secret", agent.address()?);
         return Ok(agent.serve()?);
     }
     let page = args.html.as_deref().map(Page::begin).transpose()?;
@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !lost.is_empty() {
         let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
         let lost =
-            format!("{}; what is reported is of the others, or of what was done before", lost.join("; "));
+            format!("{}; the report covers the others, and the time before the failure", lost.join("; "));
         return Err(load::Error::Wrong(lost).into());
     }
     Ok(())

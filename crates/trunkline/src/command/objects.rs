@@ -121,7 +121,7 @@ fn change(location: &LocationArgs, change: Change, done: &str) -> anyhow::Result
     let (kind, name) = (change.kind, change.name.clone());
     let changed = match control::ask(&dir, &Request::Change(Box::new(change.clone())))? {
         Some(Response::Changed(changed)) => *changed,
-        Some(_) => anyhow::bail!("the server answered something else"),
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
         None => change_state(&overrides, &dir, &change)?,
     };
     match &changed.object {
@@ -156,7 +156,7 @@ fn change_state(overrides: &Overrides, dir: &Path, change: &Change) -> anyhow::R
 fn all(kind: Kind, location: &LocationArgs) -> anyhow::Result<Vec<Object>> {
     match control::ask(&control::state_dir(location)?, &Request::Objects { kind })? {
         Some(Response::Objects(objects)) => Ok(objects),
-        Some(_) => anyhow::bail!("the server answered something else"),
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
         None => Ok(object::all(&Config::load(&location.overrides())?, kind)),
     }
 }

@@ -13,7 +13,7 @@ use crate::cli::LocationArgs;
 pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
     let dir = control::state_dir(location)?;
     let Response::Status(status) = control::ask_running(&dir, &Request::Status)? else {
-        anyhow::bail!("the server answered something else");
+        anyhow::bail!("the server sent an unexpected answer");
     };
     if json {
         println!("{}", serde_json::to_string_pretty(&status)?);
@@ -91,7 +91,7 @@ fn transport(of: &Transport, out: &mut String) {
     );
     let (mib, bound) = (unread_bytes.div_ceil(1 << 20), unread_bound_bytes >> 20);
     let _ =
-        writeln!(out, "unread answers: {mib} of {bound} MiB; {unread_closed} connections closed for them");
+        writeln!(out, "unread replies: {mib} of {bound} MiB; {unread_closed} connections closed for them");
     if *descriptors != Default::default() {
         let _ = writeln!(
             out,

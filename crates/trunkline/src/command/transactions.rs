@@ -17,7 +17,7 @@ pub fn run(location: &LocationArgs, args: &TransactionsArgs, json: bool) -> anyh
     let dir = control::state_dir(location)?;
     let ask = || {
         let Response::Transactions(all) = control::ask_running(&dir, &Request::Transactions)? else {
-            anyhow::bail!("the server answered something else");
+            anyhow::bail!("the server sent an unexpected answer");
         };
         only(*all, args.share.as_deref())
     };

@@ -68,7 +68,7 @@ fn list(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
     let dir = &config.server.state_dir.value;
     let users: Vec<UserEntry> = match control::ask(dir, &Request::Users)? {
         Some(Response::Users(users)) => users,
-        Some(_) => anyhow::bail!("the server answered something else"),
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
         None => match StateDir::open_existing(dir)? {
             Some(state) => principals::resolve(&config, &state)?.iter().map(principals::LogonPrincipal::entry).collect(),
             None => Vec::new(),

@@ -15,7 +15,7 @@ use crate::cli::LocationArgs;
 pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
     let dir = control::state_dir(location)?;
     let Response::Workload(workload) = control::ask_running(&dir, &Request::Workload)? else {
-        anyhow::bail!("the server answered something else");
+        anyhow::bail!("the server sent an unexpected answer");
     };
     if json {
         println!("{}", serde_json::to_string_pretty(&workload)?);

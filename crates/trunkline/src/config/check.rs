@@ -54,7 +54,7 @@ pub fn read_password(path: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|e| os_error(&e))?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_owned()),
-        _ => Err("its first line is empty; a password must stand there".to_owned()),
+        _ => Err("its first line is empty; it must be the password".to_owned()),
     }
 }
 
@@ -108,7 +108,7 @@ fn apart(
             config,
             &share.path.origin,
             format!(
-                "`path` of share `{}`: {} and {} of share `{}` hold the same files, and a share knows nothing of what is opened and locked in another; give each its own `path`, or one share more `users`",
+                "`path` of share `{}`: {} and {} of share `{}` contain the same files, but opens and locks of one share do not apply to the other; give each its own `path`, or give one share more `users`",
                 share.name.value,
                 real.display(),
                 other.display(),
@@ -276,7 +276,7 @@ fn state_apart(config: &Config, real: &Path, share: &Share) -> Result<(), Config
     if state.starts_with(real) || real.starts_with(&state) {
         let (state, name) = (state.display(), &share.name.value);
         let text = format!(
-            "the state directory {state} and share `{name}` lie one in the other; give another --state-dir"
+            "the state directory {state} and share `{name}` overlap: one lies in the other; give another --state-dir"
         );
         return Err(fail(config, &share.path.origin, text));
     }
@@ -287,7 +287,7 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
     let name = &share.name.value;
     if share.users.is_empty() {
         let text =
-            format!("share `{name}` has no user that may read it; set `users = {{ NAME = \"read\" }}`");
+            format!("share `{name}` has no user who may read it; set `users = {{ NAME = \"read\" }}`");
         return Err(fail(config, &share.name.origin, text));
     }
     let known: Vec<&str> = config
@@ -305,9 +305,9 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
             continue;
         }
         let hint = super::nearest::nearest(user, known.iter().copied());
-        let hint = hint.map_or_else(String::new, |near| format!(" (or was `{near}` meant?)"));
+        let hint = hint.map_or_else(String::new, |near| format!(" (or did you mean `{near}`?)"));
         let text =
-            format!("user `{user}` of share `{name}` is not known; run `trunkline user add {user}`{hint}");
+            format!("user `{user}` of share `{name}` is unknown; run `trunkline user add {user}`{hint}");
         return Err(fail(config, &access.origin, text));
     }
     Ok(())
@@ -349,12 +349,12 @@ mod tests {
             ),
             (
                 "[share.d]\npath = \"a\"\n".to_owned(),
-                "t.toml:1: share `d` has no user that may read it; set `users = { NAME = \"read\" }`"
+                "t.toml:1: share `d` has no user who may read it; set `users = { NAME = \"read\" }`"
                     .to_owned(),
             ),
             (
                 "[share.d]\npath = \"a\"\nusers = { bob = \"read\" }\n".to_owned(),
-                "t.toml:3: user `bob` of share `d` is not known; run `trunkline user add bob`".to_owned(),
+                "t.toml:3: user `bob` of share `d` is unknown; run `trunkline user add bob`".to_owned(),
             ),
             (
                 format!("[[user]]\nname = \"bob\"\n[share.d]\npath = \"a\"\n{users}"),
@@ -366,19 +366,19 @@ mod tests {
                     "[[user]]\nname = \"bob\"\npassword_file = \"empty\"\n[share.d]\npath = \"a\"\n{users}"
                 ),
                 format!(
-                    "t.toml:3: `password_file` of user `bob`: {at}/empty: its first line is empty; a password must stand there"
+                    "t.toml:3: `password_file` of user `bob`: {at}/empty: its first line is empty; it must be the password"
                 ),
             ),
             (
                 format!("[share.d]\npath = \"a\"\n{users}[share.e]\npath = \"a/b\"\n{users}"),
                 format!(
-                    "t.toml:5: `path` of share `e`: {at}/a/b and {at}/a of share `d` hold the same files, and a share knows nothing of what is opened and locked in another; give each its own `path`, or one share more `users`"
+                    "t.toml:5: `path` of share `e`: {at}/a/b and {at}/a of share `d` contain the same files, but opens and locks of one share do not apply to the other; give each its own `path`, or give one share more `users`"
                 ),
             ),
             (
                 format!("[share.d]\npath = \".\"\n{users}"),
                 format!(
-                    "t.toml:2: the state directory {at}/state/s and share `d` lie one in the other; give another --state-dir"
+                    "t.toml:2: the state directory {at}/state/s and share `d` overlap: one lies in the other; give another --state-dir"
                 ),
             ),
         ];

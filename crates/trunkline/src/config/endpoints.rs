@@ -54,7 +54,7 @@ pub fn whole(table: &Section<'_>, own: OwnEndpoint<'_>) -> Result<(), ConfigErro
         return Ok(());
     }
     Err(table.error(format!(
-        "`nfs_max_connections` in {} counts for an endpoint of its own: give it an `nfs_port` or `nfs_listen` too, \
+        "`nfs_max_connections` in {} applies only to an own endpoint: set `nfs_port` or `nfs_listen` there too, \
          or set it in [server]",
         table.title()
     )))
@@ -185,7 +185,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             let origin = origin.or(own.listen.map(|listen| &listen.origin));
             let place = origin.map_or_else(String::new, |origin| config.place(origin));
             return Err(ConfigError(format!(
-                "{place}: share `{}` has an endpoint for NFS and is not offered there; add \"nfs\" to its `protocols`",
+                "{place}: share `{}` has an endpoint for NFS but is not offered over NFS; add \"nfs\" to its `protocols`",
                 share.name.value
             )));
         }
@@ -200,7 +200,7 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
                     EndpointOwner::Share(name) => format!("[share.{name}]"),
                 };
                 return Err(ConfigError(format!(
-                    "NFS clients would find {} and {} at {what}; give one of them another `nfs_port` or `nfs_listen`",
+                    "{} and {} both use {what} for NFS; give one of them another `nfs_port` or `nfs_listen`",
                     title(&other.owner),
                     title(&endpoint.owner)
                 )));
@@ -231,7 +231,7 @@ fn smb(config: &Config) -> Result<(), ConfigError> {
     for share in config.shares.values().filter(|share| !share.offers(ShareProtocol::Smb)) {
         let Some(own) = &share.smb_listen else { continue };
         return Err(ConfigError(format!(
-            "{}: share `{}` has an address for SMB and is not offered there; add \"smb\" to its `protocols`",
+            "{}: share `{}` has an address for SMB but is not offered over SMB; add \"smb\" to its `protocols`",
             config.place(&own.origin),
             share.name.value
         )));
@@ -242,7 +242,7 @@ fn smb(config: &Config) -> Result<(), ConfigError> {
 /// The reason why an address cannot belong to one account or share for SMB.
 fn why_not(config: &Config, taken: &[(IpAddr, String)], address: IpAddr) -> Option<String> {
     if address.is_unspecified() {
-        return Some(format!("{address} is every address; name those that are its own"));
+        return Some(format!("{address} stands for all addresses; name single ones"));
     }
     let listen = &config.server.listen;
     let takes = |at: &IpAddr| *at == address || at.is_unspecified() && at.is_ipv4() == address.is_ipv4();
@@ -251,7 +251,7 @@ fn why_not(config: &Config, taken: &[(IpAddr, String)], address: IpAddr) -> Opti
         return Some(format!("the server does not listen on {address}; add it to `listen` ({place})"));
     }
     let (_, other) = taken.iter().find(|(at, _)| *at == address)?;
-    Some(format!("{address} is an address of {other} too; give it to one"))
+    Some(format!("{address} is also an address of {other}; give it to only one"))
 }
 
 #[cfg(test)]
@@ -303,15 +303,15 @@ mod tests {
             ),
             (
                 format!("{}{}", own("a", "10.0.0.2"), own("b", "::ffff:10.0.0.2")),
-                "line 4: `smb_listen` of account `b`: 10.0.0.2 is an address of account `a` too; give it to one",
+                "line 4: `smb_listen` of account `b`: 10.0.0.2 is also an address of account `a`; give it to only one",
             ),
             (
                 format!("{server}{}{}", own("a", "10.0.0.2"), share("s", "10.0.0.2")),
-                "line 7: `smb_listen` of share `s`: 10.0.0.2 is an address of account `a` too; give it to one",
+                "line 7: `smb_listen` of share `s`: 10.0.0.2 is also an address of account `a`; give it to only one",
             ),
             (
                 format!("{}{}", share("s", "10.0.0.2"), share("t", "10.0.0.2")),
-                "line 6: `smb_listen` of share `t`: 10.0.0.2 is an address of share `s` too; give it to one",
+                "line 6: `smb_listen` of share `t`: 10.0.0.2 is also an address of share `s`; give it to only one",
             ),
             (
                 format!("{server}{}", share("s", "10.0.0.3")),
@@ -319,18 +319,18 @@ mod tests {
             ),
             (
                 format!("{}protocols = [\"nfs\"]\n", share("s", "10.0.0.2")),
-                "line 3: share `s` has an address for SMB and is not offered there; add \"smb\" to its `protocols`",
+                "line 3: share `s` has an address for SMB but is not offered over SMB; add \"smb\" to its `protocols`",
             ),
             (
                 own("a", "0.0.0.0"),
-                "line 2: `smb_listen` of account `a`: 0.0.0.0 is every address; name those that are its own",
+                "line 2: `smb_listen` of account `a`: 0.0.0.0 stands for all addresses; name single ones",
             ),
         ];
         for (text, wanted) in cases {
             assert_eq!(checked(&text).unwrap_err(), wanted, "{text}");
         }
         let none = config("[account.a]\nsmb_listen = []\n").unwrap_err().to_string();
-        assert_eq!(none, "t:1: `smb_listen` in [account.a] must name at least one, or not be there");
+        assert_eq!(none, "t:1: `smb_listen` in [account.a] must have at least one item, or be left out");
         let none = config("[account.a]\nciphers = [\"AES-512\"]\n").unwrap_err().to_string();
         assert!(
             none.starts_with("t:2: `ciphers` in [account.a]: `AES-512` is not one of \"AES-128-CCM\""),
@@ -344,7 +344,7 @@ mod tests {
         let why = check(&config(&text).unwrap()).unwrap_err().to_string();
         assert_eq!(
             why,
-            "NFS clients would find [share.a] and [share.b] at port 3000 of 0.0.0.0; give one of them another `nfs_port` or \
+            "[share.a] and [share.b] both use port 3000 of 0.0.0.0 for NFS; give one of them another `nfs_port` or \
              `nfs_listen`"
         );
         let text = format!("[share.a]\nnfs_port = 2049\n{NFS}[share.b]\n{NFS}");
@@ -355,7 +355,7 @@ mod tests {
         assert!(check(&config(text).unwrap()).unwrap_err().to_string().starts_with("line 3: share `a`"));
         let text = format!("[share.a]\nnfs_max_connections = 3\n{NFS}");
         assert!(
-            config(&text).unwrap_err().to_string().contains("in [share.a] counts for an endpoint of its own")
+            config(&text).unwrap_err().to_string().contains("in [share.a] applies only to an own endpoint")
         );
     }
 }

@@ -216,7 +216,7 @@ impl<T, F: Format<T>> Format<Vec<T>> for ListFormat<F> {
         };
         let list = items.into_iter().map(read).collect::<Result<Vec<T>, Wrong>>()?;
         if list.is_empty() && !self.may_be_empty {
-            return Err(Wrong { at: None, why: " must name at least one, or not be there".to_owned() });
+            return Err(Wrong { at: None, why: " must have at least one item, or be left out".to_owned() });
         }
         Ok(list)
     }
@@ -259,7 +259,7 @@ impl Format<Users> for AccessList {
                 user_name(name).map_err(wrong)?;
             }
             if users.insert(name.to_lowercase(), access).is_some() {
-                return Err(wrong(format!("`{name}` stands there twice")));
+                return Err(wrong(format!("`{name}` occurs twice")));
             }
         }
         Ok(users)

@@ -28,7 +28,7 @@ impl Account {
         };
         match self.kind.value {
             AccountKind::Unlimited if wanted.is_some() => {
-                Err("counts only with `kind = \"premium\"` or \"standard\"".to_owned())
+                Err("is valid only with `kind = \"premium\"` or \"standard\"".to_owned())
             }
             AccountKind::Unlimited => Ok(None),
             AccountKind::Premium => {
@@ -65,7 +65,7 @@ impl Share {
                     config,
                     &setting.origin,
                     format!(
-                        "`{key}` in [share.{}] counts only in an account with `kind = \"premium\"` or \"standard\"; \
+                        "`{key}` in [share.{}] is valid only in an account with `kind = \"premium\"` or \"standard\"; \
                          set `account`",
                         self.name.value
                     ),
@@ -136,7 +136,7 @@ fn count(config: &Config, account: &Account, formula: Formula) -> Result<(), Con
     let is_of_it = |share: &&Share| share.account.as_ref().is_some_and(|of| of.value.to_lowercase() == name);
     let Some(share) = config.shares.values().filter(is_of_it).nth(most) else { return Ok(()) };
     let text = format!(
-        "share `{}` is one too many in [account.{}], which can have {most}; put it into another account",
+        "share `{}` exceeds the {most} shares that [account.{}] can have; put it into another account",
         share.name.value, account.name.value
     );
     let origin = share.account.as_ref().map_or(&share.name.origin, |of| &of.origin);
@@ -172,7 +172,7 @@ fn together(config: &Config, account: &Account, formula: Formula) -> Result<(), 
     };
     let Some((sum, unit, most)) = too_much else { return Ok(()) };
     let text = format!(
-        "the shares of [account.{}] have {sum} {unit} a second together, of {most} that an account has; \
+        "the shares of [account.{}] together have {sum} {unit} a second, more than the {most} of an account; \
          provision less, or put some into another account",
         account.name.value
     );
@@ -273,11 +273,11 @@ mod tests {
             ),
             (
                 share("formula = \"v1\"\n", ""),
-                "t.toml:2: `formula` in [account.t]: counts only with `kind = \"premium\"` or \"standard\"",
+                "t.toml:2: `formula` in [account.t]: is valid only with `kind = \"premium\"` or \"standard\"",
             ),
             (
                 "[share.d]\npath = \"/d\"\nprovisioned_gib = 100\n".to_owned(),
-                "t.toml:3: `provisioned_gib` in [share.d] counts only in an account with `kind = \"premium\"` or \
+                "t.toml:3: `provisioned_gib` in [share.d] is valid only in an account with `kind = \"premium\"` or \
                  \"standard\"; set `account`",
             ),
         ];
@@ -297,8 +297,7 @@ mod tests {
         };
         assert_eq!(
             refusal(&two("v2", 60_000)),
-            "t.toml:1: the shares of [account.t] have 126000 operations a second together, of 102400 that an account \
-             has; provision less, or put some into another account"
+            "t.toml:1: the shares of [account.t] together have 126000 operations a second, X             account; provision less, or put some into another account"
         );
         assert!(
             check(&config(&two("v1", 60_000))).is_ok(),
@@ -328,12 +327,12 @@ mod tests {
         let why = check(&many("v2", 51)).unwrap_err().0;
         assert!(
             why.ends_with(
-                "share `s0050` is one too many in [account.t], which can have 50; put it into another account"
+                "share `s0050` exceeds the 50 shares that [account.t] can have; put it into another account"
             ),
             "{why}"
         );
         assert!(check(&many("v1", 60)).is_ok());
-        assert!(check(&many("v1", 1025)).unwrap_err().0.contains("which can have 1024"));
+        assert!(check(&many("v1", 1025)).unwrap_err().0.contains("exceeds the 1024 shares"));
         let standard = config(
             "[account.t]\nkind = \"standard\"\n[share.d]\npath = \"/d\"\naccount = \"t\"\nprovisioned_gib = 7\n",
         );

@@ -26,7 +26,7 @@ pub fn hint_for_key(given: &str, known: &[&str]) -> String {
     let near = meant.iter().find(|key| known.contains(key)).or_else(|| known.iter().find(begun));
     match (near, foreign::find(foreign::NOT_THERE, given)) {
         (Some(name), _) => format!("; did you mean `{name}`?"),
-        (None, Some(why)) => format!(": {why}; docs/configuration.md lists what is not there"),
+        (None, Some(why)) => format!(": {why}; docs/configuration.md lists the keys without a counterpart"),
         (None, None) => hint(given, known),
     }
 }
@@ -86,12 +86,12 @@ mod tests {
             ("valid users", &["path", "users"], "; did you mean `users`?"),
             ("Write-OK", &["read_only"], "; did you mean `read_only`?"),
             ("records_max", &["records", "records_max_mib"], "; did you mean `records_max_mib`?"),
-            ("guest ok", &["path"], ": guests are not let in; docs/configuration.md lists what is not there"),
-            ("GuestOk", &["path"], ": guests are not let in; docs/configuration.md lists what is not there"),
+            ("guest ok", &["path"], ": guests are not admitted; docs/configuration.md lists the keys without a counterpart"),
+            ("GuestOk", &["path"], ": guests are not admitted; docs/configuration.md lists the keys without a counterpart"),
             (
                 "fruit:metadata",
                 &["path"],
-                ": there are no modules; what macOS asks for is answered without one; docs/configuration.md lists what is not there",
+                ": there are no modules; the server supports macOS without one; docs/configuration.md lists the keys without a counterpart",
             ),
         ] {
             assert_eq!(hint_for_key(given, known), wanted, "{given}");

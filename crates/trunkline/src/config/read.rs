@@ -77,7 +77,7 @@ fn server_of(top: &Section<'_>) -> Result<Server, ConfigError> {
 
 /// The advice for a file of changes that is not as the server wrote it.
 pub(super) const MEND: &str =
-    "; restore the file, mend it, or remove it with all that was changed by command";
+    "; restore or correct the file, or remove it together with all changes by command";
 
 fn tree<'a>(document: Document<'a>) -> Result<Spanned<DeTable<'a>>, ConfigError> {
     DeTable::parse(document.text).map_err(|e| {
@@ -112,7 +112,7 @@ fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Accou
         let account = Account::read(&table, above, Setting { value: name.clone(), origin: table.origin() })?;
         endpoints::whole(&table, account.own_endpoint())?;
         if accounts.insert(name.to_lowercase(), account).is_some() {
-            return Err(table.error(format!("a second account `{name}`; names do not differ by case")));
+            return Err(table.error(format!("a second account `{name}`; names that differ only in case are the same")));
         }
     }
     Ok(accounts)
@@ -140,7 +140,7 @@ fn shares(
         }
         endpoints::whole(&table, share.own_endpoint())?;
         if shares.insert(name.to_lowercase(), share).is_some() {
-            return Err(table.error(format!("a second share `{name}`; names do not differ by case")));
+            return Err(table.error(format!("a second share `{name}`; names that differ only in case are the same")));
         }
     }
     Ok(shares)
@@ -249,7 +249,7 @@ mod tests {
             ),
             (
                 "[share.d]\npath=\"/x\"\n[share.D]\npath=\"/y\"\n",
-                "t.toml:3: a second share `D`; names do not differ by case",
+                "t.toml:3: a second share `D`; names that differ only in case are the same",
             ),
             (
                 "[share.d]\npath=\"/x\"\ncontinuously_available=1\n",

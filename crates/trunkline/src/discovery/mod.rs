@@ -62,7 +62,7 @@ impl Announced {
 /// Announces the server at all addresses on which it listens. Must run inside a tokio runtime.
 pub async fn announce(announcement: &Announcement) -> Announced {
     if announcement.addresses.iter().all(|address| address.ip().is_loopback()) {
-        tracing::debug!("listening on loopback only: nobody to announce the server to");
+        tracing::debug!("listening on loopback only, so the server is not announced");
         return Announced::nothing();
     }
     let mdns = Mdns::start(announcement)

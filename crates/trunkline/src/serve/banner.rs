@@ -88,7 +88,7 @@ pub fn page(plan: &ServePlan, bound: &BoundListeners, nfs: Option<&NfsBound>, us
             Some(password) => {
                 let _ = write!(
                     out,
-                    "\n  user      {name}\n  password  {password}   (made just now, shown once, kept in {file})\n"
+                    "\n  user      {name}\n  password  {password}   (new, shown only once, stored in {file})\n"
                 );
             }
             None => {

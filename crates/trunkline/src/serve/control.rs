@@ -104,7 +104,7 @@ impl Control {
     /// Deletes the keys of accounts that were in `before` and no longer exist.
     fn prune_keys(&self, before: &ServePlan, current: &ServedConfig) {
         if let Err(error) = account_keys::prune(&before.config, &current.plan.config, self.state.store()) {
-            tracing::error!(%error, "keys of accounts that are gone stay, and count again with them");
+            tracing::error!(%error, "the keys of removed accounts could not be deleted, and will be valid again if the accounts return");
         }
     }
 
@@ -115,7 +115,7 @@ impl Control {
         let before = Arc::clone(&current.plan);
         self.serve(&mut current, config)?;
         if let Err(error) = self.state.accept_changes(sources.changes.as_deref()) {
-            tracing::warn!(%error, "the next start will say that the file of changes is not as the server wrote it");
+            tracing::warn!(%error, "the next start will report that the file of changes differs from the server's version");
         }
         current.sources = sources;
         self.prune_keys(&before, &current);
@@ -129,7 +129,7 @@ impl Control {
         if let Err(refusal) = edited.keep(&self.state) {
             current.plan = before;
             if let Err(why) = self.server.apply(&current.plan) {
-                tracing::error!(%why, "a change that could not be kept is in force until the next start");
+                tracing::error!(%why, "a change that could not be stored is in force until the next start");
             }
             return Err(refusal);
         }
@@ -155,7 +155,7 @@ impl Control {
             None => store.remove_user(name).map(|_| ()),
         };
         if let Err(error) = undone {
-            tracing::error!(%error, user = name, "a user that could not be served counts from the next change on");
+            tracing::error!(%error, user = name, "a user change that could not be undone takes effect with the next change");
         }
         Err(why)
     }
@@ -166,7 +166,7 @@ impl Control {
         if used.is_none() {
             return Ok(());
         }
-        let text = format!("share `{name}` is in use: {used}; to delete it all the same, force it (--force)");
+        let text = format!("share `{name}` is in use: {used}; --force deletes it anyway");
         Err(Refusal::new(Why::Conflict, text))
     }
 }
@@ -238,7 +238,7 @@ impl Controlled for Control {
         if let Some(file) = file {
             let path = file.value.display();
             return Err(format!(
-                "the password of `{}` stands in {path}; change it there and reload",
+                "the password of `{}` is in {path}; change it there and reload",
                 change.name
             ));
         }
@@ -251,14 +251,14 @@ impl Controlled for Control {
     fn remove_user(&self, name: &str) -> Result<(), String> {
         let mut current = self.lock();
         if current.plan.config.users.contains_key(&name.to_lowercase()) {
-            return Err(format!("`{name}` stands in the configuration; take [[user]] out there and reload"));
+            return Err(format!("`{name}` is a user of the configuration file; remove that [[user]] there and reload"));
         }
         let mut shares = current.plan.config.shares.values();
         let named = shares.find(|share| share.users.contains_key(&name.to_lowercase()));
         if let Some(share) = named {
             let share = &share.name.value;
             return Err(format!(
-                "`users` of share `{share}` names `{name}`; take it out there and reload first"
+                "`users` of share `{share}` names `{name}`; remove it there and reload first"
             ));
         }
         self.with_user(&mut current, name, |store| principals::remove(store, name))?;
@@ -282,7 +282,7 @@ impl Controlled for Control {
         let renewed = account_keys::renew(&config, store, account, key, given)?;
         if let Err(why) = self.serve(&mut current, config) {
             if let Err(error) = store.put_account_keys(account, &before) {
-                tracing::error!(%error, account, "a renewed key that could not be served counts from the next change on");
+                tracing::error!(%error, account, "a renewed key that could not be undone takes effect with the next change");
             }
             return Err(why);
         }
@@ -338,15 +338,15 @@ impl Controlled for Control {
         let is_sized = ["provisioned_gib", "path"].iter().any(|key| is_set(&change.what, key));
         if is_sized && self.server.is_counting(&name) {
             notes.push(
-                "what lies on the share is being counted: until that is done (`trunkline status`), the size binds only \
-                 what was found so far"
+                "the share's used space is being counted; until that is done (see `trunkline status`), the size limits only \
+                 the space counted so far"
                     .to_owned(),
             );
         }
         let is_moved = path_of(&before) != path_of(&current.plan);
         if let Some(used) = used.filter(|used| is_moved && !used.is_none()) {
             notes.push(format!(
-                "who was there before ({used}) keeps what is open in the old directory until it is closed"
+                "clients that were connected before ({used}) keep their open files in the old directory until they close them"
             ));
         }
         Ok(Changed { object, notes })
@@ -386,7 +386,7 @@ fn is_set(what: &What, key: &str) -> bool {
 fn notes(fixed: &[String]) -> Vec<String> {
     match fixed {
         [] => Vec::new(),
-        fixed => vec![format!("counts from the next start on: {}", fixed.join(", "))],
+        fixed => vec![format!("takes effect at the next start: {}", fixed.join(", "))],
     }
 }
 
@@ -621,7 +621,7 @@ mod tests {
         // A missing directory, one inside the other share, and a name that the file server refuses.
         for (name, at, wanted) in [
             ("more", dir.path().join("none").display().to_string(), "`path` of share `more`: "),
-            ("more", path("data/inner"), "hold the same files"),
+            ("more", path("data/inner"), "contain the same files"),
             ("bad", path("bad"), "bad"),
         ] {
             let refusal = create(name, at).unwrap_err();
@@ -655,7 +655,7 @@ mod tests {
         let set = |key: &str, value: serde_json::Value| {
             control.change(share("busy", What::Set { settings: settings(key, value) })).unwrap().notes
         };
-        let told = ["counts from the next start on: [share.busy] continuously_available"];
+        let told = ["takes effect at the next start: [share.busy] continuously_available"];
         assert_eq!(set("continuously_available", true.into()), told);
         assert!(set("comment", "x".into()).is_empty());
     }

@@ -46,7 +46,7 @@ pub struct Failed(pub String);
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;
-    state.look_over().iter().for_each(|note| tracing::warn!("{note}"));
+    state.check_files().iter().for_each(|note| tracing::warn!("{note}"));
     // The clients choose the mode bits of new files, so the umask is empty. The directory of the server's own
     // files is closed to other users.
     rustix::process::umask(rustix::fs::Mode::empty());
@@ -71,7 +71,7 @@ fn door(admin: &AdminBound, state: &StateDir) -> anyhow::Result<Option<Door>> {
     }
     let told = |why: String| anyhow::anyhow!("{}: {why}", state.path().join(ADMIN_TOKEN).display());
     let token = state.token(ADMIN_TOKEN).map_err(|e| told(e.to_string()))?;
-    Door::new(&token).map(Some).map_err(|why| told(format!("{why}; remove the file, and one is made")))
+    Door::new(&token).map(Some).map_err(|why| told(format!("{why}; remove the file, and a new one is generated")))
 }
 
 /// The checked prerequisites of a server.
@@ -170,7 +170,7 @@ async fn supervise(
         }
     }
     notify::stopping();
-    tracing::info!("ending: answering what was received");
+    tracing::info!("stopping: answering the received requests");
     announced.end().await;
     let ending = Arc::clone(control);
     let clean = tokio::task::spawn_blocking(move || ending.server().drain(DRAIN)).await?;

@@ -24,7 +24,7 @@ pub fn stopping() {
 fn tell(text: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(e) = send(path.as_bytes(), text) {
-        tracing::warn!(error = %e, "the service manager could not be told");
+        tracing::warn!(error = %e, "the service manager could not be notified");
     }
 }
 

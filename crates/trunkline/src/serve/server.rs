@@ -34,7 +34,7 @@ impl fmt::Display for ShareUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
             (self.trees, "connection", "connections", " over SMB"),
-            (self.nfs_clients, "client", "clients", " of NFS that came to it"),
+            (self.nfs_clients, "client", "clients", " over NFS"),
             (self.opens, "open file", "open files", ""),
         ];
         let there = counts.iter().filter(|(count, ..)| *count > 0);

@@ -96,7 +96,7 @@ async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
 async fn a_journal_that_is_gone_is_told() {
     let mut server = MultichannelServer::start_with("", "continuously_available = true");
     let said = |server: &MultichannelServer| std::fs::read_to_string(server.place.path().join("log")).unwrap();
-    let line = "a journal is missing and begins anew; it had what clients had open";
+    let line = "a journal is missing and a new one replaces it; it contained what clients had open";
     assert!(!said(&server).contains(line), "a first start lacks nothing");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
     let (_file, _) = tree.open_lasting("kept", &OpenOptions::file(Disposition::Create)).await.unwrap();
@@ -133,7 +133,7 @@ async fn each_damaged_record_is_told_once() {
     let mut journals = found.map(|entry| entry.unwrap().path());
     let journal = journals.find(|path| path.extension().is_some_and(|it| it == "opens")).expect("a journal");
     let whole = std::fs::read(&journal).unwrap();
-    // Behind the head, and behind the first record, which stands there twice.
+    // Behind the head, and behind the first record, which occurs twice.
     let after = |at: usize| at + 12 + u32::from_le_bytes(whole[at..at + 4].try_into().unwrap()) as usize;
     let (mut at, mut damaged) = (after(after(24)), 0);
     while at + 12 < whole.len() {

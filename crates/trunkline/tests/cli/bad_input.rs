@@ -46,16 +46,16 @@ fn a_key_of_another_server() {
         ("[admin]\naddress = \"127.0.0.1:1\"\n", "`address` in [admin]; did you mean `listen`?"),
         (
             "[share.docs]\nguest_ok = true\n",
-            "`guest_ok` in [share.docs]: guests are not let in; docs/configuration.md lists what is not there",
+            "`guest_ok` in [share.docs]: guests are not admitted; docs/configuration.md lists the keys without a counterpart",
         ),
         (
             "[share.docs]\nsnapshots = 4\n",
-            "`snapshots` in [share.docs]: snapshots are not offered; docs/configuration.md lists what is not there",
+            "`snapshots` in [share.docs]: snapshots are not offered; docs/configuration.md lists the keys without a counterpart",
         ),
         (
             "[share.docs]\nquota = 4\n",
             "`quota` in [share.docs]: users have no quotas; the size of a share is `provisioned_gib`; \
-             docs/configuration.md lists what is not there",
+             docs/configuration.md lists the keys without a counterpart",
         ),
     ] {
         configuration_refused(&place(text), &format!("t.toml:2: unknown key {wanted}"));
@@ -98,10 +98,10 @@ fn a_user_without_a_password() {
     let empty = place(&format!("{USER}{SHARE}{users}"));
     empty.write("pw", "\n");
     let wanted =
-        "t.toml:3: `password_file` of user `ann`: pw: its first line is empty; a password must stand there";
+        "t.toml:3: `password_file` of user `ann`: pw: its first line is empty; it must be the password";
     configuration_refused(&empty, wanted);
     let unknown = place(&format!("{SHARE}{users}"));
-    let wanted = "t.toml:3: user `ann` of share `docs` is not known; run `trunkline user add ann`";
+    let wanted = "t.toml:3: user `ann` of share `docs` is unknown; run `trunkline user add ann`";
     configuration_refused(&unknown, wanted);
     let empty = "the password is empty; give it with --password-file or on standard input";
     refused(&unknown, "user add ann", empty);
@@ -110,7 +110,7 @@ fn a_user_without_a_password() {
 #[test]
 fn a_share_without_a_reader() {
     let place = place(&format!("{USER}{SHARE}"));
-    let wanted = "t.toml:4: share `docs` has no user that may read it; set `users = { NAME = \"read\" }`";
+    let wanted = "t.toml:4: share `docs` has no user who may read it; set `users = { NAME = \"read\" }`";
     configuration_refused(&place, wanted);
 }
 
@@ -190,7 +190,7 @@ fn two_directories_of_one_name_or_of_the_same_files() {
         "other/docs: there is already a share `docs` (DIR); give it another name as [share.NAME]",
     );
     let wanted = format!(
-        "DIR: `path` of share `other`: {0}/other and {0}/other/docs of share `docs` hold the same files, \
+        "DIR: `path` of share `other`: {0}/other and {0}/other/docs of share `docs` contain the same files, \
          and a share knows nothing of what is opened and locked in another; give each its own `path`, or one share more `users`",
         place.path().display()
     );

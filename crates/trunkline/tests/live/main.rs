@@ -326,7 +326,7 @@ async fn an_nfs_client_works_on_while_an_export_comes_and_goes() {
     let made = client.directory("/made").await.unwrap();
     let open = made.open("a", &how).await.unwrap();
     open.write_all(0, &data).await.unwrap();
-    server.refuses("share delete made", "1 client of NFS that came to it, ").await;
+    server.refuses("share delete made", "1 client over NFS, ").await;
     server.says("share delete made --force").await;
     assert_eq!(open.write_all(4, &data).await.err().unwrap().nfs_status(), Some(NfsStat::Stale));
     file.write_all(4, &data).await.unwrap();
@@ -360,14 +360,14 @@ async fn what_cannot_be_served_is_refused_and_nothing_is_half_done() {
     let before = server.json("share list").await;
     std::fs::create_dir(server.place.path().join("files/inner")).unwrap();
     for (line, why) in [
-        ("share create made path=files users=*=read", "hold the same files"),
-        ("share create made path=files/inner users=*=read", "hold the same files"),
+        ("share create made path=files users=*=read", "contain the same files"),
+        ("share create made path=files/inner users=*=read", "contain the same files"),
         ("share create made path=state users=*=read", "the state directory"),
         ("share create made path=none users=*=read", "no such file or directory"),
-        ("share create made path=made", "has no user that may read it"),
+        ("share create made path=made", "has no user who may read it"),
         ("share create made path=made users=bob=read", "user `bob` of share `made` is not known"),
         ("share create made path=made users=*=read account=lab", "there is no [account.lab]"),
-        ("share create made path=made users=*=read provisioned_gib=100", "counts only in an account with"),
+        ("share create made path=made users=*=read provisioned_gib=100", "is valid only in an account with"),
         ("share create made users=*=read", "without `path`"),
         ("share create files path=made users=*=read", "there is already share `files` (trunkline.toml:"),
         ("share create ipc$ path=made users=*=read", "is the server's own share"),

@@ -52,7 +52,7 @@ async fn what_a_copy_of_the_state_directory_lacks_is_told_at_the_start() {
         let named = format!("{}", journal.display());
         assert!(
             told.len() == 1
-                && told[0].contains("a journal is missing and begins anew")
+                && told[0].contains("a journal is missing and a new one replaces it")
                 && told[0].contains(&named),
             "{told:#?}"
         );

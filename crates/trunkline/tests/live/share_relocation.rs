@@ -50,7 +50,7 @@ async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_cl
 
     let said = server.says("share set files path=made").await;
     let note =
-        "who was there before (1 connection over SMB, 1 client of NFS that came to it, 2 open files) keeps";
+        "clients that were connected before (1 connection over SMB, 1 client over NFS, 2 open files) keep";
     assert!(said.contains(note), "{said}");
     let shown = server.json("share show files").await["settings"]["path"].clone();
     assert!(shown.as_str().unwrap().ends_with("/made"), "{shown}");
@@ -74,7 +74,7 @@ async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_cl
     // Nobody can have files twice, by way of what is still open.
     std::fs::create_dir(server.place.path().join("files/inner")).unwrap();
     for line in ["share create inner path=files/inner users=*=read", "share set files path=files/inner"] {
-        server.refuses(line, "is still used by who came before, hold the same files").await;
+        server.refuses(line, "still has connected clients, contain the same files").await;
     }
     open.close().await.unwrap();
     file.close().await.unwrap();
@@ -87,7 +87,7 @@ async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_cl
     server.restart();
     let new = server.log_on().await.connect("files").await.unwrap();
     new.open("a", &OpenOptions::file(Disposition::Open)).await.unwrap();
-    server.refuses("share set files --reset path", "hold the same files").await;
+    server.refuses("share set files --reset path", "contain the same files").await;
     server.says("share delete inner").await;
     server.says("share set files --reset path").await;
     server.holds("files/a", "OLD");

@@ -57,7 +57,7 @@ async fn take_calls(listener: TcpListener, places: Arc<Semaphore>, writer: Arc<D
                 tokio::spawn(async move {
                     let answered = tokio::time::timeout(PATIENCE, answer(stream, &writer)).await;
                     if !matches!(answered, Ok(Ok(()))) {
-                        tracing::debug!(%from, "a call for the WS-Discovery document was not answered");
+                        tracing::debug!(%from, "a request for the WS-Discovery document was not answered");
                     }
                     drop(place);
                 });

@@ -1,7 +1,8 @@
-//! Gives files back to a slow store behind the answers to closes.
+//! Releases files to a slow store in the background, after the reply to a CLOSE.
 //!
-//! On a local directory giving a file back takes less than telling a thread of it, and the host runs a
-//! program only when nobody has it open to write any more, so that [`BackgroundRelease`] looks at how long it takes.
+//! On a local directory the release of a file takes less time than a message to a thread. Besides, the host
+//! executes a program only when nobody has it open for writing any more. So [`BackgroundRelease`] measures
+//! how long releases take.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -11,19 +12,19 @@ use std::time::{Duration, Instant};
 use share::GiveBack;
 use volume::Node;
 
-/// What giving a file back may take before it is done behind the answers.
+/// The time from which a release counts as slow. Slow ones move to the background.
 const LONG: Duration = Duration::from_micros(200);
-/// How many in a row must take so long: one may on any busy host.
+/// The number of slow releases in a row that is necessary. A single slow one can happen on any busy host.
 const LONG_IN_A_ROW: u32 = 8;
-/// Files that wait to be given back; with more, who closes does it.
+/// The number of files that may wait for release. Beyond that, the thread that closes a file releases it.
 const WAITING: usize = 256;
 
-/// Gives files back.
+/// Releases files in the foreground or the background, according to their latency.
 #[derive(Default)]
 pub struct BackgroundRelease {
-    /// How many in a row took long.
+    /// The current number of slow releases in a row.
     long: Arc<AtomicU32>,
-    /// To the thread that does it; none before it is wanted.
+    /// The queue of the background thread. None before the thread is needed.
     thread: Mutex<Option<SyncSender<Arc<dyn Node>>>>,
 }
 
@@ -38,7 +39,7 @@ impl GiveBack for BackgroundRelease {
 }
 
 impl BackgroundRelease {
-    /// Hands a node to the thread; gives it out again when it has enough to do, or cannot be had.
+    /// Passes a node to the thread. Returns it if the queue is full or the thread cannot be started.
     fn hand_over(&self, node: Arc<dyn Node>) -> Option<Arc<dyn Node>> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -58,7 +59,7 @@ impl BackgroundRelease {
     }
 }
 
-/// Gives back what comes, until nobody can send any more.
+/// Releases nodes from the queue until all senders are gone.
 fn run(nodes: &Receiver<Arc<dyn Node>>, long: &AtomicU32) {
     for node in nodes {
         give_back(node, long);
@@ -113,7 +114,7 @@ mod tests {
         files.open_and_close();
         assert_eq!(files.given_back(), before + 1, "quick, and done by who closed");
         files.volume.plan().slow_down(|| std::thread::sleep(LONG * 2));
-        // On a busy host the first may have taken long too.
+        // On a busy host the first release may have been slow too.
         let said = files.background_release.long.load(Ordering::Relaxed);
         let known = before + 1 + u64::from(LONG_IN_A_ROW - said);
         while files.given_back() < known {

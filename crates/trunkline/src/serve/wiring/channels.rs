@@ -1,7 +1,7 @@
-//! Which connections carry each session, and why no others do.
+//! The connections of each session, and the reason why it has no others.
 //!
-//! Start with [`fill`]. The reasons are found in the order in which one makes the next meaningless: what the
-//! client and the settings rule out for the whole session, then what speaks against one address.
+//! Start with [`fill`]. A reason that makes later ones meaningless comes first: reasons of the client and the
+//! settings, which exclude further channels of the whole session, then reasons against one address.
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use super::addresses::{Candidate, Withheld};
 use super::report;
 use crate::calendar::rfc3339;
 
-/// What a server with these addresses knows of its sessions at `now_ns` (monotonic).
+/// The channels of all sessions of a server with these addresses, at the monotonic time `now_ns`.
 pub fn fill(server: &smb::Server, addresses: &[Candidate], now_ns: u64) -> Vec<SessionChannels> {
     let mut sessions: Vec<_> = server.sessions();
     sessions.sort_by_key(|session| (session.created.mono_ns, session.id));
@@ -83,7 +83,7 @@ fn connection(channel: &Handle, told: &[NetworkAddress], now_ns: u64) -> Row {
     }
 }
 
-/// How the data of a connection's large reads leaves.
+/// Whether a connection's large reads are copied or sent by sendfile.
 pub fn large_reads(transfer: &wire::Transfer) -> LargeReads {
     let tried = transfer.trial().map(|trial| Tried {
         copied_cpu_us: trial.copied.cpu_ns / 1000,
@@ -106,7 +106,7 @@ fn unused(at: &Candidate, reason: Reason) -> Row {
     }
 }
 
-/// What decides how many channels a session has.
+/// The conditions that determine how many channels a session has.
 #[derive(Debug, Clone)]
 struct ChannelConditions {
     smb3: bool,
@@ -116,9 +116,9 @@ struct ChannelConditions {
     asked: bool,
     current: usize,
     most: usize,
-    /// The client's own addresses, as far as its connections show them.
+    /// The client's addresses on its connections.
     clients: Vec<IpAddr>,
-    /// Addresses of other endpoints than the one to which the session came.
+    /// Addresses of endpoints other than that of the session.
     elsewhere: Vec<IpAddr>,
 }
 
@@ -138,7 +138,7 @@ impl ChannelConditions {
         }
     }
 
-    /// What rules out a second channel of any kind.
+    /// The reason that excludes any second channel.
     fn against_all(&self) -> Option<Reason> {
         let reasons = [
             (!self.smb3, Reason::OldDialect),
@@ -149,7 +149,7 @@ impl ChannelConditions {
         reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
     }
 
-    /// Why the session has no connection to an address.
+    /// The reason why the session has no connection to an address.
     fn against(&self, at: &Candidate) -> Reason {
         if let Some(reason) = self.against_all() {
             return reason;
@@ -175,7 +175,7 @@ impl ChannelConditions {
         }
     }
 
-    /// Why the session has no more connections than it has, wherever they might lead.
+    /// The reason why the session has no more connections, whatever their address.
     fn against_more(&self, told: &[NetworkAddress], used: &[IpAddr]) -> Reason {
         let rss = used.iter().any(|own| interfaces::find(told, *own).rss);
         match self.against_all() {
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(conditions().against(&near), Reason::NotTried);
         assert_eq!(conditions().against(&far), Reason::OtherNetwork);
         assert_eq!(conditions().against(&at("2001:db8::1", Some(64), None)), Reason::OtherNetwork);
-        // Nobody knows what is behind an advertised address.
+        // The network of an advertised address is not known.
         assert_eq!(conditions().against(&at("203.0.113.1", None, None)), Reason::NotTried);
         assert_eq!(ChannelConditions { asked: false, ..conditions() }.against(&far), Reason::NotAsked);
         let full = ChannelConditions { current: 4, asked: false, ..conditions() };

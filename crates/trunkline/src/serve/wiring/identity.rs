@@ -1,4 +1,4 @@
-//! Who people are for the engine and the log-on, and which of them is which user of the host.
+//! The identities of principals for the engine and the log-on, and the mapping to users of the host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use crate::state::store;
 /// RID of the group of all local users (MS-SAMR 2.2.1.14: DOMAIN_GROUP_RID_USERS).
 const GROUP_RID_USERS: u32 = 513;
 
-/// Everyone who may log on.
+/// The identities of all principals who may log on.
 pub struct IdentityMap {
     users: Vec<smb::UserConfig>,
-    /// Host users that belong to one person only.
+    /// Host users that belong to exactly one user.
     by_uid: BTreeMap<u32, Sid>,
     by_sid: BTreeMap<Sid, u32>,
-    /// Host users by the names of people, which count without regard to case.
+    /// Host users by the users' names in lower case.
     by_name: BTreeMap<String, u32>,
-    /// Names that stand for this server behind the @ of a user.
+    /// The domains of this server after the @ in a user's name.
     domains: Vec<String>,
 }
 
 impl IdentityMap {
-    /// From the list of people.
+    /// Builds the map from the list of principals.
     ///
     /// # Errors
     /// One line that names the user.
@@ -57,7 +57,8 @@ impl IdentityMap {
                 enabled: true,
             });
         }
-        // A host user that several people share is none of them: each has its identifier as a group.
+        // If several users share a host user, its id maps to none of them. Each of them has its SID as a
+        // group.
         let by_uid = holders.into_iter().filter_map(|(uid, sids)| match sids[..] {
             [sid] => Some((uid, sid)),
             _ => None,
@@ -66,7 +67,7 @@ impl IdentityMap {
         Ok(IdentityMap { users, by_uid: by_uid.collect(), by_sid, by_name, domains })
     }
 
-    /// As the log-on wants them.
+    /// The users in the form of the log-on.
     pub fn users(&self) -> Vec<smb::UserConfig> {
         self.users.clone()
     }
@@ -102,7 +103,7 @@ fn identity(principal: &LogonPrincipal, sid: Sid, server: &store::Identity, own_
     if principal.admin {
         groups.push(well_known::ADMINISTRATORS);
     }
-    // Only root can act for others; an administrator acts as the server itself.
+    // Only root can act for other users. An administrator acts as the server itself.
     let acts = own_uid == 0 && principal.uid != 0 && !principal.admin;
     let actor = acts.then(|| Actor { uid: principal.uid, gid: principal.gid, groups: principal.groups.clone() });
     Identity {
@@ -114,7 +115,7 @@ fn identity(principal: &LogonPrincipal, sid: Sid, server: &store::Identity, own_
         host_groups: principal.groups.clone(),
         actor,
         administrator: principal.admin,
-        // Whoever has an account's key owns what lies on its shares.
+        // A client with an account's key owns all files on the account's shares.
         unbound: principal.key_of.is_some(),
         limit: Rights::ALL,
     }

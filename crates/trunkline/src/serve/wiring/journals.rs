@@ -1,5 +1,5 @@
-//! Where a share's opens are kept over a restart: a journal in the state directory, beside what else
-//! belongs to the served directory.
+//! The journals that survive a restart: those of each share's persistent opens, and those of NFS client
+//! records. They are in the state directory, next to the other files of the served directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use volume_posix::{Found, PosixJournal};
 use crate::config::Share;
 use crate::state::StateDir;
 
-/// Where Linux names each time that it runs.
+/// The file with a new id for each boot of Linux.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What the journals have.
+/// The content of the journals, for messages.
 const OPENS: &str = "what clients had open";
-const CLIENTS: &str = "who the clients were, so that some may be refused what they had";
+const CLIENTS: &str = "which clients there were, so some of them may be unable to reclaim their state";
 
-/// Has a new engine keep its opens in the file `journal`, and gives those that were kept there, and whether
-/// some are lost.
+/// Makes a new engine record its opens in the file `journal`. Returns the opens of the previous run, and
+/// whether some are lost.
 ///
 /// # Errors
-/// One line that names the share and what is in the way.
+/// One line with the share and the reason.
 pub fn keep(
     share: &Share,
     state: &StateDir,
@@ -33,13 +33,13 @@ pub fn keep(
     let name = &share.name.value;
     let cannot = |why: &dyn std::fmt::Display| {
         format!(
-            "share `{name}`: what is open is kept over a restart, and the record of it cannot be used: {why}; \
+            "share `{name}`: the record of its persistent opens cannot be used: {why}; \
              see --state-dir"
         )
     };
-    let is_missing = tell_if_missing(state, journal, OPENS);
+    let is_missing = warn_if_missing(state, journal, OPENS);
     let (kept, found) = PosixJournal::open(journal).map_err(|why| cannot(&why))?;
-    tell_of_damage(journal, &found, OPENS);
+    warn_of_damage(journal, &found, OPENS);
     let who = |sid: &Sid| -> Option<Arc<Identity>> {
         let user = principals.iter().find(|user| user.identity.sid == *sid && user.enabled);
         user.map(|user| Arc::clone(&user.identity))
@@ -49,16 +49,16 @@ pub fn keep(
     restored.map_err(|why| cannot(&format_args!("{}: {why}", journal.display())))
 }
 
-/// Has the NFS server keep its clients in the file `journal`, and lets those come back that it has.
+/// Makes the NFS server store its client records in the file `journal`, and lets the clients in it reclaim.
 ///
 /// # Errors
 /// One line that names the file.
 pub fn keep_clients(state: &StateDir, journal: &Path, nfs: &nfs::Server) -> Result<(), String> {
-    let is_missing = tell_if_missing(state, journal, CLIENTS);
+    let is_missing = warn_if_missing(state, journal, CLIENTS);
     let (kept, found) =
         PosixJournal::open(journal).map_err(|why| format!("the NFS clients' record: {why}"))?;
-    tell_of_damage(journal, &found, CLIENTS);
-    // Tells whether only this program began anew, or the whole host.
+    warn_of_damage(journal, &found, CLIENTS);
+    // Shows whether only this program was restarted, or the whole host.
     let boot = std::fs::read(BOOT_ID).unwrap_or_default();
     nfs.keep_clients(Arc::new(kept), &found.records, &boot, net::now())
         .map_err(|why| format!("the NFS clients' record {}: {why}", journal.display()))?;
@@ -68,43 +68,42 @@ pub fn keep_clients(state: &StateDir, journal: &Path, nfs: &nfs::Server) -> Resu
     Ok(())
 }
 
-/// Tells of a journal that was kept and is gone, which had `content`. A new one takes its place.
-fn tell_if_missing(state: &StateDir, journal: &Path, content: &str) -> bool {
+/// Logs a warning if a journal that was in use is missing. `content` describes it. A new one replaces it.
+fn warn_if_missing(state: &StateDir, journal: &Path, content: &str) -> bool {
     let is_missing = state.lacks_journal(journal);
     if is_missing {
-        tracing::warn!(path = %journal.display(), "a journal is missing and begins anew; it had {content}; to have it back, stop, restore it and start again");
-        // The next start lacks nothing, unless there is one again until then.
+        tracing::warn!(path = %journal.display(), "a journal is missing and a new one replaces it; it contained {content}; to recover it, stop the server, restore the file and start again");
+        // The next start misses no journal, unless a new one is created until then.
         if let Err(error) = state.forget_journal(journal) {
-            tracing::warn!(%error, "the next start tells of it again");
+            tracing::warn!(%error, "the next start will report it again");
         }
     }
     is_missing
 }
 
-/// Takes note of what there is by now beside the database, so that it is told when some of it is gone at the
-/// next start.
-pub fn note_what_is_kept(state: &StateDir) {
-    if let Err(error) = state.note_what_is_kept() {
-        tracing::warn!(%error, "it is not noted what the state directory has, and it will not be told if some of it is gone");
+/// Records which journals and sidecar directories exist now, so that the next start can report missing ones.
+pub fn record_present_files(state: &StateDir) {
+    if let Err(error) = state.record_present_files() {
+        tracing::warn!(%error, "the files of the state directory cannot be recorded, so the next start will not notice missing ones");
     }
 }
 
-/// Tells when what lay beside a share's files, kept in `volume`, is gone.
-pub fn tell_if_emptied(state: &StateDir, share: &str, volume: &Path) {
-    if state.lacks_what_lay_beside(volume) {
-        tracing::warn!(share, path = %volume.display(), "what lay beside the share's files is gone: named streams, and descriptors and reparse points too large for a file's own attributes; to have it back, stop, restore this directory and start again");
+/// Logs a warning if the sidecar data of a share, in `volume`, is missing.
+pub fn warn_if_sidecar_missing(state: &StateDir, share: &str, volume: &Path) {
+    if state.lacks_sidecar(volume) {
+        tracing::warn!(share, path = %volume.display(), "the sidecar data of the share's files is missing: named streams, and descriptors and reparse points too large for a file's own attributes; to recover it, stop the server, restore this directory and start again");
     }
 }
 
-/// Tells of what is left out of a journal, which had `content`.
-fn tell_of_damage(journal: &Path, found: &Found, content: &str) {
+/// Logs a warning about each damaged part of a journal. `content` describes the journal.
+fn warn_of_damage(journal: &Path, found: &Found, content: &str) {
     let kept = found.aside.as_deref().map(|aside| aside.display().to_string()).unwrap_or_default();
     for damage in &found.damage {
-        tracing::warn!(path = %journal.display(), offset = damage.offset, %kept, "a journal is damaged and goes on without {damage}; it has {content}");
+        tracing::warn!(path = %journal.display(), offset = damage.offset, %kept, "a journal is damaged and continues without {damage}; it contains {content}");
     }
 }
 
-/// Forgets what was kept for a directory whose opens are not kept any more: its clients are long gone.
+/// Deletes the journal of a directory whose opens are no longer persistent. Its clients are long gone.
 ///
 /// # Errors
 /// One line that names the file.

@@ -1,12 +1,12 @@
-//! Puts the server of files together: volumes, an engine for each share, the SMB server, the transport.
+//! Assembles the file server: volumes, an engine for each share, the SMB and NFS servers, the transport.
 //!
-//! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
-//! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's
-//! network interfaces; [`journals`] has opens kept over a restart, [`share_removal`] takes a share away from whoever
-//! uses it, [`share_relocation`] brings it to another directory; [`limits`] paces what shares do, [`usage`] knows what
-//! lies on them; [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status,
-//! [`transactions`] and [`workload`] what was counted, [`records`] writes down single requests, [`share_peaks`] how
-//! much at most.
+//! Only this module depends on those crates. [`identity`] turns principals into identities for the engine and
+//! the log-on. [`accounts`] derives the rules for sessions. [`addresses`] decides which of the host's
+//! addresses clients get. [`journals`] makes opens and client records survive a restart. [`share_removal`]
+//! disconnects the users of a deleted share, and [`share_relocation`] moves a share to another directory.
+//! [`limits`] throttles shares, and [`usage`] counts the space that they use. [`report`], [`nfs_report`] and
+//! [`channels`] read the servers' tables for the status. [`transactions`] and [`workload`] read the counters,
+//! [`records`] writes a line for each request, and [`share_peaks`] keeps the peak rates.
 
 mod accounts;
 mod addresses;
@@ -65,22 +65,22 @@ use share_peaks::SharePeaks;
 use records::Records;
 use usage::Usages;
 
-/// How often it is looked whether time has brought something: a change on the host that a watcher waits for,
-/// a caching right that was not given back.
+/// The interval of the timers: for changes on the host that a watcher waits for, and for caching rights that
+/// a client has not given back.
 const TICK: Duration = Duration::from_millis(100);
-/// How often this thread gives the host what its allocator keeps, as workers do.
+/// The interval at which this thread returns free memory of its allocator to the host, as workers do.
 const GIVEN_BACK_EVERY: Duration = Duration::from_secs(5);
-/// How often what lies beside files that are gone is looked for.
+/// The interval at which sidecar data of deleted files is removed.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Files looked at in one sweep of a volume.
+/// The number of files that one sweep of a volume checks.
 const SWEEP_FILES: usize = 1000;
 
-struct Wired {
+struct AssembledServer {
     server: Arc<smb::Server>,
     transport: Mutex<Option<net::Handle<smb::service::Smb>>>,
     nfs: Arc<Servers>,
     nfs_transport: Mutex<Option<net::Handle<nfs::connection::service::Endpoints>>>,
-    /// What connections of both hold for clients that do not read.
+    /// The memory for unread replies, shared by both transports.
     backlog: Arc<net::Backlog>,
     engines: Arc<Mutex<EnginesByPath>>,
     pacing: Arc<Pacing>,
@@ -89,13 +89,13 @@ struct Wired {
     records: Option<Records>,
     state: Arc<StateDir>,
     addresses: Arc<Addresses>,
-    /// What all shares together may keep for names.
+    /// The descriptors that all shares together may use for cached names.
     descriptors: Arc<Descriptors>,
-    /// The memory for clients, of all shares together.
+    /// The memory for the state of clients of all shares.
     client_memory: Arc<share::ClientMemory>,
-    /// Ends with the server; none where the host does not tell its addresses.
+    /// Ends with the server. None if the host does not report its addresses.
     _watcher: Option<net::interfaces::Watcher>,
-    /// Dropped to end the keeper.
+    /// Dropping the sender ends the thread.
     keeper: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
 
@@ -131,7 +131,7 @@ pub fn start(
     let usages: Arc<Usages> = Arc::default();
     let kept = Arc::clone(&usages);
     let addresses = Arc::new(Addresses::new(Arc::clone(&server), listeners.local_addresses()));
-    let wired = Wired {
+    let assembled = AssembledServer {
         server: Arc::clone(&server),
         transport: Mutex::new(None),
         nfs: Arc::clone(&nfs),
@@ -152,10 +152,10 @@ pub fn start(
     if nfs_listeners.is_some() {
         nfs.keep_clients(state).map_err(anyhow::Error::msg)?;
     }
-    wired.apply(plan).map_err(anyhow::Error::msg)?;
+    assembled.apply(plan).map_err(anyhow::Error::msg)?;
     let settings = &plan.config.server;
     let config = net::Config {
-        backlog: Arc::clone(&wired.backlog),
+        backlog: Arc::clone(&assembled.backlog),
         workers: usize::try_from(settings.workers.value)?,
         max_connections: usize::try_from(settings.max_connections.value)?,
         max_connections_per_address: usize::try_from(settings.connections_per_address())?,
@@ -164,14 +164,14 @@ pub fn start(
     };
     if let Some(listeners) = nfs_listeners {
         let handle = net::serve(listeners, Arc::new(nfs.service()), config.clone())?;
-        *held(&wired.nfs_transport) = Some(handle);
+        *held(&assembled.nfs_transport) = Some(handle);
     }
     let handle = net::serve(listeners, Arc::new(smb::service::Smb(server)), config)?;
-    *held(&wired.transport) = Some(handle);
-    Ok(Box::new(wired))
+    *held(&assembled.transport) = Some(handle);
+    Ok(Box::new(assembled))
 }
 
-impl FileServer for Wired {
+impl FileServer for AssembledServer {
     fn report(&self, status: &mut Status) {
         let engines = shown(&self.engines);
         report::fill(&self.server, &self.nfs, &engines, status);
@@ -222,7 +222,7 @@ impl FileServer for Wired {
         let users = principals.users();
         let (paths, keeping) = self.directories(plan)?;
         let leaving = share_relocation::leaving(&engines, &paths);
-        // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
+        // Everything that can fail comes first, so that a plan is applied completely or not at all.
         for (share, path) in plan.config.shares.values().zip(paths) {
             let config = engine_config(share, &path, plan, &principals);
             let served = match engines.get(&path) {
@@ -243,7 +243,7 @@ impl FileServer for Wired {
             let before = share_relocation::before(&engines, share, &path).map(|(before, _)| before);
             limited.push(limits::LimitsToApply::of(share, &plan.config, &path, before, &self.state)?);
             if share.continuously_available.value && !served.engine.keeps_opens() {
-                tracing::warn!(share = %share.name.value, "`continuously_available` counts from the next start on");
+                tracing::warn!(share = %share.name.value, "`continuously_available` takes effect at the next start");
             }
             let export = exports::export(share, &path, &served.engine, &self.state)?;
             exported.extend(export.map(|export| (share.endpoint(&plan.config), export)));
@@ -278,7 +278,7 @@ impl FileServer for Wired {
         for (engine, opens) in claimable {
             self.nfs.restore(&engine, opens);
         }
-        self.end_sessions_of_strangers();
+        self.end_sessions_of_removed_users();
         Ok(())
     }
 
@@ -303,10 +303,11 @@ impl FileServer for Wired {
         let ended = held(&self.transport).take().map(|handle| handle.shutdown(left));
         if let Some((stop, thread)) = held(&self.keeper).take() {
             drop(stop);
-            // It only looks after engines, and nothing depends on how it ended.
+            // The thread only maintains engines, so its result does not matter.
             let _ = thread.join();
         }
-        // What was kept for clients to come back to goes with the server, and names that go with it do too.
+        // Opens that waited for their clients end with the server, and files that are deleted on close are
+        // deleted.
         for served in held(&self.engines).values() {
             served.engine.end_all_detached(net::now());
             served.engine.write_noted();
@@ -323,9 +324,8 @@ impl FileServer for Wired {
     }
 }
 
-impl Wired {
-    /// Begins to serve a directory that is not served now; what is the share's own goes on from where it was
-    /// before.
+impl AssembledServer {
+    /// Starts to serve a directory. The share's own state continues from its previous directory.
     fn begin(
         &self,
         share: &Share,
@@ -343,8 +343,8 @@ impl Wired {
         Ok(served)
     }
 
-    /// The real paths of the shares' directories, and those that keep opens. Each directory and each export
-    /// has its number then: one change of the state for all of them.
+    /// The real paths of the shares' directories, and those with persistent opens. It also gives each
+    /// directory and each export its number, in one change of the state for all of them.
     fn directories(&self, plan: &ServePlan) -> Result<(Vec<PathBuf>, HashSet<PathBuf>), String> {
         let real = plan.config.shares.values().map(|share| real_path(&share.path.value));
         let paths = real.collect::<Result<Vec<_>, _>>()?;
@@ -355,7 +355,7 @@ impl Wired {
         Ok((paths, keeping))
     }
 
-    /// Takes into force what is the server's as a whole.
+    /// Applies the settings of the server as a whole.
     fn configure(&self, plan: &ServePlan) {
         let mut settings = smb::ServerConfig::clone(&self.server.config());
         accounts::apply(&plan.config, &mut settings);
@@ -373,7 +373,7 @@ impl Wired {
     ) -> Result<ServedDirectory, String> {
         let name = &share.name.value;
         let beside = self.state.volume_dir(path).map_err(|e| e.to_string())?;
-        journals::tell_if_emptied(&self.state, &name.to_string(), &beside);
+        journals::warn_if_sidecar_missing(&self.state, &name.to_string(), &beside);
         let volume = PosixVolume::open(path, &beside).map_err(|e| format!("share `{name}`: {e}"))?;
         let volume = Arc::new(volume);
         let shared =
@@ -390,7 +390,8 @@ impl Wired {
         Ok(ServedDirectory { volume, engine, is_left: false })
     }
 
-    /// Gives SMB clients' opens that were kept back to their server, and the others with their engines.
+    /// Passes restored opens of SMB clients to the SMB server, and returns those of NFS clients with their
+    /// engines.
     fn restore<'s>(
         &self,
         restored: impl Iterator<Item = (&'s smb::ShareConfig, Vec<share::Restored>)>,
@@ -404,7 +405,7 @@ impl Wired {
         restored.map(of_share).collect()
     }
 
-    /// Has a new engine keep its opens, if it is to, and gives those that were kept.
+    /// Makes a new engine record its opens, if `keeps` is set, and returns those of the previous run.
     fn keep(
         &self,
         share: &Share,
@@ -425,13 +426,13 @@ impl Wired {
         journals::forget(&self.state, &journal).map(|()| Vec::new())
     }
 
-    /// Whoever may not log on any more is not served any more either.
-    fn end_sessions_of_strangers(&self) {
+    /// Closes the connections of users who may no longer log on.
+    fn end_sessions_of_removed_users(&self) {
         for session in self.server.sessions() {
             let user = session.proved().filter(|proved| !proved.anonymous);
             let Some(gone) = user.filter(|user| !self.server.knows(&user.identity)) else { continue };
             let (user, id) = (&gone.identity.name, session.id);
-            tracing::info!(user, session = id, "the user is gone: their connections are closed");
+            tracing::info!(user, session = id, "the user was removed, and their connections are closed");
             for channel in session.channels() {
                 channel.post(smb::state::Event::Close);
             }
@@ -439,19 +440,19 @@ impl Wired {
     }
 }
 
-/// Has the server told of the host's addresses as they come and go.
+/// Watches the addresses of the host, and updates the server's list.
 fn watch(addresses: &Arc<Addresses>) -> Option<net::interfaces::Watcher> {
     let told = Arc::clone(addresses);
     match net::interfaces::watch(move |host| told.host_has(host)) {
         Ok(watcher) => Some(watcher),
         Err(error) => {
-            tracing::warn!(%error, "the host's addresses are not known: clients are told only the one they use");
+            tracing::warn!(%error, "the host's addresses are not known, so clients learn only the one that they use");
             None
         }
     }
 }
 
-/// Looks after the engines until its sender is dropped.
+/// Runs the maintenance of the engines in a thread, until the sender is dropped.
 fn keep(
     engines: Arc<Mutex<EnginesByPath>>,
     nfs: Arc<Servers>,
@@ -472,7 +473,7 @@ fn keep(
             let all: Vec<ServedDirectory> = held(&engines).values().cloned().collect();
             let sweep = swept.elapsed() >= SWEEP;
             for served in &all {
-                // Nobody may be talking to the share just now, but somebody may be watching it.
+                // The share may be idle but still have a watcher.
                 served.engine.before_batch(now);
                 served.engine.write_noted();
                 served.engine.compact_record();
@@ -484,8 +485,8 @@ fn keep(
                 }
             }
             nfs.tick();
-            // What this thread frees is often the last of a thread that has ended, whose memory becomes its
-            // own by that.
+            // This thread often frees the last memory of a thread that has ended, and then that memory
+            // belongs to this thread.
             if given_back.elapsed() >= GIVEN_BACK_EVERY {
                 net::give_memory_back(true);
                 given_back = Instant::now();
@@ -497,20 +498,20 @@ fn keep(
             if saved.elapsed() >= limits::SAVED_EVERY {
                 pacing.save(&state);
                 usages.save(&state, &by_path(&engines));
-                journals::note_what_is_kept(&state);
+                journals::record_present_files(&state);
                 saved = Instant::now();
             }
             if sweep {
                 swept = Instant::now();
             }
         }
-        journals::note_what_is_kept(&state);
+        journals::record_present_files(&state);
     };
     let thread = std::thread::Builder::new().name("trunkline-keeper".to_owned()).spawn(run)?;
     Ok((stop, thread))
 }
 
-/// EnginesByPath whose share is gone, which live on as long as somebody is connected to them.
+/// Served directories whose share was removed, but that still have connected clients.
 fn left_over(engines: &EnginesByPath, next: &EnginesByPath) -> Vec<(PathBuf, ServedDirectory)> {
     let is_left = |(path, served): &(&PathBuf, &ServedDirectory)| {
         !next.contains_key(*path) && Arc::strong_count(&served.engine) > 1
@@ -524,8 +525,8 @@ fn by_path(engines: &Mutex<EnginesByPath>) -> Vec<(PathBuf, Arc<share::Share>)> 
     held(engines).iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
 }
 
-/// The same of those that are told of: of several of one name the one that is served, so that nothing is told
-/// twice.
+/// Like [`by_path`], for reports. Of several engines with one name only the current one is included, so that
+/// nothing is reported twice.
 fn shown(engines: &Mutex<EnginesByPath>) -> Vec<(PathBuf, Arc<share::Share>)> {
     let engines = held(engines);
     let mut all: Vec<_> = engines.iter().collect();
@@ -535,7 +536,7 @@ fn shown(engines: &Mutex<EnginesByPath>) -> Vec<(PathBuf, Arc<share::Share>)> {
     all.into_iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
 }
 
-/// What is so now of a share.
+/// The current values of a share.
 fn gauges(engine: &share::Share, peaks: &SharePeaks) -> Gauges {
     let limited = engine.limits().and_then(|limits| limits.state(net::now()));
     let space = engine.space().ok();
@@ -556,8 +557,8 @@ fn gauges(engine: &share::Share, peaks: &SharePeaks) -> Gauges {
     }
 }
 
-/// The directories of which a share is to be continuously available, or is for NFS clients, who always come
-/// back.
+/// The directories of shares that are continuously available, or that are offered over NFS, where clients
+/// always reclaim.
 fn keeping_opens(plan: &ServePlan, paths: &[PathBuf]) -> HashSet<PathBuf> {
     let keeps = |share: &Share| share.continuously_available.value || share.offers(ShareProtocol::Nfs);
     let shares = plan.config.shares.values().zip(paths).filter(|(share, _)| keeps(share));
@@ -573,7 +574,7 @@ fn server_config(plan: &ServePlan, session_memory: Arc<share::ClientMemory>) -> 
     let [a, b, c] = plan.identity.machine_sid;
     if server.testing.smbtorture_controls.value {
         tracing::warn!(
-            "smbtorture_controls is on: whoever reaches this server can make its connections fail and its requests take long"
+            "smbtorture_controls is on: any client can make connections fail and requests take long"
         );
     }
     smb::ServerConfig {
@@ -616,7 +617,7 @@ fn engine_config(share: &Share, path: &Path, plan: &ServePlan, principals: &Arc<
         send_file: share.send_file.value,
         metadata_caching: share.metadata_caching.value,
         hidden: share.hide_files.value.clone(),
-        // The pattern for them is among the names.
+        // The configured patterns already include `.*`.
         dot_files_hidden: false,
         break_timeout_ns: plan.config.server.testing.break_timeout_ms.value.saturating_mul(1_000_000),
         whole_break_timeout_ns: plan.config.server.nfs_lease_time_s.value.saturating_mul(1_000_000_000),

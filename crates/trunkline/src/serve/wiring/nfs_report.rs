@@ -1,4 +1,4 @@
-//! Reads the NFS servers' tables for status: endpoints, clients, sessions, connections, and what is open.
+//! Reads the NFS servers' tables for the status: endpoints, clients, sessions, connections, and opens.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use super::report::{caching_mask, own, shown, time};
 use crate::calendar::rfc3339;
 use crate::serve::listen::BoundEndpoint;
 
-/// Fills in what `servers` know.
+/// Adds the state of `servers` to the status.
 pub fn fill(servers: &Servers, engines: &EngineList, now: Now, status: &mut Status) {
     for (endpoint, server) in servers.list() {
         status.nfs.endpoints.push(one_endpoint(endpoint, server));
@@ -35,7 +35,7 @@ pub fn fill(servers: &Servers, engines: &EngineList, now: Now, status: &mut Stat
     }
 }
 
-/// Who holds a lock, in words, when an NFS client does.
+/// A text for the owner of a lock, if it belongs to an NFS client.
 pub fn lock_owner(servers: &Servers, owner: share::LockOwner) -> Option<String> {
     let all = servers.list().iter().flat_map(|(_, server)| server.clients.all());
     let client = all.into_iter().find(|client| client.key == owner.client)?;
@@ -52,7 +52,7 @@ fn one_endpoint(endpoint: &BoundEndpoint, server: &nfs::Server) -> Endpoint {
     }
 }
 
-/// A server and the time at which it is looked at.
+/// A server with its endpoint and the current time.
 struct View<'a> {
     endpoint: &'a BoundEndpoint,
     server: &'a nfs::Server,
@@ -150,8 +150,8 @@ impl View<'_> {
     }
 }
 
-/// Why a client with so many connections, of as many as it may have, has no more; it has come to so many
-/// shares.
+/// The reason why a client has no more connections, by the number that it has, the maximum, and the number of
+/// shares that it uses.
 fn why(connections: usize, most: usize, shares: usize) -> Reason {
     match connections {
         0 => Reason::Gone,
@@ -163,7 +163,7 @@ fn why(connections: usize, most: usize, shares: usize) -> Reason {
 }
 
 const ACCESS: [(ShareAccess, u32, &str); 2] = [(ShareAccess::READ, 1, "R"), (ShareAccess::WRITE, 2, "W")];
-/// What others may do, in the bits that SMB's opens have.
+/// The access that an open allows others, in the bits of SMB's share access.
 const SHARING: [(ShareDeny, u32, &str); 2] = [(ShareDeny::READ, 1, "R"), (ShareDeny::WRITE, 2, "W")];
 
 fn one_open(server: &nfs::Server, engines: &EngineList, state: &State, status: &mut Status) {
@@ -177,7 +177,7 @@ fn one_open(server: &nfs::Server, engines: &EngineList, state: &State, status: &
     let access =
         ACCESS.iter().filter(|(access, ..)| holding.access.contains(*access)).map(|(_, bit, _)| bit).sum();
     let sharing = SHARING.iter().filter(|(deny, ..)| !holding.deny.contains(*deny)).map(|(_, bit, _)| bit);
-    // Deleting is never denied to others.
+    // NFS opens never deny deletion to others.
     let sharing = sharing.sum::<u32>() | 4;
     let caching = file.caching().map_or(share::Caching::empty(), |grant| grant.state);
     let client = server.clients.get(state.client).map(|client| format!("{:016x}", client.id));
@@ -213,7 +213,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a client calls something, as text where it is that.
+/// A name from a client: as text if it is printable, else in hex.
 fn readable(name: &[u8]) -> String {
     let name = name.strip_suffix(&[0]).unwrap_or(name);
     match std::str::from_utf8(name) {

@@ -1,4 +1,4 @@
-//! Reads the server's tables for status.
+//! Reads the SMB server's tables for the status.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::exports::Servers;
 use super::nfs_report;
 use crate::calendar::rfc3339;
 
-/// Fills in what `server` and `engines` know.
+/// Adds the state of `server` and `engines` to the status.
 pub fn fill(server: &smb::Server, nfs: &Servers, engines: &EngineList, status: &mut Status) {
     connections(server, status);
     for session in server.sessions() {
@@ -40,7 +40,7 @@ pub fn fill(server: &smb::Server, nfs: &Servers, engines: &EngineList, status: &
     }
 }
 
-/// Who answers.
+/// The identity of this process.
 pub fn own() -> ServerId {
     ServerId { pid: std::process::id().to_string() }
 }
@@ -131,7 +131,7 @@ fn protection(cipher: &str, all: bool) -> Protection {
     Protection { cipher: if all { cipher.to_owned() } else { String::new() }, degree: degree.to_owned() }
 }
 
-/// As smbstatus writes them.
+/// The dialect in the spelling of smbstatus.
 pub fn dialect(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Smb202 => "SMB2_02",
@@ -189,7 +189,7 @@ fn one_open(server: &smb::Server, engines: &EngineList, open: &smb::state::Open,
     of_file.opens.insert(format!("{}/{}", session.map_or(0, |session| session.id), open.id.volatile), entry);
 }
 
-/// How an open outlives its connection.
+/// How an open survives the loss of its connection.
 fn persistence(open: &smb::state::Open) -> &'static str {
     let survival = open.survival.lock();
     match (survival.resilient_ms, survival.durable) {
@@ -209,7 +209,7 @@ fn oplock(caching: Caching, leased: bool) -> &'static str {
     }
 }
 
-/// What may be cached, in the bits of a lease.
+/// The caching rights, in the bits of a lease.
 pub fn caching_mask(caching: Caching) -> Mask {
     let letters = [(Caching::READ, 1, "R"), (Caching::HANDLE, 2, "H"), (Caching::WRITE, 4, "W")];
     // SMB2_LEASE_READ_CACHING and the others of MS-SMB2 2.2.13.2.8.
@@ -247,7 +247,7 @@ pub fn shown(path: &[Name], stream: Option<&Name>) -> String {
     shown
 }
 
-/// A time of the volume, RFC 3339.
+/// A time of the volume as RFC 3339.
 pub fn time(time: Time) -> String {
     rfc3339(time.secs.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos)))
 }

@@ -1,4 +1,4 @@
-//! A share that is to be deleted: who uses it, and how they are disconnected.
+//! The deletion of a share: counts its users and disconnects them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::engines::{EnginesByPath, ServedDirectory};
 use super::exports::Servers;
 use crate::serve::server::ShareUse;
 
-/// Who uses a share.
+/// The number of users of a share.
 pub fn use_of(server: &smb::Server, nfs: &Servers, engines: &EnginesByPath, share: &str) -> ShareUse {
     ShareUse {
         trees: server.trees_of_share(share),
@@ -15,7 +15,7 @@ pub fn use_of(server: &smb::Server, nfs: &Servers, engines: &EnginesByPath, shar
     }
 }
 
-/// Takes a share that is not offered any more from whoever uses it, and lets go of its directory.
+/// Disconnects all clients from a removed share, and releases its directory.
 pub fn disconnect(server: &smb::Server, nfs: &Servers, engines: &mut EnginesByPath, share: &str) {
     let now = net::now();
     let trees = server.disconnect_share(share, now);
@@ -24,13 +24,13 @@ pub fn disconnect(server: &smb::Server, nfs: &Servers, engines: &mut EnginesByPa
         served.engine.end_all_detached(now);
         served.engine.write_noted();
     }
-    // Those that somebody still holds for a moment go with the next change.
+    // An engine that is still referenced for a moment is removed with the next change.
     engines.retain(|_, served| !is(share)(&&*served) || Arc::strong_count(&served.engine) > 1);
     tracing::info!(
         share,
         smb_connections = trees,
         nfs_opens = opens,
-        "whoever used the share is disconnected"
+        "all clients of the share were disconnected"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Reads what was counted of shares, and of what is no share's.
+//! Reads the counters of transactions, by share and for those of no share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use share::limits::ResponseType;
 
 use super::exports::Servers;
 
-/// What was counted by the servers and of these engines.
+/// The transactions of the servers and of these engines.
 pub fn read<'e>(
     server: &smb::Server,
     nfs: &Servers,
@@ -28,7 +28,7 @@ pub fn read<'e>(
     all
 }
 
-/// Counts of one family, together.
+/// The sum of the counters of one protocol family.
 fn counted(file_share: String, all: &[Arc<Counts>]) -> Counted {
     let mut result = Counted { file_share, ..Counted::default() };
     let mut apis: BTreeMap<(usize, usize), Api> = BTreeMap::new();
@@ -69,7 +69,7 @@ fn latency(distribution: &Distribution) -> Latency {
     Latency { count: distribution.count(), sum_ns: distribution.sum_ns, steps: steps.collect() }
 }
 
-/// What transactions worked on.
+/// The work of transactions: reads, writes and metadata.
 pub fn work(habit: &Habit) -> Work {
     let sizes = |counts: &[u64; SIZES]| {
         let sizes = counts.iter().enumerate().filter(|(_, count)| **count > 0);

@@ -1,4 +1,4 @@
-//! What each client that is connected does on each share.
+//! The load of each connected client on each share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use smb_wire::Guid;
 use super::exports::Servers;
 use super::transactions::work;
 
-/// Whether metadata of shares is cached.
+/// Whether metadata is cached, by share.
 type Caching = BTreeMap<String, bool>;
 
-/// What clients do.
+/// The load of all clients.
 pub fn clients(server: &smb::Server, nfs: &Servers, caching: &Caching) -> Vec<ClientWork> {
     let mut all = of_smb(server, caching);
     for (_, server) in nfs.list() {
@@ -25,7 +25,7 @@ pub fn clients(server: &smb::Server, nfs: &Servers, caching: &Caching) -> Vec<Cl
     all
 }
 
-/// One client.
+/// A client with its counters.
 struct ClientActivity {
     client: String,
     user: String,
@@ -36,7 +36,7 @@ struct ClientActivity {
 }
 
 impl ClientActivity {
-    /// What it does on each share.
+    /// The client's load on each share.
     fn work(self, caching: &Caching) -> Vec<ClientWork> {
         let mut depth = Habit::default();
         let mut shares: BTreeMap<String, Work> = BTreeMap::new();
