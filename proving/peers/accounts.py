@@ -202,7 +202,7 @@ def alone(place: Place) -> None:
     expect(status in ("NT_STATUS_NOT_SUPPORTED", "NT_STATUS_CONNECTION_DISCONNECTED"), True, f"SMB 3.0.2 there: {status}")
     place.ask("account", "set", "plain", "--reset", "min_dialect")
     taken = subprocess.run(place.line("share", "set", "free", f"smb_listen={ALONE}"), capture_output=True, text=True, timeout=60)
-    expect((taken.returncode, f"{ALONE} is an address of share `alone` too" in taken.stderr or f"{ALONE} is an address of share `free` too" in taken.stderr),
+    expect((taken.returncode, f"{ALONE} is also an address of share `alone` too" in taken.stderr or f"{ALONE} is also an address of share `free` too" in taken.stderr),
            (2, True), taken.stderr.strip())
     place.ask("share", "set", "alone", "--reset", "smb_listen")
     place.ask("share", "set", "alone", f"smb_listen={ANYWHERE}")

@@ -191,7 +191,7 @@ fn two_directories_of_one_name_or_of_the_same_files() {
     );
     let wanted = format!(
         "DIR: `path` of share `other`: {0}/other and {0}/other/docs of share `docs` contain the same files, \
-         and a share knows nothing of what is opened and locked in another; give each its own `path`, or one share more `users`",
+         but opens and locks of one share do not apply to the other; give each its own `path`, or give one share more `users`",
         place.path().display()
     );
     refused(&place, "serve other/docs other --listen 127.0.0.1 --smb-port 0", &wanted);
