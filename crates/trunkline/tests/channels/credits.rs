@@ -1,4 +1,4 @@
-//! A server that never grants more than a few credits makes the client slower, and nothing it does fails.
+//! A server that never grants more than a few credits makes the client slower, but no operation fails.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn content() -> Vec<u8> {
     (0..MIB as u32).map(|at| (at % 253) as u8).collect()
 }
 
-/// A file that is made, written and read in blocks, by several at once.
+/// Creates a file, and writes and reads it in blocks, with several requests at once.
 async fn blocks(server: &MultichannelServer, tree: &Tree) {
     let (block, how) = (Arc::new(content()), OpenOptions::file(Disposition::OverwriteIf));
     let file = Arc::new(tree.open("blocks", &how).await.unwrap());
@@ -44,7 +44,7 @@ async fn blocks(server: &MultichannelServer, tree: &Tree) {
     Arc::into_inner(file).unwrap().close().await.unwrap();
 }
 
-/// Files that are made, looked at, read, renamed and deleted whole, each in what is one round trip elsewhere.
+/// Creates, examines, reads, renames and deletes whole files. Each of these needs one round trip elsewhere.
 async fn whole_files(server: &MultichannelServer, tree: &Tree) {
     let (block, path) = (content(), server.files());
     let how = OpenOptions::file(Disposition::Create);
@@ -67,7 +67,7 @@ async fn whole_files(server: &MultichannelServer, tree: &Tree) {
     for name in ["moved", "delivered", "renamed"] {
         tree.touch(name, &OpenOptions::delete()).await.unwrap();
     }
-    // The part of what was refused may be left, as with many credits.
+    // A part of the refused request may have been done, as with many credits.
     let _ = tree.touch("part", &OpenOptions::delete()).await;
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 2, "all but `blocks` and `many`");
 }

@@ -1,5 +1,5 @@
-//! Several channels to a running server, and what is left of the work when they are lost; and what is left
-//! when the server itself is killed ([`lasting`]), or grants few credits ([`credits`]).
+//! Several channels to a running server: the effects of losing channels, of killing the server
+//! ([`persistent`]), and of few credits ([`credits`]).
 
 mod credits;
 mod persistent;
@@ -24,17 +24,17 @@ struct MultichannelServer {
 }
 
 impl MultichannelServer {
-    /// Starts one, with `settings` for the server as a whole.
+    /// Starts a server with `settings` for the server as a whole.
     fn start(settings: &str) -> MultichannelServer {
         MultichannelServer::start_with(settings, "")
     }
 
-    /// Starts one, with `of_share` for the share.
+    /// Starts a server with `of_share` for the share.
     fn start_with(settings: &str, of_share: &str) -> MultichannelServer {
         MultichannelServer::start_at(Ipv4Addr::LOCALHOST.into(), settings, of_share)
     }
 
-    /// Starts one that listens on this address alone.
+    /// Starts a server that listens on this address only.
     fn start_at(listen: IpAddr, settings: &str, of_share: &str) -> MultichannelServer {
         let place = ProgramDir::new();
         let password = place.write("password", USER.1);
@@ -52,14 +52,14 @@ impl MultichannelServer {
         running
     }
 
-    /// Ends it, in order or where it stands, and starts it again.
+    /// Stops the server, in order or by force, and starts it again.
     fn restart(&mut self, in_order: bool) {
         let signal = if in_order { "-TERM" } else { "-KILL" };
         self.server.signal(signal);
         self.begin_again(|| ());
     }
 
-    /// Kills it, does something to what it has left, and starts it again.
+    /// Kills the server, runs `act` on its files, and starts it again.
     fn restart_after(&mut self, act: impl FnOnce()) {
         self.server.signal("-KILL");
         self.begin_again(act);
@@ -72,7 +72,7 @@ impl MultichannelServer {
         self.address.set_port(self.port());
     }
 
-    /// The port, from the line that says how to connect.
+    /// The port, from the line with the mount commands.
     fn port(&self) -> u16 {
         let text = std::fs::read_to_string(self.place.path().join("output")).unwrap();
         let port = text.split(" -p ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());

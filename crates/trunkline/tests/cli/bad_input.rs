@@ -1,9 +1,9 @@
-//! What is wrong with a command, a setting or the host is one line that names what to change, exit
-//! status 2, and nothing has been changed.
+//! A mistake in a command, in a setting or on the host is reported as one line that names what to change,
+//! with exit status 2. Nothing has been changed.
 
 use testkit::program::ProgramDir;
 
-/// Runs `line` and expects the one line `wanted`, and every file as it was.
+/// Runs `line` and expects the single line `wanted`, with all files unchanged.
 #[track_caller]
 fn refused(place: &ProgramDir, line: &str, wanted: &str) {
     let before = place.files();
@@ -24,7 +24,7 @@ fn place(configuration: &str) -> ProgramDir {
     place
 }
 
-/// Every command that reads the configuration says the same.
+/// Checks that all commands that read the configuration report the same.
 #[track_caller]
 fn configuration_refused(place: &ProgramDir, wanted: &str) {
     for line in ["config check --config t.toml", "serve --config t.toml --listen 127.0.0.1 --smb-port 0"] {

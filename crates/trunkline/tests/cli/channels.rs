@@ -1,4 +1,4 @@
-//! `trunkline status channels` against a session that really has several connections.
+//! `trunkline status channels` with a session that has several connections.
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use testkit::program::{PATIENCE, ProgramDir, Server};
 
 use crate::running::{json, start};
 
-/// A server with these settings and where it listens.
+/// A server with these settings, and its address.
 fn serve(settings: &str) -> (ProgramDir, Server, SocketAddr) {
     let place = ProgramDir::new();
     place.write("docs/file", "content");
@@ -22,7 +22,7 @@ fn serve(settings: &str) -> (ProgramDir, Server, SocketAddr) {
     (place, running, listen)
 }
 
-/// Logs on, and gives the means to cut the first connection besides.
+/// Logs on. Also returns the stream of the first connection, so that a test can cut it.
 pub async fn log_on(listen: SocketAddr) -> (Session, TcpStream) {
     let stream = TcpStream::connect(listen).unwrap();
     let knife = stream.try_clone().unwrap();
@@ -33,7 +33,7 @@ pub async fn log_on(listen: SocketAddr) -> (Session, TcpStream) {
     (session, knife)
 }
 
-/// The one session, once it is as `wanted` says.
+/// The only session, once `wanted` holds for it.
 pub fn shown(place: &ProgramDir, wanted: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
     loop {
@@ -79,7 +79,7 @@ fn each_connection_is_shown_and_the_limit_and_losses_are_told() {
                 "{row:#}"
             );
         }
-        // It listens on 127.0.0.1 only.
+        // The server listens on 127.0.0.1 only.
         for row in unused {
             let reason = row["reason"].as_str().unwrap();
             let right = ["loopback", "link_local", "down", "unsettled", "not_listened"];

@@ -1,4 +1,4 @@
-//! `trunkline load` on files of this host, and what is wrong with its command line or with what it loads.
+//! `trunkline load` on files of this host, and its errors.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use testkit::program::ProgramDir;
 
-/// An agent in a process of its own, which ends with this.
+/// An agent process that is killed when this is dropped.
 struct Agent(Child, String);
 
 impl Agent {
@@ -25,13 +25,13 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Also where it is stopped, and where it has ended.
+        // This also works for a stopped process and for one that has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Waits until a file is there whose name begins with `begin`.
+/// Waits until a file exists whose name begins with `begin`.
 fn wait_for(directory: &Path, begin: &str) {
     let until = Instant::now() + Duration::from_secs(60);
     let is_there = || {
@@ -50,7 +50,7 @@ fn ended(mut command: Command, meanwhile: impl FnOnce()) -> std::process::Output
     child.wait_with_output().unwrap()
 }
 
-/// What it says on standard error when it ends with `status`.
+/// The program's standard error, when it exits with `status`.
 #[track_caller]
 fn says(place: &ProgramDir, line: &str, status: i32) -> String {
     let done = place.run(line).code(status);
@@ -123,7 +123,7 @@ fn an_agent_that_is_stopped_in_the_middle_is_named_and_the_others_are_reported()
         place.path().display()
     );
     let done = ended(place.trunkline(&line), || {
-        // What create makes is made when all have begun.
+        // The create workload creates files only after all agents have started.
         wait_for(&place.path().join("client-2/trunkline.names"), "v");
         kill_process(Pid::from_child(stopped), Signal::STOP).unwrap();
     });

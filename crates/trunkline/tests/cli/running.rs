@@ -1,4 +1,4 @@
-//! A server that runs: how it starts and ends, what it prints, and the commands and signals that reach it.
+//! A running server: its start and end, its output, and the commands and signals that it receives.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -6,13 +6,13 @@ use std::process::Command;
 
 use testkit::program::{PATIENCE, ProgramDir, Server};
 
-/// Starts `serve` with `line` in `place`, and waits until it serves.
+/// Starts `serve` with `line` in `place`, and waits until it is ready.
 pub fn start(place: &ProgramDir, line: &str) -> Server {
     let line = format!("serve {line} --listen 127.0.0.1 --smb-port 0");
     Server::start_as(place, place.trunkline(&line))
 }
 
-/// Waits until a server has ended, and checks that it ended well.
+/// Waits until a server has ended, and checks that it ended cleanly.
 #[track_caller]
 fn ended(server: &mut Server) {
     let status = server.wait();
@@ -68,7 +68,7 @@ fn the_first_minute_shows_a_user_and_how_to_mount() {
     ended(&mut again);
 }
 
-/// Everything below a directory, with its permission bits.
+/// All files below a directory, with their permission bits.
 fn modes(below: &std::path::Path) -> Vec<(std::path::PathBuf, u32)> {
     use std::os::unix::fs::PermissionsExt;
     let (mut found, mut todo) = (Vec::new(), vec![below.to_path_buf()]);
@@ -103,7 +103,7 @@ fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
         .arg(own.join(serve.get_program()))
         .args(serve.get_args());
     let _running = Server::start_as(&place, masked);
-    // More is made while it runs, by it and by others in its place.
+    // More files are created while it runs, by the server and by clients.
     place.write("t.toml", &format!("{user}{}{}", share("docs"), share("more")));
     place.run("reload").success();
     place.run_with("user add bob", "two\n").success();
@@ -117,7 +117,7 @@ fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
         assert!(state.iter().any(|(path, _)| path.ends_with(wanted)), "{wanted} in {state:?}");
     }
     assert!(state.iter().all(|(_, mode)| mode & 0o077 == 0), "{state:?}");
-    // And nobody but the owner may write what clients make without saying who may.
+    // Files of clients without a mode must be writable for their owner only.
     let made = modes(&place.path().join("more/made"));
     assert!(made.len() > 1 && made.iter().all(|(_, mode)| mode & 0o022 == 0), "{made:?}");
 }
@@ -199,20 +199,20 @@ fn a_killed_server_makes_room_at_once() {
     place.write("docs/file", "");
     let mut killed = start(&place, "docs");
     for _ in 0..5 {
-        // Its threads are still on their way out.
+        // The threads of the killed server have not all ended yet.
         killed.signal("-KILL");
         killed = start(&place, "docs");
     }
     place.run("status").success();
 }
 
-/// How many changes were made to `state.redb`, each of which waits for the disk.
+/// The number of changes to `state.redb`, each of which waits for the disk.
 fn changes(place: &ProgramDir) -> u64 {
     let content = std::fs::read(place.path().join("state/state.generation")).unwrap();
     u64::from_le_bytes(content[..8].try_into().unwrap())
 }
 
-/// What lies beside the shares, by what it is and when it was changed.
+/// The inode, type and times of all sidecar files.
 fn beside(place: &ProgramDir) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
     use std::os::unix::fs::MetadataExt;
     let all = modes(&place.path().join("state/volumes")).into_iter().map(|(path, _)| path);
@@ -243,11 +243,11 @@ fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
             "serve --config trunkline.toml --no-discovery --nfs-port 0 --listen 127.0.0.1 --smb-port 0";
         let mut server = Server::start_as(&place, place.trunkline(serve));
         let made = changes(&place);
-        // A directory for each share, and no file: a journal is written when something is to be kept.
+        // There is a directory for each share, and no file: a journal is created with its first record.
         assert_eq!(beside(&place).len(), 1 + shares, "{:?}", beside(&place));
         place.run("stop").success();
         ended(&mut server);
-        // At its end a server notes which journals it has.
+        // At its end, a server records which journals exist.
         let left = (changes(&place), beside(&place));
         assert!(left.0 <= made + 1);
         let mut server = Server::start_as(&place, place.trunkline(serve));
@@ -270,7 +270,7 @@ fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = Vec::new();
-    // Closed, or reset because not all of it was read; never answered.
+    // The connection is closed, or reset because not all bytes were read. There is never an answer.
     let _ = stream.read_to_end(&mut answer);
     assert!(answer.is_empty());
     TcpStream::connect(&listen).unwrap();
@@ -303,7 +303,7 @@ fn the_demo_needs_nothing_but_a_directory() {
         output.contains("mount -t nfs4 -o vers=4.2,port=") && output.contains(",nconnect=4 "),
         "{output}"
     );
-    // What is found at an endpoint is shown, and who is there: nobody.
+    // The status shows the shares of the endpoint, and that it has no clients.
     let nfs = json(&place, "status --json")["nfs"].clone();
     assert_eq!(nfs["endpoints"][0]["shares"][0], "demo");
     assert_eq!(nfs["clients"].as_array().map(Vec::len), Some(0));

@@ -3,7 +3,7 @@
 use assert_cmd::assert::Assert;
 use testkit::program::ProgramDir;
 
-/// What was printed to standard output.
+/// The standard output.
 fn output(assert: &Assert) -> String {
     String::from_utf8_lossy(&assert.get_output().stdout).into_owned()
 }
@@ -55,7 +55,7 @@ fn keys_of_accounts_are_made_shown_and_renewed() {
     assert_eq!(before["key1"], first);
     run("renew lab key1").success();
     assert!(listed()["key1"] != before["key1"] && listed()["key2"] == before["key2"]);
-    // One's own: the length is checked, and it is not printed again.
+    // A given key: its length is checked, and it is not printed.
     place.write("short", "c2hvcnQ=\n");
     let refused = run("renew lab key1 --key-file short").code(2);
     let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();

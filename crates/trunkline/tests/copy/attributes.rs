@@ -1,5 +1,5 @@
-//! What shares know of files and directories beside permission bits: files that are read-only are made,
-//! replaced and deleted like others.
+//! Attributes of shares besides permission bits: read-only files are created, replaced and deleted like
+//! others.
 
 use client::smb::Settings;
 use smb_wire::fscc::FileAttributes;

@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 
 use super::*;
 
-/// Links of all kinds in the directory `here`, and what they lead to.
+/// Links of all kinds in the directory `here`, with their targets.
 const LINKS: [(&str, &str); 4] =
     [("file", "dir/one"), ("dir/up", "../dir"), ("gone", "no/where"), ("dir/abs", "/no/such/place")];
 
@@ -15,12 +15,12 @@ fn plant(server: &CopyTestServer) {
     }
 }
 
-/// Has links of the share shown as links, or as what they lead to.
+/// Starts a server that shows links of the share as links, or as their targets.
 fn start(follows: bool) -> CopyTestServer {
     if follows { CopyTestServer::start() } else { start_with("follow_symlinks = false") }
 }
 
-/// A server whose share has one more line of configuration.
+/// Starts a server whose share has one more line of configuration.
 fn start_with(line: &str) -> CopyTestServer {
     let server = CopyTestServer::start();
     let CopyTestServer { server: running, place } = server;

@@ -1,5 +1,4 @@
-//! Connections that are lost while a copy does something else than to move data, and what a lost one leaves
-//! behind.
+//! Connections that are lost while a copy is not moving data, and the files that such a copy leaves.
 
 use client::smb::{Connection, Credentials, OpenOptions, Session};
 use smb_wire::create::{Access, Disposition, ShareAccess};
@@ -7,14 +6,14 @@ use testkit::proxy::{Proxy, until};
 
 use super::*;
 
-/// How deep the directories of the tests are, each in another one: they come one after the other then.
+/// The depth of the nested directories, which makes the copy visit them one after the other.
 const DEPTH: usize = 150;
 
 fn host(place: &str) -> &str {
     place.strip_prefix("smb://ann@").and_then(|rest| rest.split('/').next()).unwrap()
 }
 
-/// A session in the place of the one with the number `previous`.
+/// A session that replaces the session with the number `previous`.
 async fn session(place: &str, previous: u64) -> Session {
     let connection =
         Connection::connect(host(place), "127.0.0.1", &client::smb::Options::default()).await.unwrap();
@@ -22,7 +21,7 @@ async fn session(place: &str, previous: u64) -> Session {
     Session::begin_anew(&connection, &ann, previous).await.unwrap().finish(false).await.unwrap()
 }
 
-/// The share `files`, for who knows its protocol.
+/// The share `files`, for a client that uses SMB directly.
 pub async fn tree(place: &str) -> client::smb::Tree {
     session(place, 0).await.connect("files").await.unwrap()
 }
@@ -35,7 +34,8 @@ fn chain(depth: usize) -> String {
     vec!["d"; depth].join("/")
 }
 
-/// Runs the copy `line`, in which `{}` is the share by a way of its own, and cuts that as soon as `is_time`.
+/// Runs the copy `line`, in which `{}` is the share behind a proxy, and cuts the proxy's connections as soon
+/// as `is_time`.
 fn cut_when(server: &CopyTestServer, line: &str, is_time: impl Fn() -> bool) -> (i32, String) {
     let share = server.smb("to");
     let output = runtime().block_on(async {
@@ -98,7 +98,7 @@ fn what_a_broken_copy_has_left_stays_where_it_cannot_be_opened() {
     runtime().block_on(async {
         let tree = tree(&place).await;
         let how = OpenOptions { share: ShareAccess::empty(), ..OpenOptions::file(Disposition::Open) };
-        // The server may still be about to end the session of the copy.
+        // The server may not have ended the session of the copy yet.
         let mut held = None;
         while held.is_none() {
             held = tree.open(&format!("to/{}", part[0]), &how).await.ok();
@@ -131,8 +131,8 @@ fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
     });
 }
 
-/// A small file whose answer is lost may be there already, under its final name: it is copied again, and
-/// counted once.
+/// A small file whose reply is lost may already exist under its final name. It is copied again and counted
+/// once.
 #[test]
 fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
     let server = CopyTestServer::start();
@@ -143,7 +143,7 @@ fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
     let output = runtime().block_on(async {
         let way = Proxy::start(host(&share).parse().unwrap()).await;
         let there = share.replace(host(&share), &way.address.to_string());
-        // At this rate there is time enough between the two.
+        // This rate leaves enough time between the two.
         let line = format!("here {there} --channels 1 --rate 2k --json");
         let mut copy = server.started(&line).spawn().unwrap();
         let count = || names(&to).iter().filter(|name| name.len() == 1).count();
@@ -169,11 +169,11 @@ fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
     assert!(names(&to).iter().all(|name| fs::read_to_string(to.join(name)).unwrap() == content));
 }
 
-/// A file system in the place of a directory, as long as it is kept.
+/// A file system mounted on a directory, until it is dropped.
 struct TemporaryMount(PathBuf);
 
 impl TemporaryMount {
-    /// None for who may not mount.
+    /// Mounts it. None if this user may not mount.
     fn new(at: PathBuf, kind: &str, options: &str) -> Option<TemporaryMount> {
         fs::create_dir(&at).unwrap();
         let mut mount = std::process::Command::new("mount");
@@ -213,7 +213,7 @@ fn a_full_disk_is_said_and_leaves_nothing_that_looks_whole() {
             assert!(fs::read(here).unwrap() == fs::read(there).unwrap(), "{side}: {name}");
         }
         assert!(report["files"]["failed"].as_u64().unwrap() >= 2, "{side}: {report:#}");
-        // Before the directory that it is in.
+        // The file system must be unmounted before its directory is removed.
         drop(small);
     }
 }

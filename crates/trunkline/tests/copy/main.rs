@@ -1,5 +1,5 @@
-//! `trunkline copy` as its users meet it, to and from a running server: what is copied, what is said, and the
-//! exit status.
+//! `trunkline copy` as its users see it, to and from a running server: the copied files, the messages, and
+//! the exit status.
 
 mod attributes;
 mod sidecar;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use testkit::program::{ProgramDir, Server};
 
-/// How long anything may take before the test fails.
+/// The maximum duration of any step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server with the share and export `files`; killed when dropped.
@@ -38,7 +38,7 @@ impl CopyTestServer {
         CopyTestServer::start_with(place, "")
     }
 
-    /// Starts one, with `settings` for the server as a whole.
+    /// Starts a server with `settings` for the server as a whole.
     fn start_with(place: ProgramDir, settings: &str) -> CopyTestServer {
         let password = place.write("password", "Trunk-ann-7\n");
         let wrong = place.write("wrong", "no\n");
@@ -64,19 +64,19 @@ impl CopyTestServer {
         serde_json::from_slice(&output).unwrap()
     }
 
-    /// The share, and the directory `below` in it.
+    /// The address of the directory `below` in the share.
     fn smb(&self, below: &str) -> String {
         let listen = self.status()["server"]["listen"][0].as_str().unwrap().to_owned();
         format!("smb://ann@{listen}/files/{below}")
     }
 
-    /// The same over NFS.
+    /// The address of the directory `below` over NFS.
     fn nfs(&self, below: &str) -> String {
         let listen = self.status()["nfs"]["endpoints"][0]["listen"][0].as_str().unwrap().to_owned();
         format!("nfs://{listen}/files/{below}")
     }
 
-    /// Everything that is not the server's own.
+    /// All files that do not belong to the server itself.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let own = ["state", "log", "output"].map(|name| self.path(name));
         let mut files = self.place.files();
@@ -88,7 +88,7 @@ impl CopyTestServer {
         self.place.path().join(name)
     }
 
-    /// Runs a copy with the right password, as the options of the server's environment.
+    /// Runs a copy with the right password. Returns the exit status, the report and standard error.
     fn copy(&self, line: &str) -> (i32, Value, String) {
         let Output { status, stdout, stderr } = self.started(&format!("{line} --json")).output().unwrap();
         let said = String::from_utf8(stderr).unwrap();
@@ -143,7 +143,7 @@ fn a_tree_goes_over_both_protocols_and_comes_back_with_what_both_know_of_it() {
     assert_eq!(status, 1);
     let mode = server.path("files/modes/many/3").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
-    // Nothing is left to do, in whichever direction and over whichever protocol.
+    // Nothing is left to copy, in any direction and over any protocol.
     for line in [format!("here {smb}"), format!("{smb} here"), format!("here {nfs}"), "here back".to_owned()]
     {
         let (status, report, said) = server.copy(&line);
@@ -195,7 +195,7 @@ fn many_small_files_get_sessions_of_their_own_and_a_wrong_password_none() {
         fs::read(server.path("files/to").join(number.to_string())).unwrap() == number.to_string().as_bytes()
     }));
     assert_eq!(names(&server.path("files/to")).len(), 200, "no part is left");
-    // Nothing is left to do.
+    // Nothing is left to copy.
     assert_eq!(server.copy(&format!("here {smb}")).0, 0);
 }
 
@@ -257,7 +257,7 @@ fn the_exit_status_has_a_bit_for_each_thing_that_went_wrong() {
         assert!(said.contains(wanted), "{wanted} in {said}");
     }
     assert!(fs::read_dir(server.path("files")).unwrap().count() == 1, "no name led elsewhere");
-    // Over NFS all of these are names like others.
+    // Over NFS all of these names are ordinary.
     let (status, report, said) = server.copy(&format!("here {}", server.nfs("other")));
     assert_eq!((status, &report["files"]["copied"]), (1, &6.into()), "{said}");
     let table = server.started(&format!("here {} --mirror", server.smb("to"))).output().unwrap();
@@ -301,7 +301,7 @@ fn what_keeps_a_copy_from_beginning_is_one_line_that_says_what_to_do() {
     assert!(before == server.files());
 }
 
-/// Waits until the file `large` is being made in `dir`.
+/// Waits until `dir` contains the unfinished file `large`.
 fn wait_for_a_part(dir: &Path) {
     let until = Instant::now() + PATIENCE;
     let is_part = |name: &String| name.starts_with(".large.") && name.ends_with(".trunkline-part");
@@ -321,7 +321,7 @@ fn a_server_that_comes_back_in_time_is_gone_on_with() {
         let copy = server.started(&line).spawn().unwrap();
         wait_for_a_part(&server.path("files/to"));
         server.server.kill();
-        // At the port where it was.
+        // The server listens on the same port again.
         let port = place.split([':', '/']).find(|part| part.parse::<u16>().is_ok()).unwrap();
         let config = fs::read_to_string(server.path("trunkline.toml")).unwrap();
         let config = config.replace(&format!("{protocol}_port = 0"), &format!("{protocol}_port = {port}"));

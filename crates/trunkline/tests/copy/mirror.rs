@@ -1,8 +1,8 @@
-//! What a mirror deletes, and what it leaves.
+//! The files that a mirror deletes, and those that it leaves.
 
 use super::*;
 
-/// What only the target has: some of it is left out by the patterns of the tests, at all depths.
+/// Creates files that only the target has, some of which match the tests' patterns, at all depths.
 fn plant(server: &CopyTestServer, target: &str) {
     server.place.write("here/a.txt", "a");
     server.place.write("here/dir/b.txt", "b");
@@ -21,7 +21,7 @@ fn plant(server: &CopyTestServer, target: &str) {
     }
 }
 
-/// The paths of all files and directories below, in their order.
+/// The paths of all files and directories below, sorted.
 fn below(root: &Path) -> Vec<String> {
     let (mut found, mut todo) = (Vec::new(), vec![root.to_owned()]);
     while let Some(path) = todo.pop() {

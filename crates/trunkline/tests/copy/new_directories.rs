@@ -1,4 +1,4 @@
-//! New directories with many small files, which get their names when those are whole.
+//! New directories with many small files. They get their names when all of these files are complete.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use testkit::program::Server;
 
 use super::{PATIENCE, CopyTestServer, names};
 
-/// Small files of the source, each with its number in it.
+/// The small files of the source. Each contains its number.
 const FILES: usize = 400;
 
 fn content(number: usize) -> String {
@@ -20,12 +20,12 @@ fn is_part(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(".trunkline-part")
 }
 
-/// A server, and a slow copy to it that has made some of the small files of a new directory.
+/// A server, and a slow copy to it that has created some of the small files of a new directory.
 struct CopyInProgress {
     server: CopyTestServer,
     copy: Child,
     line: String,
-    /// Where they are.
+    /// The directory that has no final name yet.
     unnamed: PathBuf,
 }
 
@@ -78,7 +78,7 @@ fn a_directory_has_no_name_before_its_small_files_are_whole_and_the_next_copy_go
     let output = copy.wait_with_output().unwrap();
     assert_eq!(output.status.code().unwrap() & (8 | 16), 8 | 16);
     assert!(!server.path("files/to").exists());
-    // Of what is there one is not whole, and one is nothing that the source has.
+    // One of the existing files is incomplete, and one does not exist in the source.
     let done = names(&unnamed);
     let half = fs::File::options().write(true).open(unnamed.join(&done[20])).unwrap();
     half.set_len(7).unwrap();
@@ -93,7 +93,7 @@ fn a_directory_has_no_name_before_its_small_files_are_whole_and_the_next_copy_go
     assert_eq!((&directories["total"], &directories["copied"]), (&2.into(), &2.into()), "{report:#}");
     check(&server);
     assert_eq!(names(&server.path("files/to")).len(), FILES + 2);
-    // It is like that of the source, so that nothing is left to do.
+    // The time equals that of the source, so that nothing is left to copy.
     let time = |name: &str| fs::metadata(server.path(name)).unwrap().modified().unwrap();
     let apart = |name: &str| time(&format!("here{name}")).duration_since(time(&format!("files/to{name}")));
     assert!(["", "/7", "/below"].iter().all(|name| apart(name).unwrap_or_default().as_nanos() < 100));
@@ -128,7 +128,7 @@ fn what_cannot_be_copied_does_not_keep_a_directory_from_its_name() {
     assert!((1..=20).contains(&failed) && copied + failed == FILES + 2, "{report:#}");
     assert_eq!((output.status.code(), counts("dirs", "copied"), counts("dirs", "failed")), (Some(9), 2, 0));
     let to = names(&server.path("files/to"));
-    // One of them is in a directory below, which is there in its place.
+    // One of the files is in a subdirectory that exists already.
     assert_eq!(to.len(), copied, "{to:?}");
     assert!(names(&here).iter().all(|name| to.contains(name)));
     assert_eq!(names(&server.path("files")), ["to"]);
@@ -140,7 +140,7 @@ fn names_that_the_server_takes_for_one_are_told_apart_before_it() {
     for number in 0..100 {
         server.place.write(&format!("here/{number}"), "x");
     }
-    // A share knows both by the same capital letter.
+    // In a share both names have the same upper-case form.
     server.place.write("here/λόγος", "one");
     server.place.write("here/λόγοσ", "the other");
     let (status, report, said) = server.copy(&format!("here {}", server.smb("to")));

@@ -1,14 +1,14 @@
-//! Copies between two places of one server, which it makes by itself: what goes over the network is counted.
+//! Copies within one server, which it carries out itself. The tests count the bytes on the network.
 
 use testkit::proxy::Proxy;
 
 use super::*;
 
 const MIB: usize = 1024 * 1024;
-/// How much of what is copied may go over the network at most: 1 MiB of 1 GiB.
+/// The part of the copied bytes that may go over the network: 1 MiB of 1 GiB.
 const SHARE: usize = 1024;
 
-/// A place behind a way that counts, and that way.
+/// An address behind a proxy that counts bytes, and the proxy.
 async fn behind(place: &str) -> (String, Proxy) {
     let (before, rest) = place.split_once("127.0.0.1:").unwrap();
     let (port, path) = rest.split_once('/').unwrap();
@@ -84,7 +84,7 @@ fn what_a_server_copies_by_itself_is_whole_in_all_sizes_and_between_shares() {
     }
 }
 
-/// A second server that takes itself for `server`, as a machine does that was made from the same image.
+/// A second server with the identity of `server`, like a machine that was created from the same image.
 fn twin_of(server: &CopyTestServer) -> CopyTestServer {
     let place = ProgramDir::new();
     let mut copy = std::process::Command::new("cp");
@@ -101,7 +101,7 @@ fn a_server_of_the_same_identity_is_not_taken_for_that_of_the_source() {
         fs::create_dir_all(server.path("files/from")).unwrap();
         let file = fs::File::create(server.path("files/from/large")).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0).unwrap();
-        // Neither size nor time tells the two apart.
+        // The two files have the same size and time.
         file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
     }
     for (from, to) in [(server.smb("from"), twin.smb("smb")), (server.nfs("from"), twin.nfs("nfs"))] {

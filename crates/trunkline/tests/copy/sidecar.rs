@@ -1,5 +1,5 @@
-//! What files have beside their data: access lists, owners, extended attributes and named streams, from each
-//! side to each other.
+//! Metadata of files besides their data: access lists, owners, extended attributes and named streams, in all
+//! directions.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -11,8 +11,8 @@ use crate::trouble::tree;
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// What `setfacl -m u:1234:r` makes of mode 640, and of a directory's default of mode 750 `setfacl -m
-/// u:1234:rx`.
+/// The access list that `setfacl -m u:1234:r` makes of mode 640, and that `setfacl -m u:1234:rx` makes of a
+/// directory's default of mode 750.
 fn list(owner: u16, named: u16, group: u16) -> Vec<u8> {
     let nobody = u32::MAX;
     let entries = [
@@ -35,7 +35,7 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// A file and a directory that have everything this host can give them.
+/// Creates a file and a directory with all metadata that this host supports.
 fn plant(server: &CopyTestServer) {
     server.place.write("here/dir/file", "data");
     let (directory, file) = (server.path("here/dir"), server.path("here/dir/file"));
@@ -51,7 +51,7 @@ fn plant(server: &CopyTestServer) {
     }
 }
 
-/// Holds what came back against what was there.
+/// Compares the metadata that came back with the original.
 fn compare(server: &CopyTestServer, back: &str) {
     for name in ["dir", "dir/file"] {
         let [here, back] = ["here", back].map(|root| server.path(root).join(name));
@@ -81,7 +81,8 @@ fn lists_and_attributes_come_back_from_a_share_and_from_an_export() {
     compare(&server, "local");
 }
 
-/// The list of a file that nobody may run lets readers run it, as Windows asks for that; its bits do not.
+/// The access list of a file without execute permission allows readers to execute it, since Windows asks for
+/// that. Its permission bits do not.
 #[test]
 fn permission_bits_stay_beside_the_lists_of_an_export() {
     let server = CopyTestServer::start();
@@ -178,7 +179,7 @@ fn what_a_target_cannot_hold_is_said_once_and_counted() {
         server.place.write(&format!("here/{number}"), "data");
     }
     assert_eq!(server.copy(&format!("here {}", server.smb("from"))).0, 1);
-    // Who owns them there is a user of the server's, whom this host does not know.
+    // The owners there are users of the server, whom this host does not know.
     let (status, report, said) = server.copy(&format!("{} back --owner", server.smb("from")));
     assert_eq!(status, 1, "{said}");
     assert_eq!(report["not_kept"], serde_json::json!({ "owners": 6 }), "{report:#}");

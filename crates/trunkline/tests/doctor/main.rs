@@ -1,5 +1,5 @@
-//! `trunkline doctor` and `trunkline advise` as their users meet them, on a running server and on peers that
-//! are not one: what is said, the exit status, and that nothing is left behind.
+//! `trunkline doctor` and `trunkline advise` as their users see them, on a running server and on peers that
+//! are not servers: the messages, the exit status, and that no files are left.
 
 mod peers;
 
@@ -12,10 +12,10 @@ use peers::FaultyPeer;
 use serde_json::Value;
 use testkit::program::{ProgramDir, Server};
 
-/// How long anything may take before the test fails.
+/// The maximum duration of any step.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Seconds that a quick course may take here, unoptimized and beside other tests: it ends what it has begun
-/// after 12.5. That those who run it have its report within 15 is shown by `proving/doctor/faults.py`.
+/// The seconds that a quick run may take here, unoptimized and next to other tests. It finishes what it has
+/// started after 12.5 seconds. `proving/doctor/faults.py` shows that users get its report within 15.
 const TAKES_S: f64 = 30.0;
 
 /// A running server with the share and export `files`; killed when dropped.
@@ -25,7 +25,7 @@ struct DoctorTestServer {
 }
 
 impl DoctorTestServer {
-    /// A server with `more` in its configuration: lines of [server], and of the share.
+    /// Starts a server with additional lines of [server] and of the share.
     fn start(server: &str, share: &str) -> DoctorTestServer {
         let place = ProgramDir::new();
         let password = place.write("password", "Trunk-ann-7\n");
@@ -58,14 +58,14 @@ impl DoctorTestServer {
         format!("nfs://{listen}/files")
     }
 
-    /// What lies in the share.
+    /// The files in the share.
     fn files(&self) -> Vec<String> {
         let listed = fs::read_dir(self.place.path().join("files")).unwrap();
         listed.map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
     }
 }
 
-/// Runs the doctor with the right password; its exit status, report, and what it said beside.
+/// Runs the doctor with the right password. Returns its exit status, its report, and standard error.
 fn examine(place: &ProgramDir, line: &str) -> (i32, Value, String) {
     let begun = Instant::now();
     let Output { status, stdout, stderr } = started(place, line).output().unwrap();
@@ -178,7 +178,7 @@ fn a_share_that_may_only_be_read_is_read() {
         );
         assert_eq!(server.files(), ["large"]);
     }
-    // One that lies below is found too, and one that is deeper than is looked is not.
+    // A file in a subdirectory is found too, but not one below the depth of the search.
     let files = server.place.path().join("files");
     fs::create_dir_all(files.join("a/b/c/d/e/f/g")).unwrap();
     fs::rename(files.join("large"), files.join("a/b/large")).unwrap();
@@ -202,7 +202,7 @@ fn a_bound_on_the_load_holds() {
         examine(&server.place, &format!("{} --quick --max-rate 8m --max-iops 100", server.smb()));
     assert_eq!(status, 0, "{report:#}");
     for run in report["targets"][0]["facts"]["data"]["runs"].as_array().unwrap() {
-        // What began before the measured part may end in it.
+        // Operations from before the measured part may end in it.
         assert!(run["mib_s"].as_f64().unwrap() < 13.0, "{run:#}");
         if run["work"] == "small_read" || run["work"] == "small_files" {
             assert!(run["operations"].as_u64().unwrap() <= 90, "{run:#}");
@@ -234,7 +234,7 @@ fn where_the_largest_file_may_not_be_read_another_one_is() {
     assert!(runs.iter().any(|run| run["work"] == "read"), "{report:#}");
 }
 
-/// Whether this process, and so whatever it starts, ignores SIGHUP (proc(5), `SigIgn`).
+/// Whether this process, and so any process that it starts, ignores SIGHUP (proc(5), `SigIgn`).
 fn outlasts_hangup() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -248,7 +248,7 @@ fn an_interrupted_examination_clears_its_files_away() {
     let server = DoctorTestServer::start("", "");
     let (smb, nfs) = (server.smb(), server.nfs());
     let all = [(&smb, Signal::INT), (&nfs, Signal::TERM), (&smb, Signal::HUP), (&nfs, Signal::QUIT)];
-    // Who was started to outlast a hang-up, as by nohup(1), does, and hands that down.
+    // A process that was started to ignore SIGHUP, for example by nohup(1), passes that on to its children.
     for (target, signal) in all.into_iter().filter(|(_, signal)| *signal != Signal::HUP || !outlasts_hangup())
     {
         let doctor = started(&server.place, &format!("{target} --full")).spawn().unwrap();
@@ -309,7 +309,7 @@ fn a_server_that_stalls_in_the_middle_is_given_up() {
     for target in [server.smb(), server.nfs()] {
         let (before, behind) = target.rsplit_once("127.0.0.1:").unwrap();
         let port = behind.split('/').next().unwrap().parse().unwrap();
-        // The log-on is short; what comes behind so many bytes is not.
+        // The log-on needs few bytes. The exchange after this number of bytes stalls.
         let stalling = FaultyPeer::stalling(port, 200_000);
         let line = format!("{before}{}/files --quick", stalling.place());
         let (status, report, _) = examine(&server.place, &line);
@@ -325,7 +325,7 @@ fn a_server_that_stalls_in_the_middle_is_given_up() {
     }
 }
 
-/// The target with the peer in the place of the server.
+/// The target, with the peer in place of the server.
 fn through(target: &str, peer: impl Fn(u16) -> FaultyPeer) -> (FaultyPeer, String) {
     let (before, behind) = target.rsplit_once("127.0.0.1:").unwrap();
     let peer = peer(behind.split('/').next().unwrap().parse().unwrap());
@@ -452,7 +452,7 @@ fn a_client_that_takes_one_connection_is_told_so() {
         let target = &report["targets"][0];
         let connections = &target["facts"]["connections"];
         assert_eq!((&connections["got"], &connections["separate_sessions"]), (&1.into(), &true.into()));
-        // Whether it holds this share back depends on how quick this host is.
+        // Whether that is a bottleneck of this share depends on the speed of this host.
         let found = target["findings"].as_array().unwrap();
         let finding = found.iter().find(|it| it["kind"] == kind).unwrap();
         assert_eq!(finding["change"][0], "client", "{finding:#}");

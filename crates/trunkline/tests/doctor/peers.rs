@@ -1,4 +1,4 @@
-//! Peers that are no server, or one that stops being one.
+//! Peers that are not servers, or that stop answering.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Somebody at an address of this host.
+/// A peer at an address of this host that misbehaves.
 pub struct FaultyPeer {
     address: SocketAddr,
-    /// What keeps the port, where nobody accepts.
+    /// The listener that keeps the port, for a peer that does not accept.
     _listener: Option<TcpListener>,
 }
 
 impl FaultyPeer {
-    /// Host and port.
+    /// The host and the port.
     pub fn place(&self) -> String {
         self.address.to_string()
     }
@@ -25,27 +25,27 @@ impl FaultyPeer {
         (listener.local_addr().unwrap(), listener)
     }
 
-    /// A port at which nobody listens.
+    /// A port on which nobody listens.
     pub fn closed() -> FaultyPeer {
         let (address, listener) = FaultyPeer::listen();
         drop(listener);
         FaultyPeer { address, _listener: None }
     }
 
-    /// The host takes connections, and nobody says anything.
+    /// A peer that accepts connections and sends nothing.
     pub fn silent() -> FaultyPeer {
         let (address, listener) = FaultyPeer::listen();
         FaultyPeer { address, _listener: Some(listener) }
     }
 
-    /// Each connection is closed at its first message.
+    /// A peer that closes each connection at its first message.
     pub fn rude() -> FaultyPeer {
         FaultyPeer::accepting(|mut stream| {
             let _ = stream.read(&mut [0; 4]);
         })
     }
 
-    /// Somebody who speaks something else.
+    /// A peer that speaks another protocol.
     pub fn chatty() -> FaultyPeer {
         FaultyPeer::accepting(|mut stream| {
             let _ = stream.write_all(b"220 mail.example.org ESMTP at your service\r\n");
@@ -53,8 +53,8 @@ impl FaultyPeer {
         })
     }
 
-    /// Hands everything on to `port` of this host and back, until that has sent so many bytes in all; from
-    /// then on what is sent is taken and nothing is answered.
+    /// A proxy to `port` of this host that stops after the server has sent `bytes` bytes in all. From then on
+    /// it accepts data and answers nothing.
     pub fn stalling(port: u16, bytes: u64) -> FaultyPeer {
         let sent = Arc::new(AtomicU64::new(0));
         FaultyPeer::accepting(move |client| {
@@ -66,7 +66,7 @@ impl FaultyPeer {
         })
     }
 
-    /// Hands everything on to `port` of this host and back, each way so much later.
+    /// A proxy to `port` of this host that delays each direction by `way`.
     pub fn distant(port: u16, way: Duration) -> FaultyPeer {
         FaultyPeer::accepting(move |client| {
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
@@ -76,7 +76,7 @@ impl FaultyPeer {
         })
     }
 
-    /// Hands everything on to `port` of this host and back, so many bytes in a second each way over all
+    /// A proxy to `port` of this host that limits each direction to `rate` bytes a second, over all
     /// connections.
     pub fn narrow(port: u16, rate: f64) -> FaultyPeer {
         let begun = Instant::now();
@@ -103,7 +103,7 @@ impl FaultyPeer {
     }
 }
 
-/// Carries bytes until there are `most` in all, and takes the rest.
+/// Forwards bytes until there are `most` in all, and discards the rest.
 fn carry(mut from: TcpStream, mut to: TcpStream, sent: &AtomicU64, most: u64) {
     let mut room = vec![0; 64 * 1024];
     while let Ok(count) = from.read(&mut room) {
@@ -114,12 +114,12 @@ fn carry(mut from: TcpStream, mut to: TcpStream, sent: &AtomicU64, most: u64) {
             break;
         }
     }
-    // Nobody who waits hears of the end.
+    // A waiting client does not see the end of the connection.
     let _ = to.set_nonblocking(true);
     std::mem::forget(to);
 }
 
-/// Carries everything, each piece so much later.
+/// Forwards all bytes, with a delay.
 fn carry_later(mut from: TcpStream, mut to: TcpStream, way: Duration) {
     let (under_way, arriving) = mpsc::channel::<(Instant, Vec<u8>)>();
     thread::spawn(move || {
@@ -139,7 +139,7 @@ fn carry_later(mut from: TcpStream, mut to: TcpStream, way: Duration) {
     }
 }
 
-/// Carries everything, so many bytes in a second; `free` is when there is room for the next.
+/// Forwards all bytes at a limited rate. `free` is the time when the next piece may be sent.
 fn carry_slowly(mut from: TcpStream, mut to: TcpStream, free: &Mutex<Instant>, rate: f64) {
     let mut room = vec![0; 1024];
     while let Ok(count) = from.read(&mut room) {

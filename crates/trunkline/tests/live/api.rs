@@ -1,4 +1,4 @@
-//! What the admin page does, over HTTP as it does it, while a session works on.
+//! The requests of the admin page over HTTP, during the work of a session.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use testkit::program::PATIENCE;
 
 use crate::{LiveServer, work_on};
 
-/// Asks a running server as the page does.
+/// Sends requests to a running server, like the page.
 struct Api {
     at: SocketAddr,
     token: String,
@@ -29,7 +29,7 @@ impl Api {
         Api { at, token }
     }
 
-    /// The status, the version and what came.
+    /// Sends a request. Returns the status, the version and the body.
     fn exchange(&self, method: &str, path: &str, version: &str, body: Option<Value>) -> (u16, String, Value) {
         let body = body.map_or_else(String::new, |body| body.to_string());
         let mut stream = TcpStream::connect(self.at).unwrap();
@@ -49,7 +49,7 @@ impl Api {
         (status, tag, serde_json::from_str(body).unwrap())
     }
 
-    /// The same on another thread, so that the test's own clients go on.
+    /// Sends a request on another thread, so that the test's own clients continue.
     async fn ask(
         self: &Arc<Api>,
         method: &str,
@@ -90,7 +90,7 @@ async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
     let size = |gib: u64| Some(json!({"settings": {"provisioned_gib": gib}}));
     let (status, _, _) = api.ask("PATCH", "shares/made", &seen, size(500)).await;
     assert_eq!(status, 200);
-    // Whoever has seen the old size is told of the new one, and a size that is not sold is none.
+    // A request that names the version with the old size gets the new one, and an invalid size is refused.
     let (status, _, late) = api.ask("PATCH", "shares/made", &seen, size(200)).await;
     assert_eq!(status, 412, "{late}");
     assert!(late["error"].as_str().unwrap().contains("`provisioned_gib` was 100 and is 500"), "{late}");
@@ -99,7 +99,7 @@ async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
     let overview = api.get("overview").await;
     assert_eq!(overview["shares"]["made"]["limits"]["iops"], 3500);
     assert_eq!(overview["shares"]["files"]["limits"], Value::Null);
-    // What the session does is seen with the next look, and who it is.
+    // The next overview shows the session's work and its user.
     let row = &overview["sessions"]["rows"][0];
     assert_eq!((&row["user"], &row["shares"], &row["opens"]), (&json!("anna"), &json!(["files"]), &json!(1)));
     assert_eq!((row["channels"].as_array().map(Vec::len), &row["max_channels"]), (Some(1), &json!(4)));

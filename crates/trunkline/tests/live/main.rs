@@ -1,5 +1,5 @@
-//! Accounts and shares that are made, changed and deleted while a session works on, and what a restart finds
-//! of that.
+//! Accounts and shares that are created, changed and deleted during the work of a session, and their state
+//! after a restart.
 
 mod api;
 mod missing_state;
@@ -35,7 +35,7 @@ impl LiveServer {
         LiveServer::start_as("", |serve| serve)
     }
 
-    /// Starts it with further lines about the share, by what becomes of the ordinary command.
+    /// Starts a server with more lines for the share. `become_` can change the command.
     fn start_as(more: &str, become_: impl FnOnce(Command) -> Command) -> LiveServer {
         let place = ProgramDir::new();
         let password = place.write("password", "s3cret");
@@ -71,7 +71,7 @@ impl LiveServer {
         self.restart_after(|| ());
     }
 
-    /// Ends it in order, does something to what it has left, and starts it again.
+    /// Stops the server in order, runs `act` on its files, and starts it again.
     fn restart_after(&mut self, act: impl FnOnce()) {
         self.server.signal("-TERM");
         self.server.wait();
@@ -80,7 +80,7 @@ impl LiveServer {
         self.find_ports();
     }
 
-    /// Runs a command beside whatever this test has under way: its exit status, and what it said.
+    /// Runs a command next to the test's other work. Returns its exit status and its output.
     async fn runs(&self, line: &str) -> (i32, String) {
         let (place, line) = (Arc::clone(&self.place), line.to_owned());
         let run = move || place.trunkline(&format!("{line} --config trunkline.toml")).output().unwrap();
@@ -96,7 +96,7 @@ impl LiveServer {
         said
     }
 
-    /// Runs a command that must be refused, with one line.
+    /// Runs a command that must be refused with one line.
     async fn refuses(&self, line: &str, wanted: &str) {
         let (status, said) = self.runs(line).await;
         assert!(
@@ -122,7 +122,7 @@ impl LiveServer {
         Session::log_on(&connection, &Credentials::new(user, password), false).await.unwrap()
     }
 
-    /// Waits until nobody is logged on any more.
+    /// Waits until no user is logged on.
     async fn is_left(&self) {
         let begun = std::time::Instant::now();
         while self.json("status").await["sessions"] != serde_json::json!({}) {
@@ -131,7 +131,7 @@ impl LiveServer {
     }
 }
 
-/// Writes and reads a file until it is told to end; every answer must be right.
+/// Writes and reads a file until it is told to stop. Every reply must be right.
 fn work_on(file: File) -> (Arc<AtomicBool>, tokio::task::JoinHandle<u64>) {
     let ends = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&ends);
@@ -179,7 +179,7 @@ async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
     assert_eq!(open.read(0, 4).await.err().unwrap().status(), Some(NtStatus::NETWORK_NAME_DELETED));
     assert_eq!(session.connect("made").await.err().unwrap().status(), Some(NtStatus::BAD_NETWORK_NAME));
     assert_eq!(std::fs::read(server.place.path().join("made/a")).unwrap()[..4], *b"kept");
-    // One that nobody uses needs no force, and one of the configuration can be deleted too.
+    // An unused share can be deleted without force, even one of the configuration.
     server.says("share create other path=other users=*=read").await;
     server.says("share delete other").await;
     server.says("share create other path=other users=*=read").await;
@@ -193,7 +193,7 @@ async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
     };
     assert_eq!(names(&server.json("share list").await), ["files", "other"]);
     server.says("share delete files").await;
-    // All of it is there after a restart, and the configuration is as it was written.
+    // All of it still exists after a restart, and the configuration file is unchanged.
     let config = std::fs::read_to_string(server.place.path().join("trunkline.toml")).unwrap();
     assert!(config.starts_with("# Kept as it is.\n") && config.contains("[share.files]"));
     server.says("share set other protocols=smb,nfs nfs_secure_port=off").await;
@@ -225,7 +225,7 @@ async fn limits_bind_at_once_and_accounts_whoever_comes() {
         .await;
     server.refuses("share set files account=labs", "there is no [account.labs]; did you mean `Lab`?").await;
     assert_eq!(iops().await, 3500);
-    // The session that is there has the rule that it began with, a new one the account's.
+    // The existing session keeps its rule, and a new one has that of the account.
     let most = async || {
         let channels = server.json("status channels").await;
         let sessions = channels["sessions"].as_array().unwrap();
@@ -239,7 +239,7 @@ async fn limits_bind_at_once_and_accounts_whoever_comes() {
     server.says("account set lab multichannel=on max_channels=7").await;
     let _second = server.log_on().await;
     assert_eq!(most().await, 7);
-    // Taken back, the configuration counts again.
+    // After a reset, the configuration file applies again.
     server.says("share set files --reset account --reset provisioned_gib").await;
     assert_eq!(iops().await, Value::Null);
     server.says("account delete LAB").await;
@@ -265,7 +265,7 @@ async fn a_size_given_to_a_share_that_is_served_binds_what_is_open_too() {
     full(file.write(10 * GIB, b"x").await.map(|_| ()));
     let used = server.json("status").await["usage"]["files"].clone();
     assert_eq!((&used["quota_bytes"], &used["bytes"]), (&(100 * GIB).into(), &(100 * GIB).into()));
-    // The same again, with more there than the size that it is given.
+    // The same again, with more data on the share than the new size.
     server.says("share create made path=made users=*=full").await;
     let made = server.log_on().await.connect("made").await.unwrap();
     let open = made.open("big", &OpenOptions::file(Disposition::Create)).await.unwrap();
@@ -288,7 +288,7 @@ async fn two_administrators_do_not_lose_each_others_changes() {
     server.refuses(&format!("share delete files --if-version {seen}"), "has changed since version").await;
     let now = server.version("share show files").await;
     assert_ne!(now, seen);
-    // Many at once on one version: one is taken, the others are told.
+    // Of many concurrent changes of one version, one succeeds, and the others are refused.
     let all = (0..6).map(|n| {
         let line = format!("{} --config trunkline.toml", set(&format!("by{n}"), &now));
         let place = Arc::clone(&server.place);
@@ -299,7 +299,7 @@ async fn two_administrators_do_not_lose_each_others_changes() {
         taken += usize::from(one.await.unwrap());
     }
     assert_eq!(taken, 1);
-    // What was edited by hand is neither lost nor taken by accident.
+    // A manual edit is neither lost nor applied by accident.
     let changes = server.place.path().join("state/changes.toml");
     let text = std::fs::read_to_string(&changes).unwrap();
     std::fs::write(&changes, text.replace("comment = \"by", "comment = \"hand")).unwrap();
@@ -346,7 +346,7 @@ async fn a_session_ends_when_its_name_becomes_somebody_elses() {
     server.place.write("another", "a password");
     server.says("user add lab --password-file another").await;
     server.is_left().await;
-    // And the other way round: the account's keys count again when the user is gone.
+    // The reverse: the account's keys are valid again when the user is removed.
     let by_password = server.log_on_as("lab", "a password").await;
     server.says("user remove lab").await;
     server.is_left().await;

@@ -1,4 +1,4 @@
-//! Our own NFS client while the server restarts: what it has open stays open, or is known to be lost.
+//! The project's own NFS client while the server restarts: its opens stay, or are known to be lost.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::LiveServer;
 
-/// An address that leads to the server on whichever port it is.
+/// An address that forwards connections to the server's current port.
 struct PortForwarder {
     address: SocketAddr,
     leads_to: Arc<Mutex<SocketAddr>>,
@@ -28,7 +28,7 @@ impl PortForwarder {
                 let target = *target.lock().unwrap();
                 tokio::spawn(async move {
                     if let Ok(mut outer) = TcpStream::connect(target).await {
-                        // However it ends, both ends are closed.
+                        // Both connections are closed after any end.
                         let _ = tokio::io::copy_bidirectional(&mut inner, &mut outer).await;
                     }
                 });
@@ -41,7 +41,7 @@ impl PortForwarder {
         *self.leads_to.lock().unwrap() = server.nfs;
     }
 
-    /// A client that goes this way over two connections.
+    /// A client behind the forwarder, with two connections.
     async fn client(&self) -> Client {
         let reconnect_after = Duration::from_millis(1);
         let options = Options { connections: 2, reconnect_after, ..Options::default() };
@@ -93,7 +93,7 @@ async fn files_that_are_written_over_nfs_stay_open_over_restarts() {
     client.close().await.unwrap();
 }
 
-/// Waits until `done`, which is bound to happen.
+/// Waits until `done`, which must happen.
 async fn is_soon(done: impl Fn() -> bool) {
     let begun = Instant::now();
     while !done() {
@@ -135,7 +135,7 @@ async fn a_copy_to_nfs_goes_on_over_a_restart() {
     let place = Arc::clone(&server.place);
     let line = format!("copy source nfs://{}/files --rate 3m", way.address);
     let copying = tokio::task::spawn_blocking(move || place.trunkline(&line).output().unwrap());
-    // A request that is under way has another name.
+    // An unfinished file has another name.
     let has_begun = || {
         let mut found = std::fs::read_dir(&files).unwrap().map(Result::unwrap);
         found.any(|entry| entry.metadata().is_ok_and(|it| it.len() > 1 << 20))

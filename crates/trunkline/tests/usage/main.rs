@@ -1,4 +1,4 @@
-//! A share with a size, served over both protocols: what lies there is counted and shown, never passes the
+//! A share with a size, served over both protocols. Its used space is counted and shown, never exceeds the
 //! size, and is known again after the server was killed.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -58,7 +58,7 @@ impl UsageServer {
         running
     }
 
-    /// Kills it as the host would, and starts it again.
+    /// Kills the server and starts it again.
     fn killed(self) -> UsageServer {
         let UsageServer { mut server, place, .. } = self;
         server.kill();
@@ -83,7 +83,7 @@ impl UsageServer {
         status.usage["files"].clone()
     }
 
-    /// What lies there once everything was counted since the start.
+    /// The used space, after everything was counted since the start.
     fn counted(&self) -> (u64, u64) {
         let begun = std::time::Instant::now();
         loop {
@@ -133,7 +133,7 @@ async fn both_protocols_fill_one_size_and_none_passes_it() {
     is_full(tree.put("big:stream", &OpenOptions::file(Disposition::Create), &data).await);
     assert_eq!(shown(&tree).await, (40 * GIB, 8192));
     big.write(30 * GIB, &data[..8192]).await.unwrap();
-    // What is there already may be written over.
+    // Existing data may be overwritten.
     big.write(GIB, &data).await.unwrap();
     other.write(GIB, &data, nfs::StableHow::Unstable).await.unwrap();
     assert_eq!(shown(&tree).await, (40 * GIB, 0));
