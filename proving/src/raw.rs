@@ -1,7 +1,7 @@
-//! An SMB client on a blocking socket that knows just enough to log on, open a file and read from it.
+//! An SMB client with a blocking socket that can log on, open a file and read from it, and nothing else.
 //!
-//! It is for measuring servers: requests can be made beforehand and sent in one piece, and nothing happens
-//! behind the caller's back. A client for work is in the crate `client`.
+//! It serves to measure servers. Requests can be prepared and sent in one piece, and the client does nothing
+//! on its own. The client for ordinary use is in the crate `client`.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,38 +22,39 @@ use smb_wire::{
 };
 use wire::Now;
 
-/// How long an answer may take before the server is given up.
+/// The time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A client that has logged on and connected a share, in dialect 3.1.1 with AES-GMAC.
+/// A client that has logged on and connected to a share, in dialect 3.1.1 with AES-GMAC.
 pub struct RawClient {
     stream: TcpStream,
     next_id: u64,
     session_id: u64,
     tree_id: u32,
     signer: Signer,
-    /// Whether requests are signed. A server that does not require it then signs no answer either.
+    /// Whether requests are signed. If not, a server that does not require signing does not sign its answers
+    /// either.
     pub signs: bool,
 }
 
-/// What a client says of itself.
+/// The identity of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct RawClientIdentity<'a> {
     /// The user.
     pub user: &'a str,
     /// The password.
     pub password: &'a str,
-    /// Names the machine.
+    /// The ClientGuid.
     pub guid: Guid,
-    /// Whether every request is to be signed.
+    /// Whether every request must be signed.
     pub signs: bool,
 }
 
 impl RawClient {
-    /// Connects, logs on and connects `share`.
+    /// Connects, logs on and connects to `share`.
     ///
     /// # Errors
-    /// Those of the socket, and [`io::ErrorKind::InvalidData`] when the server does not let us in.
+    /// Errors of the socket, and [`io::ErrorKind::InvalidData`] if the server refuses the log-on.
     pub fn log_on(address: SocketAddr, identity: &RawClientIdentity<'_>, share: &str) -> io::Result<RawClient> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -133,7 +134,7 @@ impl RawClient {
         let mut request = self.message(Command::TreeConnect, |out| {
             tree_connect::Request::new(Utf16::new(&path).unwrap_or_default()).write(out);
         });
-        // MS-SMB2 3.2.4.2.4: this one is signed in any case.
+        // MS-SMB2 3.2.4.2.4: this request is always signed.
         self.sign(&mut request);
         self.send(&request)?;
         let answer = self.receive()?;
@@ -142,7 +143,7 @@ impl RawClient {
         Ok(())
     }
 
-    /// Opens a file to be read.
+    /// Opens a file for reading.
     ///
     /// # Errors
     /// As [`RawClient::log_on`].
@@ -168,7 +169,7 @@ impl RawClient {
         Ok(create::Response::parse(&answer).map_err(invalid)?.file_id)
     }
 
-    /// One READ with the transport's prefix, appended to `batch`.
+    /// Appends one READ with the transport's prefix to `batch`.
     pub fn push_read(&mut self, batch: &mut Vec<u8>, file_id: FileId, offset: u64, length: u32) {
         let request =
             self.message(Command::Read, |out| read::Request::new(file_id, offset, length).write(out));
@@ -176,18 +177,18 @@ impl RawClient {
         batch.extend_from_slice(&request);
     }
 
-    /// Sends what was made beforehand.
+    /// Sends a prepared batch.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn send_batch(&mut self, batch: &[u8]) -> io::Result<()> {
         self.stream.write_all(batch)
     }
 
-    /// Fills `answers` with what comes, without looking at it.
+    /// Fills `answers` with received bytes, without examining them.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn receive_into(&mut self, answers: &mut [u8]) -> io::Result<()> {
         self.stream.read_exact(answers)
     }
@@ -201,11 +202,11 @@ impl RawClient {
         is_signed && self.signer.verify(message, GmacNonce::response(id), &signature).is_ok()
     }
 
-    /// A message with the next id, signed when the session signs.
+    /// A message with the next id, signed if the session signs.
     fn message(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut header = Header::request(command, self.next_id);
         self.next_id += 1;
-        // Asking for many at first, then for as many as are used.
+        // It requests many credits at first, and then as many as it uses.
         header.set_credits(if self.tree_id == 0 { 128 } else { 1 });
         header.set_session_id(self.session_id);
         header.set_tree_id(self.tree_id);

@@ -1,15 +1,15 @@
 //! A cached 4 KiB READ at queue depth 32: no allocation, one copy of the data, few system calls.
 //!
-//! The whole stack runs in this process: a directory of the host, the engine, the SMB server and the
-//! transport with one worker. What is counted, on the worker's thread only:
+//! The whole stack runs in this process: a directory of the host, the engine, the SMB server, and the
+//! transport with one worker. These are counted on the worker's thread only:
 //!
 //! * allocations, by the global allocator of this program;
-//! * bytes copied in user space, by the `memcpy` and `memmove` of this program: everything that the program's
-//!   own code copies in pieces of 2 KiB and more comes through them;
-//! * system calls: those of the transport by its own counters (recv, sendmsg, epoll_wait), reads of files
-//!   as the host counts them for the thread (`syscr` in /proc/PID/task/TID/io).
+//! * bytes copied in user space, by the `memcpy` and `memmove` of this program: all copies of the program's
+//!   own code in pieces of 2 KiB and more go through them;
+//! * system calls: those of the transport by its own counters (recv, sendmsg, epoll_wait), and reads of files
+//!   by the host's counters of the thread (`syscr` in /proc/PID/task/TID/io).
 //!
-//! It is alone in its program since it replaces these functions for the whole process.
+//! It is the only test of its program, since it replaces these functions for the whole process.
 
 mod counting;
 
@@ -23,16 +23,16 @@ use proving::raw::{RawClient, RawClientIdentity};
 use smb_wire::{FileId, Guid, NtStatus, read};
 use testkit::smb::{server_config, share_config, user};
 
-/// Requests on their way at once.
+/// The number of requests in flight.
 const DEPTH: usize = 32;
-/// Bytes of one READ.
+/// The length of one READ.
 const LENGTH: u32 = 4096;
 const ROUNDS: usize = 300;
 const WARM: usize = 30;
-/// What comes back for one READ: prefix, header, fixed fields, data.
+/// The length of the answer to one READ: prefix, header, fixed fields, data.
 const ANSWER: usize = 4 + 64 + read::RESPONSE_FIXED + LENGTH as usize;
 
-/// A share on `directory`, served by one worker on a port of the host's choice.
+/// A share on `directory`, served by one worker on a port that the host selects.
 fn serve(directory: &Path) -> (net::Handle<smb::service::Smb>, SocketAddr) {
     let (root, beside) = (directory.join("share"), directory.join("beside"));
     std::fs::create_dir(&root).expect("the share's root");
@@ -49,7 +49,7 @@ fn serve(directory: &Path) -> (net::Handle<smb::service::Smb>, SocketAddr) {
     (handle, address)
 }
 
-/// A READ of each block.
+/// A batch with a READ of each block.
 fn batch(client: &mut RawClient, file: FileId) -> Vec<u8> {
     let mut batch = Vec::new();
     for block in 0..DEPTH as u64 {
@@ -58,13 +58,13 @@ fn batch(client: &mut RawClient, file: FileId) -> Vec<u8> {
     batch
 }
 
-/// Sends `batch` and waits for the answers to it.
+/// Sends `batch` and receives its answers.
 fn exchange(client: &mut RawClient, batch: &[u8], answers: &mut [u8]) {
     client.send_batch(batch).expect("the server takes a batch");
     client.receive_into(answers).expect("the answers");
 }
 
-/// Reads the same 32 blocks again and again on one connection, and says what one READ costs.
+/// Reads the same 32 blocks repeatedly on one connection, and checks the costs of one READ.
 fn measure(server: &net::Handle<smb::service::Smb>, address: SocketAddr, signs: bool) {
     let guid = Guid([2 + u8::from(signs); 16]);
     let who = RawClientIdentity { user: "anna", password: "s3cret", guid, signs };
@@ -86,7 +86,7 @@ fn measure(server: &net::Handle<smb::service::Smb>, address: SocketAddr, signs: 
     run.costs(&Expected { name, count, from_file: u64::from(LENGTH), most: 1.2 });
 }
 
-/// The answers are what was asked for, in whatever order.
+/// Checks that the answers have the expected data, in any order.
 fn check(client: &RawClient, answers: &mut [u8], signs: bool) {
     for answer in answers.chunks_exact_mut(ANSWER) {
         let message = &mut answer[4..];
@@ -98,7 +98,7 @@ fn check(client: &RawClient, answers: &mut [u8], signs: bool) {
     }
 }
 
-/// One test, so that nothing else runs meanwhile.
+/// A single test, so that nothing else runs at the same time.
 #[test]
 fn a_cached_read_costs_one_copy_and_one_call() {
     the_counters_count();

@@ -1,14 +1,14 @@
 //! `cargo xtask simulate`: the simulation of `crates/smb/tests/simulation` as a program.
 //!
-//! The simulation speaks to the server in its own process and is a test for that reason. This builds it and
-//! runs all parts of the args seeds.
+//! The simulation runs the server in its own process, so it is a test. This program builds it and runs all
+//! its parts with the given seeds.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo xtask simulate [--seed FIRST] [--count N] [--log]";
 
-/// What is to be simulated.
+/// The arguments of the simulation.
 #[derive(Debug, PartialEq, Eq)]
 struct SimulateArgs {
     seed: u64,
@@ -49,7 +49,7 @@ impl SimulateArgs {
     }
 }
 
-/// Runs the simulation with these words of the command line.
+/// Runs the simulation with the words of the command line.
 pub fn run(root: &Path, words: impl Iterator<Item = String>) -> ExitCode {
     let args = match SimulateArgs::parse(words) {
         Ok(args) => args,

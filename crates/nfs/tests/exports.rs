@@ -33,7 +33,7 @@ fn listed(client: &mut Client, wire: &mut Wire) -> usize {
 // RFC 8881 5.8.1.4
 #[test]
 fn the_change_attribute_of_the_root_grows() {
-    let mut world = NfsTestServer::lasting();
+    let mut world = NfsTestServer::with_stable_storage();
     let mut last = 0;
     for round in 0..8 {
         if round == 4 {

@@ -26,7 +26,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let world = NfsTestServer::lasting();
+        let world = NfsTestServer::with_stable_storage();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let (handle, stateid) = client.create(&mut wire, b"file");
@@ -197,7 +197,7 @@ fn a_client_is_told_to_claim_until_it_says_that_it_is_done() {
 // RFC 8881 8.4.2.1
 #[test]
 fn what_is_not_claimed_is_given_back_when_the_client_is_done() {
-    let world = NfsTestServer::lasting();
+    let world = NfsTestServer::with_stable_storage();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (handle, stateid) = client.create(&mut wire, b"file");
@@ -267,7 +267,7 @@ fn the_grace_ends_after_a_lease_and_nothing_waits_for_who_did_not_come() {
 
 #[test]
 fn the_grace_is_stretched_for_who_is_claiming_and_no_further() {
-    let world = NfsTestServer::lasting();
+    let world = NfsTestServer::with_stable_storage();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let names: Vec<_> = (0..70).map(|n| format!("file {n}")).collect();
@@ -318,7 +318,7 @@ fn only_who_was_there_may_claim() {
 
 #[test]
 fn a_client_that_has_gone_for_good_is_not_waited_for() {
-    let world = NfsTestServer::lasting();
+    let world = NfsTestServer::with_stable_storage();
     let mut wire = world.connect();
     let client = Client::new(&mut wire, b"client", 1);
     wire.call(1, &[Args::DestroySession(destroy::SessionArgs { sessionid: client.session })]).ok();
@@ -500,7 +500,7 @@ fn a_delegation_is_taken_up_and_recalled_as_before() {
 
 /// A server that keeps its clients, one of which can be called and has a READ delegation, and another with its wire.
 fn with_a_delegation() -> (NfsTestServer, Wire, Wire, Client, Vec<u8>) {
-    let world = NfsTestServer::lasting();
+    let world = NfsTestServer::with_stable_storage();
     let (mut first, mut second) = (world.connect(), world.connect());
     let mut maker = Client::new(&mut second, b"maker", 1);
     let (handle, made) = maker.create(&mut second, b"file");
@@ -559,7 +559,7 @@ fn a_delegation_that_was_taken_away_is_not_taken_up() {
 
 /// A server that records opens, and a client that has made a file and closed it.
 fn with_a_closed_file() -> (NfsTestServer, Wire, Client, Vec<u8>) {
-    let world = NfsTestServer::lasting();
+    let world = NfsTestServer::with_stable_storage();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (handle, stateid) = client.create(&mut wire, b"file");

@@ -80,7 +80,7 @@ fn negotiated(world: &SmbTestServer, dialect: Dialect) -> Capabilities {
 #[test]
 fn what_negotiate_announces_is_done() {
     let memory = MemoryVolume::new(1);
-    let world = SmbTestServer::lasting(&memory, &std::sync::Arc::new(MemoryJournal::default()));
+    let world = SmbTestServer::persistent(&memory, &std::sync::Arc::new(MemoryJournal::default()));
     let read = LeaseState::READ_CACHING;
     let all = read | LeaseState::WRITE_CACHING | LeaseState::HANDLE_CACHING;
     for dialect in [Dialect::Smb202, Dialect::Smb210, Dialect::Smb300, Dialect::Smb302, Dialect::Smb311] {
@@ -135,7 +135,7 @@ fn what_negotiate_announces_is_done() {
 #[test]
 fn what_tree_connect_announces_is_done() {
     let memory = MemoryVolume::new(1);
-    let world = SmbTestServer::lasting(&memory, &std::sync::Arc::new(MemoryJournal::default()));
+    let world = SmbTestServer::persistent(&memory, &std::sync::Arc::new(MemoryJournal::default()));
     let told = |client: &mut Peer| {
         let answer = client.try_tree(SHARE);
         let told = tree_connect::Response::parse(&answer.message).expect("a TREE_CONNECT response");

@@ -173,7 +173,7 @@ fn an_acknowledgement_for_what_one_does_not_hold_is_told_of() {
 #[test]
 fn a_replay_that_is_refused_is_told_of() {
     let (memory, journal) = (MemoryVolume::new(1), Arc::new(MemoryJournal::default()));
-    let world = SmbTestServer::lasting(&memory, &journal);
+    let world = SmbTestServer::persistent(&memory, &journal);
     let mut client = world.client();
     let (plain, persistent) = ([PLAIN], [PERSISTENT]);
     let open = OpenFile { contexts: Contexts::Requests(&persistent), ..OpenFile::named("f") };

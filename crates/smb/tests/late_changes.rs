@@ -187,7 +187,7 @@ fn lasting() -> (SmbTestServer, Arc<Plan>) {
     let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
     let plan = Arc::clone(volume.plan());
     let journal = Arc::new(MemoryJournal::default());
-    (SmbTestServer::lasting_over(Arc::new(volume), journal, &[]), plan)
+    (SmbTestServer::persistent_over(Arc::new(volume), journal, &[]), plan)
 }
 
 // MS-SMB2 3.3.5.9

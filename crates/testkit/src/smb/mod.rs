@@ -1,8 +1,8 @@
-//! A server in this process, and clients that speak to it without sockets and in a time of their own.
+//! An SMB server in this process, and clients that speak to it without sockets and with a simulated clock.
 //!
-//! Start with [`SmbTestServer`], the server with its share and its clock. [`Peer`] is a client: it hands frames to
-//! its own [`smb::Connection`], runs the jobs and events that come out of it, and reads the answers. What a
-//! client must know to log on and to protect its messages is in [`client`].
+//! Start with [`SmbTestServer`], the server with its share and its clock. [`Peer`] is a client. It passes
+//! frames to its own [`smb::Connection`], runs the jobs and events that result, and reads the answers.
+//! [`client`] implements the log-on and the protection of messages.
 
 pub mod bind;
 pub mod client;
@@ -33,24 +33,24 @@ use wire::Now;
 /// The share's name.
 pub const SHARE: &str = "files";
 
-/// The clock that the server and all its peers go by. It moves by a microsecond with each reading, since
-/// the server takes one reading for one batch.
+/// The clock of the server and all its peers. Each reading advances it by a microsecond, since the server
+/// reads it once for each batch.
 #[derive(Clone)]
 pub struct Clock(Rc<Cell<Now>>);
 
 impl Clock {
-    /// One further reading.
+    /// Reads the clock, which advances it.
     pub fn read(&self) -> Now {
         self.advance(Duration::from_micros(1));
         self.0.get()
     }
 
-    /// The time, as it is without a reading.
+    /// The time, without a reading.
     pub fn time(&self) -> Now {
         self.0.get()
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         self.0.set(self.0.get().plus(by));
     }
@@ -60,46 +60,46 @@ impl Clock {
 pub struct SmbTestServer {
     /// The server.
     pub server: Arc<Server>,
-    /// The engine of its share.
+    /// The engine of the share.
     pub engine: Arc<Share>,
-    /// Its time.
+    /// The clock.
     pub clock: Clock,
     directory: Option<tempfile::TempDir>,
 }
 
-/// The volume and the journal of a share, which are there whatever becomes of the server.
+/// The volume and the journal of a share, which survive the server.
 pub struct Store {
-    /// What the share lies on.
+    /// The volume of the share.
     pub memory: MemoryVolume,
-    /// What persistent opens there are.
+    /// The journal of persistent opens.
     pub journal: Arc<MemoryJournal>,
 }
 
 impl Store {
-    /// An empty one.
+    /// An empty volume and journal.
     pub fn new() -> Store {
         Store { memory: MemoryVolume::new(1), journal: Arc::default() }
     }
 
-    /// A server on it. What an earlier one writes from now on is as if it had never been.
+    /// Starts a server on it. Later writes of an earlier server have no effect.
     pub fn serve(&mut self) -> SmbTestServer {
         self.serve_faulty().0
     }
 
-    /// The same, with a plan by which calls on the volume fail.
+    /// Like [`Store::serve`], with a plan that makes calls on the volume fail.
     pub fn serve_faulty(&mut self) -> (SmbTestServer, Arc<Plan>) {
         let journal = Arc::new(MemoryJournal::default());
         journal.replace(&mut self.journal.records().into_iter()).expect("room for the records");
         self.journal = journal;
         let volume = FaultyVolume::new(Arc::new(self.memory.clone()));
         let plan = Arc::clone(volume.plan());
-        let world = SmbTestServer::lasting_over(Arc::new(volume), self.journal.clone(), &self.journal.records());
+        let world = SmbTestServer::persistent_over(Arc::new(volume), self.journal.clone(), &self.journal.records());
         (world, plan)
     }
 }
 
 impl SmbTestServer {
-    /// On a directory of the host.
+    /// A server on a directory of the host.
     pub fn on_disk() -> SmbTestServer {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (root, beside) = (directory.path().join("share"), directory.path().join("beside"));
@@ -108,12 +108,12 @@ impl SmbTestServer {
         SmbTestServer { directory: Some(directory), ..SmbTestServer::over(Arc::new(volume)) }
     }
 
-    /// In memory: for what does not depend on the host.
+    /// A server in memory, for tests that do not depend on the host.
     pub fn in_memory() -> SmbTestServer {
         SmbTestServer::over(Arc::new(MemoryVolume::new(1)))
     }
 
-    /// In memory, as a volume whose files are bound in size.
+    /// A server in memory with a maximum file size.
     pub fn with_largest(bytes: u64) -> SmbTestServer {
         let volume = volume::MeteredVolume::asleep(Arc::new(MemoryVolume::new(1)));
         let world = SmbTestServer::over(Arc::new(volume));
@@ -121,33 +121,33 @@ impl SmbTestServer {
         world
     }
 
-    /// In memory, as a volume that has nothing at hand: every READ must leave the connection's thread.
+    /// A server in memory without cached data: every READ must leave the connection's thread.
     pub fn cold() -> SmbTestServer {
         let (world, plan) = SmbTestServer::faulty();
         plan.always(Call::ReadCached, Some(Failure::WouldBlock));
         world
     }
 
-    /// In memory, with a plan by which calls on the volume fail or wait.
+    /// A server in memory with a plan that makes calls on the volume fail or wait.
     pub fn faulty() -> (SmbTestServer, Arc<Plan>) {
         let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
         let plan = Arc::clone(volume.plan());
         (SmbTestServer::over(Arc::new(volume)), plan)
     }
 
-    /// One whose share is continuously available and keeps its opens in `journal`; made again with the same
-    /// volume and journal it is the server after a restart.
-    pub fn lasting(memory: &MemoryVolume, journal: &Arc<MemoryJournal>) -> SmbTestServer {
+    /// A server whose share is continuously available and records its opens in `journal`. A second one with
+    /// the same volume and journal is the server after a restart.
+    pub fn persistent(memory: &MemoryVolume, journal: &Arc<MemoryJournal>) -> SmbTestServer {
         SmbTestServer::persistent_in(memory, journal.clone(), &journal.records())
     }
 
-    /// The same with a journal of another kind, which has these records.
+    /// Like [`SmbTestServer::persistent`], with a journal of another kind that has these records.
     pub fn persistent_in(memory: &MemoryVolume, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> SmbTestServer {
-        SmbTestServer::lasting_over(Arc::new(memory.clone()), journal, records)
+        SmbTestServer::persistent_over(Arc::new(memory.clone()), journal, records)
     }
 
-    /// The same on a volume of another kind.
-    pub fn lasting_over(volume: Arc<dyn Volume>, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> SmbTestServer {
+    /// Like [`SmbTestServer::persistent_in`], on a volume of another kind.
+    pub fn persistent_over(volume: Arc<dyn Volume>, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> SmbTestServer {
         let world = SmbTestServer::over(volume);
         let users = world.server.users();
         let who = |sid: &Sid| {
@@ -177,49 +177,49 @@ impl SmbTestServer {
         self.directory.as_ref().expect("a share on disk").path().join("share")
     }
 
-    /// A directory beside the share's root, which no client may reach.
+    /// A directory outside of the share's root, which no client may reach.
     pub fn outside(&self) -> PathBuf {
         let outside = self.directory.as_ref().expect("a share on disk").path().join("outside");
         std::fs::create_dir_all(&outside).expect("a directory");
         outside
     }
 
-    /// Changes the share's settings for trees that are connected from now on.
+    /// Changes the share's settings, for tree connects from now on.
     pub fn configure(&self, change: impl FnOnce(&mut ShareConfig)) {
         let mut config = share_config(&self.engine);
         change(&mut config);
         self.server.set_shares([config]);
     }
 
-    /// Changes the server's settings for connections that are made from now on.
+    /// Changes the server's settings, for connections from now on.
     pub fn configure_server(&self, change: impl FnOnce(&mut ServerConfig)) {
         let mut config = server_config();
         change(&mut config);
         self.server.set_config(config);
     }
 
-    /// Lets time pass and the engine see it.
+    /// Advances the clock, and runs the timers of the engine.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
         self.engine.tick(self.clock.read());
     }
 
-    /// A connection on which nothing has been said.
+    /// A new connection, before its first message.
     pub fn peer(&self) -> Peer {
         Peer::connect(self)
     }
 
-    /// Whether the server would take a further connection.
+    /// Whether the server would accept a further connection.
     pub fn takes_connection(&self) -> bool {
         Peer::try_connect(self).is_some()
     }
 
-    /// A client that has logged on and connected the share, signing what it sends.
+    /// A client that has logged on and connected to the share, and that signs its requests.
     pub fn client(&self) -> Peer {
         self.dial(&Dial::default())
     }
 
-    /// A client that has logged on in its own way and connected the share.
+    /// A client that has logged on with the settings `dial` and connected to the share.
     pub fn dial(&self, dial: &Dial) -> Peer {
         let mut peer = self.peer();
         peer.log_on(dial);
@@ -228,7 +228,7 @@ impl SmbTestServer {
     }
 }
 
-/// A server that lets every dialect in and demands nothing.
+/// A server configuration that accepts every dialect and requires nothing.
 pub fn server_config() -> ServerConfig {
     ServerConfig {
         guid: Guid(*b"server under tes"),
@@ -249,13 +249,13 @@ pub fn server_config() -> ServerConfig {
         free_users: Vec::new(),
         share_endpoints: Vec::new(),
         target: TargetRule::default(),
-        // The tests that are about it set it.
+        // Tests of this delay set it themselves.
         guess_delay_ns: 0,
         session_memory: share::ClientMemory::bounded(usize::MAX),
     }
 }
 
-/// The share [`SHARE`] on `engine`, open to every user.
+/// The configuration of the share [`SHARE`] on `engine`, open to every user.
 pub fn share_config(engine: &Arc<Share>) -> ShareConfig {
     ShareConfig {
         name: SHARE.into(),
@@ -275,7 +275,7 @@ pub fn share_config(engine: &Arc<Share>) -> ShareConfig {
     }
 }
 
-/// A user with this number on the host.
+/// A user with this uid on the host.
 pub fn user(name: &str, password: &str, uid: u32) -> UserConfig {
     let identity = Identity {
         name: name.into(),

@@ -161,7 +161,7 @@ async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
     let made = session.connect("made").await.unwrap();
     let open = made.open("a", &OpenOptions::file(Disposition::Create)).await.unwrap();
     open.write(0, b"kept").await.unwrap();
-    // A change binds who connects from now on.
+    // A change applies to clients that connect from now on.
     server.says("share set made read_only=on").await;
     let read_only = session.connect("made").await.unwrap();
     let refused = read_only.open("b", &OpenOptions::file(Disposition::Create)).await.err().unwrap();

@@ -1,6 +1,6 @@
-//! The crate `nfs-rs` as a client: PORT EXPORT VERSION WORD, where VERSION is one of its own (`4.1`, `4.2`,
-//! `4.0`) and WORD tells this run's files from those of others. With 4.0, which the server does not speak,
-//! the one case is that it says so.
+//! The crate `nfs-rs` as a client: PORT EXPORT VERSION WORD. VERSION is one of its own (`4.1`, `4.2`, `4.0`),
+//! and WORD distinguishes the files of this run from those of others. With 4.0, which the server does not
+//! support, the only case is that the server says so.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use nfs_rs::{Mount, NfsError, OPEN_BOTH, OPEN_READ};
 
 type BoxedMount = Box<dyn Mount>;
 
-/// How many names the large directory has.
+/// The number of names in the large directory.
 const MANY: usize = 5_000;
 /// The kind of a lock for writing (RFC 8881 3.2, nfs_lock_type4).
 const WRITE_LOCK: u32 = 2;
@@ -73,7 +73,7 @@ async fn many_names(mount: &BoxedMount, base: &str) -> CaseResult {
     let listed: Vec<_> = listed.into_iter().collect::<Result<Vec<_>, _>>()?;
     let count = listed.iter().filter(|entry| names.contains(&entry.file_name)).count();
     same(count, MANY, "names that are listed once each")?;
-    // Each handle of the list leads to the file with that number.
+    // Each handle of the listing belongs to the file with that number.
     for entry in listed.iter().filter(|entry| names.contains(&entry.file_name)).step_by(100) {
         same(
             mount.getattr(entry.handle.clone()).await?.fileid,
@@ -100,7 +100,7 @@ async fn locks(arguments: &Arguments, mount: &BoxedMount, base: &str) -> CaseRes
         Err(NfsError::LockDenied { offset, length, .. }) => {
             same((offset, length), (10, 20), "the range in the way")?
         }
-        // What this version of the crate makes of it for 4.1.
+        // This version of the crate has this error for 4.1.
         Err(NfsError::Nfs4(code)) => {
             same(format!("{code:?}").as_str(), "NFS4ERR_DENIED", "why a second client has no lock")?
         }

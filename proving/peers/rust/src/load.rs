@@ -1,9 +1,9 @@
-//! A load generator on the crate `smb2`, to check `trunkline load` against a client that is not ours
+//! A load generator with the crate `smb2`, to compare `trunkline load` with a client of another project
 //! (`../../bench/run.py`).
 //!
 //! `peer-load PORT SHARE USER PASSWORD WORKLOAD SECONDS DEPTH` prints one JSON object with `ops`, `bytes` and
-//! `seconds`. WORKLOAD is `randread` (4 KiB), `read` (1 MiB), `create` (with 4 KiB), `stat` or `unlink`; the
-//! file to read is there before. It says `ready` and `over` around what is to be measured.
+//! `seconds`. WORKLOAD is `randread` (4 KiB), `read` (1 MiB), `create` (with 4 KiB), `stat` or `unlink`. The
+//! file to read must exist. It prints `ready` before the measured part and `over` after it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -82,10 +82,10 @@ async fn unlink_all(client: &mut SmbClient, tree: &mut Tree) -> Result<(), BoxEr
     Ok(())
 }
 
-/// One pass over the files; `create` leaves nothing behind and `unlink` makes what it removes, both outside
-/// the measured time.
+/// One pass over the files. `create` removes its files and `unlink` creates them, both outside of the
+/// measured time.
 async fn metadata(client: &mut SmbClient, tree: &mut Tree, workload: &str) -> Result<LoadResult, BoxError> {
-    // It is there already when an earlier workload made it.
+    // The directory exists if an earlier workload created it.
     let _ = client.create_directory(tree, DIRECTORY).await;
     if workload != "create" {
         create_all(client, tree).await?;

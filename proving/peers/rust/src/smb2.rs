@@ -7,7 +7,7 @@ use cases::{Arguments, CaseResult, CaseReport, SIZES, content, same};
 use smb2::{SmbClient, Tree};
 
 const BASE: &str = "rust-smb2";
-/// What the crate reads by one compound of CREATE, READ and CLOSE.
+/// The number of bytes that the crate reads with one compound of CREATE, READ and CLOSE.
 const ONE_COMPOUND: usize = 1 << 23;
 
 fn path(name: &str) -> String {
@@ -60,8 +60,7 @@ async fn watch(client: &mut SmbClient, tree: &mut Tree) -> CaseResult {
     let mut watcher = client.watch(tree, BASE, false).await?;
     let name = path("watched");
     let later = async {
-        // The crate sends CHANGE_NOTIFY when the events are asked for, so the file is made a little after
-        // that.
+        // The crate sends CHANGE_NOTIFY when events are requested, so the file is created a little later.
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         client.write_file(tree, &name, b"x").await
     };

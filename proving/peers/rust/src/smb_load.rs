@@ -1,8 +1,8 @@
-//! A load generator on the crate `smb`, which writes a request in pieces and leaves Nagle's algorithm on:
-//! each request waits until the server's host has acknowledged its first piece.
+//! A load generator with the crate `smb`, which writes a request in pieces and leaves Nagle's algorithm on.
+//! Each request waits until the server's host has acknowledged its first piece.
 //!
-//! `peer-smb-load PORT SHARE USER PASSWORD FILES BYTES` makes so many files of so many bytes, one request
-//! after the other (create, write, close), removes them outside the measured time, and prints one JSON object
+//! `peer-smb-load PORT SHARE USER PASSWORD FILES BYTES` creates FILES files of BYTES bytes, one request after
+//! the other (create, write, close). It removes them outside of the measured time, and prints one JSON object
 //! with `ops` (files), `bytes` and `seconds`.
 
 use std::process::ExitCode;
