@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A running server with the export `/files`.
 pub struct Ganesha {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     dir: tempfile::TempDir,
 }
