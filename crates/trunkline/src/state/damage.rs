@@ -122,7 +122,7 @@ fn offsets(length: u64) -> Vec<u64> {
     }
 }
 
-/// The bits of a byte to change. Where redb has no checksum, these are all bits.
+/// The bits of a byte to change. These are all bits of the parts that have no checksum in redb.
 fn bits(at: usize) -> std::ops::Range<usize> {
     if at < 64 { 0..8 } else { at % 8..at % 8 + 1 }
 }
