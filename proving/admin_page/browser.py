@@ -17,7 +17,7 @@ PATIENCE_S = 30
 LOOK_MS = 20
 
 
-class Gone(Exception):
+class BrowserError(Exception):
     """The browser has ended, or does not answer."""
 
 
@@ -78,17 +78,17 @@ class Browser:
             answer = self._message(end)
             if answer.get("id") == self._next:
                 if "error" in answer:
-                    raise Gone(f"{method}: {answer['error']['message']}")
+                    raise BrowserError(f"{method}: {answer['error']['message']}")
                 return answer["result"]
             self._note(answer)
 
     def _message(self, end: float) -> Any:
         while b"\0" not in self._rest:
             if not select.select([self._read], [], [], max(0, end - time.monotonic()))[0]:
-                raise Gone("the browser does not answer")
+                raise BrowserError("the browser does not answer")
             more = os.read(self._read, 1 << 20)
             if not more:
-                raise Gone("the browser has ended")
+                raise BrowserError("the browser has ended")
             self._rest += more
         message, self._rest = self._rest.split(b"\0", 1)
         return json.loads(message)
@@ -111,7 +111,7 @@ class Browser:
         """The value of an expression in the page."""
         told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in told:
-            raise Gone(f"{expression}: {told['exceptionDetails']['text']}")
+            raise BrowserError(f"{expression}: {told['exceptionDetails']['text']}")
         return told["result"].get("value")
 
     def until(self, expression: str, seconds: float = PATIENCE_S) -> Any:

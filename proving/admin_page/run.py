@@ -20,7 +20,7 @@ from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.admin_page.browser import Browser, Gone
+from proving.admin_page.browser import Browser, BrowserError
 from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
 
@@ -52,7 +52,7 @@ provisioned_gib = 100
 """
 
 
-class Place:
+class AdminPageServer:
     """A server with two shares in a directory of its own; a context manager that ends it."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ FIGURE = "[...document.querySelectorAll('#now div')].find((box) => box.firstChil
 ROW = "[...document.querySelectorAll('#{table} tbody tr')].find((row) => row.cells[0].textContent === {name!r})"
 
 
-def let_in(place: Place, page: Browser) -> None:
+def let_in(place: AdminPageServer, page: Browser) -> None:
     """Without the token there is no page; a wrong one is refused; typed, the right one opens it."""
     page.open(place.address + "/")
     page.until("document.activeElement?.id === 'token'")
@@ -140,7 +140,7 @@ def let_in(place: Place, page: Browser) -> None:
     page.until(ROW.format(table="shares", name="projects"))
 
 
-def load_is_seen(place: Place, page: Browser) -> None:
+def load_is_seen(place: AdminPageServer, page: Browser) -> None:
     """A change of load is on the page within two seconds."""
     figure = FIGURE.format(name="Reads and writes /s")
     page.until(f"{figure} === '0'")
@@ -165,7 +165,7 @@ def load_is_seen(place: Place, page: Browser) -> None:
         load.wait()
 
 
-def is_resized(place: Place, page: Browser) -> None:
+def is_resized(place: AdminPageServer, page: Browser) -> None:
     """The size of a share is changed by keyboard; what cannot be bought is refused with the reason."""
     box = ROW.format(table="shares", name="projects") + ".querySelector('input')"
     for gib in ("99", "500"):
@@ -185,7 +185,7 @@ def is_resized(place: Place, page: Browser) -> None:
     assert place.share("projects")["provisioned_gib"] == 500
 
 
-def is_made(place: Place, page: Browser) -> None:
+def is_made(place: AdminPageServer, page: Browser) -> None:
     """A share is made with the form, by keyboard, and deleted."""
     page.says("document.querySelector('summary').click()")
     page.says("document.querySelector('#create input[name=name]').focus()")
@@ -203,7 +203,7 @@ def is_made(place: Place, page: Browser) -> None:
     assert place.share("made") is None
 
 
-def is_switched(place: Place, page: Browser) -> None:
+def is_switched(place: AdminPageServer, page: Browser) -> None:
     """Multichannel of an account and metadata caching of a share are switched off by keyboard."""
     for table, name, key in (("accounts", "lab", "multichannel"), ("shares", "docs", "metadata_caching")):
         box = ROW.format(table=table, name=name) + ".querySelector('input[type=checkbox]')"
@@ -215,7 +215,7 @@ def is_switched(place: Place, page: Browser) -> None:
             time.sleep(0.05)
 
 
-def fits_a_phone(_: Place, page: Browser) -> None:
+def fits_a_phone(_: AdminPageServer, page: Browser) -> None:
     """At the width of a phone nothing is wider than the screen."""
     page.size(390, 844, phone=True)
     page.until("document.documentElement.clientWidth <= 390")
@@ -224,7 +224,7 @@ def fits_a_phone(_: Place, page: Browser) -> None:
     assert wide <= 390, f"{wide} pixels wide"
 
 
-def a_thousand_sessions_are_usable(place: Place, page: Browser) -> None:
+def a_thousand_sessions_are_usable(place: AdminPageServer, page: Browser) -> None:
     """With a thousand sessions a look at the server is short, the table is cut, and one of them is found."""
     load = place.load("projects", 60, "--connections", "1000", "--rate_iops", "500", depth=1000)
     other = place.load("docs", 60)
@@ -247,7 +247,7 @@ def a_thousand_sessions_are_usable(place: Place, page: Browser) -> None:
             one.wait()
 
 
-def asks_nobody_else(place: Place, page: Browser) -> None:
+def asks_nobody_else(place: AdminPageServer, page: Browser) -> None:
     """Every request went to the server, and no script failed."""
     outside = [url for url in page.requests if not url.startswith((place.address + "/", "about:"))]
     assert page.requests and not outside, outside
@@ -259,7 +259,7 @@ CASES = [
 ]
 
 
-def take_pictures(place: Place, page: Browser, directory: Path) -> None:
+def take_pictures(place: AdminPageServer, page: Browser, directory: Path) -> None:
     """Keep what the page looks like under load."""
     directory.mkdir(parents=True, exist_ok=True)
     page.says("document.querySelector('details').open = false")
@@ -287,7 +287,7 @@ def main() -> None:
         skip_whole_suite("admin-page", "there is no chromium; scripts/foreign installs it")
     tally = Tally("admin-page")
     try:
-        with Place() as place, Browser(browser) as page:
+        with AdminPageServer() as place, Browser(browser) as page:
             page.size(1280, 900)
             for case in CASES:
                 try:
@@ -299,7 +299,7 @@ def main() -> None:
                 take_pictures(place, page, options.pictures)
     except servers.CannotStart as reason:
         tally.add(reason.result, "server", str(reason))
-    except Gone as why:
+    except BrowserError as why:
         tally.add("fail", "browser", str(why))
     sys.exit(tally.close())
 

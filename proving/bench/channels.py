@@ -118,7 +118,7 @@ TOLD = {"capped": ["rate"], "cpu": ["rate", "cpu_mib"], "same": ["latency", "cpu
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Goal:
     """A ratio of one turn, what it must come to, and whether less is better."""
 
     text: str
@@ -130,17 +130,17 @@ class Wanted:
 SUM_OF_CAPS = (MOST - 1 + 1 / SLOW) / MOST
 WANTED = {
     "capped": [
-        Wanted("of the uncapped rate", lambda it: it[MOST].rate / it["uncapped"].rate, 0.9, False),
-        Wanted("of the sum of the caps with one slow", lambda it: it["slow"].rate / it["uncapped"].rate / SUM_OF_CAPS, 0.9, False),
+        Goal("of the uncapped rate", lambda it: it[MOST].rate / it["uncapped"].rate, 0.9, False),
+        Goal("of the sum of the caps with one slow", lambda it: it["slow"].rate / it["uncapped"].rate / SUM_OF_CAPS, 0.9, False),
     ],
     "cpu": [
-        Wanted("of the CPU for a MiB", lambda it: it[MOST].cpu_mib / it[1].cpu_mib, 1.1, True),
+        Goal("of the CPU for a MiB", lambda it: it[MOST].cpu_mib / it[1].cpu_mib, 1.1, True),
         # What differs by less than this differs between two runs of the same.
-        Wanted("of the rate", lambda it: it[MOST].rate / it[1].rate, 0.98, False),
+        Goal("of the rate", lambda it: it[MOST].rate / it[1].rate, 0.98, False),
     ],
     "same": [
-        Wanted("of the CPU for an operation", lambda it: it[MOST].cpu_op / it[1].cpu_op, 1.02, True),
-        Wanted("of the median latency", lambda it: it[MOST].latency / it[1].latency, 1.02, True),
+        Goal("of the CPU for an operation", lambda it: it[MOST].cpu_op / it[1].cpu_op, 1.02, True),
+        Goal("of the median latency", lambda it: it[MOST].latency / it[1].latency, 1.02, True),
     ],
 }
 

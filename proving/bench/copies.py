@@ -68,7 +68,7 @@ class CannotCopy(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class CopyTarget:
     """Where copies go: a directory of a share behind the link, by a new name for each, and who copies."""
 
     server: servers.Server
@@ -104,14 +104,14 @@ def _timed(command: list[str], statuses: Sequence[int] = (0,)) -> Seconds:
     return said["seconds"], said["cpu"]
 
 
-def _copy(place: Place, source: Path, *more: str, back: bool = False) -> Seconds:
+def _copy(place: CopyTarget, source: Path, *more: str, back: bool = False) -> Seconds:
     """From a directory of this host to a place, or back from there."""
     ends = (str(source), place.url())
     # robocopy's status for files that were copied and nothing else.
     return _timed([servers.program(), "copy", *(reversed(ends) if back else ends), "--password-file", place.secret, "--json", *more], statuses=(1,))
 
 
-def _copy_back(place: Place, source: Path, *more: str) -> Seconds:
+def _copy_back(place: CopyTarget, source: Path, *more: str) -> Seconds:
     """The same with what lies there already: in the end it is in both, and it is the place's that is counted."""
     shutil.copytree(source, place.directory)
     with tempfile.TemporaryDirectory(prefix="copies-back-") as target:
@@ -122,18 +122,18 @@ def _copy_back(place: Place, source: Path, *more: str) -> Seconds:
     return took
 
 
-def _rclone(place: Place, source: Path) -> Seconds:
+def _rclone(place: CopyTarget, source: Path) -> Seconds:
     hidden = subprocess.run(["rclone", "obscure", place.password], check=True, capture_output=True, text=True).stdout.strip()
     remote = f":smb,host={{host}},port={place.server.port},user={place.user},pass={hidden}:{SHARE}/{place.name}"
     return _timed(["rclone", "--config", os.devnull, "copy", str(source), remote, "--transfers", str(TRANSFERS)])
 
 
-def _smbclient(place: Place, script: str) -> Seconds:
+def _smbclient(place: CopyTarget, script: str) -> Seconds:
     share, who = f"//{{host}}/{SHARE}", f"{place.user}%{place.password}"
     return _timed(["smbclient", share, "-p", str(place.server.port), "-U", who, "-m", "SMB3", "-c", script])
 
 
-def _mput(place: Place, source: Path) -> Seconds:
+def _mput(place: CopyTarget, source: Path) -> Seconds:
     """Logging on by itself, and with as many files as are measured, scaled to all of them."""
     fixed = _smbclient(place, f"mkdir {place.name}")
     several = _smbclient(place, f"prompt off; lcd {source}; cd {place.name}; mput *")
@@ -141,7 +141,7 @@ def _mput(place: Place, source: Path) -> Seconds:
     return time, cpu
 
 
-def _arrived(place: Place, files: int, size: int) -> None:
+def _arrived(place: CopyTarget, files: int, size: int) -> None:
     """Counts what is there; a large file is taken away."""
     there = [path for path in place.directory.rglob("*") if path.is_file()]
     wrong = [path.name for path in there if path.stat().st_size != size]
@@ -178,7 +178,7 @@ class Sources:
         return directory
 
 
-def _ways(case: Case, sources: Sources) -> dict[str, tuple[Callable[[Place], Seconds], int, int]]:
+def _ways(case: Case, sources: Sources) -> dict[str, tuple[Callable[[CopyTarget], Seconds], int, int]]:
     """Name -> what copies to a place and gives its seconds of time and of the processor, how many files arrive, and the size of each."""
     if case.is_large:
         source, copy = sources.large(), _copy_back if case.is_back else _copy
@@ -205,7 +205,7 @@ def measure(case: Case, server: servers.Server, secret: str, sources: Sources, o
         took = {}
         first = number % len(ways)
         for name, (copy, files, size) in ways[first:] + ways[:first]:
-            place = Place(server, f"copy-{case.is_large}-{case.is_back}-{number}-{name}", user, password, secret)
+            place = CopyTarget(server, f"copy-{case.is_large}-{case.is_back}-{number}-{name}", user, password, secret)
             took[name] = copy(place)
             _arrived(place, files, size)
         rounds.append(took)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proving.bench import against, cpu, network, spread
+from proving.bench import cpu, network, ratios, spread
 from proving.bench.cases import SHARE
 from proving.bench.loads import CannotMeasure
 from proving.bench.spread import Values
@@ -202,4 +202,4 @@ def tree_values(rounds: dict[str, list[dict[str, float]]], ours: str, peers: Seq
 def tree_row(case: Case, of: Values, step: str, peers: Sequence[str]) -> list[str]:
     """The columns behind the step's name: our seconds, each peer's over ours, and what is wanted of them."""
     return [f"{of[f'{step}: seconds'].median:.2f} s", *(spread.told(of, f"{step}: rate × {peer}") for peer in peers),
-            against.verdict(of, peers, f"{step}: ", rate=case.rate_ratio)]
+            ratios.verdict(of, peers, f"{step}: ", rate=case.rate_ratio)]

@@ -22,7 +22,7 @@ BLOCK_MIB = 4
 ARCHIVE = "/run/tree.tar"
 
 
-class Wrong(Exception):
+class StepFailed(Exception):
     """A step did not do what it must."""
 
 
@@ -32,7 +32,7 @@ def _timed(words: list[str], within: str) -> tuple[float, str]:
     done = subprocess.run(words, cwd=within, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
     seconds = time.monotonic() - began
     if done.returncode != 0:
-        raise Wrong(f"{' '.join(words)} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise StepFailed(f"{' '.join(words)} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     return seconds, done.stdout.strip()
 
 
@@ -52,7 +52,7 @@ class Agent:
         os.makedirs(where, exist_ok=True)
         done = subprocess.run(["mount", "-t", kind, "-o", options, source, where], capture_output=True, text=True, timeout=LIMIT_S)
         if done.returncode != 0:
-            raise Wrong(f"mount {source}: {done.stderr.strip()}")
+            raise StepFailed(f"mount {source}: {done.stderr.strip()}")
 
     def umount(self, where: str) -> None:
         """Unmount it."""
@@ -87,9 +87,9 @@ class Agent:
             _forget(programs)
             seconds[name], said = _timed(words, where)
             if said != wanted:
-                raise Wrong(f"{name} said {said[:200]!r} instead of {wanted!r}")
+                raise StepFailed(f"{name} said {said[:200]!r} instead of {wanted!r}")
         if left := os.listdir(where):
-            raise Wrong(f"rm -rf left {left[:5]}")
+            raise StepFailed(f"rm -rf left {left[:5]}")
         return seconds
 
 

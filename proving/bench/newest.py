@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from proving.bench import against, every_segment, linux, loads, nfs
+from proving.bench import every_segment, linux, loads, nfs, ratios
 from proving.bench.cases import DIRECTORY, SHARE, Case, Generator, every_segment_load, peer_load, torture_load, trunkline_load
 from proving.bench.kept import Chooses, Part
 from proving.bench.spread import Values
@@ -189,7 +189,7 @@ def _linux(protocol: str, starts: list[linux.Start], cases: Iterable[Any], optio
         print(f"bench: newest: {reason}", file=sys.stderr)
 
 
-_TROUBLE = (loads.CannotMeasure, linux.guest.Ended, subprocess.SubprocessError, OSError, ValueError, KeyError, StopIteration, ZeroDivisionError)
+_TROUBLE = (loads.CannotMeasure, linux.guest.GuestEnded, subprocess.SubprocessError, OSError, ValueError, KeyError, StopIteration, ZeroDivisionError)
 
 
 @contextlib.contextmanager
@@ -226,12 +226,12 @@ def values(case: Any, rounds: Any) -> Values:
         found: Values = {}
         for connections in nfs.CONNECTIONS:
             columns = {kind: ([it.cpu for it in rounds[kind][connections]], [it.ops for it in rounds[kind][connections]]) for kind in nfs.KINDS}
-            found |= against.values(columns, OURS, peers, f"{connections}: ")
+            found |= ratios.values(columns, OURS, peers, f"{connections}: ")
         return found
     if isinstance(case, linux.Case) and case.work == "trees":
         return linux.tree_values(rounds, OURS, peers)
-    columns = {label: ([row[against.CPU] for row in rows], [row[against.RATE] for row in rows]) for label, rows in rounds.items()}
-    return against.values(columns, OURS, peers)
+    columns = {label: ([row[ratios.CPU] for row in rows], [row[ratios.RATE] for row in rows]) for label, rows in rounds.items()}
+    return ratios.values(columns, OURS, peers)
 
 
 def _lines(case: Any, of: Values) -> Iterator[tuple[str, list[str]]]:
@@ -239,12 +239,12 @@ def _lines(case: Any, of: Values) -> Iterator[tuple[str, list[str]]]:
     if isinstance(case, OverNfs):
         for connections in nfs.CONNECTIONS:
             yield (f"{case.name}, {connections} connection{'s' if connections > 1 else ''}",
-                   against.told(of, _peers(case), case.cpu_ratio, case.rate_ratio, f"{connections}: "))
+                   ratios.cells(of, _peers(case), case.cpu_ratio, case.rate_ratio, f"{connections}: "))
     elif isinstance(case, linux.Case) and case.work == "trees":
         for step in linux.STEPS:
             yield f"{case.name}: {step}", linux.tree_row(case, of, step, _peers(case))
     else:
-        yield case.name, against.told(of, _peers(case), case.cpu_ratio, case.rate_ratio)
+        yield case.name, ratios.cells(of, _peers(case), case.cpu_ratio, case.rate_ratio)
 
 
 def _table(results: Part, cases: Iterable[Any], *head: str) -> str:

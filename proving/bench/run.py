@@ -11,7 +11,7 @@ place (nfs.py; `--case 'nfs, '`), what remembering names brings (cache.py; `--ca
 `--case 'null, '`), the tables that users of several connections go by (seeds.py; `--case 'seed, '`; needs root), and copies over a
 long path (copies.py; `--case 'copy, '`; needs root).
 The network is a loopback of its own (network.py), and files lie in memory (memory.py). With both servers and our own generator
-each case is kept as soon as it is measured (kept.py), and docs/benchmarks.md is written of what is kept once no case is missing;
+each case is kept as soon as it is measured (result_store.py), and docs/benchmarks.md is written of what is kept once no case is missing;
 so a run that was ended can be gone on with, and one case measured again; `--page` writes it anew and measures nothing. Start reading at
 `main`; what is measured and what it must come to stands in cases.py.
 """
@@ -28,7 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.bench import cache, channels, copies, kept, loads, memory, network, newest, nfs, null, report, seeds
+from proving.bench import cache, channels, copies, loads, memory, network, newest, nfs, null, report, result_store, seeds
 from proving.bench.cases import CASES, GENERATORS, Case
 from proving.harness import server as servers
 from proving.harness import tree
@@ -81,7 +81,7 @@ def _version(kind: str) -> str:
 
 
 def measure_smb(kinds: list[str], chosen: list[Case], of_channels: list[channels.Case], options: argparse.Namespace,
-                results: kept.Part, over_channels: kept.Part) -> None:
+                results: result_store.Part, over_channels: result_store.Part) -> None:
     """The servers of SMB in turns, the medians of each case; then channels on our own, all rounds of each."""
     with contextlib.ExitStack() as stack:
         try:
@@ -105,7 +105,7 @@ def measure_smb(kinds: list[str], chosen: list[Case], of_channels: list[channels
         measure_channels(of_channels, running, options, over_channels)
 
 
-def write_page(everything: kept.Kept, sections: Any, versions: list[str], congestion_control: str, place: str) -> None:
+def write_page(everything: result_store.ResultStore, sections: Any, versions: list[str], congestion_control: str, place: str) -> None:
     """The page of all that is kept, once nothing is missing."""
     names = [results.prefix + case.name for cases, results in sections for case in cases]
     missing = [name for name in names if name not in everything.lines]
@@ -127,13 +127,13 @@ def main() -> None:
     kinds = options.servers.split(",")
     congestion_control, place = network.enter(), memory.enter()
     of_page = set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline"
-    commit = tree.commit(PAGE, kept.PATH)
-    everything = kept.Kept(commit, _how(options, congestion_control, place), kept.PATH if of_page else None)
+    commit = tree.commit(PAGE, result_store.PATH)
+    everything = result_store.ResultStore(commit, _how(options, congestion_control, place), result_store.PATH if of_page else None)
     smb = everything.part("smb, ")
     over_channels, this_year, over_nfs, limit, told, copied, remembered = (
         everything.part(name) for name in ("channels, ", "newest, ", "nfs, ", "null, ", "seed, ", "copy, ", "cache, "))
 
-    def is_chosen(case: Any, results: kept.Part) -> bool:
+    def is_chosen(case: Any, results: result_store.Part) -> bool:
         name = results.prefix + case.name
         return not options.page and (not options.case or any(text in name for text in options.case)) and not (options.go_on and everything.has(name))
 

@@ -46,7 +46,7 @@ class CannotMeasure(Exception):
 
 
 @dataclass(frozen=True)
-class Line:
+class EmulatedPath:
     """An emulated path: its rate, and the bytes of a packet. What the forwarder does not keep up with is no path."""
 
     mbit: int
@@ -63,9 +63,9 @@ class Line:
         return rate * 8 * self.mtu / (self.mtu - 52)
 
 
-ORDINARY = Line(1000, 9000)
+ORDINARY = EmulatedPath(1000, 9000)
 # 640 MiB are under way at once: on the ordinary line that is more than the time that is measured.
-WIDE = Line(4000, 65520)
+WIDE = EmulatedPath(4000, 65520)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Case:
     files: int = 1
     threads: int = THREADS
     depth: int = DEPTH
-    line: Line | None = None
+    line: EmulatedPath | None = None
 
     @property
     def name(self) -> str:
@@ -144,7 +144,7 @@ def _rates(command: list[str], **more: Any) -> list[tuple[int, Sample]]:
 
 
 @dataclass(frozen=True)
-class Place:
+class LoadTarget:
     """A server of ours, and who loads it. Behind a path {host} stands for it."""
 
     server: servers.Server
@@ -188,7 +188,7 @@ def _lay_out(server: servers.Server) -> None:
         file.chmod(0o666)
 
 
-def _measure_capped(case: Case, place: Place, number: int, seconds: float) -> list[Round]:
+def _measure_capped(case: Case, place: LoadTarget, number: int, seconds: float) -> list[Round]:
     """One connection that nothing but the line holds back, then one and four held to a quarter of that; gives what is compared, as a list."""
     assert case.line is not None
     [(_, uncapped)] = _rates(case.line.behind(place.loading(case, [1], seconds)))
@@ -197,14 +197,14 @@ def _measure_capped(case: Case, place: Place, number: int, seconds: float) -> li
     return [{"uncapped": uncapped, **dict(_rates(case.line.behind(place.loading(case, order, seconds), quarter)))}]
 
 
-def _measure_free(case: Case, place: Place, number: int, seconds: float) -> list[Round]:
+def _measure_free(case: Case, place: LoadTarget, number: int, seconds: float) -> list[Round]:
     """One connection and four, forth and back, so that what drifts meets both; gives the rates of each pair."""
     order = (1, CHANNELS, CHANNELS, 1) if number % 2 == 0 else (CHANNELS, 1, 1, CHANNELS)
     rates = _rates(place.unhindered(case, order * (TURNS // 2), seconds))
     return [dict(rates[at:at + 2]) for at in range(0, len(rates), 2)]
 
 
-def _measure_fill(fill: Fill, place: Place, _: int, seconds: float) -> list[Round]:
+def _measure_fill(fill: Fill, place: LoadTarget, _: int, seconds: float) -> list[Round]:
     """The least number of clients that fill the line, by connections of each; what the line carries is measured with one client."""
     [(_, full)] = _rates(ORDINARY.behind(place.clients(fill.protocol, 1, 1, seconds)))
 
@@ -260,7 +260,7 @@ def _row(case: Case | Fill, of: Values) -> list[str]:
     return [*rates, cpu, *gain, _tell("", ratio.told(), ratio.median >= bound, f"≥ {bound:g}")]
 
 
-Measure = Callable[[Any, Place, int, float], list[Round]]
+Measure = Callable[[Any, LoadTarget, int, float], list[Round]]
 MEASURES: list[tuple[Sequence[Case | Fill], Measure]] = [(SLOW_LINKS, _measure_capped), (UNHINDERED, _measure_free), (FILLS, _measure_fill)]
 ALL = [case for cases, _ in MEASURES for case in cases]
 
@@ -281,7 +281,7 @@ def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
                 if profile not in places:
                     server = stack.enter_context(servers.Server("trunkline", profile, reachable=True))
                     _lay_out(server)
-                    places[profile] = Place(server, secret.name)
+                    places[profile] = LoadTarget(server, secret.name)
                 rounds = (measure(case, places[profile], number, options.seconds) for number in range(options.rounds))
                 results.add(case.name, values(case, list(itertools.chain.from_iterable(rounds))))
             except (CannotMeasure, servers.CannotStart, OSError, ValueError, KeyError, ZeroDivisionError) as reason:

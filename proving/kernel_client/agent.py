@@ -17,10 +17,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.kernel_client import both, console, workload
+from proving.kernel_client import console, dual_workload, workload
 
 REPORTS = Path("/run/scratch")
-KINDS = workload.KINDS | both.KINDS
+KINDS = workload.KINDS | dual_workload.KINDS
 
 
 def parse_channels(text: str) -> list[bool]:

@@ -65,7 +65,7 @@ def mode_case(function: Case) -> Case:
     return function
 
 
-class Lacking(Exception):
+class NotSupported(Exception):
     """A program is missing here."""
 
 
@@ -517,7 +517,7 @@ def _run_as(owner: tuple[int, int], *words: str | Path, cwd: Path = SCRATCH) -> 
 
 def _need(program: str) -> None:
     if shutil.which(program) is None:
-        raise Lacking(f"needs {program}")
+        raise NotSupported(f"needs {program}")
 
 
 @mode_case
@@ -578,7 +578,7 @@ def links_and_their_targets_are_told_apart(host: Path) -> None:
         os.symlink("dir/deep", base / "to-deep")
     except OSError as error:
         expect(error.errno == errno.EOPNOTSUPP, str(error))
-        raise Lacking("this kernel makes no symbolic links") from None
+        raise NotSupported("this kernel makes no symbolic links") from None
     forget_cached_data()
     # Read as a listing first, which must say the same as a look at each name.
     with os.scandir(B / "told-apart") as entries:
@@ -610,7 +610,7 @@ def run_cases(functions: Sequence[Callable[[Any], None]], given: Any, names: Seq
         try:
             function(given)
             print(f"PASS {name}", flush=True)
-        except Lacking as lacking:
+        except NotSupported as lacking:
             print(f"SKIP {name}: {lacking}", flush=True)
         except Exception as error:  # every way to fail is one failed case
             line = traceback.extract_tb(error.__traceback__)[-1].lineno

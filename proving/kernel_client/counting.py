@@ -21,7 +21,7 @@ def count(tally: Tally, name: str, ran: tuple[guest.Ran, bool, str], server: ser
 
 def count_lines(tally: Tally, name: str, said: guest.Ran, lacks: dict[str, str]) -> None:
     """The same where no server is to be looked at; `said` is what `guest.run` gave."""
-    lacks = kernels.Chosen.lacks() | lacks
+    lacks = kernels.GuestKernel.lacks() | lacks
     status, lines = said
     for line in lines:
         word, _, rest = line.partition(" ")

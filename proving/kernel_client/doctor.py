@@ -19,7 +19,7 @@ from proving.harness.tally import Tally, skip_whole_suite
 from proving.kernel_client import guest, kernels, mounted, nfs_mounted
 
 # A mount: where, its options, findings, connections.
-Wanted = tuple[str, str, set[str], int]
+ExpectedMount = tuple[str, str, set[str], int]
 
 SUITE = "kernel-doctor"
 # Above what the doctor takes at most.
@@ -76,7 +76,7 @@ def examine(mount: mounted.Mounted, where: str, wanted: set[str], connections: i
     return failures
 
 
-def examine_all(mount: mounted.Mounted, mounts: list[Wanted]) -> list[str]:
+def examine_all(mount: mounted.Mounted, mounts: list[ExpectedMount]) -> list[str]:
     """Lets the doctor look at each mount in turn; gives the failures."""
     failures = []
     for number, (where, options, wanted, connections) in enumerate(mounts):

@@ -58,7 +58,7 @@ def missing(mount: tuple[str, str] = ("mount.cifs", "cifs-utils")) -> str:
         return "needs root for a network namespace and a tap device"
     if not os.path.exists("/dev/net/tun"):
         return "needs /dev/net/tun"
-    if reason := kernels.Chosen.kernel.missing():
+    if reason := kernels.GuestKernel.kernel.missing():
         return reason
     programs = {"modprobe": "kmod", "ip": "iproute2", mount[0]: mount[1]}
     absent = sorted({package for program, package in programs.items() if shutil.which(program, path=PATH) is None})
@@ -147,7 +147,7 @@ def lay(job: Job, work: Path) -> tuple[Path, Path]:
 
 def _boot(network: Network, job: Job, work: Path, memory_mib: int, console: str, stdin: int) -> subprocess.Popen[bytes]:
     init, script = lay(job, work)
-    kernel = kernels.Chosen.kernel
+    kernel = kernels.GuestKernel.kernel
     words = [
         f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", f"rootflags={kernel.path('/')}", "ro",
         *(f"vec{nic}:transport=tap,ifname=tap{nic},depth=128,gro=1" for nic in range(network.nics)),
@@ -175,7 +175,7 @@ def _wide_registers() -> list[str]:
     return ["env", f"LD_PRELOAD={library}"]
 
 
-class Ended(Exception):
+class GuestEnded(Exception):
     """The guest, or the job in it, is over or does not answer in time."""
 
 
@@ -216,23 +216,23 @@ class Guest:
         self._answers.put(None)
 
     def ask(self, limit_s: float, **request: Any) -> Any:
-        """Send a request and wait for its answer; Ended when none comes within `limit_s` seconds."""
+        """Send a request and wait for its answer; GuestEnded when none comes within `limit_s` seconds."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         except OSError as reason:
-            raise Ended(f"the guest is gone: {reason}; {self._last_words()}") from reason
+            raise GuestEnded(f"the guest is gone: {reason}; {self._last_words()}") from reason
         return self.answer(limit_s)
 
     def answer(self, limit_s: float) -> Any:
-        """Wait for the next answer; Ended when none comes within `limit_s` seconds."""
+        """Wait for the next answer; GuestEnded when none comes within `limit_s` seconds."""
         try:
             found = self._answers.get(timeout=limit_s)
         except queue.Empty:
-            raise Ended(f"no answer within {limit_s} s; {self._last_words()}") from None
+            raise GuestEnded(f"no answer within {limit_s} s; {self._last_words()}") from None
         if found is None:
-            raise Ended(f"the guest ended; {self._last_words()}")
+            raise GuestEnded(f"the guest ended; {self._last_words()}")
         return found
 
     def _last_words(self) -> str:

@@ -147,7 +147,7 @@ class Tree:
         return workload.facts(place)
 
 
-class Host(mixed.Both):
+class Host(mixed.DualMount):
     """Both mounts, and what the host does below them."""
 
     def look(self, side: str, paths: list[str]) -> dict[str, workload.Facts]:
@@ -194,7 +194,7 @@ class Run(runs.Run):
         self.done += 1
 
     def _compare(self, host: Host, tree: Tree) -> None:
-        """Let both look; Broken when one of them found what was before."""
+        """Let both look; RunFailed when one of them found what was before."""
         paths = tree.paths()
         for side in ("c", "n"):
             wanted = {path: tree.wanted(path, side == "c") for path in paths}
@@ -206,7 +206,7 @@ class Run(runs.Run):
                 wrong = _differing(side, wanted, host.look(side, list(wrong)))
             if wrong:
                 what = "; ".join(f"{path}: found {found}, and there is {wanted[path]}" for path, found in list(wrong.items())[:4])
-                raise mounted.Broken(f"look {self.looks} over {'SMB' if side == 'c' else 'NFS'}: {what}")
+                raise mounted.RunFailed(f"look {self.looks} over {'SMB' if side == 'c' else 'NFS'}: {what}")
 
     def _finish(self, host: Host) -> list[str]:
         share = host.server.share_directory("files")

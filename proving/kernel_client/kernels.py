@@ -97,7 +97,7 @@ LACKS = {
 }
 
 
-class Chosen:
+class GuestKernel:
     """The kernel that guests of this process boot: the machine's own unless another is chosen."""
 
     series, kernel = OWN, KERNELS[OWN]
@@ -110,7 +110,7 @@ class Chosen:
 
 class _Choose(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, option_string: str | None = None) -> None:
-        Chosen.series, Chosen.kernel = value, KERNELS[value]
+        GuestKernel.series, GuestKernel.kernel = value, KERNELS[value]
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -122,7 +122,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 def suite(name: str) -> str:
     """A suite's name with the kernel, where that is not the machine's own."""
-    return name if Chosen.series == OWN else f"{name} {Chosen.series}"
+    return name if GuestKernel.series == OWN else f"{name} {GuestKernel.series}"
 
 
 def main() -> None:

@@ -77,12 +77,12 @@ class Kills(runs.Run):
         restarted = time.monotonic()
         self.done += 1
         if restarted - killed > RESTART_WITHIN_S:
-            raise mounted.Broken(f"the server was back after {restarted - killed:.1f} s only")
+            raise mounted.RunFailed(f"the server was back after {restarted - killed:.1f} s only")
         mount.wait_for_steps(mount.progress()["steps"], STEP_WITHIN_S)
         self.on_s.append(time.monotonic() - restarted)
         after = self._held_open(mount)
         if after != before:
-            raise mounted.Broken(f"the {self.who} had {before} open before the kill, and has {after} now")
+            raise mounted.RunFailed(f"the {self.who} had {before} open before the kill, and has {after} now")
 
     def amount(self) -> str:
         return f"{self.done} kills"

@@ -3,7 +3,7 @@
 
     mixed.py [--rounds 1] [--per-mount 5] [--seed N] [--server trunkline|samba|both] [--only WORKER ...] [--out FILE]
 
-A round is 30 s of work in a guest that has both mounts (both.py, workload.py): files that one side writes and the other reads,
+A round is 30 s of work in a guest that has both mounts (dual_workload.py, workload.py): files that one side writes and the other reads,
 pairs of processes that take the same locks over either, names that are made, renamed and removed from both sides, and beside
 them writers, readers and name changers that have a mount for themselves. Checked after each round: every worker got on, and none
 saw old bytes after a caching right was taken away, two holders of one lock, or a name that is not as it was left. Checked at the
@@ -27,7 +27,7 @@ from proving.harness import server as servers
 from proving.kernel_client import cuts, guest, mounted, nfs_mounted, runs, workload
 
 SUITE = "kernel-mixed"
-# As both.py says it.
+# As dual_workload.py says it.
 STALE = "stale read over SMB"
 ROUND_S = 30
 STEP_WITHIN_S = 90
@@ -48,7 +48,7 @@ WORKERS = [
 FOR_OTHERS = ("exchange", "writer", "reader")
 
 
-class Both(mounted.Mounted):
+class DualMount(mounted.Mounted):
     """A server, a guest, and the share `files` mounted over SMB at /mnt/c and at /mnt/n over NFS, or over SMB again where there is
     no NFS."""
 
@@ -72,7 +72,7 @@ class Both(mounted.Mounted):
 
     def _mount(self, where: str, source: str, options: str, kind: str) -> None:
         if refused := self.ask("mount", where=where, source=source, options=options, kind=kind):
-            raise mounted.Broken(f"mount over {kind}: {refused}")
+            raise mounted.RunFailed(f"mount over {kind}: {refused}")
 
     def begin(self, workers: list[list[str]], seed: int) -> None:
         self._workers += workers
@@ -124,16 +124,16 @@ class Run(runs.Run):
         other = f"NFS {self._nfs}" if self.kind == "trunkline" else "SMB"
         return f"SMB {self._smb.strip(',') or 'signed'}, {other}"
 
-    def _mounted(self) -> Both:
-        return Both(self.kind, self._smb, self._nfs)
+    def _mounted(self) -> DualMount:
+        return DualMount(self.kind, self._smb, self._nfs)
 
-    def _work(self, both: Both, count: int) -> None:
+    def _work(self, both: DualMount, count: int) -> None:
         both.begin(self._workers, self._seed)
         for number in range(count):
             self.where = f"round {number + 1}"
             self._round(both)
 
-    def _round(self, both: Both) -> None:
+    def _round(self, both: DualMount) -> None:
         end = time.monotonic() + ROUND_S
         before = both.progress()["steps"]
         while time.monotonic() < end:

@@ -26,12 +26,12 @@ STORM = [[kind, f"{kind}-{n}"] for kind, count in (("writer", 4), ("reader", 4),
 WORKING_BYTES = 8192
 
 
-class Broken(Exception):
+class RunFailed(Exception):
     """The run on this mount cannot go on."""
 
 
 # What the agent in the guest is made of.
-AGENT = [HERE / script for script in ("agent.py", "workload.py", "both.py")]
+AGENT = [HERE / script for script in ("agent.py", "workload.py", "dual_workload.py")]
 
 
 def describe(nics: int, options: str) -> str:
@@ -69,7 +69,7 @@ class Mounted:
         """Let the agent do something; gives its answer."""
         said = self.guest.ask(limit_s, do=do, **arguments)
         if isinstance(said, dict) and "refused" in said:
-            raise Broken(f"{do}: {said['refused']}")
+            raise RunFailed(f"{do}: {said['refused']}")
         return said
 
     def mount(self, where: str, options: str) -> None:
@@ -77,7 +77,7 @@ class Mounted:
         user, password = servers.accounts()[0]
         words = f"port={self.server.port},user={user},password={password},{options}"
         if refused := self.ask("mount", where=where, source=f"//{guest.SERVER_ADDRESS}/files", options=words):
-            raise Broken(f"mount: {refused}")
+            raise RunFailed(f"mount: {refused}")
 
     def start(self, workers: list[list[str]], seed: int) -> None:
         """Start workers on /mnt/a, each a list of kind and label, and a place of its own if it has one."""
@@ -99,15 +99,15 @@ class Mounted:
             if connected == [True] * CHANNELS and len(working) >= CHANNELS:
                 return took
             if took > limit_s:
-                raise Broken(f"after {took:.0f} s the client holds {sum(connected)} of {len(connected)} channels for connected, "
+                raise RunFailed(f"after {took:.0f} s the client holds {sum(connected)} of {len(connected)} channels for connected, "
                              f"{len(now)} connections stand, {len(working)} of them carry requests")
             time.sleep(0.2)
 
     def progress(self) -> dict[str, Any]:
-        """What the workers have done; Broken when one of them saw what must never happen."""
+        """What the workers have done; RunFailed when one of them saw what must never happen."""
         seen = self._note(self.ask("progress"))
         if seen["failures"]:
-            raise Broken("; ".join(seen["failures"]))
+            raise RunFailed("; ".join(seen["failures"]))
         return seen
 
     def wait_for_steps(self, before: dict[str, int], limit_s: float) -> float:
@@ -119,7 +119,7 @@ class Mounted:
             if not still:
                 return time.monotonic() - began
             if time.monotonic() - began > limit_s:
-                raise Broken(f"no step of {', '.join(still)} within {limit_s} s")
+                raise RunFailed(f"no step of {', '.join(still)} within {limit_s} s")
             time.sleep(0.2)
 
     def finish(self, more_mounts: Sequence[str] = ()) -> list[str]:
@@ -164,7 +164,7 @@ class Mounted:
         that more often than our server refused one. Newer kernels have their pages written by a library that turns the loss of a
         connection into EIO too, now and then (6.12.113, with four channels; the server had refused no WRITE); whoever reads it
         flushes again."""
-        if kernels.Chosen.series != kernels.OWN:
+        if kernels.GuestKernel.series != kernels.OWN:
             return [f"fsync gave EIO {errors} times, and no channel was lost"] if errors and not self.answers_were_lost else []
         refused = self.server.log_count("command=Write status=STATUS_FILE_NOT_AVAILABLE")
         if self.kind == "trunkline" and errors > refused:
@@ -180,7 +180,7 @@ class Mounted:
         for request in ("channels", "debug", "kernel_log"):
             try:
                 said = self.guest.ask(20, do=request)
-            except guest.Ended:
+            except guest.GuestEnded:
                 return
             lines = said if isinstance(said, list) else str(said).splitlines()
             print("        " + "\n        ".join(lines), flush=True)
@@ -204,11 +204,11 @@ def run_case(tally: Tally, name: str, mount: Mounted, check: Callable[[Any], lis
         with mount:
             try:
                 failures = check(mount)
-            except (Broken, guest.Ended, OSError, KeyError) as reason:
+            except (RunFailed, guest.GuestEnded, OSError, KeyError) as reason:
                 failures = [f"{type(reason).__name__} {reason}"]
             if failures:
                 mount.explain()
-    except (Broken, guest.Ended, OSError) as reason:
+    except (RunFailed, guest.GuestEnded, OSError) as reason:
         failures = [str(reason)]
     except servers.CannotStart as reason:
         tally.add(reason.result, name, str(reason))

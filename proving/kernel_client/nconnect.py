@@ -58,21 +58,21 @@ SCENARIOS = {
 }
 
 
-class Broken(Exception):
+class ScenarioFailed(Exception):
     """What was not as it must be."""
 
 
 def expect(holds: object, what: str) -> None:
-    """Broken unless it holds."""
+    """ScenarioFailed unless it holds."""
     if not holds:
-        raise Broken(what)
+        raise ScenarioFailed(what)
 
 
 def ask(client: guest.Guest, do: str, limit_s: float = 60, **arguments: Any) -> Any:
     """Let the agent do something; gives its answer."""
     said = client.ask(limit_s, do=do, **arguments)
     if isinstance(said, dict) and "refused" in said:
-        raise Broken(f"{do}: {said['refused']}")
+        raise ScenarioFailed(f"{do}: {said['refused']}")
     return said
 
 
@@ -150,7 +150,7 @@ def main() -> None:
         try:
             scenario(name)
             tally.add("pass", name)
-        except (Broken, guest.Ended, OSError, subprocess.SubprocessError) as reason:
+        except (ScenarioFailed, guest.GuestEnded, OSError, subprocess.SubprocessError) as reason:
             tally.add("fail", name, str(reason))
         except servers.CannotStart as reason:
             tally.add(reason.result, name, str(reason))

@@ -63,7 +63,7 @@ def exercise_knfsd(tally: Tally, name: str) -> None:
         job += [sys.executable, console.lay(TREE, Path(directory)), "--address", "127.0.0.1", "--port", KNFSD_PORT, *words(name), "--clones"]
         job += ["--host-directory", f"{KNFSD_ROOT}/files"]
         count_lines(tally, name, guest.run(network, job, LIMIT_S, KNFSD_MEMORY_MIB),
-                    KNFSD_LACKS.get(kernels.Chosen.series, {}))
+                    KNFSD_LACKS.get(kernels.GuestKernel.series, {}))
 
 
 def words(name: str) -> list[object]:
@@ -105,7 +105,7 @@ def mount_below(server: servers.Server) -> int:
 def lacks(kind: str, user: int | None) -> dict[str, str]:
     """What the server may fail in, and why."""
     if kind == "ganesha":
-        return NEWER_GANESHA_LACKS.get(kernels.Chosen.series, {}) if servers.is_newer() else GANESHA_LACKS
+        return NEWER_GANESHA_LACKS.get(kernels.GuestKernel.series, {}) if servers.is_newer() else GANESHA_LACKS
     return {} if user is None else NOBODY_LACKS
 
 

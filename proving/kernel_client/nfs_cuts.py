@@ -50,7 +50,7 @@ class Mount(nfs_mounted.NfsMounted):
             if len(working) >= CONNECTIONS:
                 return took
             if took > limit_s:
-                raise mounted.Broken(f"after {took:.0f} s {len(now)} connections stand, and {len(working)} of them carry requests")
+                raise mounted.RunFailed(f"after {took:.0f} s {len(now)} connections stand, and {len(working)} of them carry requests")
             time.sleep(0.2)
 
     def finish(self, more_mounts: Sequence[str] = ()) -> list[str]:

@@ -95,7 +95,7 @@ def run(tally: Tally, kind: str, user: int | None) -> None:
             client.answer(LIMIT_S)
             try:
                 Run(tally, name, server, client).all()
-            except guest.Ended as reason:
+            except guest.GuestEnded as reason:
                 tally.add("fail", f"{name}: guest", f"{reason}; {server.log()[-300:]}")
     if server.complaint:
         tally.add("fail", f"{name}: the server's end", server.complaint)

@@ -18,7 +18,7 @@ class NfsMounted(mounted.Mounted):
         """Mount the share once more."""
         words = f"port={self.server.port},{options}"
         if refused := self.ask("mount_nfs", where=where, source=f"{guest.SERVER_ADDRESS}:/files", options=words):
-            raise mounted.Broken(f"mount: {refused}")
+            raise mounted.RunFailed(f"mount: {refused}")
 
     def explain(self) -> None:
         """Print what helps to find a cause."""
@@ -28,5 +28,5 @@ class NfsMounted(mounted.Mounted):
         for request, arguments in (("ports", {}), ("transports", {"where": "/mnt/a"}), ("stacks", {}), ("last_words", {})):
             try:
                 print(f"        {request}: {self.guest.ask(20, do=request, **arguments)}", flush=True)
-            except guest.Ended:
+            except guest.GuestEnded:
                 return

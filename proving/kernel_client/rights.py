@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
-from proving.kernel_client import both, console, guest, kernels, rights_agent, runs
+from proving.kernel_client import console, dual_workload, guest, kernels, rights_agent, runs
 from proving.kernel_client import rights_tree as tree
 
 HERE = Path(__file__).resolve().parent
@@ -86,7 +86,7 @@ class Run:
         """Have the guest do something; gives its answer."""
         said = self.client.ask(LIMIT_S, do=do, **arguments)
         if isinstance(said, dict) and "refused" in said:
-            raise guest.Ended(f"{do} {arguments}: {said['refused']}")
+            raise guest.GuestEnded(f"{do} {arguments}: {said['refused']}")
         return said
 
     def case(self, label: str, wrong: list[str]) -> None:
@@ -113,7 +113,7 @@ class Run:
             mounts["/mnt/s"] = (share, f"port={self.samba.port},{alice}", "cifs")
         for where, (source, options, kind) in mounts.items():
             if refused := self.ask("mount", where=where, source=source, options=options, kind=kind):
-                raise guest.Ended(f"mount of {where}: {refused}")
+                raise guest.GuestEnded(f"mount of {where}: {refused}")
 
     def as_user(self, where: str, act: str, *words: Any, uid: int = tree.ME) -> Any:
         """What comes of it when a user does something in the guest, or on the host itself where there is no mount."""
@@ -171,12 +171,12 @@ class Run:
 
         def listed_over_nfs(bits: int) -> Callable[[], Any]:
             return lambda: self.ask("set", path=f"/mnt/n/{name}", attribute="system.nfs4_acl",
-                                    value=both.as_nfs([(tree.NAMED, bits)]).hex())
+                                    value=dual_workload.as_nfs([(tree.NAMED, bits)]).hex())
 
         def listed_over_smb() -> None:
             descriptor = bytearray.fromhex(self.ask("get", path=f"/mnt/c/{name}", attribute="system.cifs_acl"))
-            if both.set_rights(descriptor, READS, READS | WRITES) != 1:
-                raise guest.Ended(f"the descriptor has no entry for whom the list over NFS names: {descriptor.hex()}")
+            if dual_workload.set_rights(descriptor, READS, READS | WRITES) != 1:
+                raise guest.GuestEnded(f"the descriptor has no entry for whom the list over NFS names: {descriptor.hex()}")
             self.ask("set", path=f"/mnt/c/{name}", attribute="system.cifs_acl", value=descriptor.hex())
 
         reads, writes = (True, False), (True, True)
@@ -203,7 +203,7 @@ class Run:
         for label, act, wanted in steps:
             told = act()
             if told not in ("ok", "", None):
-                raise guest.Ended(f"{label}: {told}")
+                raise guest.GuestEnded(f"{label}: {told}")
             seen, wrong = self.both_may(name)
             told = tuple(seen[tree.NAMED][what] == "ok" for what in ("read", "write"))
             if told != wanted:

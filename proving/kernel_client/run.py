@@ -42,7 +42,7 @@ SAMBA_LACKS = {
 
 def keeps_modes(name: str) -> bool:
     """Whether chmod on the mount reaches the server. Linux 6.1 does not send it over the POSIX extensions."""
-    return "fromsid" in name or "posix" in name and kernels.Chosen.series != kernels.OWN
+    return "fromsid" in name or "posix" in name and kernels.GuestKernel.series != kernels.OWN
 
 
 # Linux' own server serves what is in this directory of its guest's memory. The guest is slow.
@@ -53,7 +53,7 @@ KSMBD_LACKS = {"newest": {"fcntl_locks": "a lock that another client waits for i
 
 def exercise_ksmbd(tally: Tally, name: str) -> None:
     """The exercise with the server and the client of one kernel, in one guest."""
-    share, series = MOUNTS[name][0], kernels.Chosen.series
+    share, series = MOUNTS[name][0], kernels.GuestKernel.series
     with tempfile.TemporaryDirectory(prefix="proof-ksmbd-") as directory:
         os.chmod(directory, 0o755)
         ksmbd = console.lay([HERE / "ksmbd.py", HERE / "knfsd.py"], Path(directory))
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--server", choices=(*servers.KINDS, "ksmbd"), default="trunkline")
     parser.add_argument("--mount", action="append", choices=list(MOUNTS))
     options = parser.parse_args()
-    if reason := qemu.missing(kernels.Chosen.series) if options.server == "ksmbd" else guest.missing() or guest.cannot_boot():
+    if reason := qemu.missing(kernels.GuestKernel.series) if options.server == "ksmbd" else guest.missing() or guest.cannot_boot():
         skip_whole_suite(kernels.suite("kernel-client"), reason)
     tally = Tally(kernels.suite("kernel-client"))
     for name in options.mount or MOUNTS:

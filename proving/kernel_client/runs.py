@@ -18,7 +18,7 @@ from proving.harness.tally import Tally, skip_whole_suite
 from proving.kernel_client import faults, guest, kernels, mounted
 
 # What ends the work on a mount, and is a failure of it.
-TROUBLE = (mounted.Broken, guest.Ended, OSError)
+TROUBLE = (mounted.RunFailed, guest.GuestEnded, OSError)
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def in_one_guest(tally: Tally) -> Iterator[None]:
     """Around the work of a suite with one server and one guest: what ends it early is told, and the tally ends the process."""
     try:
         yield
-    except (guest.Ended, OSError, subprocess.SubprocessError) as reason:
+    except (guest.GuestEnded, OSError, subprocess.SubprocessError) as reason:
         tally.add("fail", "guest", str(reason))
     except servers.CannotStart as reason:
         tally.add(reason.result, "server", str(reason))
@@ -106,7 +106,7 @@ class Run:
         print(f"        {self.told()}", flush=True)
         if out:
             line = {"server": self.kind, "mount": self.name(), "failures": self.failures, "steps": self.steps,
-                    "kernels": [kernels.Chosen.kernel.release()], **self.line()}
+                    "kernels": [kernels.GuestKernel.kernel.release()], **self.line()}
             with open(out, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 

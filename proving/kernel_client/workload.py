@@ -73,7 +73,7 @@ class Failure(Exception):
     """Something that must never happen."""
 
 
-class Spoilt(Exception):
+class DirectoryUnusable(Exception):
     """A directory that cannot be used further, through no fault of the server."""
 
 
@@ -232,7 +232,7 @@ class Names:
     The answer to a CREATE that is lost with its channel leaves a file open at the server of which Linux's client (6.1) knows
     nothing and which it never closes; not every one of them was asked for by a caller, who would see an error. Any server must then refuse
     to replace that file (MS-FSA 2.1.5.15.11; the client unlinks
-    it and tries again), and when it is unlinked its name stays until the session ends. Such a directory is `Spoilt`; the run
+    it and tries again), and when it is unlinked its name stays until the session ends. Such a directory is `DirectoryUnusable`; the run
     counts it, and asks the server for that open (mounted.py, `Mounted.finish`): without it the refusal is a failure.
 
     No two listings that follow each other are the same, so that one from the client's cache shows.
@@ -305,7 +305,7 @@ class Names:
         end, is_late = time.monotonic() + CLOSED_WITHIN_S, False
         while left and all(self._is_being_deleted(name) for name in left):
             if time.monotonic() > end:
-                self._spoilt("unlink pending", left, pending=left)
+                self._give_up("unlink pending", left, pending=left)
             is_late = True
             time.sleep(0.1)
             listed, left = self._listed()
@@ -345,7 +345,7 @@ class Names:
                 if what == "rename" and error.errno == errno.EACCES:
                     refused_until = refused_until or time.monotonic() + CLOSED_WITHIN_S
                     if time.monotonic() > refused_until:
-                        self._spoilt("rename EACCES", name.split()[1:2])
+                        self._give_up("rename EACCES", name.split()[1:2])
                     time.sleep(0.1)
                     continue
                 if error.errno not in PASSING:
@@ -359,13 +359,13 @@ class Names:
                 self._history.append("happened")
                 return
 
-    def _spoilt(self, how: str, names: Iterable[str], pending: Sequence[str] = ()) -> NoReturn:
+    def _give_up(self, how: str, names: Iterable[str], pending: Sequence[str] = ()) -> NoReturn:
         """Give the directory up: these of its files are open at the server, and not here; `pending` go with that open."""
         self._worker.say(error=how)
         for name in names:
             path = f"{self._worker.label}/{self.name}/{name}"
             self._worker.say(orphan=path, pending=name in pending)
-        raise Spoilt
+        raise DirectoryUnusable
 
     def _story(self) -> str:
         """What led here: the last operations, and what the directory holds now."""
@@ -404,14 +404,14 @@ def names(worker: Worker) -> dict[str, Any]:
     while not worker.stop.is_set():
         try:
             directory.use()
-        except Spoilt:
+        except DirectoryUnusable:
             spoilt += 1
             directory = Names(worker, spoilt)
         worker.step()
     try:
         directory.create("last")
         directory.check()
-    except Spoilt:
+    except DirectoryUnusable:
         directory = Names(worker, spoilt + 1)
     return {"directory": directory.name, "names": directory.holds}
 

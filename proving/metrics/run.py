@@ -101,7 +101,7 @@ def questions() -> Iterator[tuple[str, str]]:
 @contextlib.contextmanager
 def _at_work() -> Iterator[str]:
     """A server with metrics whose shares are both read and written; gives where the metrics are."""
-    place = admin_page.Place()
+    place = admin_page.AdminPageServer()
     configuration = place.directory / "t.toml"
     configuration.write_text(configuration.read_text().replace("[admin]\n", '[admin]\nmetrics = "127.0.0.1:0"\n'))
     with place:

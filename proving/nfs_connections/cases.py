@@ -1,6 +1,6 @@
 """What must hold for many connections of one session, by RFC 8881; run.py says against whom.
 
-A case is a function with its section; it gets a `Place` and fails by `Wrong`. What a server may do in more than one way is
+A case is a function with its section; it gets a `NfsTestServer` and fails by `CaseFailed`. What a server may do in more than one way is
 accepted in each of them.
 """
 
@@ -31,7 +31,7 @@ from proving.nfs_connections.wire import (
     SEQ_FALSE_RETRY,
     SEQ_MISORDERED,
     Connection,
-    Lost,
+    ConnectionLost,
     Session,
     name_of,
 )
@@ -40,12 +40,12 @@ from proving.nfs_connections.wire import (
 SOON_S = 10
 
 
-Case = Callable[["Place"], None]
+Case = Callable[["NfsTestServer"], None]
 # By name, with the section of RFC 8881.
 CASES: dict[str, tuple[str, Case]] = {}
 
 
-class Wrong(Exception):
+class CaseFailed(Exception):
     """What was not as it must be."""
 
 
@@ -63,7 +63,7 @@ def case(section: str) -> Callable[[Case], Case]:
 
 def expect(holds: object, what: str) -> None:
     if not holds:
-        raise Wrong(what)
+        raise CaseFailed(what)
 
 
 def expect_status(reply: wire.Reply, wanted: int | tuple[int, ...], what: str) -> wire.Reply:
@@ -72,7 +72,7 @@ def expect_status(reply: wire.Reply, wanted: int | tuple[int, ...], what: str) -
     return reply
 
 
-class Place:
+class NfsTestServer:
     """The server, and the directory that it serves, here and there."""
 
     def __init__(self, address: tuple[str, int], share: bytes, directory: Path) -> None:
@@ -106,7 +106,7 @@ def fresh(prefix: str) -> bytes:
 
 
 @case("2.10.3.1")
-def a_connection_is_bound_by_its_first_sequence(place: Place) -> None:
+def a_connection_is_bound_by_its_first_sequence(place: NfsTestServer) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     expect_status(second.call([session.sequence(0), *place.root()]), OK, "SEQUENCE on a new connection")
@@ -116,7 +116,7 @@ def a_connection_is_bound_by_its_first_sequence(place: Place) -> None:
 
 
 @case("2.10.6.1.3")
-def a_retry_on_another_connection_gets_the_same_reply(place: Place) -> None:
+def a_retry_on_another_connection_gets_the_same_reply(place: NfsTestServer) -> None:
     first, second = place.connect(), place.connect()
     session, name = Session(first), fresh("retry")
     request = [session.sequence(3, cache=True), *place.root(), wire.open_new(name), wire.GETFH]
@@ -128,7 +128,7 @@ def a_retry_on_another_connection_gets_the_same_reply(place: Place) -> None:
 
 
 @case("2.10.6.1.3, 18.46.3")
-def a_retry_that_names_another_highest_slot_is_a_retry(place: Place) -> None:
+def a_retry_that_names_another_highest_slot_is_a_retry(place: NfsTestServer) -> None:
     first, second = place.connect(), place.connect()
     session, name = Session(first), fresh("highest")
     rest = [*place.root(), wire.open_new(name), wire.GETFH]
@@ -140,7 +140,7 @@ def a_retry_that_names_another_highest_slot_is_a_retry(place: Place) -> None:
 
 
 @case("2.10.6.1.3")
-def a_retry_whose_reply_was_not_to_be_kept_is_not_done_again(place: Place) -> None:
+def a_retry_whose_reply_was_not_to_be_kept_is_not_done_again(place: NfsTestServer) -> None:
     first, second = place.connect(), place.connect()
     session, name = Session(first), fresh("uncached")
     request = [session.sequence(2), *place.root(), wire.open_new(name), wire.GETFH]
@@ -151,7 +151,7 @@ def a_retry_whose_reply_was_not_to_be_kept_is_not_done_again(place: Place) -> No
 
 
 @case("2.10.6.2")
-def what_was_sent_on_a_lost_connection_is_done_once(place: Place) -> None:
+def what_was_sent_on_a_lost_connection_is_done_once(place: NfsTestServer) -> None:
     second = place.connect()
     session = Session(second)
     for number in range(20):
@@ -177,7 +177,7 @@ def _retry(connection: wire.Connection, request: list[bytes]) -> Any:
 
 
 @case("2.10.6.1.3")
-def the_same_request_on_two_connections_at_once_is_done_once(place: Place) -> None:
+def the_same_request_on_two_connections_at_once_is_done_once(place: NfsTestServer) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     for number in range(30):
@@ -192,7 +192,7 @@ def the_same_request_on_two_connections_at_once_is_done_once(place: Place) -> No
 
 
 @case("2.10.6.1.3.1")
-def another_request_under_the_same_number_is_a_false_retry(place: Place) -> None:
+def another_request_under_the_same_number_is_a_false_retry(place: NfsTestServer) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     begin = session.sequence(0, cache=True)
@@ -202,7 +202,7 @@ def another_request_under_the_same_number_is_a_false_retry(place: Place) -> None
 
 
 @case("18.46.3")
-def numbers_are_counted_over_all_connections(place: Place) -> None:
+def numbers_are_counted_over_all_connections(place: NfsTestServer) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     expect_status(first.call([session.sequence(4), wire.PUTROOTFH]), OK, "1 on the first connection")
@@ -213,7 +213,7 @@ def numbers_are_counted_over_all_connections(place: Place) -> None:
 
 
 @case("18.34.3")
-def binding_stands_alone(place: Place) -> None:
+def binding_stands_alone(place: NfsTestServer) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     expect_status(second.call([session.sequence(0), wire.bind(session.id, FORE)]), NOT_ONLY_OP, "behind SEQUENCE")
@@ -226,7 +226,7 @@ def binding_stands_alone(place: Place) -> None:
 
 
 @case("18.46.3, 2.10.3.1")
-def a_session_says_when_it_cannot_be_called(place: Place) -> None:
+def a_session_says_when_it_cannot_be_called(place: NfsTestServer) -> None:
     first, second = place.connect(), place.connect()
     session = Session(first)
     flags = second.call([session.sequence(0)]).result(53)["flags"]
@@ -244,7 +244,7 @@ def a_session_says_when_it_cannot_be_called(place: Place) -> None:
 
 
 @case("2.10.3.1, 10.4.5")
-def a_recall_is_made_again_when_its_connection_is_lost(place: Place) -> None:
+def a_recall_is_made_again_when_its_connection_is_lost(place: NfsTestServer) -> None:
     first, second, third = place.connect(), place.connect(), place.connect()
     holder, other, name = Session(first, back=True), Session(third), fresh("recalled")
     expect_status(second.call([wire.bind(holder.id, BACK_OR_BOTH)]), OK, "BIND of a second back channel")
@@ -277,7 +277,7 @@ def a_recall_is_made_again_when_its_connection_is_lost(place: Place) -> None:
 
 
 @case("18.37.3")
-def a_session_is_destroyed_while_others_use_it(place: Place) -> None:
+def a_session_is_destroyed_while_others_use_it(place: NfsTestServer) -> None:
     ways = [place.connect() for _ in range(8)]
     session = Session(ways[0])
     handle, stateid = place.make(ways[0], session, fresh("destroyed"))
@@ -292,7 +292,7 @@ def a_session_is_destroyed_while_others_use_it(place: Place) -> None:
                 if status not in (OK, DELAY):
                     wrong.append(f"slot {slot}: {name_of(status)}")
                     return
-        except (Lost, TimeoutError):
+        except (ConnectionLost, TimeoutError):
             return  # a server may close connections that have no session any more
 
     loaders = [threading.Thread(target=load, args=(way, 1 + at)) for at, way in enumerate(ways[1:])]
@@ -311,7 +311,7 @@ def a_session_is_destroyed_while_others_use_it(place: Place) -> None:
 
 
 @case("18.37.3")
-def a_session_is_not_destroyed_by_somebody_else(place: Place) -> None:
+def a_session_is_not_destroyed_by_somebody_else(place: NfsTestServer) -> None:
     first, strange = place.connect(), place.connect()
     session = Session(first)
     strange.uid = 1000
@@ -321,7 +321,7 @@ def a_session_is_not_destroyed_by_somebody_else(place: Place) -> None:
 
 
 @case("2.10.6.1, 2.10.3.1")
-def sixteen_connections_carry_sixty_four_slots_at_once(place: Place) -> None:
+def sixteen_connections_carry_sixty_four_slots_at_once(place: NfsTestServer) -> None:
     ways = [place.connect() for _ in range(16)]
     session, name = Session(ways[0]), fresh("slots")
     expect(session.slots >= 64, f"{session.slots} slots were granted, and 64 asked for")
@@ -344,7 +344,7 @@ def sixteen_connections_carry_sixty_four_slots_at_once(place: Place) -> None:
 
 
 @case("2.10.3.1")
-def all_connections_but_the_last_are_lost_again_and_again(place: Place) -> None:
+def all_connections_but_the_last_are_lost_again_and_again(place: NfsTestServer) -> None:
     session, name = Session(place.connect()), fresh("survivor")
     way = place.connect()
     handle, stateid = place.make(way, session, name)
@@ -360,7 +360,7 @@ def all_connections_but_the_last_are_lost_again_and_again(place: Place) -> None:
 
 
 @case("2.9.1")
-def a_connection_that_stops_in_the_middle_holds_up_no_other(place: Place) -> None:
+def a_connection_that_stops_in_the_middle_holds_up_no_other(place: NfsTestServer) -> None:
     slow, other = place.connect(), place.connect()
     session = Session(other)
     handle, stateid = place.make(other, session, fresh("slow"))

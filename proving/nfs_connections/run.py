@@ -20,23 +20,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proving.harness import server as servers
 from proving.harness.tally import Tally
 from proving.nfs_connections import cases
-from proving.nfs_connections.wire import Lost
+from proving.nfs_connections.wire import ConnectionLost
 
 HERE = Path(__file__).resolve().parent
 GANESHAS = HERE.parent / "expected" / "ganesha-connections.toml"
 SHARE = "files"
 
 
-def try_one(function: Callable[[cases.Place], None], place: cases.Place) -> tuple[str, str]:
+def try_one(function: Callable[[cases.NfsTestServer], None], place: cases.NfsTestServer) -> tuple[str, str]:
     """Run one case; gives (result, detail)."""
     try:
         function(place)
         return "pass", ""
-    except cases.Wrong as wrong:
+    except cases.CaseFailed as wrong:
         return "fail", str(wrong)
     except cases.Skip as reason:
         return "skip", str(reason)
-    except (Lost, TimeoutError, OSError, KeyError, TypeError) as error:
+    except (ConnectionLost, TimeoutError, OSError, KeyError, TypeError) as error:
         return "fail", f"{type(error).__name__} {error}"
     finally:
         place.close()
@@ -48,7 +48,7 @@ def run(tally: Tally, kind: str, names: list[str]) -> None:
     with servers.Server(kind, "nfs") as server:
         for name in names:
             section, function = cases.CASES[name]
-            place = cases.Place((server.address, server.port), SHARE.encode(), server.share_directory(SHARE))
+            place = cases.NfsTestServer((server.address, server.port), SHARE.encode(), server.share_directory(SHARE))
             result, detail = try_one(function, place)
             told = f"{kind}: {name} (RFC 8881 {section})"
             if name in differs:

@@ -31,7 +31,7 @@ def name_of(status: int) -> str:
     return NAMES.get(status, f"status {status}")
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection is gone, or says nothing."""
 
 
@@ -124,7 +124,7 @@ class Cursor:
     def fixed(self, count: int) -> bytes:
         found = self._data[self._at:self._at + count]
         if len(found) < count:
-            raise Lost("a reply that is cut short")
+            raise ConnectionLost("a reply that is cut short")
         self._at += count
         return found
 
@@ -163,7 +163,7 @@ class Reply:
 def _exchange_id(r: Cursor) -> dict[str, Any]:
     found: dict[str, Any] = {"client": r.long(), "sequence": r.word(), "flags": r.word()}
     if r.word() != 0:
-        raise Lost("state protection that nobody asked for")
+        raise ConnectionLost("state protection that nobody asked for")
     found["minor"], found["owner"], found["scope"] = r.long(), r.opaque(), r.opaque()
     for _ in range(r.word()):
         r.opaque(), r.opaque(), r.long(), r.word()
@@ -262,7 +262,7 @@ class Connection:
         try:
             self.socket.sendall(message)
         except OSError as error:
-            raise Lost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
         return xid
 
     def receive(self, xid: int) -> Any:
@@ -310,10 +310,10 @@ class Connection:
             self.called.append((xid, data))
             return
         if r.word() != 0:
-            raise Lost("the server has rejected a call")
+            raise ConnectionLost("the server has rejected a call")
         r.word(), r.opaque()
         if (accepted := r.word()) != 0:
-            raise Lost(f"RPC status {accepted}")
+            raise ConnectionLost(f"RPC status {accepted}")
         self._answers[xid] = Reply(data[24:])
 
     def _exactly(self, count: int) -> bytes:
@@ -324,9 +324,9 @@ class Connection:
             except TimeoutError:
                 raise
             except OSError as error:
-                raise Lost(str(error)) from error
+                raise ConnectionLost(str(error)) from error
             if not part:
-                raise Lost("the server has closed the connection")
+                raise ConnectionLost("the server has closed the connection")
             data += part
         return data
 

@@ -68,7 +68,7 @@ users = {{ eve = "full" }}
 USER = '[[user]]\nname = "{name}"\npassword_file = "password"\n'
 
 
-class Place:
+class AccountsServer:
     """A server in a directory of its own; a context manager that ends it."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ def expect(found: object, wanted: object, what: str) -> None:
 DENIED, FAILED = "NT_STATUS_ACCESS_DENIED", "NT_STATUS_LOGON_FAILURE"
 
 
-def demands(place: Place) -> None:
+def demands(place: AccountsServer) -> None:
     status, text = place.smbclient("bob", "new", highest="SMB2_10")
     expect((status, "session setup failed" in text), (DENIED, True), text.strip()[-200:])
     said = "log-on refused: account `strict` demands SMB 3.0 or later, and this connection speaks SMB 2.1"
@@ -160,33 +160,33 @@ def demands(place: Place) -> None:
     expect(place.smbclient("bob", "new")[0], None, "SMB 3.1.1")
 
 
-def either(place: Place) -> None:
+def either(place: AccountsServer) -> None:
     status, text = place.smbclient("ann", "new", highest="SMB2_10")
     expect((status, "tree connect failed" in text), (DENIED, True), text.strip()[-200:])
     expect(place.smbclient("ann", "old", highest="SMB2_10")[0], None, "the account that demands nothing")
     expect(place.smbclient("eve", "free", highest="SMB2_10")[0], None, "a share of no account")
 
 
-def names(place: Place) -> None:
+def names(place: AccountsServer) -> None:
     expect(place.smbclient("ann", "old", name="plain")[0], None, "the share of the account that is named")
     expect(place.smbclient("ann", "new", name="plain")[0], DENIED, "the share of another one")
     expect("the share is of account `strict`, the session of account `plain`" in place.log(), True, "the server's log says why")
 
 
-def address(place: Place) -> None:
+def address(place: AccountsServer) -> None:
     expect(place.smbclient("ann", "new", host=OWN)[0], None, "the account's share at its address")
     expect(place.smbclient("ann", "old", host=OWN)[0], DENIED, "another account's share there")
     status, _ = place.smbclient("ann", "new", host=OWN, highest="SMB2_10")
     expect(status in ("NT_STATUS_NOT_SUPPORTED", "NT_STATUS_CONNECTION_DISCONNECTED"), True, f"SMB 2.1 there: {status}")
 
 
-def listed(place: Place, user: str, password: str = PASSWORD, host: str = ANYWHERE) -> tuple[str | None, set[str]]:
+def listed(place: AccountsServer, user: str, password: str = PASSWORD, host: str = ANYWHERE) -> tuple[str | None, set[str]]:
     """The first status that is no success, or none, and the shares that are listed to somebody at an address."""
     status, text = place.smbclient(user, None, password, listing=True, host=host)
     return status, {line.split("|")[1] for line in text.splitlines() if line.startswith("Disk|")}
 
 
-def alone(place: Place) -> None:
+def alone(place: AccountsServer) -> None:
     """A share is found at its own address, and nothing else is."""
     expect(listed(place, "ann", host=ALONE), (None, {"alone"}), "the shares that are listed there")
     expect("alone" in listed(place, "ann")[1], True, "the shares that are listed at the server's address")
@@ -212,7 +212,7 @@ def alone(place: Place) -> None:
     expect(place.smbclient("ann", "old")[0], None, "another share at the server's address again")
 
 
-def live(place: Place) -> None:
+def live(place: AccountsServer) -> None:
     """A change counts for who comes from then on."""
     place.ask("account", "set", "plain", "min_dialect=3.1.1")
     expect(place.smbclient("ann", "old", highest="SMB3_02")[0], DENIED, "a dialect that was enough before")
@@ -221,7 +221,7 @@ def live(place: Place) -> None:
     expect(place.smbclient("ann", "old", highest="SMB2_10")[0], None, "the change taken back")
 
 
-def keys(place: Place) -> None:
+def keys(place: AccountsServer) -> None:
     """An account's name logs on with either of its keys, which are renewed one after the other."""
     expect(place.smbclient("strict", "new", "no key yet")[0], FAILED, "an account without keys")
     first = place.ask("account", "keys", "renew", "strict").split()[1]
@@ -252,7 +252,7 @@ def keys(place: Place) -> None:
     expect([key for key in (first, second, renewed) if key in place.log() or key in place.ask("status", "--json")], [], "keys in the log or the status")
 
 
-def authentication(place: Place) -> None:
+def authentication(place: AccountsServer) -> None:
     """An account says whether users' passwords count, or its keys."""
     key = place.ask("account", "keys", "renew", "plain", "key2").split()[1]
     place.ask("account", "set", "plain", "authentication=key")
@@ -265,7 +265,7 @@ def authentication(place: Place) -> None:
     place.ask("account", "set", "plain", "--reset", "authentication")
 
 
-def curl(place: Place, path: str, *options: str) -> tuple[int | str, str]:
+def curl(place: AccountsServer, path: str, *options: str) -> tuple[int | str, str]:
     """The status and body of what curl gets, or its exit status."""
     url = f"https://localhost:{place.page_port}{path}"
     done = subprocess.run(["curl", "-sS", "--max-time", "30", "--noproxy", "*", "-w", "\n%{http_code}", *options, url],
@@ -274,7 +274,7 @@ def curl(place: Place, path: str, *options: str) -> tuple[int | str, str]:
     return (int(status), body) if done.returncode == 0 else (f"curl ends with {done.returncode}", done.stderr)
 
 
-def page(place: Place) -> None:
+def page(place: AccountsServer) -> None:
     """The admin page over TLS."""
     if shutil.which("curl") is None:
         raise Skipped("curl is missing: apt-get install curl")
@@ -304,7 +304,7 @@ def page(place: Place) -> None:
         expect(b"HTTP/1.1" in answer, False, "an answer without TLS")
 
 
-def renewed(place: Place) -> None:
+def renewed(place: AccountsServer) -> None:
     """Another certificate counts for the next connection."""
     before = ssl.get_server_certificate((ANYWHERE, place.page_port))
     place.certify()
@@ -312,7 +312,7 @@ def renewed(place: Place) -> None:
     expect(ssl.get_server_certificate((ANYWHERE, place.page_port)).split(), (place.directory / "page.pem").read_text().split(), "the new one")
 
 
-def refused(place: Place) -> None:
+def refused(place: AccountsServer) -> None:
     """What would leave the page open to anybody, or cannot be used, keeps the server from starting."""
     text = (place.directory / "t.toml").read_text()
     open_page = text.replace('tls_certificate = "page.pem"\n', "").replace('tls_key = "page.key"\n', "")
@@ -350,7 +350,7 @@ def main() -> None:
             skip_whole_suite("accounts", f"{needed} is missing: apt-get install {needed}")
     tally = Tally("accounts")
     try:
-        with Place() as place:
+        with AccountsServer() as place:
             for name, case in CASES.items():
                 try:
                     case(place)

@@ -107,7 +107,7 @@ def load(stage: Stage) -> None:
 
 def provision(stage: Stage) -> None:
     """A share that its size holds back, and what a larger one gives it, on the admin page."""
-    with admin_page.Place() as place:
+    with admin_page.AdminPageServer() as place:
         _open(stage.page, place)
         with _busy(_load(place, "projects") + "--rw randread --bs 64k --iodepth 16 --filesize 64m".split()):
             for gib in (100, 2000):
@@ -118,7 +118,7 @@ def provision(stage: Stage) -> None:
 
 def metadata_caching(stage: Stage) -> None:
     """What metadata caching is worth where each look at the store takes a millisecond: off, then on."""
-    place = admin_page.Place()
+    place = admin_page.AdminPageServer()
     with (place.directory / "t.toml").open("a") as configuration:
         configuration.write("[server.testing]\nmetadata_delay_us = 1000\n")
     with place:
@@ -133,7 +133,7 @@ def metadata_caching(stage: Stage) -> None:
 def metrics(stage: Stage) -> None:
     """Transactions by API of a share at work, as a command tells them."""
     recording = Recording("trunkline status transactions")
-    with admin_page.Place() as place:
+    with admin_page.AdminPageServer() as place:
         with _busy(_load(place, "projects") + "--rw randrw --bs 64k --iodepth 16 --filesize 64m".split()):
             time.sleep(STEP_S)
             for words in ("status transactions --share projects", "status workload"):
@@ -142,7 +142,7 @@ def metrics(stage: Stage) -> None:
     stage.tell(recording, "metrics")
 
 
-def _load(place: admin_page.Place, share: str) -> list[str]:
+def _load(place: admin_page.AdminPageServer, share: str) -> list[str]:
     return [servers.program(), "load", f"smb://ann@127.0.0.1:{place.port}/{share}", "--password-file", str(place.directory / "password"),
             "--runtime", str(4 * STEP_S)]
 
@@ -157,7 +157,7 @@ def _busy(command: list[str]) -> Iterator[None]:
             load.terminate()
 
 
-def _open(page: Browser, place: admin_page.Place) -> None:
+def _open(page: Browser, place: admin_page.AdminPageServer) -> None:
     page.size(1100, 900)
     page.open(f"{place.address}/#token={place.token}")
     page.until("document.getElementById('main')?.hidden === false")

@@ -80,7 +80,7 @@ class Export:
         first = wire.word(53) + self.session + wire.word(self.sequence, 0, 0, 0)
         answer = self.connection.call([first] + operations)
         if answer.status != wire.OK:
-            raise wire.Lost(wire.name_of(answer.status))
+            raise wire.ConnectionLost(wire.name_of(answer.status))
         return answer
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ def end(client: Export) -> None:
     try:
         client.connection.call([wire.destroy_session(client.session)])
         client.connection.call([wire.destroy_clientid(client.client)])
-    except (wire.Lost, OSError):
+    except (wire.ConnectionLost, OSError):
         pass
     client.close()
 

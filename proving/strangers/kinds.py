@@ -135,7 +135,7 @@ def run(kind: str, me: Stranger) -> None:
     while me.goes_on():
         try:
             KINDS[kind](me)
-        except (OSError, wire.Lost, smb.Lost, smb.Refused, KeyError, TypeError, struct.error):
+        except (OSError, wire.ConnectionLost, smb.ConnectionLost, smb.RequestRefused, KeyError, TypeError, struct.error):
             time.sleep(0.1)
 
 

@@ -15,7 +15,7 @@ NEGOTIATE, SESSION_SETUP, TREE_CONNECT, CREATE, CLOSE, READ, WRITE, ECHO = 0, 1,
 PENDING, MORE_PROCESSING_REQUIRED = 0x103, 0xC0000016
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The server has answered with an error."""
 
     def __init__(self, command: int, status: int) -> None:
@@ -23,7 +23,7 @@ class Refused(Exception):
         self.status = status
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection is gone."""
 
 
@@ -67,7 +67,7 @@ def exactly(connection: socket.socket, count: int) -> bytes:
     while len(data) < count:
         part = connection.recv(count - len(data))
         if not part:
-            raise Lost("the server has closed the connection")
+            raise ConnectionLost("the server has closed the connection")
         data += part
     return data
 
@@ -162,12 +162,12 @@ class Client:
             while struct.unpack_from("<I", header, 8)[0] == PENDING or struct.unpack_from("<Q", header, 24)[0] != number:
                 header, body = self.receive()
         except OSError as error:
-            raise Lost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
         status, self.session = struct.unpack_from("<I", header, 8)[0], struct.unpack_from("<Q", header, 40)[0]
         if command == TREE_CONNECT:
             self.tree = struct.unpack_from("<I", header, 36)[0]
         if status not in (0, may):
-            raise Refused(command, status)
+            raise RequestRefused(command, status)
         return header, body
 
     def create(self, name: str, access: int = 0x0012019F, disposition: int = 3, options: int = 0x40) -> bytes:

@@ -3,7 +3,7 @@
 All cases take most of an hour, and each is a run of its own, in which whatever it compares takes turns. So each is kept as soon as
 it is measured, in measured.json beside this file: of each of its numbers the median, the least and the most of all rounds, and at
 which commit, how and when they were measured. A case that is measured again replaces its own line alone. The page is made of what is
-kept, and says of which commits and machines and how many rounds that is. Start reading at `Kept`.
+kept, and says of which commits and machines and how many rounds that is. Start reading at `ResultStore`.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ DIGITS = 10
 
 
 @dataclass(frozen=True)
-class Line:
+class StoredResult:
     """What is kept of one case. `how` is what differs in no two measurements that are the same, but for the commit; `versions` are
     those of the servers, where the page names them."""
 
@@ -40,12 +40,12 @@ class Line:
         return json.dumps({key: value for key, value in told.items() if value != ()})
 
 
-def _line(told: dict[str, Any]) -> Line:
+def _line(told: dict[str, Any]) -> StoredResult:
     values = {name: Spread(*value) for name, value in told.pop("values").items()}
-    return Line(values, when=datetime.datetime.fromisoformat(told.pop("when")), **told)
+    return StoredResult(values, when=datetime.datetime.fromisoformat(told.pop("when")), **told)
 
 
-class Kept:
+class ResultStore:
     """The lines of all cases by their whole name, in a file or, without `path`, for this run alone. `commit` and `how` are those of what
     is added from now on."""
 
@@ -60,7 +60,7 @@ class Kept:
 
     def add(self, name: str, values: Values, versions: Sequence[str]) -> None:
         """Keeps a case, over what was there before."""
-        self.lines[name] = Line(values, self._commit, self._how, datetime.datetime.now(datetime.UTC), versions)
+        self.lines[name] = StoredResult(values, self._commit, self._how, datetime.datetime.now(datetime.UTC), versions)
         if self._path:
             write(self.lines, self._path)
 
@@ -84,7 +84,7 @@ class Kept:
         )
 
 
-def write(lines: Mapping[str, Line], path: Path) -> None:
+def write(lines: Mapping[str, StoredResult], path: Path) -> None:
     """Writes all lines to a file, which is whole at any time."""
     written = path.with_suffix(".new")
     written.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {line.text()}" for name, line in sorted(lines.items())) + "\n}\n")
@@ -94,7 +94,7 @@ def write(lines: Mapping[str, Line], path: Path) -> None:
 class Part(Mapping[str, Values]):
     """The lines whose names begin with a prefix."""
 
-    def __init__(self, kept: Kept, prefix: str) -> None:
+    def __init__(self, kept: ResultStore, prefix: str) -> None:
         self._kept, self.prefix = kept, prefix
         # What was measured by this run.
         self.fresh: set[str] = set()

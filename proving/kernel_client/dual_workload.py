@@ -52,7 +52,7 @@ def other(side: str) -> str:
     return SIDES[1 - SIDES.index(side)]
 
 
-class Shared:
+class SharedFile:
     """One file seen from both mounts, and what its blocks must hold."""
 
     def __init__(self, worker: Worker, name: str) -> None:
@@ -176,7 +176,7 @@ class Shared:
 
 def exchange(worker: Worker) -> dict[str, Any]:
     """One file, written on one side and read on the other, with caching rights that come and go on both."""
-    shared = Shared(worker, worker.label)
+    shared = SharedFile(worker, worker.label)
     shared.begin()
     while not worker.stop.is_set():
         side = worker.random.choice(SIDES)
@@ -191,7 +191,7 @@ def exchange(worker: Worker) -> dict[str, Any]:
     return {"blocks": shared.generations}
 
 
-class Flag:
+class LockFlag:
     """A word that all processes of the guest share: who has the lock, as they believe."""
 
     def __init__(self, name: str) -> None:
@@ -216,7 +216,7 @@ class Flag:
 def _lock(worker: Worker, side: str) -> dict[str, int]:
     """Take a lock on one side again and again, never while the process of the other side has it, and count up under it."""
     name = worker.label.rpartition("-")[0]
-    me, flag = SIDES.index(side) + 1, Flag(name)
+    me, flag = SIDES.index(side) + 1, LockFlag(name)
     descriptor = _open_both(worker, side, name)
     rounds = 0
     while not worker.stop.is_set():

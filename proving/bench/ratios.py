@@ -1,7 +1,7 @@
 """Our server against its peers: ratios within rounds, how they are told, and whether they come to what is wanted.
 
 `columns` of a row are label -> (CPU µs for an operation, operations for a second), each with a value for every round. Above 1 our
-server is ahead in each ratio. What is wanted counts against the best of the peers. Start reading at `values` and `told`.
+server is ahead in each ratio. What is wanted counts against the best of the peers. Start reading at `values` and `cells`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def values(columns: Columns, ours: str, peers: Sequence[str], row: str = "") -> 
     return {row + name: spread.of(rounds) for name, rounds in found.items() if rounds}
 
 
-def told(of: Values, peers: Sequence[str], cost: float | None, rate: float | None, row: str = "") -> list[str]:
+def cells(of: Values, peers: Sequence[str], cost: float | None, rate: float | None, row: str = "") -> list[str]:
     """The columns behind the name: our cost and rate, each peer's ratios, and what is wanted of them."""
     shown = [f"{spread.told(of, f'{row}cost', 1)} µs", f"{of[f'{row}rate'].median:,.0f}/s"]
     for peer in peers:
