@@ -1,4 +1,4 @@
-"""Drives Debian's Chromium without a window, over the pipe that it is remote-controlled by (the Chrome DevTools Protocol)."""
+"""Drives Debian's Chromium without a window, over its remote-control pipe (the Chrome DevTools Protocol)."""
 
 import base64
 import contextlib
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 PATIENCE_S = 30
-# So many milliseconds between two looks at the page.
+# Milliseconds between two looks at the page.
 LOOK_MS = 20
 
 
@@ -28,7 +28,7 @@ class Browser:
         self._program = program
         self._home = Path(tempfile.mkdtemp(prefix="proof-chromium-"))
         self._next, self._rest, self._session = 0, b"", None
-        # Addresses that the page has asked for, and what went wrong in it.
+        # The addresses that the page requested, and the errors that occurred in it.
         self.requests: list[str] = []
         self.errors: list[str] = []
 
@@ -67,7 +67,7 @@ class Browser:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Ask the browser for something; gives its answer."""
+        """Send the browser a request and return its answer."""
         self._next += 1
         message = {"id": self._next, "method": method, "params": parameters}
         if self._session:
@@ -108,14 +108,14 @@ class Browser:
         self.call("Page.navigate", url=address)
 
     def says(self, expression: str) -> Any:
-        """The value of an expression in the page."""
+        """Return the value of an expression in the page."""
         told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in told:
             raise BrowserError(f"{expression}: {told['exceptionDetails']['text']}")
         return told["result"].get("value")
 
     def until(self, expression: str, seconds: float = PATIENCE_S) -> Any:
-        """Wait until an expression in the page is true; gives its value. What is none in time is an error."""
+        """Wait until an expression in the page is true, and return its value. Raises TimeoutError after `seconds`."""
         end = time.monotonic() + seconds
         while True:
             value = self.says(f"((value) => value instanceof Node ? true : value)({expression})")
@@ -126,7 +126,7 @@ class Browser:
             time.sleep(LOOK_MS / 1000)
 
     def type(self, text: str) -> None:
-        """Type where the focus is."""
+        """Type text into the focused element."""
         self.call("Input.insertText", text=text)
 
     def press(self, key: str) -> None:
@@ -143,7 +143,7 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
 
     def picture(self, place: Path, box: tuple[float, float, float, float] | None = None) -> None:
-        """Write what is seen of the page as PNG, or what lies in `box` of it: left, top, width, height."""
+        """Write the visible part of the page as PNG, or only `box` of it: left, top, width, height."""
         more = {} if box is None else {
             "clip": dict(zip(("x", "y", "width", "height"), box, strict=True), scale=1), "captureBeyondViewport": True}
         Path(place).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", **more)["data"]))

@@ -101,13 +101,13 @@ def questions() -> Iterator[tuple[str, str]]:
 @contextlib.contextmanager
 def _at_work() -> Iterator[str]:
     """A server with metrics whose shares are both read and written; gives where the metrics are."""
-    place = admin_page.AdminPageServer()
-    configuration = place.directory / "t.toml"
+    server = admin_page.AdminPageServer()
+    configuration = server.directory / "t.toml"
     configuration.write_text(configuration.read_text().replace("[admin]\n", '[admin]\nmetrics = "127.0.0.1:0"\n'))
-    with place:
-        loads = [place.load(share, 3 * PATIENCE_S) for share in ("docs", "projects")]
+    with server:
+        loads = [server.load(share, 3 * PATIENCE_S) for share in ("docs", "projects")]
         try:
-            yield re.findall("http://([^/]+)/metrics", (place.directory / "output").read_text())[0]
+            yield re.findall("http://([^/]+)/metrics", (server.directory / "output").read_text())[0]
         finally:
             for load in loads:
                 load.terminate()

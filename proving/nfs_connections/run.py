@@ -27,10 +27,10 @@ GANESHAS = HERE.parent / "expected" / "ganesha-connections.toml"
 SHARE = "files"
 
 
-def try_one(function: Callable[[cases.NfsTestServer], None], place: cases.NfsTestServer) -> tuple[str, str]:
+def try_one(function: Callable[[cases.NfsTestServer], None], under_test: cases.NfsTestServer) -> tuple[str, str]:
     """Run one case; gives (result, detail)."""
     try:
-        function(place)
+        function(under_test)
         return "pass", ""
     except cases.CaseFailed as wrong:
         return "fail", str(wrong)
@@ -39,7 +39,7 @@ def try_one(function: Callable[[cases.NfsTestServer], None], place: cases.NfsTes
     except (ConnectionLost, TimeoutError, OSError, KeyError, TypeError) as error:
         return "fail", f"{type(error).__name__} {error}"
     finally:
-        place.close()
+        under_test.close()
 
 
 def run(tally: Tally, kind: str, names: list[str]) -> None:
@@ -48,8 +48,8 @@ def run(tally: Tally, kind: str, names: list[str]) -> None:
     with servers.Server(kind, "nfs") as server:
         for name in names:
             section, function = cases.CASES[name]
-            place = cases.NfsTestServer((server.address, server.port), SHARE.encode(), server.share_directory(SHARE))
-            result, detail = try_one(function, place)
+            under_test = cases.NfsTestServer((server.address, server.port), SHARE.encode(), server.share_directory(SHARE))
+            result, detail = try_one(function, under_test)
             told = f"{kind}: {name} (RFC 8881 {section})"
             if name in differs:
                 listed = differs[name]["reason"]

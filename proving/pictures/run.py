@@ -52,9 +52,9 @@ class Stage:
         """Keep a recording as an asciicast, and its last screen as a picture."""
         (self.out / f"{name}.cast").write_text(recording.cast())
         with tempfile.TemporaryDirectory() as directory:
-            place = Path(directory) / "screen.html"
-            place.write_text(recording.page())
-            self.page.open(place.as_uri())
+            server = Path(directory) / "screen.html"
+            server.write_text(recording.page())
+            self.page.open(server.as_uri())
             self.page.until("document.getElementById('screen')")
             self.crop(f"{name}.png", "#screen", margin=0)
 
@@ -107,25 +107,25 @@ def load(stage: Stage) -> None:
 
 def provision(stage: Stage) -> None:
     """A share that its size holds back, and what a larger one gives it, on the admin page."""
-    with admin_page.AdminPageServer() as place:
-        _open(stage.page, place)
-        with _busy(_load(place, "projects") + "--rw randread --bs 64k --iodepth 16 --filesize 64m".split()):
+    with admin_page.AdminPageServer() as server:
+        _open(stage.page, server)
+        with _busy(_load(server, "projects") + "--rw randread --bs 64k --iodepth 16 --filesize 64m".split()):
             for gib in (100, 2000):
-                subprocess.run(place.line("share set projects") + [f"provisioned_gib={gib}"], check=True, stdout=subprocess.DEVNULL)
+                subprocess.run(server.line("share set projects") + [f"provisioned_gib={gib}"], check=True, stdout=subprocess.DEVNULL)
                 time.sleep(STEP_S)
             stage.crop("provision.png", "section.plots")
 
 
 def metadata_caching(stage: Stage) -> None:
     """What metadata caching is worth where each look at the store takes a millisecond: off, then on."""
-    place = admin_page.AdminPageServer()
-    with (place.directory / "t.toml").open("a") as configuration:
+    server = admin_page.AdminPageServer()
+    with (server.directory / "t.toml").open("a") as configuration:
         configuration.write("[server.testing]\nmetadata_delay_us = 1000\n")
-    with place:
-        _open(stage.page, place)
-        with _busy(_load(place, "docs") + "--metadata open --files 1000 --iodepth 16".split()):
+    with server:
+        _open(stage.page, server)
+        with _busy(_load(server, "docs") + "--metadata open --files 1000 --iodepth 16".split()):
             for caching in ("off", "on"):
-                subprocess.run(place.line("share set docs") + [f"metadata_caching={caching}"], check=True, stdout=subprocess.DEVNULL)
+                subprocess.run(server.line("share set docs") + [f"metadata_caching={caching}"], check=True, stdout=subprocess.DEVNULL)
                 time.sleep(STEP_S)
             stage.crop("metadata-caching.png", "section.plots")
 
@@ -133,17 +133,17 @@ def metadata_caching(stage: Stage) -> None:
 def metrics(stage: Stage) -> None:
     """Transactions by API of a share at work, as a command tells them."""
     recording = Recording("trunkline status transactions")
-    with admin_page.AdminPageServer() as place:
-        with _busy(_load(place, "projects") + "--rw randrw --bs 64k --iodepth 16 --filesize 64m".split()):
+    with admin_page.AdminPageServer() as server:
+        with _busy(_load(server, "projects") + "--rw randrw --bs 64k --iodepth 16 --filesize 64m".split()):
             time.sleep(STEP_S)
             for words in ("status transactions --share projects", "status workload"):
                 recording.type(f"trunkline {words}")
-                recording.run(place.line(words), os.environ, 30)
+                recording.run(server.line(words), os.environ, 30)
     stage.tell(recording, "metrics")
 
 
-def _load(place: admin_page.AdminPageServer, share: str) -> list[str]:
-    return [servers.program(), "load", f"smb://ann@127.0.0.1:{place.port}/{share}", "--password-file", str(place.directory / "password"),
+def _load(server: admin_page.AdminPageServer, share: str) -> list[str]:
+    return [servers.program(), "load", f"smb://ann@127.0.0.1:{server.port}/{share}", "--password-file", str(server.directory / "password"),
             "--runtime", str(4 * STEP_S)]
 
 
@@ -157,9 +157,9 @@ def _busy(command: list[str]) -> Iterator[None]:
             load.terminate()
 
 
-def _open(page: Browser, place: admin_page.AdminPageServer) -> None:
+def _open(page: Browser, server: admin_page.AdminPageServer) -> None:
     page.size(1100, 900)
-    page.open(f"{place.address}/#token={place.token}")
+    page.open(f"{server.address}/#token={server.token}")
     page.until("document.getElementById('main')?.hidden === false")
 
 
