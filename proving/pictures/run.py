@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the pictures and transcripts of docs/ anew, from real runs of the release build.
+"""Create the pictures and transcripts of docs/ again, from real runs of the release build.
 
     run.py [--out DIR] [--only NAME ...]
 
-Needs root (the copy goes over an emulated link) and Debian's chromium, and a machine that does nothing else: what is seen is what was
-measured. Start reading at `PICTURES`. Those of docs/admin.md come from proving/admin_page/run.py.
+Needs root (the copy goes over an emulated link), Debian's chromium, and an otherwise idle machine: the pictures show
+measurements. Start reading at `PICTURES`. proving/admin_page/run.py creates those of docs/admin.md.
 """
 
 import argparse
@@ -28,19 +28,19 @@ from proving.pictures.terminal import Recording
 HERE = Path(__file__).resolve().parent
 DOCS = servers.ROOT / "docs"
 SHARE = "files"
-# The path that is copied over: a round trip, what each connection carries, and what all of them do.
+# The path of the copy: its round trip, the rate of each connection, and the rate of all together.
 LINK = "--rtt 23ms --flow-rate 140Mbit --rate 560Mbit"
 STEP_S = 50
 
 
 class Stage:
-    """What a picture is made with."""
+    """The browser page and the output directory of the pictures."""
 
     def __init__(self, page: Browser, out: Path) -> None:
         self.page, self.out = page, out
 
     def crop(self, name: str, element: str, width: int = 1100, margin: int = 12) -> None:
-        """Keep what an element of the page looks like."""
+        """Save a picture of an element of the page."""
         self.page.size(width, 900)
         time.sleep(0.5)
         left, top, wide, high = self.page.says(
@@ -49,7 +49,7 @@ class Stage:
         self.page.picture(self.out / name, (max(left - margin, 0), max(top - margin, 0), wide + 2 * margin, high + 2 * margin))
 
     def tell(self, recording: Recording, name: str) -> None:
-        """Keep a recording as an asciicast, and its last screen as a picture."""
+        """Save a recording as an asciicast, and its last screen as a picture."""
         (self.out / f"{name}.cast").write_text(recording.cast())
         with tempfile.TemporaryDirectory() as directory:
             server = Path(directory) / "screen.html"
@@ -65,7 +65,7 @@ def _environment(server_accounts: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def copy(stage: Stage) -> None:
-    """A tree with a large file and many small ones goes over a long path, is found whole, and is copied again."""
+    """Copy a tree with a large file and many small ones over a long path, verify it, and copy it again."""
     accounts = servers.accounts()
     recording = Recording("trunkline copy over 23 ms")
     with tempfile.TemporaryDirectory() as directory, servers.Server("trunkline", "bench", reachable=True) as server:
@@ -86,7 +86,8 @@ def copy(stage: Stage) -> None:
 
 
 def load(stage: Stage) -> None:
-    """What one, two and four channels are worth on a path whose connections are narrow; the report's plots, and the terminal."""
+    """Measure the gain of one, two and four channels on a path with narrow connections; the report's plots, and the
+    terminal."""
     accounts = servers.accounts()
     recording = Recording("trunkline load over 5 ms")
     with tempfile.TemporaryDirectory() as directory, servers.Server("trunkline", "bench", reachable=True) as server:
@@ -106,7 +107,7 @@ def load(stage: Stage) -> None:
 
 
 def provision(stage: Stage) -> None:
-    """A share that its size holds back, and what a larger one gives it, on the admin page."""
+    """Show a share at its limit, and the effect of a larger size, on the admin page."""
     with admin_page.AdminPageServer() as server:
         _open(stage.page, server)
         with _busy(_load(server, "projects") + "--rw randread --bs 64k --iodepth 16 --filesize 64m".split()):
@@ -117,7 +118,7 @@ def provision(stage: Stage) -> None:
 
 
 def metadata_caching(stage: Stage) -> None:
-    """What metadata caching is worth where each look at the store takes a millisecond: off, then on."""
+    """Show the gain of metadata caching where each call to the store takes a millisecond: off, then on."""
     server = admin_page.AdminPageServer()
     with (server.directory / "t.toml").open("a") as configuration:
         configuration.write("[server.testing]\nmetadata_delay_us = 1000\n")
@@ -131,7 +132,7 @@ def metadata_caching(stage: Stage) -> None:
 
 
 def metrics(stage: Stage) -> None:
-    """Transactions by API of a share at work, as a command tells them."""
+    """Show the transactions by API of a loaded share, as a command reports them."""
     recording = Recording("trunkline status transactions")
     with admin_page.AdminPageServer() as server:
         with _busy(_load(server, "projects") + "--rw randrw --bs 64k --iodepth 16 --filesize 64m".split()):
@@ -149,7 +150,7 @@ def _load(server: admin_page.AdminPageServer, share: str) -> list[str]:
 
 @contextlib.contextmanager
 def _busy(command: list[str]) -> Iterator[None]:
-    """A load beside what is done meanwhile."""
+    """Run a load in the background."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as load:
         try:
             yield

@@ -55,7 +55,11 @@ impl RawClient {
     ///
     /// # Errors
     /// Errors of the socket, and [`io::ErrorKind::InvalidData`] if the server refuses the log-on.
-    pub fn log_on(address: SocketAddr, identity: &RawClientIdentity<'_>, share: &str) -> io::Result<RawClient> {
+    pub fn log_on(
+        address: SocketAddr,
+        identity: &RawClientIdentity<'_>,
+        share: &str,
+    ) -> io::Result<RawClient> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;

@@ -76,8 +76,9 @@ fn measure(server: &net::Handle<smb::service::Smb>, address: SocketAddr, signs: 
         let (warm, measured) = batches.split_at(WARM);
         warm.iter().for_each(|batch| exchange(&mut client, batch, &mut answers));
         check(&client, &mut answers, signs);
-        let run =
-            MeasuredRun::of(server, || measured.iter().for_each(|batch| exchange(&mut client, batch, &mut answers)));
+        let run = MeasuredRun::of(server, || {
+            measured.iter().for_each(|batch| exchange(&mut client, batch, &mut answers))
+        });
         check(&client, &mut answers, signs);
         run
     });

@@ -184,7 +184,8 @@ fn pairs(program: &Path, server: &ServerProcess, load: Load<'_>, count: usize) {
     let (share, cost) = (median(shares), median(costs));
     let protocol = load.protocol;
     println!(
-        "{protocol} fairness: {share:.3} of each other's; isolation: {cost:.3} of what it is alone; medians of {count}"
+        "{protocol} fairness: {share:.3} of each other's; isolation: {cost:.3} of what it is alone; medians \
+         of {count}"
     );
     assert!((share - 1.0).abs() <= APART, "{protocol}: one client has {share:.3} times what the other has");
     assert!(

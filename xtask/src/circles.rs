@@ -377,7 +377,8 @@ mod tests {
                     // Another type has all three names, so that a name alone does not identify the file.
                     (
                         "c.rs",
-                        "pub struct C; impl C { fn stat(&self) {} fn close(&self) {} fn only_here(&self) {} }",
+                        "pub struct C; impl C { fn stat(&self) {} fn close(&self) {} fn only_here(&self) {} \
+                         }",
                     ),
                     ("s.rs", "pub struct S;"),
                 ];

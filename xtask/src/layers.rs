@@ -127,9 +127,13 @@ fn dependencies(metadata: &serde_json::Value, table: &[(&str, u8)]) -> Result<Ve
             match crate_directory(&path).map(|other| (other, layer(other))) {
                 Some((_, Some(below))) if below < own_layer => {}
                 Some((other, Some(below))) => found.push(format!(
-                    "crates/{own}/Cargo.toml: layer {own_layer} depends on {other} of layer {below}; only lower layers may be used"
+                    "crates/{own}/Cargo.toml: layer {own_layer} depends on {other} of layer {below}; only \
+                     lower layers may be used"
                 )),
-                _ => found.push(format!("crates/{own}/Cargo.toml: depends on {path}, which is outside the layers")),
+                _ => found.push(format!(
+                    "crates/{own}/Cargo.toml: depends on {path}, which is outside the \
+                                         layers"
+                )),
             }
         }
     }
@@ -253,7 +257,8 @@ mod tests {
                 serde_json::json!({"name": need, "kind": kind, "path": path})
             })
             .collect();
-        serde_json::json!({"manifest_path": format!("/w/crates/{name}/Cargo.toml"), "dependencies": dependencies})
+        let manifest = format!("/w/crates/{name}/Cargo.toml");
+        serde_json::json!({"manifest_path": manifest, "dependencies": dependencies})
     }
 
     #[test]
@@ -267,7 +272,8 @@ mod tests {
     fn a_dependency_upwards_or_sideways_is_found() {
         let table = &[("wire", 0), ("share", 2), ("auth", 2)];
         let good = serde_json::json!({"packages": [
-            package("wire", &[]), package("auth", &[("wire", None)]), package("share", &[("auth", Some("dev"))])]});
+            package("wire", &[]), package("auth", &[("wire", None)]),
+            package("share", &[("auth", Some("dev"))])]});
         assert_eq!(dependencies(&good, table), Ok(Vec::new()));
         let bad = serde_json::json!({"packages": [
             package("wire", &[("share", None)]), package("auth", &[("share", None)]),

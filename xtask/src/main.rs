@@ -21,8 +21,8 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | names | prose [--print] | circles [--print] | semantics | all | \
-     simulate [--seed FIRST] [--count N] [--log]";
+const USAGE: &str = "usage: cargo xtask layers | tidy | names | prose [--print] | circles [--print] | \
+                     semantics | all | simulate [--seed FIRST] [--count N] [--log]";
 
 fn main() -> ExitCode {
     let root = workspace_root();

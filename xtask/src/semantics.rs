@@ -215,7 +215,8 @@ mod tests {
             "fn helps_a_test() {}\n#[test]\n#[ignore = \"slow\"]\nfn is_left_out() {}\n\
              #[tokio::test(flavor = \"multi_thread\")]\n/// Text.\nasync fn waits_for_it() {}\n\
              #[test]\n#[cfg(unix)]\nfn runs_here() {}\nfn is_no_test() {}\n\
-             proptest! {\n    #![proptest_config(config())]\n\n    #[test]\n    fn any_will_do(it in all()) {}\n}\n",
+             proptest! {\n    #![proptest_config(config())]\n\n    #[test]\n    fn any_will_do(it in all()) \
+             {}\n}\n",
         );
         write("proving/peers/cases.py", "def a_peer_comes_back(): pass\n");
         check(root.path()).unwrap()
@@ -229,9 +230,11 @@ mod tests {
 
     #[test]
     fn tests_are_found_by_file_and_behind_it() {
-        let good = "Text of `what_is_no_test`.\nTest: `opening.rs:\nthe_first_one_wins`, `the_first_…`; `crates/smb/tests/waiting.rs:\n\
+        let good = "Text of `what_is_no_test`.\nTest: `opening.rs:\nthe_first_one_wins`, `the_first_…`; \
+                    `crates/smb/tests/waiting.rs:\n\
                     what_waits_is_told`; `proving/peers: a_peer_comes_back`.\n\n## A chapter\n\n\
-                    Tests without a path are in `crates/smb/tests/waiting.rs`.\n\n| a | `opening.rs` | `what_waits_is_told` |\n";
+                    Tests without a path are in `crates/smb/tests/waiting.rs`.\n\n| a | `opening.rs` | \
+                    `what_waits_is_told` |\n";
         assert_eq!(found(good), Vec::<String>::new());
     }
 
@@ -246,7 +249,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_its_line() {
-        let bad = "Rule.\nTest: `opening.rs: the_second_one_wins`,\n`the_third_one_wins`.\n\nTest: `lost.rs: a`, `what_waits_is_told`.\n\n\
+        let bad = "Rule.\nTest: `opening.rs: the_second_one_wins`,\n`the_third_one_wins`.\n\nTest: `lost.rs: \
+                   a`, `what_waits_is_told`.\n\n\
                    `proving/peers: a_peer_is_lost`\n";
         let lines = [
             "2: `opening.rs: the_second",

@@ -321,7 +321,8 @@ mod tests {
     #[test]
     fn modules_of_tests_are_no_lines() {
         let s = source(
-            "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { \"}\" }\n}\n#[cfg(test)]\nmod apart;\n#[cfg(test)]\nfn c() {\n}\n",
+            "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { \"}\" }\n}\n#[cfg(test)]\nmod apart;\n\
+             #[cfg(test)]\nfn c() {\n}\n",
         );
         assert_eq!(s.bare.lines().count(), 10);
         assert_eq!(lines_without_tests(&s.bare), 6);

@@ -30,7 +30,8 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     if allowed.len() != LONG_LIST_CEILING {
         found.push(format!(
-            "xtask/allowed-long.toml: {} entries, LONG_LIST_CEILING is {LONG_LIST_CEILING}; the list may only get shorter",
+            "xtask/allowed-long.toml: {} entries, LONG_LIST_CEILING is {LONG_LIST_CEILING}; the list may \
+             only get shorter",
             allowed.len()
         ));
     }

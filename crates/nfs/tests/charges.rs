@@ -11,7 +11,7 @@ use nfs_wire::rpc::{self, Accepted, Message};
 use nfs_wire::types::StateId;
 use share::FileNumber;
 use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, Work};
-use testkit::nfs::{Client, Wire, NfsTestServer, closing, put, reading, writing};
+use testkit::nfs::{Client, NfsTestServer, Wire, closing, put, reading, writing};
 use volume::faulty::{Call, FaultyVolume, Plan};
 use volume::memory::MemoryVolume;
 use volume::{Failure, Name, OpenHow, Volume};

@@ -11,7 +11,7 @@ use nfs_wire::op::{Args, Res, getattr};
 use nfs_wire::rpc::{self, Accepted, Message};
 use nfs_wire::types::StateId;
 use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
-use testkit::nfs::{Client, EXPORT, Wire, NfsTestServer, closing, lookup, put, reading, writing};
+use testkit::nfs::{Client, EXPORT, NfsTestServer, Wire, closing, lookup, put, reading, writing};
 
 /// The test itself lets time pass.
 struct Quiet;

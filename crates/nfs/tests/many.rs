@@ -6,7 +6,7 @@ use nfs::state::open::Holding;
 use nfs::state::stateid::Of;
 use nfs::state::stateid::{Place, State};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
-use testkit::nfs::{Client, Wire, NfsTestServer};
+use testkit::nfs::{Client, NfsTestServer, Wire};
 use volume::NodeId;
 
 /// Files that the client has: were all looked at for each, the test would take many minutes.

@@ -4,7 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::{Args, Res, allocate, clone, copy, getattr, setattr};
 use nfs_wire::xdr::List;
-use testkit::nfs::{Client, Wire, NfsTestServer, put, writing};
+use testkit::nfs::{Client, NfsTestServer, Wire, put, writing};
 
 /// space_avail, space_free and space_total.
 const SPACE: [AttrNum; 3] = [AttrNum::SpaceAvail, AttrNum::SpaceFree, AttrNum::SpaceTotal];

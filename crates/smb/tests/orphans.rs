@@ -21,7 +21,7 @@ use smb_wire::header::Flags;
 use smb_wire::{Command, FileId, Guid, LeaseKey, NtStatus, query_info, set_info};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{ReceivedMessage, whole};
-use testkit::smb::{Dial, Peer, Store, SmbTestServer};
+use testkit::smb::{Dial, Peer, SmbTestServer, Store};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long after a client is back what it does not ask for may be in its own way.

@@ -14,7 +14,7 @@ use smb_wire::tree_connect::{self, ShareCapabilities};
 use smb_wire::{Command, FileId, Guid, LeaseKey, List, NtStatus};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::ReceivedMessage;
-use testkit::smb::{Dial, Peer, Store, SmbTestServer};
+use testkit::smb::{Dial, Peer, SmbTestServer, Store};
 use volume::Failure;
 use volume::faulty::{Call, Fault};
 

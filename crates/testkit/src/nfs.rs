@@ -100,13 +100,25 @@ impl NfsTestServer {
     pub fn with_stable_storage() -> NfsTestServer {
         let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
         let (opens, client_records) = (Arc::default(), Arc::default());
-        NfsTestServer::start(memory, REPLY_BYTES, Some(NfsStableStorage { opens, client_records, boot: 1 }), instance, now)
+        NfsTestServer::start(
+            memory,
+            REPLY_BYTES,
+            Some(NfsStableStorage { opens, client_records, boot: 1 }),
+            instance,
+            now,
+        )
     }
 
     /// The same server, after it was killed and started again a second later.
     pub fn restarted(&self) -> NfsTestServer {
         let now = self.now.plus(Duration::from_secs(1));
-        NfsTestServer::start(self.memory.clone(), REPLY_BYTES, self.stable.clone(), self.instance + 1_000_000_000, now)
+        NfsTestServer::start(
+            self.memory.clone(),
+            REPLY_BYTES,
+            self.stable.clone(),
+            self.instance + 1_000_000_000,
+            now,
+        )
     }
 
     /// The same server, after its host was restarted too.
@@ -122,7 +134,13 @@ impl NfsTestServer {
         self.stable.as_ref().expect("a server that keeps its clients")
     }
 
-    fn start(memory: MemoryVolume, reply_bytes: usize, stable: Option<NfsStableStorage>, instance: u64, now: Now) -> NfsTestServer {
+    fn start(
+        memory: MemoryVolume,
+        reply_bytes: usize,
+        stable: Option<NfsStableStorage>,
+        instance: u64,
+        now: Now,
+    ) -> NfsTestServer {
         NfsTestServer::start_on(Arc::new(memory.clone()), memory, reply_bytes, stable, instance, now)
     }
 

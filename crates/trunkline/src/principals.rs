@@ -262,7 +262,10 @@ mod tests {
         assert_eq!(principals.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["Ann", "bob"]);
         assert_eq!(principals[0].nt_hash, nt_hash("secret"));
         assert_eq!((principals[0].uid, principals[0].sid.as_str()), (4, "S-1-5-21-1-2-3-4"));
-        assert_eq!((principals[0].groups.as_slice(), principals[1].nt_hash.clone()), (&[7][..], nt_hash("pw")));
+        assert_eq!(
+            (principals[0].groups.as_slice(), principals[1].nt_hash.clone()),
+            (&[7][..], nt_hash("pw"))
+        );
         assert_eq!(principals[0].password_file.as_deref(), Some(dir.path().join("pw").as_path()));
         let nobody = read::parse("t", "[[user]]\nname = \"eve\"\n", Path::new("")).unwrap();
         assert!(resolve(&nobody, &state).unwrap_err().to_string().contains("user `eve` has no password"));

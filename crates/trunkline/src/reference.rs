@@ -30,13 +30,17 @@ const INTRODUCTION: &str = "\
 
 All keys of the configuration file. `trunkline config keys` prints this page, and a test keeps the two equal.
 
-The file is TOML; [the README](../README.md#configuration) has an example. Relative paths refer to its directory.
-A list of one string may be written as the string. An unknown key is refused with its line and the most similar
-known name. `trunkline config show` prints each value with its origin, and `trunkline config schema` prints a JSON
+The file is TOML; [the README](../README.md#configuration) has an example. Relative paths refer to its \
+directory.
+A list of one string may be written as the string. An unknown key is refused with its line and the most \
+similar
+known name. `trunkline config show` prints each value with its origin, and `trunkline config schema` prints \
+a JSON
 schema for editors. Keys of accounts and shares can also be set by command and over the admin API
 ([provision](provision.md)).
 
-*Applies*: changes of `live` keys apply when the configuration is read again (`trunkline reload`), the others at the
+*Applies*: changes of `live` keys apply when the configuration is read again (`trunkline reload`), the \
+others at the
 next start.
 ";
 
@@ -53,11 +57,13 @@ pub fn page() -> String {
                 writeln!(out, "| `{}` | {values} | {default} | {applies} | {} |", key.name, linked(key.help));
         }
     }
-    out += "\n## Keys with another name\n\nKeys of other servers, and their names here.\n\n| there | here |\n|---|---|\n";
+    out += "\n## Keys with another name\n\nKeys of other servers, and their names here.\n\n| there | here |\n\
+            |---|---|\n";
     for (words, keys) in ELSEWHERE {
         let _ = writeln!(out, "| {} | {} |", code(words), code(keys));
     }
-    out += "\n## Keys without a counterpart\n\nKeys of other servers that do not exist here, and the reason.\n\n| there | here |\n|---|---|\n";
+    out += "\n## Keys without a counterpart\n\nKeys of other servers that do not exist here, and the \
+            reason.\n\n| there | here |\n|---|---|\n";
     for (words, why) in NOT_THERE {
         let _ = writeln!(out, "| {} | {why} |", code(words));
     }

@@ -141,7 +141,12 @@ impl Both {
         self.in_root(&[lookup(name.as_bytes()), set])
     }
 
-    fn smb_open(&mut self, name: &str, access: Access, share: ShareAccess) -> smb_side::peer::ReceivedMessage {
+    fn smb_open(
+        &mut self,
+        name: &str,
+        access: Access,
+        share: ShareAccess,
+    ) -> smb_side::peer::ReceivedMessage {
         self.smb.create(&OpenFile { access, share, disposition: Disposition::Open, ..OpenFile::named(name) })
     }
 }

@@ -9,7 +9,7 @@ use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{Command, Header, NtStatus};
 
 use super::client::Transcript;
-use super::peer::{ReceivedMessage, Keys, sign_with};
+use super::peer::{Keys, ReceivedMessage, sign_with};
 use super::{Dial, Peer, SmbTestServer};
 
 /// A binding in progress, one request after the other. Without the flag it is a reauthentication of a

@@ -15,7 +15,7 @@ use smb_wire::query_info::{self, InfoType};
 use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{Command, FileId, Guid, Header, List, NtStatus, Utf16, set_info, tree_connect, utf16};
 
-use super::peer::{ReceivedMessage, Keys, Peer, whole};
+use super::peer::{Keys, Peer, ReceivedMessage, whole};
 
 /// The user of the clients.
 pub const USER: &str = "anna";
@@ -319,7 +319,13 @@ impl Peer {
     }
 
     /// Queries an information class, or with `which` parts of a descriptor.
-    pub fn query_info(&mut self, file_id: FileId, info_type: InfoType, class: u8, which: u32) -> ReceivedMessage {
+    pub fn query_info(
+        &mut self,
+        file_id: FileId,
+        info_type: InfoType,
+        class: u8,
+        which: u32,
+    ) -> ReceivedMessage {
         self.call(Command::QueryInfo, |out| {
             query_info::Request {
                 info_type,

@@ -93,7 +93,8 @@ impl Store {
         self.journal = journal;
         let volume = FaultyVolume::new(Arc::new(self.memory.clone()));
         let plan = Arc::clone(volume.plan());
-        let world = SmbTestServer::persistent_over(Arc::new(volume), self.journal.clone(), &self.journal.records());
+        let world =
+            SmbTestServer::persistent_over(Arc::new(volume), self.journal.clone(), &self.journal.records());
         (world, plan)
     }
 }
@@ -142,12 +143,20 @@ impl SmbTestServer {
     }
 
     /// Like [`SmbTestServer::persistent`], with a journal of another kind that has these records.
-    pub fn persistent_in(memory: &MemoryVolume, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> SmbTestServer {
+    pub fn persistent_in(
+        memory: &MemoryVolume,
+        journal: Arc<dyn Journal>,
+        records: &[Vec<u8>],
+    ) -> SmbTestServer {
         SmbTestServer::persistent_over(Arc::new(memory.clone()), journal, records)
     }
 
     /// Like [`SmbTestServer::persistent_in`], on a volume of another kind.
-    pub fn persistent_over(volume: Arc<dyn Volume>, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> SmbTestServer {
+    pub fn persistent_over(
+        volume: Arc<dyn Volume>,
+        journal: Arc<dyn Journal>,
+        records: &[Vec<u8>],
+    ) -> SmbTestServer {
         let world = SmbTestServer::over(volume);
         let users = world.server.users();
         let who = |sid: &Sid| {

@@ -15,8 +15,10 @@ use crate::config::{Config, Origin, Sources, values};
 
 /// The comment at the top of the file of changes.
 const HEADER: &str = "\
-# Accounts and shares as `trunkline account`, `trunkline share` and the admin API have changed them. The server writes this file.
-# It goes before the configuration file, key by key; `whole`: nothing else counts of a table; `removed`: it is taken out.
+# Accounts and shares as `trunkline account`, `trunkline share` and the admin API have changed them. The \
+server writes this file.
+# It goes before the configuration file, key by key; `whole`: nothing else counts of a table; `removed`: it \
+is taken out.
 # What is taken out here counts again as the configuration says, after `trunkline reload`.
 ";
 
@@ -138,7 +140,9 @@ fn check_version(there: &Object, wanted: Option<&str>, history: &History) -> Res
                 "{kind} `{name}` has changed since version {wanted}: {what}; it is at version {version} now"
             )
         }
-        None => format!("{kind} `{name}` is at version {version}, not {wanted}: read it again before you change it"),
+        None => format!(
+            "{kind} `{name}` is at version {version}, not {wanted}: read it again before you change it"
+        ),
     };
     Err(Refusal::new(Why::OldVersion, text))
 }
@@ -149,8 +153,8 @@ fn check_changeable(config: &Config, there: &Object) -> Result<(), Refusal> {
         return Ok(());
     }
     let text = format!(
-        "share `{}` is on the server's command line and can only be changed there; remove the directory from it and create the share with \
-         `trunkline share create`",
+        "share `{}` is on the server's command line and can only be changed there; remove the directory \
+         from it and create the share with `trunkline share create`",
         there.name
     );
     Err(Refusal::new(Why::Conflict, text))
@@ -321,7 +325,10 @@ mod tests {
         assert_eq!(why.why, Why::OldVersion);
         assert!(why.text.contains("`comment` was \"\" and is \"by another\"; it is at version "), "{why}");
         let why = world.change(Kind::Share, "docs", delete(), Some("0")).unwrap_err();
-        assert!(why.why == Why::OldVersion && why.text.ends_with("read it again before you change it"), "{why}");
+        assert!(
+            why.why == Why::OldVersion && why.text.ends_with("read it again before you change it"),
+            "{why}"
+        );
         let now = world.find(Kind::Share, "docs").unwrap();
         assert_eq!(now.settings["provisioned_gib"], 100);
         world.change(Kind::Share, "docs", what(), Some(&now.version)).unwrap();

@@ -113,11 +113,15 @@ mod tests {
     #[test]
     fn every_key_has_the_shape_that_the_configuration_wants() {
         let text = "[account.a]\nkind = \"premium\"\nformula = \"v2\"\nusers = { ann = \"read\" }\n\
-                    encryption = \"off\"\nsigning = \"auto\"\nmin_dialect = \"3.0\"\nciphers = \"AES-128-GCM\"\n\
+                    encryption = \"off\"\nsigning = \"auto\"\nmin_dialect = \"3.0\"\nciphers = \
+                    \"AES-128-GCM\"\n\
                     authentication = \"key\"\n\
-                    metadata_caching = false\nsmb_listen = \"::1\"\nnfs_listen = \"::1\"\nnfs_port = 1\nnfs_max_connections = 1\n\
-                    [share.s]\npath = \"/s\"\naccount = \"a\"\nprovisioned_gib = 100\nprovisioned_iops = 4000\n\
-                    provisioned_mib_s = 200\nusers = { ann = \"read\" }\nprotocols = [\"nfs\"]\nnfs_listen = \"::1\"\n\
+                    metadata_caching = false\nsmb_listen = \"::1\"\nnfs_listen = \"::1\"\nnfs_port = 1\n\
+                    nfs_max_connections = 1\n\
+                    [share.s]\npath = \"/s\"\naccount = \"a\"\nprovisioned_gib = 100\nprovisioned_iops = \
+                    4000\n\
+                    provisioned_mib_s = 200\nusers = { ann = \"read\" }\nprotocols = [\"nfs\"]\nnfs_listen = \
+                    \"::1\"\n\
                     nfs_port = 1\nnfs_max_connections = 1\nsmb_listen = \"::1\"\n";
         let config = read::parse("t", text, Path::new("/")).unwrap();
         let account = show::account(&config, &config.accounts["a"]).values;

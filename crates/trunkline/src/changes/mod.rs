@@ -54,10 +54,8 @@ impl Edited {
         let file = config.changes();
         let there = Sources::read_changes(&file).map_err(|e| Refusal::new(Why::Failed, e.0))?;
         if there != sources.changes {
-            let text = format!(
-                "{} was edited and is not in force; `trunkline reload` reads it",
-                file.display()
-            );
+            let text =
+                format!("{} was edited and is not in force; `trunkline reload` reads it", file.display());
             return Err(Refusal::new(Why::Conflict, text));
         }
         let text = edit(config, sources, history, change)?;

@@ -50,7 +50,12 @@ fn list(account: &str, json: bool, location: &LocationArgs) -> anyhow::Result<()
     Ok(())
 }
 
-fn renew(account: String, key: Option<KeyName>, file: Option<&Path>, location: &LocationArgs) -> anyhow::Result<()> {
+fn renew(
+    account: String,
+    key: Option<KeyName>,
+    file: Option<&Path>,
+    location: &LocationArgs,
+) -> anyhow::Result<()> {
     let given = file.map(|file| password::from_file(file, "--key-file")).transpose()?.map(AccountKey);
     let is_given = given.is_some();
     let dir = control::state_dir(location)?;

@@ -222,19 +222,26 @@ FILES, 2026-11-20T12:00:00.000000+00:00
 Session 7: ann\u{fffd}[2J, account team, SMB3_11
 MaxChannels 4, CurrentChannels 2, FailureCount 1
 No further channel: the client opens none; look at its settings, and at firewalls between
-SERVER NAME  SELECTED  CLIENT IP    SERVER IP    CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  CLIENT RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  LARGE READS  REQUESTS  AGE
-FILES        True      10.0.0.5     10.0.0.1     ?             2             ?             10G           ?           True        False  4096      1234567    sendfile     17        59s
-FILES        True      2001:db8::5  2001:db8::1  ?             3             ?             ?             ?           True        False  4096      1234567    copied       17        2h03m
-Large reads of 10.0.0.5:51000: sendfile; a MiB took 140 µs of processor time and 300 µs copied, 100 µs and 310 µs by sendfile
+SERVER NAME  SELECTED  CLIENT IP    SERVER IP    CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  \
+CLIENT RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  LARGE READS  REQUESTS  AGE
+FILES        True      10.0.0.5     10.0.0.1     ?             2             ?             10G           \
+?           True        False  4096      1234567    sendfile     17        59s
+FILES        True      2001:db8::5  2001:db8::1  ?             3             ?             ?             \
+?           True        False  4096      1234567    copied       17        2h03m
+Large reads of 10.0.0.5:51000: sendfile; a MiB took 140 µs of processor time and 300 µs copied, 100 µs and \
+310 µs by sendfile
 SERVER NAME  SELECTED  SERVER IP  SERVER INDEX  SERVER SPEED  SERVER RSS  WHY NOT
 FILES        False     127.0.0.1  1             ?             True        not offered: leads back to this host
-FILES        False     192.0.2.1  4             ?             True        no connection; the client is in another network, a route is not known
+FILES        False     192.0.2.1  4             ?             True        no connection; the client is in \
+another network, a route is not known
 
 Session 8: -, settings of [server], SMB2_10
 MaxChannels 4, CurrentChannels 1, FailureCount 0
 No further channel: the client speaks SMB 2.x; several channels need 3.0 or later
-SERVER NAME  SELECTED  CLIENT IP  SERVER IP  CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  CLIENT RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  LARGE READS  REQUESTS  AGE
-FILES        True      10.0.0.6   10.0.0.1   ?             2             ?             ?             ?           True        False  4096      1234567    copied       17        1d01h
+SERVER NAME  SELECTED  CLIENT IP  SERVER IP  CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  CLIENT \
+RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  LARGE READS  REQUESTS  AGE
+FILES        True      10.0.0.6   10.0.0.1   ?             2             ?             ?             \
+?           True        False  4096      1234567    copied       17        1d01h
 ";
         assert_eq!(page(&channels), wanted);
     }

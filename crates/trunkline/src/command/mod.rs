@@ -42,11 +42,15 @@ pub fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Share { command } => objects::run(Kind::Share, command),
         CliCommand::Config { command } => config::run(&command),
         CliCommand::Status { of: None, location, json } => status::run(&location, json),
-        CliCommand::Status { of: Some(StatusCommand::Channels), location, json } => channels::run(&location, json),
+        CliCommand::Status { of: Some(StatusCommand::Channels), location, json } => {
+            channels::run(&location, json)
+        }
         CliCommand::Status { of: Some(StatusCommand::Transactions(args)), location, json } => {
             transactions::run(&location, &args, json)
         }
-        CliCommand::Status { of: Some(StatusCommand::Workload), location, json } => workload::run(&location, json),
+        CliCommand::Status { of: Some(StatusCommand::Workload), location, json } => {
+            workload::run(&location, json)
+        }
         CliCommand::Reload(location) => control::reload(&location),
         CliCommand::Stop(location) => control::stop(&location),
         CliCommand::Load(args) => load::run(&args),

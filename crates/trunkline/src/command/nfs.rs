@@ -90,7 +90,11 @@ fn connections(nfs: &Nfs, out: &mut String) {
                 client.client_id,
                 session.busy_slots,
                 session.slots,
-                if session.back_channel { "the client accepts callbacks" } else { "the client accepts no callbacks" },
+                if session.back_channel {
+                    "the client accepts callbacks"
+                } else {
+                    "the client accepts no callbacks"
+                },
             );
             let of = format!("{} of {}", client.current_connections, client.max_connections);
             let closed = match client.crowded_out {
@@ -225,14 +229,20 @@ ENDPOINT  LISTENS ON     SHARES  CONNECTIONS PER CLIENT
 server    10.0.0.1:2049  docs    32
 
 NFS clients: 1
-CLIENT ID  ADDRESS   ENDPOINT  VERSION   SILENT FOR   STATE   OPENS  LOCK-OWNERS  DELEGATIONS  SHARES       PRINCIPAL          OWNER
-01         10.0.0.5  server    4.1, 4.2  3s of 1m30s  active  2      1            1            docs, music  sys uid 0 of host  Linux\u{fffd}[2J
+CLIENT ID  ADDRESS   ENDPOINT  VERSION   SILENT FOR   STATE   OPENS  LOCK-OWNERS  DELEGATIONS  SHARES       \
+PRINCIPAL          OWNER
+01         10.0.0.5  server    4.1, 4.2  3s of 1m30s  active  2      1            1            docs, music  \
+sys uid 0 of host  Linux\u{fffd}[2J
 
 NFS session 0a of 01: 3 of 64 slots busy, the client accepts callbacks
-Connections 2 of 32; 5 closed to make room for others. No further one: several shares are mounted from one endpoint, and the `nconnect` of the first mount counts for all; an `nfs_port` for a share or account of its own gives it its own
+Connections 2 of 32; 5 closed to make room for others. No further one: several shares are mounted from one \
+endpoint, and the `nconnect` of the first mount counts for all; an `nfs_port` for a share or account of its \
+own gives it its own
 CLIENT        SERVER         CARRIES              REQUESTS  BYTES IN  BYTES OUT  LARGE READS  SILENT FOR  AGE
-10.0.0.5:700  10.0.0.1:2049  requests, callbacks  17        4096      1234567    copied       0s          1m01s
-10.0.0.5:701  10.0.0.1:2049  requests             17        4096      1234567    copied       0s          1m01s
+10.0.0.5:700  10.0.0.1:2049  requests, callbacks  17        4096      1234567    copied       0s          \
+1m01s
+10.0.0.5:701  10.0.0.1:2049  requests             17        4096      1234567    copied       0s          \
+1m01s
 
 NFS delegations: 1
 KIND   STATE     CLIENT ID  SHARE  FILE

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{control, table};
 use crate::changes::history::History;
 use crate::changes::{Edited, keys, object};
-use crate::cli::{ObjectCommand, LocationArgs};
+use crate::cli::{LocationArgs, ObjectCommand};
 use crate::config::{Config, Overrides, Sources, check, nearest};
 use crate::state::StateDir;
 
@@ -68,8 +68,11 @@ fn set_users(
         settings.insert("users".to_owned(), Value::Object(merged(&there, users)?));
         let version = if_version.clone().unwrap_or_else(|| there.version.clone());
         let what = What::Set { settings };
-        let done =
-            change(location, Change { kind, name: name.to_owned(), what, if_version: Some(version) }, "changed");
+        let done = change(
+            location,
+            Change { kind, name: name.to_owned(), what, if_version: Some(version) },
+            "changed",
+        );
         tries += 1;
         let Err(why) = done else { return Ok(()) };
         let is_late = if_version.is_none() && one(kind, name, location)?.version != there.version;

@@ -95,7 +95,8 @@ fn transport(of: &Transport, out: &mut String) {
     if *descriptors != Default::default() {
         let _ = writeln!(
             out,
-            "descriptors ran short: idle files were closed {} times and opened again {} times, {} opens refused",
+            "descriptors ran short: idle files were closed {} times and opened again {} times, {} opens \
+             refused",
             descriptors.idle_closed, descriptors.opened_again, descriptors.refused_opens
         );
     }

@@ -70,7 +70,9 @@ fn list(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
         Some(Response::Users(users)) => users,
         Some(_) => anyhow::bail!("the server sent an unexpected answer"),
         None => match StateDir::open_existing(dir)? {
-            Some(state) => principals::resolve(&config, &state)?.iter().map(principals::LogonPrincipal::entry).collect(),
+            Some(state) => {
+                principals::resolve(&config, &state)?.iter().map(principals::LogonPrincipal::entry).collect()
+            }
             None => Vec::new(),
         },
     };

@@ -44,8 +44,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         Some(Setting { value: at, origin }) if tls.is_none() && !at.ip().to_canonical().is_loopback() => {
             let place = config.place(origin);
             Err(ConfigError(format!(
-                "{place}: the admin page at {at} can be reached from other hosts, which needs TLS: set `tls_certificate` and \
-                 `tls_key` in [admin], or give 127.0.0.1:PORT or [::1]:PORT"
+                "{place}: the admin page at {at} can be reached from other hosts, which needs TLS: set \
+                 `tls_certificate` and `tls_key` in [admin], or give 127.0.0.1:PORT or [::1]:PORT"
             )))
         }
         _ => Ok(()),
@@ -62,7 +62,9 @@ mod tests {
         let of = |text: &str| read::parse("t", text, Path::new("/etc")).map(|config| config.admin);
         let none = of("").unwrap();
         assert_eq!((none.records, none.records_sample.value, none.records_max_mib.value), (None, 1, 64));
-        let some = of("[admin]\nrecords = \"r.jsonl\"\nrecords_sample = 100\nrecords_max_mib = 5\nrecords_paths = false\n").unwrap();
+        let some = of("[admin]\nrecords = \"r.jsonl\"\nrecords_sample = 100\nrecords_max_mib = 5\n\
+                       records_paths = false\n")
+        .unwrap();
         assert_eq!(some.records.unwrap().value, Path::new("/etc/r.jsonl"));
         let rest = (some.records_sample.value, some.records_max_mib.value, some.records_paths.value);
         assert_eq!(rest, (100, 5, false));

@@ -108,7 +108,9 @@ fn apart(
             config,
             &share.path.origin,
             format!(
-                "`path` of share `{}`: {} and {} of share `{}` contain the same files, but opens and locks of one share do not apply to the other; give each its own `path`, or give one share more `users`",
+                "`path` of share `{}`: {} and {} of share `{}` contain the same files, but opens and locks \
+                 of one share do not apply to the other; give each its own `path`, or give one share more \
+                 `users`",
                 share.name.value,
                 real.display(),
                 other.display(),
@@ -255,8 +257,9 @@ fn sealed(config: &Config, share: &Share) -> Result<(), ConfigError> {
     let demand = demands.into_iter().flatten().find(|setting| setting.value == Encryption::Required);
     let Some(demand) = demand.filter(|_| share.offers(ShareProtocol::Nfs)) else { return Ok(()) };
     let text = format!(
-        "share `{}` must be encrypted (`encryption = \"required\"`) and is offered over NFS, which is not encrypted here; \
-         take \"nfs\" out of its `protocols`, or give it and its account `encryption = \"enabled\"`",
+        "share `{}` must be encrypted (`encryption = \"required\"`) and is offered over NFS, which is not \
+         encrypted here; take \"nfs\" out of its `protocols`, or give it and its account `encryption = \
+         \"enabled\"`",
         share.name.value
     );
     Err(fail(config, &demand.origin, text))
@@ -276,7 +279,8 @@ fn state_apart(config: &Config, real: &Path, share: &Share) -> Result<(), Config
     if state.starts_with(real) || real.starts_with(&state) {
         let (state, name) = (state.display(), &share.name.value);
         let text = format!(
-            "the state directory {state} and share `{name}` overlap: one lies in the other; give another --state-dir"
+            "the state directory {state} and share `{name}` overlap: one lies in the other; give another \
+             --state-dir"
         );
         return Err(fail(config, &share.path.origin, text));
     }
@@ -286,8 +290,7 @@ fn state_apart(config: &Config, real: &Path, share: &Share) -> Result<(), Config
 fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
     let name = &share.name.value;
     if share.users.is_empty() {
-        let text =
-            format!("share `{name}` has no user who may read it; set `users = {{ NAME = \"read\" }}`");
+        let text = format!("share `{name}` has no user who may read it; set `users = {{ NAME = \"read\" }}`");
         return Err(fail(config, &share.name.origin, text));
     }
     let known: Vec<&str> = config
@@ -366,19 +369,23 @@ mod tests {
                     "[[user]]\nname = \"bob\"\npassword_file = \"empty\"\n[share.d]\npath = \"a\"\n{users}"
                 ),
                 format!(
-                    "t.toml:3: `password_file` of user `bob`: {at}/empty: its first line is empty; it must be the password"
+                    "t.toml:3: `password_file` of user `bob`: {at}/empty: its first line is empty; it must \
+                     be the password"
                 ),
             ),
             (
                 format!("[share.d]\npath = \"a\"\n{users}[share.e]\npath = \"a/b\"\n{users}"),
                 format!(
-                    "t.toml:5: `path` of share `e`: {at}/a/b and {at}/a of share `d` contain the same files, but opens and locks of one share do not apply to the other; give each its own `path`, or give one share more `users`"
+                    "t.toml:5: `path` of share `e`: {at}/a/b and {at}/a of share `d` contain the same files, \
+                     but opens and locks of one share do not apply to the other; give each its own `path`, \
+                     or give one share more `users`"
                 ),
             ),
             (
                 format!("[share.d]\npath = \".\"\n{users}"),
                 format!(
-                    "t.toml:2: the state directory {at}/state/s and share `d` overlap: one lies in the other; give another --state-dir"
+                    "t.toml:2: the state directory {at}/state/s and share `d` overlap: one lies in the \
+                     other; give another --state-dir"
                 ),
             ),
         ];

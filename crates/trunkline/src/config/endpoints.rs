@@ -54,8 +54,8 @@ pub fn whole(table: &Section<'_>, own: OwnEndpoint<'_>) -> Result<(), ConfigErro
         return Ok(());
     }
     Err(table.error(format!(
-        "`nfs_max_connections` in {} applies only to an own endpoint: set `nfs_port` or `nfs_listen` there too, \
-         or set it in [server]",
+        "`nfs_max_connections` in {} applies only to an own endpoint: set `nfs_port` or `nfs_listen` there \
+         too, or set it in [server]",
         table.title()
     )))
 }
@@ -185,7 +185,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             let origin = origin.or(own.listen.map(|listen| &listen.origin));
             let place = origin.map_or_else(String::new, |origin| config.place(origin));
             return Err(ConfigError(format!(
-                "{place}: share `{}` has an endpoint for NFS but is not offered over NFS; add \"nfs\" to its `protocols`",
+                "{place}: share `{}` has an endpoint for NFS but is not offered over NFS; add \"nfs\" to its \
+                 `protocols`",
                 share.name.value
             )));
         }
@@ -231,7 +232,8 @@ fn smb(config: &Config) -> Result<(), ConfigError> {
     for share in config.shares.values().filter(|share| !share.offers(ShareProtocol::Smb)) {
         let Some(own) = &share.smb_listen else { continue };
         return Err(ConfigError(format!(
-            "{}: share `{}` has an address for SMB but is not offered over SMB; add \"smb\" to its `protocols`",
+            "{}: share `{}` has an address for SMB but is not offered over SMB; add \"smb\" to its \
+             `protocols`",
             config.place(&own.origin),
             share.name.value
         )));
@@ -269,8 +271,10 @@ mod tests {
     #[test]
     fn a_share_is_found_at_its_own_endpoint_else_its_accounts_else_the_servers() {
         let text = format!(
-            "[server]\nnfs_port = 3000\n[account.Team]\nnfs_port = 3001\nnfs_max_connections = 5\n[account.plain]\n\
-             [share.A]\naccount = \"team\"\nnfs_listen = \"10.0.0.2\"\n{NFS}[share.b]\naccount = \"team\"\n{NFS}\
+            "[server]\nnfs_port = 3000\n[account.Team]\nnfs_port = 3001\nnfs_max_connections = 5\n\
+             [account.plain]\n\
+             [share.A]\naccount = \"team\"\nnfs_listen = \"10.0.0.2\"\n{NFS}[share.b]\naccount = \"team\"\n\
+             {NFS}\
              [share.c]\naccount = \"plain\"\n{NFS}[share.d]\n{NFS}[share.e]\npath = \"/e\"\n"
         );
         let config = config(&text).unwrap();
@@ -299,27 +303,33 @@ mod tests {
         let cases = [
             (
                 format!("{server}{}", own("a", "10.0.0.3")),
-                "line 4: `smb_listen` of account `a`: the server does not listen on 10.0.0.3; add it to `listen` (line 2)",
+                "line 4: `smb_listen` of account `a`: the server does not listen on 10.0.0.3; add it to \
+                 `listen` (line 2)",
             ),
             (
                 format!("{}{}", own("a", "10.0.0.2"), own("b", "::ffff:10.0.0.2")),
-                "line 4: `smb_listen` of account `b`: 10.0.0.2 is also an address of account `a`; give it to only one",
+                "line 4: `smb_listen` of account `b`: 10.0.0.2 is also an address of account `a`; give it to \
+                 only one",
             ),
             (
                 format!("{server}{}{}", own("a", "10.0.0.2"), share("s", "10.0.0.2")),
-                "line 7: `smb_listen` of share `s`: 10.0.0.2 is also an address of account `a`; give it to only one",
+                "line 7: `smb_listen` of share `s`: 10.0.0.2 is also an address of account `a`; give it to \
+                 only one",
             ),
             (
                 format!("{}{}", share("s", "10.0.0.2"), share("t", "10.0.0.2")),
-                "line 6: `smb_listen` of share `t`: 10.0.0.2 is also an address of share `s`; give it to only one",
+                "line 6: `smb_listen` of share `t`: 10.0.0.2 is also an address of share `s`; give it to \
+                 only one",
             ),
             (
                 format!("{server}{}", share("s", "10.0.0.3")),
-                "line 5: `smb_listen` of share `s`: the server does not listen on 10.0.0.3; add it to `listen` (line 2)",
+                "line 5: `smb_listen` of share `s`: the server does not listen on 10.0.0.3; add it to \
+                 `listen` (line 2)",
             ),
             (
                 format!("{}protocols = [\"nfs\"]\n", share("s", "10.0.0.2")),
-                "line 3: share `s` has an address for SMB but is not offered over SMB; add \"smb\" to its `protocols`",
+                "line 3: share `s` has an address for SMB but is not offered over SMB; add \"smb\" to its \
+                 `protocols`",
             ),
             (
                 own("a", "0.0.0.0"),
@@ -344,8 +354,8 @@ mod tests {
         let why = check(&config(&text).unwrap()).unwrap_err().to_string();
         assert_eq!(
             why,
-            "[share.a] and [share.b] both use port 3000 of 0.0.0.0 for NFS; give one of them another `nfs_port` or \
-             `nfs_listen`"
+            "[share.a] and [share.b] both use port 3000 of 0.0.0.0 for NFS; give one of them another \
+             `nfs_port` or `nfs_listen`"
         );
         let text = format!("[share.a]\nnfs_port = 2049\n{NFS}[share.b]\n{NFS}");
         assert!(check(&config(&text).unwrap()).is_err(), "the server's port");

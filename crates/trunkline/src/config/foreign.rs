@@ -59,13 +59,17 @@ pub const NOT_THERE: &[(&[&str], &str)] = &[
     (&["dfs", "host msdfs", "msdfs root"], "DFS is not offered"),
     (
         &["force user", "force group", "admin users"],
-        "each user acts as that user of the host; see `uid`, `gid` and `admin` in `[[user]]`, and `root_squash` for NFS",
+        "each user acts as that user of the host; see `uid`, `gid` and `admin` in `[[user]]`, and \
+         `root_squash` for NFS",
     ),
     (&["fruit", "catia", "vfs objects"], "there are no modules; the server supports macOS without one"),
     (&["full audit", "audit"], "`records` in `[admin]` writes a record of each request"),
     (&["guest ok", "guest only", "guest account", "map to guest", "public"], "guests are not admitted"),
     (&["homes"], "there are no shares for each user"),
-    (&["hosts deny", "deny hosts"], "`nfs_clients` admits NFS clients; SMB clients are admitted only by their users"),
+    (
+        &["hosts deny", "deny hosts"],
+        "`nfs_clients` admits NFS clients; SMB clients are admitted only by their users",
+    ),
     (&["include"], "there is one file, besides `changes.toml` for changes by command"),
     (&["invalid users"], "only the users in `users` are admitted"),
     (

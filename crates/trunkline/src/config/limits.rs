@@ -9,7 +9,7 @@ use share::limits::{AccountProvision, Formula, NotProvided, Provision, Throughpu
 
 use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Account, Config, Share};
-use super::values::{Choice, AccountKind, ShareProtocol};
+use super::values::{AccountKind, Choice, ShareProtocol};
 
 impl Account {
     /// The formula that derives limits from sizes. None if nothing is limited.
@@ -65,8 +65,8 @@ impl Share {
                     config,
                     &setting.origin,
                     format!(
-                        "`{key}` in [share.{}] is valid only in an account with `kind = \"premium\"` or \"standard\"; \
-                         set `account`",
+                        "`{key}` in [share.{}] is valid only in an account with `kind = \"premium\"` or \
+                         \"standard\"; set `account`",
                         self.name.value
                     ),
                 )),
@@ -211,7 +211,8 @@ mod tests {
         // Without metadata caching the limit is lower, whether the share or its account turns it off.
         for (account, share) in [("metadata_caching = false\n", ""), ("", "metadata_caching = false\n")] {
             let (_, slow) = of(&format!(
-                "[account.t]\nkind = \"premium\"\n{account}[share.d]\npath = \"/d\"\naccount = \"t\"\n{share}provisioned_gib = 100\n"
+                "[account.t]\nkind = \"premium\"\n{account}[share.d]\npath = \"/d\"\naccount = \"t\"\n\
+                 {share}provisioned_gib = 100\n"
             ))
             .unwrap();
             assert_eq!(slow.metadata, 12_000, "{account}{share}");
@@ -248,8 +249,8 @@ mod tests {
             ),
             (
                 share(premium, "provisioned_gib = 100\nprovisioned_iops = 9000\n"),
-                "t.toml:7: `provisioned_iops` in [share.d]: the size alone decides it by this formula; leave it out, \
-                 or take provisioned v2",
+                "t.toml:7: `provisioned_iops` in [share.d]: the size alone decides it by this formula; \
+                 leave it out, or take provisioned v2",
             ),
             (
                 share(
@@ -268,8 +269,8 @@ mod tests {
             ),
             (
                 share("kind = \"premium\"\nformula = \"large\"\n", "provisioned_gib = 100\n"),
-                "t.toml:3: `formula` in [account.t]: `kind = \"premium\"` has only \"v1\", \"v1-2021\", \"v1-2020\", \
-                 \"v2\"",
+                "t.toml:3: `formula` in [account.t]: `kind = \"premium\"` has only \"v1\", \"v1-2021\", \
+                 \"v1-2020\", \"v2\"",
             ),
             (
                 share("formula = \"v1\"\n", ""),
@@ -277,8 +278,8 @@ mod tests {
             ),
             (
                 "[share.d]\npath = \"/d\"\nprovisioned_gib = 100\n".to_owned(),
-                "t.toml:3: `provisioned_gib` in [share.d] is valid only in an account with `kind = \"premium\"` or \
-                 \"standard\"; set `account`",
+                "t.toml:3: `provisioned_gib` in [share.d] is valid only in an account with `kind = \
+                 \"premium\"` or \"standard\"; set `account`",
             ),
         ];
         for (text, wanted) in cases {
@@ -297,7 +298,8 @@ mod tests {
         };
         assert_eq!(
             refusal(&two("v2", 60_000)),
-            "t.toml:1: the shares of [account.t] together have 126000 operations a second, X             account; provision less, or put some into another account"
+            "t.toml:1: the shares of [account.t] together have 126000 operations a second, X             \
+             account; provision less, or put some into another account"
         );
         assert!(
             check(&config(&two("v1", 60_000))).is_ok(),
@@ -334,7 +336,8 @@ mod tests {
         assert!(check(&many("v1", 60)).is_ok());
         assert!(check(&many("v1", 1025)).unwrap_err().0.contains("exceeds the 1024 shares"));
         let standard = config(
-            "[account.t]\nkind = \"standard\"\n[share.d]\npath = \"/d\"\naccount = \"t\"\nprovisioned_gib = 7\n",
+            "[account.t]\nkind = \"standard\"\n[share.d]\npath = \"/d\"\naccount = \"t\"\nprovisioned_gib = \
+             7\n",
         );
         assert!(check(&standard).is_ok());
     }

@@ -33,7 +33,7 @@ use section::Section;
 
 pub use setting::{ConfigError, Origin, Setting, os_error};
 pub use tables::{Above, Account, Admin, Config, Server, Share, Testing, User};
-pub use values::{Access, Advertised, Authentication, ShareProtocol, Rss};
+pub use values::{Access, Advertised, Authentication, Rss, ShareProtocol};
 
 /// File in the state directory with the changes of accounts and shares by command.
 pub const CHANGES: &str = "changes.toml";

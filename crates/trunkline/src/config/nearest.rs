@@ -86,12 +86,21 @@ mod tests {
             ("valid users", &["path", "users"], "; did you mean `users`?"),
             ("Write-OK", &["read_only"], "; did you mean `read_only`?"),
             ("records_max", &["records", "records_max_mib"], "; did you mean `records_max_mib`?"),
-            ("guest ok", &["path"], ": guests are not admitted; docs/configuration.md lists the keys without a counterpart"),
-            ("GuestOk", &["path"], ": guests are not admitted; docs/configuration.md lists the keys without a counterpart"),
+            (
+                "guest ok",
+                &["path"],
+                ": guests are not admitted; docs/configuration.md lists the keys without a counterpart",
+            ),
+            (
+                "GuestOk",
+                &["path"],
+                ": guests are not admitted; docs/configuration.md lists the keys without a counterpart",
+            ),
             (
                 "fruit:metadata",
                 &["path"],
-                ": there are no modules; the server supports macOS without one; docs/configuration.md lists the keys without a counterpart",
+                ": there are no modules; the server supports macOS without one; docs/configuration.md lists \
+                 the keys without a counterpart",
             ),
         ] {
             assert_eq!(hint_for_key(given, known), wanted, "{given}");

@@ -112,7 +112,8 @@ fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Accou
         let account = Account::read(&table, above, Setting { value: name.clone(), origin: table.origin() })?;
         endpoints::whole(&table, account.own_endpoint())?;
         if accounts.insert(name.to_lowercase(), account).is_some() {
-            return Err(table.error(format!("a second account `{name}`; names that differ only in case are the same")));
+            return Err(table
+                .error(format!("a second account `{name}`; names that differ only in case are the same")));
         }
     }
     Ok(accounts)
@@ -140,7 +141,9 @@ fn shares(
         }
         endpoints::whole(&table, share.own_endpoint())?;
         if shares.insert(name.to_lowercase(), share).is_some() {
-            return Err(table.error(format!("a second share `{name}`; names that differ only in case are the same")));
+            return Err(
+                table.error(format!("a second share `{name}`; names that differ only in case are the same"))
+            );
         }
     }
     Ok(shares)
@@ -162,7 +165,7 @@ fn account_of<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::values::{Access, Dialect, AccountKind, SendFile, netbios_of};
+    use crate::config::values::{Access, AccountKind, Dialect, SendFile, netbios_of};
     use smb::limits::DEFAULT_CHANNELS;
 
     fn read(text: &str) -> Result<Config, String> {
@@ -173,9 +176,11 @@ mod tests {
     fn a_whole_file_is_read_with_the_line_of_each_value() {
         let config = read(
             "[server]\nlisten = [\"127.0.0.1\", \"::1\"]\nsmb_port = 4450\nmin_dialect = \"3.0\"\n\
-             [server.testing]\nbreak_timeout_ms = 1000\nsmbtorture_controls = true\nmetadata_delay_us = 9\nmax_credits = 3\n\
+             [server.testing]\nbreak_timeout_ms = 1000\nsmbtorture_controls = true\nmetadata_delay_us = 9\n\
+             max_credits = 3\n\
              [[user]]\nname = \"Ann\"\npassword_file = \"ann.pw\"\nuid = 1000\n\
-             [account.team]\nusers = { ann = \"read\" }\nencryption = \"required\"\nmetadata_caching = false\n\
+             [account.team]\nusers = { ann = \"read\" }\nencryption = \"required\"\nmetadata_caching = \
+             false\n\
              [share.docs]\npath = \"/srv/docs\"\naccount = \"team\"\nusers = { Bob = \"full\" }\n",
         )
         .unwrap();
@@ -236,7 +241,8 @@ mod tests {
             ),
             (
                 "[server.testing]\nx = 1\n",
-                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms, smbtorture_controls, metadata_delay_us, max_credits",
+                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms, \
+                 smbtorture_controls, metadata_delay_us, max_credits",
             ),
             (
                 "[share.d]\npath=\"/x\"\nencryption = \"on\"\n",
@@ -266,11 +272,13 @@ mod tests {
             ),
             (
                 "share = 4\n",
-                "t.toml:1: `share` in the configuration must be a table for each name: [share.NAME], not a whole number",
+                "t.toml:1: `share` in the configuration must be a table for each name: [share.NAME], not a \
+                 whole number",
             ),
             (
                 "[share.d]\npath=\"/x\"\nusers = { guest = \"read\" }\n",
-                "t.toml:1: `users` in [share.d]: `guest` is refused: guests and anonymous users are not served",
+                "t.toml:1: `users` in [share.d]: `guest` is refused: guests and anonymous users are not \
+                 served",
             ),
         ];
         for (text, wanted) in cases {
@@ -319,8 +327,10 @@ mod tests {
     #[test]
     fn what_was_changed_goes_before_the_file_key_by_key_or_as_a_whole() {
         let file = "[account.Team]\nkind = \"premium\"\nmultichannel = false\n\
-                    [share.Docs]\npath = \"/srv/docs\"\naccount = \"team\"\ncomment = \"old\"\nprovisioned_gib = 100\n\
-                    [share.gone]\npath = \"/srv/gone\"\n[share.other]\npath = \"/srv/other\"\ncomment = \"old\"\n";
+                    [share.Docs]\npath = \"/srv/docs\"\naccount = \"team\"\ncomment = \"old\"\n\
+                    provisioned_gib = 100\n\
+                    [share.gone]\npath = \"/srv/gone\"\n[share.other]\npath = \"/srv/other\"\ncomment = \
+                    \"old\"\n";
         let change = "[account.team]\nmultichannel = true\n[share.docs]\nprovisioned_gib = 200\n\
                       [share.gone]\nremoved = true\n[share.other]\nwhole = true\npath = \"/srv/new\"\n\
                       [share.made]\nwhole = true\npath = \"/srv/made\"\n[share.stale]\ncomment = \"x\"\n";

@@ -70,8 +70,9 @@ impl<'a> Section<'a> {
     }
 
     fn found(&self, key: &str) -> Option<DocumentValue<'a>> {
-        let found =
-            |layer: &Layer<'a>| Some(DocumentValue { document: layer.document, value: layer.table.get(key)? });
+        let found = |layer: &Layer<'a>| {
+            Some(DocumentValue { document: layer.document, value: layer.table.get(key)? })
+        };
         self.layers.iter().find_map(found)
     }
 

@@ -30,7 +30,8 @@ pub fn share(config: &Config, share: &Share) -> Settings {
 fn settings(config: &Config, lines: Vec<ShownSetting>) -> Settings {
     let set = || lines.iter().filter_map(|line| Some((line, line.origin.as_ref()?)));
     let text: String = set().map(|(line, _)| format!("{} = {}\n", line.key, line.value)).collect();
-    let origin = |(line, origin): (&ShownSetting, &Origin)| (line.key.replace(['"', '\''], ""), config.place(origin));
+    let origin =
+        |(line, origin): (&ShownSetting, &Origin)| (line.key.replace(['"', '\''], ""), config.place(origin));
     Settings { values: text.parse().unwrap_or_default(), origins: set().map(origin).collect() }
 }
 
@@ -80,7 +81,8 @@ mod tests {
     #[test]
     fn a_share_alone_is_shown_with_its_values_and_their_origins() {
         let text = "[account.lab]\nkind = \"premium\"\nusers = { ann = \"read\" }\nnfs_listen = [\"::1\"]\n\
-                    [share.docs]\npath = \"/srv\"\naccount = \"lab\"\nprovisioned_gib = 100\nusers = { '*' = \"full\" }\n";
+                    [share.docs]\npath = \"/srv\"\naccount = \"lab\"\nprovisioned_gib = 100\nusers = { '*' = \
+                    \"full\" }\n";
         let config = read::parse("t", text, Path::new("/")).unwrap();
         let shown = share(&config, &config.shares["docs"]);
         assert_eq!(shown.values["provisioned_gib"].as_integer(), Some(100));
@@ -97,9 +99,11 @@ mod tests {
     #[test]
     fn what_is_shown_is_a_configuration_of_the_same_values() {
         let text = "[server]\nsmb_port = 4450\nname = \"fi\\\"les\"\n[account.t]\nsigning = \"required\"\n\
-                    kind = \"premium\"\nformula = \"v2\"\n[share.'my docs']\npath = \"/srv\"\naccount = \"t\"\n\
+                    kind = \"premium\"\nformula = \"v2\"\n[share.'my docs']\npath = \"/srv\"\naccount = \
+                    \"t\"\n\
                     provisioned_gib = 64\nprovisioned_mib_s = 200\nusers = { '*' = \"read\" }\n\
-                    [admin]\nmetrics = \"[::1]:9445\"\nlisten = \"127.0.0.1:0\"\nrecords = \"/r\"\nrecords_sample = 9\n\
+                    [admin]\nmetrics = \"[::1]:9445\"\nlisten = \"127.0.0.1:0\"\nrecords = \"/r\"\n\
+                    records_sample = 9\n\
                     tls_key = \"/k\"\ntls_certificate = \"/c\"\n";
         let mut config = read::parse("t.toml", text, Path::new("/")).unwrap();
         let shown = show(&config);

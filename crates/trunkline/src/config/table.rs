@@ -133,7 +133,9 @@ macro_rules! settings {
     (@field $type:ty, $($rest:tt)*) => { Setting<$type> };
 
     (@read $above:ident $key:ident $found:expr, unset $($rest:tt)*) => { $found };
-    (@read $above:ident $key:ident $found:expr, entries) => { $found.map(|own| own.value).unwrap_or_default() };
+    (@read $above:ident $key:ident $found:expr, entries) => {
+        $found.map(|own| own.value).unwrap_or_default()
+    };
     (@read $above:ident $key:ident $found:expr, entries from account) => {{
         let mut all = $above.entries(|account| &account.$key);
         all.extend(settings!(@read $above $key $found, entries));
@@ -186,7 +188,9 @@ macro_rules! settings {
 
     ($(
         $(#[doc = $about:literal])+
-        pub struct $Table:ident ($above:ident: $Above:ty $(, $(#[doc = $extra_help:literal])+ $extra:ident: $Extra:ty)*) {
+        pub struct $Table:ident (
+            $above:ident: $Above:ty $(, $(#[doc = $extra_help:literal])+ $extra:ident: $Extra:ty)*
+        ) {
             $($(#[doc = $help:literal])+ $key:ident: $type:ty { $format:expr, $when:ident, $($rest:tt)+ })+
         }
     )+) => {$(
@@ -239,7 +243,10 @@ macro_rules! settings {
 
             /// The keys whose values differ from `before` and take effect only at the next start.
             pub fn needs_start(&self, before: &$Table) -> Vec<&'static str> {
-                let fixed = [$((stringify!($key), !settings!(@is_live $when) && Field::<$type>::differs(&self.$key, &before.$key))),+];
+                let fixed = [$((
+                    stringify!($key),
+                    !settings!(@is_live $when) && Field::<$type>::differs(&self.$key, &before.$key),
+                )),+];
                 fixed.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
             }
         }

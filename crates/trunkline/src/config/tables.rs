@@ -19,8 +19,8 @@ use super::section::Section;
 use super::setting::{ConfigError, Setting};
 use super::table::{Fallback, Field, KeyDescription, ShownSetting, settings};
 use super::values::{
-    self, Access, Advertised, Authentication, Cipher, Dialect, Encryption, Formula, AccountKind, LogFormat,
-    LogLevel, Network, ShareProtocol, Rss, SendFile, Signing, Spn, Squash, Symlinks, address, filled,
+    self, Access, AccountKind, Advertised, Authentication, Cipher, Dialect, Encryption, Formula, LogFormat,
+    LogLevel, Network, Rss, SendFile, ShareProtocol, Signing, Spn, Squash, Symlinks, address, filled,
     metrics_address, netbios, netbios_of, network, pattern, socket_address, spn_name,
 };
 
@@ -108,8 +108,8 @@ settings! {
         /// Directory of the users, the identity, the control socket and the shares' sidecar data.
         state_dir: PathBuf {
             File, start,
-            or values::default_state_dir() => "as root `/var/lib/trunkline`, else `$XDG_STATE_HOME/trunkline` or \
-                                               `~/.local/state/trunkline`"
+            or values::default_state_dir() => "as root `/var/lib/trunkline`, else \
+                                               `$XDG_STATE_HOME/trunkline` or `~/.local/state/trunkline`"
         }
         /// Name of the server for clients.
         name: String { Text(filled), start, or values::host_name() => "the host's name" }
@@ -145,8 +145,8 @@ settings! {
         /// Whether a log-on must name this server as its target: if it names a target (`accepted`), or always
         /// (`required`). rclone and smbprotocol name none.
         spn: Spn { OneOf, start, or Spn::Accepted }
-        /// Names of the server that it cannot find out itself. If set, only these and its own names are accepted
-        /// (docs/security.md).
+        /// Names of the server that it cannot find out itself. If set, only these and its own names are
+        /// accepted (docs/security.md).
         spn_names: Vec<String> {
             ListFormat::any(Text(spn_name)), start,
             unset "unknown names are accepted, with a line in the log", "[\"nas.example.net\"]"
@@ -228,7 +228,11 @@ settings! {
     }
 
     /// Settings that several shares have in common (docs/provision.md).
-    pub struct Account(above: Above<'_>, /** The name, in the spelling of the file. */ name: Setting<String>) {
+    pub struct Account(
+        above: Above<'_>,
+        /** The name, in the spelling of the file. */
+        name: Setting<String>
+    ) {
         /// Whether and how the shares are limited, as in Azure Files (docs/limits.md).
         kind: AccountKind { OneOf, live, or AccountKind::Unlimited }
         /// Formula that derives limits from the sizes of shares.
@@ -334,17 +338,18 @@ settings! {
         nfs_secure_port: bool { Flag, live, or true }
         /// Addresses of the server at which SMB clients find only this share (docs/provision.md).
         smb_listen: Vec<IpAddr> { ListFormat::some(Text(address)), live, unset "none of its own" }
-        /// Addresses of the share's own NFS endpoint, whose mounts have their own nconnect (docs/nconnect.md).
+        /// Addresses of the share's own NFS endpoint, whose mounts have their own nconnect
+        /// (docs/nconnect.md).
         nfs_listen: Vec<IpAddr> {
             ListFormat::some(Text(address)), start,
-            unset "with an `nfs_port` of its own the server's, else those of the account's endpoint, else the \
-                   server's"
+            unset "with an `nfs_port` of its own the server's, else those of the account's endpoint, \
+                   else the server's"
         }
         /// TCP port of the share's own NFS endpoint.
         nfs_port: u16 {
             PORT, start,
-            unset "with an `nfs_listen` of its own the server's, else that of the account's endpoint, else the \
-                   server's"
+            unset "with an `nfs_listen` of its own the server's, else that of the account's endpoint, \
+                   else the server's"
         }
         /// Connections of one client at the share's own NFS endpoint.
         nfs_max_connections: u64 { CONNECTIONS, start, unset "from `[server]`" }

@@ -263,8 +263,8 @@ pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
         return Ok(address);
     }
     Err(format!(
-        "`{text}` can be reached from other hosts, but metrics are neither protected nor encrypted; give 127.0.0.1:PORT or \
-         [::1]:PORT, and forward it with a program on this host that protects it"
+        "`{text}` can be reached from other hosts, but metrics are neither protected nor encrypted; give \
+         127.0.0.1:PORT or [::1]:PORT, and forward it with a program on this host that protects it"
     ))
 }
 

@@ -4,11 +4,11 @@
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use super::listen::{AdminBound, BoundListeners, BoundEndpoint, NfsBound};
+use super::listen::{AdminBound, BoundEndpoint, BoundListeners, NfsBound};
 use super::plan::ServePlan;
 use crate::config::endpoints::{EndpointOwner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::values::{self, Choice};
-use crate::config::{ShareProtocol, Share};
+use crate::config::{Share, ShareProtocol};
 use crate::state::store::StoredUser;
 use crate::state::{FIRST_PASSWORD, StateDir};
 use crate::{host, password, principals};
@@ -57,7 +57,12 @@ impl Credentials {
 }
 
 /// The text for the current configuration.
-pub fn page(plan: &ServePlan, bound: &BoundListeners, nfs: Option<&NfsBound>, user: Option<&Credentials>) -> String {
+pub fn page(
+    plan: &ServePlan,
+    bound: &BoundListeners,
+    nfs: Option<&NfsBound>,
+    user: Option<&Credentials>,
+) -> String {
     let mut out = format!("Trunkline {} serves on {}\n", env!("CARGO_PKG_VERSION"), places(&bound.addresses));
     for endpoint in nfs.iter().flat_map(|nfs| &nfs.endpoints) {
         let whose = match &endpoint.owner {
@@ -88,7 +93,8 @@ pub fn page(plan: &ServePlan, bound: &BoundListeners, nfs: Option<&NfsBound>, us
             Some(password) => {
                 let _ = write!(
                     out,
-                    "\n  user      {name}\n  password  {password}   (new, shown only once, stored in {file})\n"
+                    "\n  user      {name}\n  password  {password}   (new, shown only once, stored in \
+                     {file})\n"
                 );
             }
             None => {
@@ -303,7 +309,8 @@ mod tests {
         use crate::config::read;
         use crate::state::store::Identity;
         let text = "[[user]]\nname = \"Ann\"\n[share.'ADMIN$']\npath = \"/a\"\nusers = { '*' = \"full\" }\n\
-                    [share.b]\npath = \"/b\"\nusers = { Bob = \"read\" }\n[share.docs]\npath = \"/c\"\nusers = { Ann = \"write\" }\n";
+                    [share.b]\npath = \"/b\"\nusers = { Bob = \"read\" }\n[share.docs]\npath = \"/c\"\nusers \
+                    = { Ann = \"write\" }\n";
         let config = read::parse("t", text, std::path::Path::new("/")).unwrap();
         let example = |user| example(config.shares.values(), user).map(|share| share.name.value.as_str());
         assert_eq!(
@@ -325,7 +332,11 @@ mod tests {
             key_of: None,
         };
         let identity = Identity { guid: [0; 16], machine_sid: [0; 3] };
-        let plan = ServePlan { config: config.clone(), principals: vec![principal("Ann"), principal("Bob")], identity };
+        let plan = ServePlan {
+            config: config.clone(),
+            principals: vec![principal("Ann"), principal("Bob")],
+            identity,
+        };
         assert_eq!((as_written(&plan, "ann"), as_written(&plan, "zoe")), ("Ann", "zoe"));
         let addresses = vec!["192.0.2.1:445".parse().unwrap()];
         let mut out = String::new();

@@ -104,7 +104,8 @@ impl Control {
     /// Deletes the keys of accounts that were in `before` and no longer exist.
     fn prune_keys(&self, before: &ServePlan, current: &ServedConfig) {
         if let Err(error) = account_keys::prune(&before.config, &current.plan.config, self.state.store()) {
-            tracing::error!(%error, "the keys of removed accounts could not be deleted, and will be valid again if the accounts return");
+            tracing::error!(%error, "the keys of removed accounts could not be deleted, and will be valid \
+                                     again if the accounts return");
         }
     }
 
@@ -115,7 +116,8 @@ impl Control {
         let before = Arc::clone(&current.plan);
         self.serve(&mut current, config)?;
         if let Err(error) = self.state.accept_changes(sources.changes.as_deref()) {
-            tracing::warn!(%error, "the next start will report that the file of changes differs from the server's version");
+            tracing::warn!(%error, "the next start will report that the file of changes differs from the \
+                                    server's version");
         }
         current.sources = sources;
         self.prune_keys(&before, &current);
@@ -155,7 +157,8 @@ impl Control {
             None => store.remove_user(name).map(|_| ()),
         };
         if let Err(error) = undone {
-            tracing::error!(%error, user = name, "a user change that could not be undone takes effect with the next change");
+            tracing::error!(%error, user = name, "a user change that could not be undone takes effect with \
+                                                  the next change");
         }
         Err(why)
     }
@@ -228,7 +231,12 @@ impl Controlled for Control {
     }
 
     fn users(&self) -> Vec<UserEntry> {
-        self.plan().principals.iter().filter(|principal| principal.key_of.is_none()).map(LogonPrincipal::entry).collect()
+        self.plan()
+            .principals
+            .iter()
+            .filter(|principal| principal.key_of.is_none())
+            .map(LogonPrincipal::entry)
+            .collect()
     }
 
     fn change_user(&self, change: UserChange) -> Result<(), String> {
@@ -251,7 +259,9 @@ impl Controlled for Control {
     fn remove_user(&self, name: &str) -> Result<(), String> {
         let mut current = self.lock();
         if current.plan.config.users.contains_key(&name.to_lowercase()) {
-            return Err(format!("`{name}` is a user of the configuration file; remove that [[user]] there and reload"));
+            return Err(format!(
+                "`{name}` is a user of the configuration file; remove that [[user]] there and reload"
+            ));
         }
         let mut shares = current.plan.config.shares.values();
         let named = shares.find(|share| share.users.contains_key(&name.to_lowercase()));
@@ -282,7 +292,8 @@ impl Controlled for Control {
         let renewed = account_keys::renew(&config, store, account, key, given)?;
         if let Err(why) = self.serve(&mut current, config) {
             if let Err(error) = store.put_account_keys(account, &before) {
-                tracing::error!(%error, account, "a renewed key that could not be undone takes effect with the next change");
+                tracing::error!(%error, account, "a renewed key that could not be undone takes effect with \
+                                                  the next change");
             }
             return Err(why);
         }
@@ -338,15 +349,16 @@ impl Controlled for Control {
         let is_sized = ["provisioned_gib", "path"].iter().any(|key| is_set(&change.what, key));
         if is_sized && self.server.is_counting(&name) {
             notes.push(
-                "the share's used space is being counted; until that is done (see `trunkline status`), the size limits only \
-                 the space counted so far"
+                "the share's used space is being counted; until that is done (see `trunkline status`), the \
+                 size limits only the space counted so far"
                     .to_owned(),
             );
         }
         let is_moved = path_of(&before) != path_of(&current.plan);
         if let Some(used) = used.filter(|used| is_moved && !used.is_none()) {
             notes.push(format!(
-                "clients that were connected before ({used}) keep their open files in the old directory until they close them"
+                "clients that were connected before ({used}) keep their open files in the old directory \
+                 until they close them"
             ));
         }
         Ok(Changed { object, notes })

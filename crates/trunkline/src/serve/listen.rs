@@ -57,7 +57,10 @@ pub fn bind(config: &Config) -> anyhow::Result<BoundListeners> {
     let port = Port { standard: STANDARD_PORT, other: OTHER_PORT, asked, option: "--smb-port" };
     let listen = &config.server.listen;
     let setting = format!("`listen` ({})", config.place(&listen.origin));
-    bind_at(&ListenAddresses { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting }, &port)
+    bind_at(
+        &ListenAddresses { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting },
+        &port,
+    )
 }
 
 /// The listening sockets for administrators.
@@ -131,8 +134,11 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
         let Endpoint { owner, listen, is_anywhere, port: asked, max_connections } = endpoint;
         let taken: Vec<SocketAddr> =
             all.iter().flat_map(|all| &all.endpoints).flat_map(|one| one.addresses.clone()).collect();
-        let place =
-            ListenAddresses { listen: &listen, is_anywhere, setting: endpoints::listen_setting(config, &owner) };
+        let place = ListenAddresses {
+            listen: &listen,
+            is_anywhere,
+            setting: endpoints::listen_setting(config, &owner),
+        };
         if let Some(addresses) = within(&taken, &place, asked)? {
             if let Some(all) = &mut all {
                 all.endpoints.push(BoundEndpoint { owner, addresses, max_connections });
@@ -298,7 +304,8 @@ mod tests {
     fn endpoints_of_their_own_have_ports_and_addresses_of_their_own() {
         let offered = "path = \"/x\"\nprotocols = [\"nfs\"]\n";
         let text = format!(
-            "[server]\nlisten = [\"127.0.0.1\"]\nnfs_port = 0\n[share.a]\n{offered}[share.b]\nnfs_port = 0\n{offered}\
+            "[server]\nlisten = [\"127.0.0.1\"]\nnfs_port = 0\n[share.a]\n{offered}[share.b]\nnfs_port = 0\n\
+             {offered}\
              [share.c]\nnfs_listen = [\"127.0.0.2\", \"127.0.0.3\"]\n{offered}"
         );
         let bound = bind_nfs(&nfs(&text)).unwrap().unwrap();
@@ -315,8 +322,11 @@ mod tests {
             [SocketAddr::from(([0, 0, 0, 0], 4000)), SocketAddr::from(([0, 0, 0, 0], STANDARD_NFS_PORT))];
         let at = |address: &str, asked| {
             let listen = [address.parse().unwrap()];
-            let place =
-                ListenAddresses { listen: &listen, is_anywhere: false, setting: "`nfs_listen` (t:6)".to_owned() };
+            let place = ListenAddresses {
+                listen: &listen,
+                is_anywhere: false,
+                setting: "`nfs_listen` (t:6)".to_owned(),
+            };
             within(&taken, &place, asked)
         };
         let own = |port| Some(vec![SocketAddr::from(([127, 0, 0, 2], port))]);

@@ -71,7 +71,9 @@ fn door(admin: &AdminBound, state: &StateDir) -> anyhow::Result<Option<Door>> {
     }
     let told = |why: String| anyhow::anyhow!("{}: {why}", state.path().join(ADMIN_TOKEN).display());
     let token = state.token(ADMIN_TOKEN).map_err(|e| told(e.to_string()))?;
-    Door::new(&token).map(Some).map_err(|why| told(format!("{why}; remove the file, and a new one is generated")))
+    Door::new(&token)
+        .map(Some)
+        .map_err(|why| told(format!("{why}; remove the file, and a new one is generated")))
 }
 
 /// The checked prerequisites of a server.

@@ -188,7 +188,9 @@ fn difference(name: &str, kept: &[u8], found: Option<&[u8]>) -> String {
             let changed = tables_that_differ(kept, found.unwrap_or_default());
             format!("{changed}; restore it, or accept it as it is with `trunkline reload`")
         }
-        ADMIN_TOKEN if found.is_none() => "a new token is generated, and administrators need the new one".to_owned(),
+        ADMIN_TOKEN if found.is_none() => {
+            "a new token is generated, and administrators need the new one".to_owned()
+        }
         ADMIN_TOKEN => "administrators need the token that it contains now".to_owned(),
         _ => "it may no longer contain the first user's password; `trunkline user passwd` sets a new one"
             .to_owned(),

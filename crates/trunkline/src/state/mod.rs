@@ -45,12 +45,14 @@ pub enum StateError {
     Foreign(String),
     /// It is a state directory without its file `version`.
     #[error(
-        "state directory {0}: `version` is missing beside `state.redb`; restore it, or write `{VERSION}` into it, if it is of this version"
+        "state directory {0}: `version` is missing beside `state.redb`; restore it, or write `{VERSION}` \
+         into it, if it is of this version"
     )]
     NoVersion(String),
     /// It was written by another version of the program.
     #[error(
-        "state directory {dir}: it is of version `{found}`, this program knows `{VERSION}`; give another one with --state-dir"
+        "state directory {dir}: it is of version `{found}`, this program knows `{VERSION}`; give another one \
+         with --state-dir"
     )]
     Version {
         /// The directory.

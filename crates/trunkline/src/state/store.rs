@@ -52,16 +52,17 @@ impl StoreError {
     /// The error for a damaged file.
     fn damaged(what: &str) -> StoreError {
         StoreError(format!(
-            "it is damaged ({what}); restore the state directory from a backup, or begin anew with another one \
-             (--state-dir): users, keys and the machine's SID, by which files know their owners, are then new"
+            "it is damaged ({what}); restore the state directory from a backup, or begin anew with another \
+             one (--state-dir): users, keys and the machine's SID, by which files know their owners, are \
+             then new"
         ))
     }
 
     /// The error for a missing file that existed before.
     fn missing() -> StoreError {
         StoreError(
-            "it is missing beside `version`; in it are users, keys and the machine's SID, by which files know their owners: \
-             restore it from a backup, or begin anew with another directory (--state-dir)"
+            "it is missing beside `version`; in it are users, keys and the machine's SID, by which files \
+             know their owners: restore it from a backup, or begin anew with another directory (--state-dir)"
                 .to_owned(),
         )
     }

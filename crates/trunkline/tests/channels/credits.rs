@@ -116,8 +116,8 @@ fn a_load_says_that_its_blocks_went_in_parts() {
     for credits in [1, 8] {
         let server = few(credits);
         let line = format!(
-            "load smb://{}@{}/files/loaded --password-file password --bs 1m --filesize 4m --numjobs 1 --iodepth 2 \
-             --rw randread --number-ios 8",
+            "load smb://{}@{}/files/loaded --password-file password --bs 1m --filesize 4m --numjobs 1 \
+             --iodepth 2 --rw randread --number-ios 8",
             USER.0, server.address
         );
         let said = server.place.run(&format!("{line} --json")).success().get_output().stdout.clone();

@@ -47,7 +47,8 @@ impl MultichannelServer {
             USER.0
         );
         place.write("trunkline.toml", &config);
-        let mut running = MultichannelServer { server: Server::start(&place), place, address: (listen, 0).into() };
+        let mut running =
+            MultichannelServer { server: Server::start(&place), place, address: (listen, 0).into() };
         running.address.set_port(running.port());
         running
     }

@@ -95,7 +95,8 @@ async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
 #[tokio::test]
 async fn a_journal_that_is_gone_is_told() {
     let mut server = MultichannelServer::start_with("", "continuously_available = true");
-    let said = |server: &MultichannelServer| std::fs::read_to_string(server.place.path().join("log")).unwrap();
+    let said =
+        |server: &MultichannelServer| std::fs::read_to_string(server.place.path().join("log")).unwrap();
     let line = "a journal is missing and a new one replaces it; it contained what clients had open";
     assert!(!said(&server).contains(line), "a first start lacks nothing");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;

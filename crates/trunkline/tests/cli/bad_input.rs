@@ -46,11 +46,13 @@ fn a_key_of_another_server() {
         ("[admin]\naddress = \"127.0.0.1:1\"\n", "`address` in [admin]; did you mean `listen`?"),
         (
             "[share.docs]\nguest_ok = true\n",
-            "`guest_ok` in [share.docs]: guests are not admitted; docs/configuration.md lists the keys without a counterpart",
+            "`guest_ok` in [share.docs]: guests are not admitted; docs/configuration.md lists the keys \
+             without a counterpart",
         ),
         (
             "[share.docs]\nsnapshots = 4\n",
-            "`snapshots` in [share.docs]: snapshots are not offered; docs/configuration.md lists the keys without a counterpart",
+            "`snapshots` in [share.docs]: snapshots are not offered; docs/configuration.md lists the keys \
+             without a counterpart",
         ),
         (
             "[share.docs]\nquota = 4\n",
@@ -72,7 +74,11 @@ fn a_file_that_is_no_toml() {
 
 #[test]
 fn a_configuration_that_is_not_there() {
-    refused(&ProgramDir::new(), "config check --config t.toml", "t.toml: no such file or directory; see --config");
+    refused(
+        &ProgramDir::new(),
+        "config check --config t.toml",
+        "t.toml: no such file or directory; see --config",
+    );
 }
 
 #[test]
@@ -136,8 +142,8 @@ fn a_state_directory_of_another_version() {
     place.write("state/version", "trunkline state 99\n");
     let state = place.path().join("state").display().to_string();
     let wanted = format!(
-        "state directory {state}: it is of version `trunkline state 99`, this program knows `trunkline state 1`; \
-         give another one with --state-dir"
+        "state directory {state}: it is of version `trunkline state 99`, this program knows `trunkline \
+         state 1`; give another one with --state-dir"
     );
     for line in ["serve docs --listen 127.0.0.1 --smb-port 0", "user list", "user remove ann"] {
         refused(&place, line, &wanted);
@@ -191,7 +197,8 @@ fn two_directories_of_one_name_or_of_the_same_files() {
     );
     let wanted = format!(
         "DIR: `path` of share `other`: {0}/other and {0}/other/docs of share `docs` contain the same files, \
-         but opens and locks of one share do not apply to the other; give each its own `path`, or give one share more `users`",
+         but opens and locks of one share do not apply to the other; give each its own `path`, or give one \
+         share more `users`",
         place.path().display()
     );
     refused(&place, "serve other/docs other --listen 127.0.0.1 --smb-port 0", &wanted);

@@ -119,7 +119,8 @@ fn an_agent_that_is_stopped_in_the_middle_is_named_and_the_others_are_reported()
     let agents = [Agent::start(&place), Agent::start(&place)];
     let [Agent(_, first), Agent(stopped, second)] = &agents;
     let line = format!(
-        "load {} --metadata create --files 1 --runtime 3 --json --agents {first},{second} --agent-timeout 1 --secret-file secret",
+        "load {} --metadata create --files 1 --runtime 3 --json --agents {first},{second} --agent-timeout 1 \
+         --secret-file secret",
         place.path().display()
     );
     let done = ended(place.trunkline(&line), || {

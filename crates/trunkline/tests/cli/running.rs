@@ -109,7 +109,8 @@ fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
     place.run_with("user add bob", "two\n").success();
     let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
     let load = format!(
-        "load smb://ann@{listen}/more/made --password-file pw --metadata create --keep --files 4 --number-ios 4"
+        "load smb://ann@{listen}/more/made --password-file pw --metadata create --keep --files 4 \
+         --number-ios 4"
     );
     place.run(&load).success();
     let state = modes(&place.path().join("state"));
@@ -235,7 +236,8 @@ fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
         for number in 0..shares {
             place.write(&format!("shares/{number}/file"), "");
             config += &format!(
-                "[share.s{number}]\npath = \"shares/{number}\"\ncontinuously_available = true\nprotocols = [\"smb\", \"nfs\"]\nusers.ann = \"write\"\n"
+                "[share.s{number}]\npath = \"shares/{number}\"\ncontinuously_available = true\nprotocols = \
+                 [\"smb\", \"nfs\"]\nusers.ann = \"write\"\n"
             );
         }
         place.write("trunkline.toml", &config);

@@ -93,7 +93,8 @@ fn what_is_right_is_checked_without_making_anything() {
     let place = ProgramDir::new();
     place.write("docs/file", "");
     place.write("pw", "secret\n");
-    let text = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n[share.docs]\npath = \"docs\"\nusers.ann = \"read\"\n";
+    let text = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n[share.docs]\npath = \"docs\"\nusers.ann = \
+                \"read\"\n";
     place.write("t.toml", text);
     let before = place.files();
     assert_eq!(output(&place.run("config check --config t.toml").success()), "ok: 1 share(s)\n");

@@ -2,13 +2,13 @@
 //! the exit status.
 
 mod attributes;
-mod sidecar;
 mod holes;
-mod server_side;
 mod links;
+mod lost_connections;
 mod mirror;
 mod new_directories;
-mod lost_connections;
+mod server_side;
+mod sidecar;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,9 +50,11 @@ impl CopyTestServer {
         place.write(
             "trunkline.toml",
             &format!(
-                "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n{settings}\
+                "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
+                 {settings}\
                  [[user]]\nname = \"ann\"\npassword_file = \"password\"\n\
-                 [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
+                 [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
+                 \"nfs\"]\n\
                  root_squash = \"none\"\nnfs_secure_port = false\n"
             ),
         );

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use testkit::program::Server;
 
-use super::{PATIENCE, CopyTestServer, names};
+use super::{CopyTestServer, PATIENCE, names};
 
 /// The small files of the source. Each contains its number.
 const FILES: usize = 400;

@@ -34,9 +34,11 @@ impl DoctorTestServer {
         place.write(
             "trunkline.toml",
             &format!(
-                "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n{server}\n\
+                "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
+                 {server}\n\
                  [[user]]\nname = \"ann\"\npassword_file = \"password\"\n\
-                 [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
+                 [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
+                 \"nfs\"]\n\
                  root_squash = \"none\"\nnfs_secure_port = false\n{share}\n"
             ),
         );
@@ -397,8 +399,8 @@ fn advice_follows_the_measurement_where_there_is_one() {
     assert_eq!(advise("--numjobs 1"), (1, "rule".to_owned()));
     let run = |connections: u32, rate: u32| {
         format!(
-            "{{\"work\":\"read\",\"connections\":{connections},\"depth\":16,\"per_s\":{rate},\"mib_s\":{rate},\
-             \"turns\":[{rate},{rate},{rate},{rate}]}}"
+            "{{\"work\":\"read\",\"connections\":{connections},\"depth\":16,\"per_s\":{rate},\
+             \"mib_s\":{rate},\"turns\":[{rate},{rate},{rate},{rate}]}}"
         )
     };
     let runs = [run(1, 100), run(2, 199), run(4, 200)].join(",");

@@ -36,7 +36,8 @@ impl Api {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let (at, token, length) = (self.at, &self.token, body.len());
         let request = format!(
-            "{method} /api/v1/{path} HTTP/1.1\r\nHost: {at}\r\nOrigin: http://{at}\r\nSec-Fetch-Site: same-origin\r\n\
+            "{method} /api/v1/{path} HTTP/1.1\r\nHost: {at}\r\nOrigin: http://{at}\r\nSec-Fetch-Site: \
+             same-origin\r\n\
              Authorization: Bearer {token}\r\nContent-Type: application/json\r\nIf-Match: {version}\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         );

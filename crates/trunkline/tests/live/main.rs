@@ -1,11 +1,11 @@
 //! Accounts and shares that are created, changed and deleted during the work of a session, and their state
 //! after a restart.
 
+mod abandoned_clients;
 mod api;
 mod missing_state;
-mod share_relocation;
 mod restart;
-mod abandoned_clients;
+mod share_relocation;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -45,10 +45,14 @@ impl LiveServer {
         }
         place.write(
             "trunkline.toml",
-            &format!("# Kept as it is.\n[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
+            &format!(
+                "# Kept as it is.\n[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\n\
+                      discovery = false\n\
              [admin]\nlisten = \"127.0.0.1:0\"\n[[user]]\nname = \"anna\"\npassword_file = \"password\"\n\
-             [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
-             nfs_secure_port = false\nroot_squash = \"none\"\n{more}"),
+             [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
+             \"nfs\"]\n\
+             nfs_secure_port = false\nroot_squash = \"none\"\n{more}"
+            ),
         );
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start_as(&place, become_(place.trunkline("serve --config trunkline.toml")));

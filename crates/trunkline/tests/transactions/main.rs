@@ -31,7 +31,8 @@ impl TransactionsServer {
         let share = |name: &str| {
             std::fs::create_dir(place.path().join(name)).unwrap();
             format!(
-                "[share.{name}]\npath = \"{name}\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
+                "[share.{name}]\npath = \"{name}\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
+                 \"nfs\"]\n\
                  nfs_secure_port = false\nroot_squash = \"none\"\n"
             )
         };

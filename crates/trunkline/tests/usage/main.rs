@@ -30,7 +30,8 @@ fn write_config(place: &ProgramDir, gib: u64) {
          [[user]]\nname = \"anna\"\npassword_file = \"password\"\n\
          [account.lab]\nkind = \"premium\"\nformula = \"v2\"\n\
          [share.files]\npath = \"files\"\naccount = \"lab\"\nprovisioned_gib = {gib}\n\
-         users = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\nroot_squash = \"none\"\n"
+         users = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\n\
+         root_squash = \"none\"\n"
     );
     place.write("trunkline.toml", &config);
 }

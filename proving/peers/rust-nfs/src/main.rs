@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use cases::{Arguments, CaseResult, CaseReport, SIZES, content, same};
+use cases::{Arguments, CaseReport, CaseResult, SIZES, content, same};
 use futures_util::{StreamExt, stream};
 use nfs_rs::{Mount, NfsError, OPEN_BOTH, OPEN_READ};
 

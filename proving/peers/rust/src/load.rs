@@ -8,9 +8,9 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use cases::{Arguments, content};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use cases::{Arguments, content};
 use smb2::{SmbClient, Tree};
 
 const FILE: &str = "bench-file";

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cases::{Arguments, CaseReport, CaseResult, SIZES, content, same};
 use futures_util::StreamExt;
-use cases::{Arguments, CaseResult, CaseReport, SIZES, content, same};
 use smb::connection::MultiChannelConfig;
 use smb::resource::{Directory, File, Resource};
 use smb::{

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use cases::{Arguments, CaseResult, CaseReport, SIZES, content, same};
+use cases::{Arguments, CaseReport, CaseResult, SIZES, content, same};
 use smb2::{SmbClient, Tree};
 
 const BASE: &str = "rust-smb2";

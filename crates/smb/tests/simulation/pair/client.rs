@@ -592,7 +592,13 @@ impl Client {
         }
     }
 
-    fn finish(&mut self, pending: &Pending, status: NtStatus, answer: &ReceivedMessage, scene: &mut Scene<'_>) {
+    fn finish(
+        &mut self,
+        pending: &Pending,
+        status: NtStatus,
+        answer: &ReceivedMessage,
+        scene: &mut Scene<'_>,
+    ) {
         let asked = (pending.start, scene.now);
         let is_done = status == NtStatus::SUCCESS;
         match (pending.task.op, pending.owner) {

@@ -17,7 +17,7 @@ use share::ClientKey;
 use smb_wire::create_context::LeaseState;
 use smb_wire::{NtStatus, create};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Store, SmbTestServer};
+use testkit::smb::{Dial, SmbTestServer, Store};
 use volume::Failure;
 use volume::faulty::Call;
 

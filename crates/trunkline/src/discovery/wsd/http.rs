@@ -76,7 +76,8 @@ async fn answer(mut stream: TcpStream, writer: &DiscoveryWriter) -> io::Result<(
         Err(status) => (status, String::new()),
     };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/soap+xml\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: application/soap+xml\r\nContent-Length: {}\r\nConnection: \
+         close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;

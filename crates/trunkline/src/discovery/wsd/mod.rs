@@ -126,7 +126,8 @@ async fn answer_all(socket: Arc<UdpSocket>, writer: Arc<DiscoveryWriter>) {
             }
         };
         // A datagram that fills the buffer was longer and has been truncated.
-        let Some(request) = buffer.get(..length).filter(|_| length < MAX_DATAGRAM).and_then(DiscoveryRequest::parse)
+        let Some(request) =
+            buffer.get(..length).filter(|_| length < MAX_DATAGRAM).and_then(DiscoveryRequest::parse)
         else {
             continue;
         };

@@ -158,11 +158,13 @@ mod tests {
 
     fn probe(body: &str) -> String {
         format!(
-            "<?xml version=\"1.0\" encoding=\"utf-8\"?><soap:Envelope xmlns:soap=\"http://www.w3.org/2003/05/soap-envelope\" \
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?><soap:Envelope \
+             xmlns:soap=\"http://www.w3.org/2003/05/soap-envelope\" \
              xmlns:wsa=\"{ADDRESSING}\" xmlns:wsd=\"{DISCOVERY}\" xmlns:d=\"{DEVICES}\"><soap:Header>\
              <wsa:To>urn:schemas-xmlsoap-org:ws:2005:04:discovery</wsa:To>\
              <wsa:Action>http://schemas.xmlsoap.org/ws/2005/04/discovery/Probe</wsa:Action>\
-             <wsa:MessageID>urn:uuid:1&amp;2</wsa:MessageID></soap:Header><soap:Body>{body}</soap:Body></soap:Envelope>"
+             <wsa:MessageID>urn:uuid:1&amp;2</wsa:MessageID></soap:Header>\
+             <soap:Body>{body}</soap:Body></soap:Envelope>"
         )
     }
 

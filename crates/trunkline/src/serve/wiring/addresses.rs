@@ -133,8 +133,12 @@ struct AddressState {
 impl Addresses {
     /// A list for a server that listens on `listen`. The host's addresses are not known yet.
     pub fn new(server: Arc<smb::Server>, listen: Vec<SocketAddr>) -> Addresses {
-        let state =
-            AddressState { host: Vec::new(), rss: Rss::Always, advertise: Vec::new(), candidates: Vec::new() };
+        let state = AddressState {
+            host: Vec::new(),
+            rss: Rss::Always,
+            advertise: Vec::new(),
+            candidates: Vec::new(),
+        };
         Addresses { server, listen, state: Mutex::new(state) }
     }
 

@@ -237,9 +237,18 @@ mod tests {
         let lo = at("127.0.0.1", Some(8), Some(Withheld::Loopback));
         assert_eq!(conditions().against(&lo), Reason::Loopback);
         assert_eq!(ChannelConditions { announced: false, ..conditions() }.against(&lo), Reason::NotAnnounced);
-        assert_eq!(ChannelConditions { anonymous: true, announced: false, ..conditions() }.against(&lo), Reason::Anonymous);
-        assert_eq!(ChannelConditions { allowed: false, anonymous: true, ..conditions() }.against(&lo), Reason::SwitchedOff);
-        assert_eq!(ChannelConditions { smb3: false, allowed: false, ..conditions() }.against(&lo), Reason::OldDialect);
+        assert_eq!(
+            ChannelConditions { anonymous: true, announced: false, ..conditions() }.against(&lo),
+            Reason::Anonymous
+        );
+        assert_eq!(
+            ChannelConditions { allowed: false, anonymous: true, ..conditions() }.against(&lo),
+            Reason::SwitchedOff
+        );
+        assert_eq!(
+            ChannelConditions { smb3: false, allowed: false, ..conditions() }.against(&lo),
+            Reason::OldDialect
+        );
         assert_eq!(ChannelConditions { current: 4, ..conditions() }.against(&lo), Reason::Loopback);
     }
 
@@ -262,7 +271,8 @@ mod tests {
     fn a_session_stays_at_one_channel_to_each_address_without_rss() {
         let mut only = at("10.0.0.1", Some(24), None);
         let used = [only.told.address];
-        let more = |conditions: &ChannelConditions, at: &Candidate| conditions.against_more(&[at.told], &used);
+        let more =
+            |conditions: &ChannelConditions, at: &Candidate| conditions.against_more(&[at.told], &used);
         assert_eq!(more(&conditions(), &only), Reason::NotTried);
         assert_eq!(more(&ChannelConditions { current: 4, ..conditions() }, &only), Reason::ChannelLimit);
         only.told.rss = false;

@@ -7,7 +7,7 @@ use nfs::connection::service::{Endpoints, Nfs};
 
 use crate::config::endpoints::EndpointOwner;
 use crate::config::values::Network;
-use crate::config::{ShareProtocol, Share};
+use crate::config::{Share, ShareProtocol};
 use crate::serve::listen::BoundEndpoint;
 use crate::serve::plan::ServePlan;
 use crate::state::StateDir;
@@ -76,7 +76,8 @@ impl Servers {
     pub fn set_exports(&self, exports: Vec<(EndpointOwner, nfs::Export)>) {
         for (owner, export) in &exports {
             if !self.list.iter().any(|(endpoint, _)| endpoint.owner == *owner) {
-                tracing::warn!(share = %export.name, endpoint = %owner, "NFS clients can reach the share only after the next start, since the server does not listen at its endpoint yet");
+                tracing::warn!(share = %export.name, endpoint = %owner, "NFS clients can reach the share \
+                    only after the next start, since the server does not listen at its endpoint yet");
             }
         }
         for (endpoint, server) in &self.list {
@@ -112,7 +113,8 @@ impl Servers {
             rest = others;
         }
         for share::Restored { open, .. } in rest {
-            tracing::info!(share = %engine.name(), "an open from before the restart is closed, since its export no longer exists");
+            tracing::info!(share = %engine.name(), "an open from before the restart is closed, since its \
+                                                    export no longer exists");
             if let Err(why) = engine.close(&open, now) {
                 tracing::warn!(share = %engine.name(), %why, "it was closed with an error");
             }

@@ -32,21 +32,27 @@ impl IdentityMap {
     ///
     /// # Errors
     /// One line that names the user.
-    pub fn new(principals: &[LogonPrincipal], server: &store::Identity, domains: &[&str]) -> Result<IdentityMap, String> {
+    pub fn new(
+        principals: &[LogonPrincipal],
+        server: &store::Identity,
+        domains: &[&str],
+    ) -> Result<IdentityMap, String> {
         let mut users = Vec::new();
         let mut holders: BTreeMap<u32, Vec<Sid>> = BTreeMap::new();
         let mut by_sid = BTreeMap::new();
         let mut by_name = BTreeMap::new();
         let (own_uid, _) = host::own();
         for principal in principals {
-            let sid: Sid = principal.sid.parse().map_err(|e| format!("`sid` of user `{}`: {e}", principal.name))?;
+            let sid: Sid =
+                principal.sid.parse().map_err(|e| format!("`sid` of user `{}`: {e}", principal.name))?;
             by_sid.insert(sid, principal.uid);
             if principal.key_of.is_none() {
                 holders.entry(principal.uid).or_default().push(sid);
                 by_name.insert(principal.name.to_lowercase(), principal.uid);
             }
             if own_uid == 0 && principal.uid == 0 && !principal.admin {
-                tracing::warn!(user = %principal.name, "acts as root on the host; give the user a `uid` to change that");
+                tracing::warn!(user = %principal.name, "acts as root on the host; give the user a `uid` to \
+                                                        change that");
             }
             let identity = identity(principal, sid, server, own_uid);
             users.push(smb::UserConfig {
@@ -105,7 +111,8 @@ fn identity(principal: &LogonPrincipal, sid: Sid, server: &store::Identity, own_
     }
     // Only root can act for other users. An administrator acts as the server itself.
     let acts = own_uid == 0 && principal.uid != 0 && !principal.admin;
-    let actor = acts.then(|| Actor { uid: principal.uid, gid: principal.gid, groups: principal.groups.clone() });
+    let actor =
+        acts.then(|| Actor { uid: principal.uid, gid: principal.gid, groups: principal.groups.clone() });
     Identity {
         name: principal.name.clone(),
         sid,
@@ -143,10 +150,14 @@ mod tests {
     #[test]
     fn a_host_user_is_a_person_only_when_it_is_one_person() {
         let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
-        let principals = [principal("ann", 1000, 1000), principal("bob", 1001, 1001), principal("eve", 1001, 1002)];
+        let principals =
+            [principal("ann", 1000, 1000), principal("bob", 1001, 1001), principal("eve", 1001, 1002)];
         let principals = IdentityMap::new(&principals, &server, &["Office"]).unwrap();
         assert_eq!(principals.uid_named("Ann", "OFFICE"), Some(1000));
-        assert_eq!((principals.uid_named("ann", "elsewhere"), principals.uid_named("zoe", "office")), (None, None));
+        assert_eq!(
+            (principals.uid_named("ann", "elsewhere"), principals.uid_named("zoe", "office")),
+            (None, None)
+        );
         let ann = Sid::new(5, &[21, 1, 2, 3, 1000]);
         assert_eq!((principals.user_sid(1000), principals.uid(&ann)), (ann, Some(1000)));
         assert_eq!(principals.user_sid(1001), Sid::unix_user(1001));
@@ -159,9 +170,14 @@ mod tests {
     fn an_account_is_bound_by_no_descriptor_and_is_no_user_of_the_host() {
         let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
         let second_hash = Some(admin::NtHash([2; 16]));
-        let lab =
-            LogonPrincipal { admin: true, key_of: Some("lab".to_owned()), second_hash, ..principal("lab", 1000, 1001) };
-        let principals = IdentityMap::new(&[principal("ann", 1000, 1000), lab], &server, &["Office"]).unwrap();
+        let lab = LogonPrincipal {
+            admin: true,
+            key_of: Some("lab".to_owned()),
+            second_hash,
+            ..principal("lab", 1000, 1001)
+        };
+        let principals =
+            IdentityMap::new(&[principal("ann", 1000, 1000), lab], &server, &["Office"]).unwrap();
         let ann = Sid::new(5, &[21, 1, 2, 3, 1000]);
         assert_eq!((principals.user_sid(1000), principals.uid_named("lab", "office")), (ann, None));
         let users = principals.users();
@@ -174,7 +190,8 @@ mod tests {
         let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
         let ann = principal("ann", 1000, 1000);
         let admin = LogonPrincipal { admin: true, ..ann.clone() };
-        let actor = |principal: &LogonPrincipal, own| identity(principal, Sid::unix_user(1), &server, own).actor;
+        let actor =
+            |principal: &LogonPrincipal, own| identity(principal, Sid::unix_user(1), &server, own).actor;
         assert_eq!(actor(&ann, 0), Some(Actor { uid: 1000, gid: 100, groups: vec![7] }));
         assert_eq!(actor(&ann, 1000), None);
         assert_eq!(actor(&admin, 0), None);

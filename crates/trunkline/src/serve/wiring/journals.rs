@@ -72,7 +72,9 @@ pub fn keep_clients(state: &StateDir, journal: &Path, nfs: &nfs::Server) -> Resu
 fn warn_if_missing(state: &StateDir, journal: &Path, content: &str) -> bool {
     let is_missing = state.lacks_journal(journal);
     if is_missing {
-        tracing::warn!(path = %journal.display(), "a journal is missing and a new one replaces it; it contained {content}; to recover it, stop the server, restore the file and start again");
+        tracing::warn!(path = %journal.display(), "a journal is missing and a new one replaces it; it \
+                                                   contained {content}; to recover it, stop the server, \
+                                                   restore the file and start again");
         // The next start misses no journal, unless a new one is created until then.
         if let Err(error) = state.forget_journal(journal) {
             tracing::warn!(%error, "the next start will report it again");
@@ -84,14 +86,19 @@ fn warn_if_missing(state: &StateDir, journal: &Path, content: &str) -> bool {
 /// Records which journals and sidecar directories exist now, so that the next start can report missing ones.
 pub fn record_present_files(state: &StateDir) {
     if let Err(error) = state.record_present_files() {
-        tracing::warn!(%error, "the files of the state directory cannot be recorded, so the next start will not notice missing ones");
+        tracing::warn!(%error, "the files of the state directory cannot be recorded, so the next start will \
+                                not notice missing ones");
     }
 }
 
 /// Logs a warning if the sidecar data of a share, in `volume`, is missing.
 pub fn warn_if_sidecar_missing(state: &StateDir, share: &str, volume: &Path) {
     if state.lacks_sidecar(volume) {
-        tracing::warn!(share, path = %volume.display(), "the sidecar data of the share's files is missing: named streams, and descriptors and reparse points too large for a file's own attributes; to recover it, stop the server, restore this directory and start again");
+        tracing::warn!(share, path = %volume.display(), "the sidecar data of the share's files is missing: \
+                                                         named streams, and descriptors and reparse points \
+                                                         too large for a file's own attributes; to recover \
+                                                         it, stop the server, restore this directory and \
+                                                         start again");
     }
 }
 
@@ -99,7 +106,8 @@ pub fn warn_if_sidecar_missing(state: &StateDir, share: &str, volume: &Path) {
 fn warn_of_damage(journal: &Path, found: &Found, content: &str) {
     let kept = found.aside.as_deref().map(|aside| aside.display().to_string()).unwrap_or_default();
     for damage in &found.damage {
-        tracing::warn!(path = %journal.display(), offset = damage.offset, %kept, "a journal is damaged and continues without {damage}; it contains {content}");
+        tracing::warn!(path = %journal.display(), offset = damage.offset, %kept, "a journal is damaged and \
+            continues without {damage}; it contains {content}");
     }
 }
 

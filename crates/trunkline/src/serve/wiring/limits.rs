@@ -146,7 +146,8 @@ impl Pacing {
         let kept = match state.store().burst_credits(number) {
             Ok(kept) => kept?,
             Err(error) => {
-                tracing::warn!(%error, "the saved burst credits cannot be read, so the share starts with all of them");
+                tracing::warn!(%error, "the saved burst credits cannot be read, so the share starts with all \
+                                        of them");
                 return None;
             }
         };

@@ -10,23 +10,23 @@
 
 mod accounts;
 mod addresses;
+mod background_release;
 mod channels;
 mod engines;
 mod exports;
-mod background_release;
 mod identity;
 mod journals;
-mod share_removal;
 mod limits;
 mod locks;
 mod memory;
 mod metadata;
-mod share_relocation;
 mod names;
 mod nfs_report;
-mod share_peaks;
 mod records;
 mod report;
+mod share_peaks;
+mod share_relocation;
+mod share_removal;
 mod transactions;
 mod transport;
 mod usage;
@@ -53,7 +53,7 @@ use volume_posix::PosixVolume;
 use super::listen::NfsBound;
 use super::plan::ServePlan;
 use super::server::{FileServer, ShareUse};
-use crate::config::{Config, Origin, ShareProtocol, Share};
+use crate::config::{Config, Origin, Share, ShareProtocol};
 use crate::state::StateDir;
 use addresses::Addresses;
 use engines::{EnginesByPath, ServedDirectory};
@@ -61,8 +61,8 @@ use exports::Servers;
 use identity::IdentityMap;
 use limits::Pacing;
 use locks::held;
-use share_peaks::SharePeaks;
 use records::Records;
+use share_peaks::SharePeaks;
 use usage::Usages;
 
 /// The interval of the timers: for changes on the host that a watcher waits for, and for caching rights that
@@ -212,8 +212,11 @@ impl FileServer for AssembledServer {
     }
 
     fn apply(&self, plan: &ServePlan) -> Result<(), String> {
-        let principals =
-            Arc::new(IdentityMap::new(&plan.principals, &plan.identity, &[&plan.config.server.workgroup.value])?);
+        let principals = Arc::new(IdentityMap::new(
+            &plan.principals,
+            &plan.identity,
+            &[&plan.config.server.workgroup.value],
+        )?);
         let mut engines = held(&self.engines);
         let mut next = EnginesByPath::new();
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
@@ -243,7 +246,8 @@ impl FileServer for AssembledServer {
             let before = share_relocation::before(&engines, share, &path).map(|(before, _)| before);
             limited.push(limits::LimitsToApply::of(share, &plan.config, &path, before, &self.state)?);
             if share.continuously_available.value && !served.engine.keeps_opens() {
-                tracing::warn!(share = %share.name.value, "`continuously_available` takes effect at the next start");
+                tracing::warn!(share = %share.name.value, "`continuously_available` takes effect at the next \
+                                                           start");
             }
             let export = exports::export(share, &path, &served.engine, &self.state)?;
             exported.extend(export.map(|export| (share.endpoint(&plan.config), export)));
@@ -257,8 +261,9 @@ impl FileServer for AssembledServer {
             engine.configure(config.clone());
         }
         let left = left_over(&engines, &next);
-        let numbers_in_use: Vec<u32> =
-            share_relocation::without_share(&left, plan).filter_map(|path| self.state.number(path).ok()).collect();
+        let numbers_in_use: Vec<u32> = share_relocation::without_share(&left, plan)
+            .filter_map(|path| self.state.number(path).ok())
+            .collect();
         let engines_of = || shares.iter().map(|(_, engine, _)| engine);
         self.pacing.apply(&self.state, engines_of().zip(limited.iter().map(Option::as_ref)), &numbers_in_use);
         share_relocation::limit(&left, engines_of());
@@ -446,7 +451,8 @@ fn watch(addresses: &Arc<Addresses>) -> Option<net::interfaces::Watcher> {
     match net::interfaces::watch(move |host| told.host_has(host)) {
         Ok(watcher) => Some(watcher),
         Err(error) => {
-            tracing::warn!(%error, "the host's addresses are not known, so clients learn only the one that they use");
+            tracing::warn!(%error, "the host's addresses are not known, so clients learn only the one that \
+                                    they use");
             None
         }
     }
@@ -601,7 +607,12 @@ fn server_config(plan: &ServePlan, session_memory: Arc<share::ClientMemory>) -> 
     }
 }
 
-fn engine_config(share: &Share, path: &Path, plan: &ServePlan, principals: &Arc<IdentityMap>) -> share::Config {
+fn engine_config(
+    share: &Share,
+    path: &Path,
+    plan: &ServePlan,
+    principals: &Arc<IdentityMap>,
+) -> share::Config {
     use std::os::unix::ffi::OsStrExt;
     let accounts: Arc<dyn share::engine::Accounts> = Arc::<IdentityMap>::clone(principals);
     share::Config {

@@ -93,7 +93,8 @@ fn write_all(mut lines: Lines, taken: &Receiver<Record>, written: &AtomicU64, en
         if let Err(error) = &done
             && !has_failed
         {
-            tracing::warn!(%error, "requests are not recorded, since the file cannot be written (reported once)");
+            tracing::warn!(%error, "requests are not recorded, since the file cannot be written (reported \
+                                    once)");
         }
         has_failed = done.is_err();
         done.is_ok()

@@ -11,7 +11,11 @@ use crate::config::{Share, check};
 use crate::serve::plan::ServePlan;
 
 /// The current directory of a share, if it is not `path`.
-pub fn before<'e>(engines: &'e EnginesByPath, share: &Share, path: &Path) -> Option<(&'e Path, &'e ServedDirectory)> {
+pub fn before<'e>(
+    engines: &'e EnginesByPath,
+    share: &Share,
+    path: &Path,
+) -> Option<(&'e Path, &'e ServedDirectory)> {
     let is_it = |served: &ServedDirectory| !served.is_left && is_of(served, &share.name.value);
     let (old, served) = engines.iter().find(|(_, served)| is_it(served))?;
     (old != path).then_some((old, served))
@@ -39,8 +43,8 @@ pub fn check_free(
         let is_used = engine.open_count() > 0 || server.is_connected(engine);
         if is_used && check::hold_same_files(old, path) {
             return Err(format!(
-                "`path` of share `{}`: {} and {}, where share `{}` still has connected clients, contain the same files; \
-                 wait until they disconnect, or delete that share and create it again",
+                "`path` of share `{}`: {} and {}, where share `{}` still has connected clients, contain the \
+                 same files; wait until they disconnect, or delete that share and create it again",
                 share.name.value,
                 path.display(),
                 old.display(),
@@ -52,7 +56,10 @@ pub fn check_free(
 }
 
 /// The old directories whose shares were removed. Other shares have moved, together with their limits.
-pub fn without_share<'e>(left: &'e [(PathBuf, ServedDirectory)], plan: &ServePlan) -> impl Iterator<Item = &'e Path> {
+pub fn without_share<'e>(
+    left: &'e [(PathBuf, ServedDirectory)],
+    plan: &ServePlan,
+) -> impl Iterator<Item = &'e Path> {
     let is_there =
         |served: &ServedDirectory| plan.config.shares.values().any(|share| is_of(served, &share.name.value));
     left.iter().filter(move |(_, served)| !is_there(served)).map(|(path, _)| path.as_path())

@@ -55,7 +55,8 @@ pub fn metered(
     let kept = match state.store().usage(number) {
         Ok(kept) => kept.map(|(bytes, files)| Usage { bytes, files }),
         Err(error) => {
-            tracing::warn!(%error, share = %share.name.value, "the share's used space is not known until it is counted");
+            tracing::warn!(%error, share = %share.name.value, "the share's used space is not known until it \
+                is counted");
             None
         }
     };
@@ -199,7 +200,8 @@ impl Usages {
             }
         }
         if let Err(error) = state.store().keep_usage(&changed) {
-            tracing::warn!(%error, "the used space of shares cannot be saved, so the next start must count it again");
+            tracing::warn!(%error, "the used space of shares cannot be saved, so the next start must count \
+                                    it again");
         }
     }
 }

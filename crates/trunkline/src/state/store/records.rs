@@ -138,7 +138,8 @@ impl Records {
             Some(generation) => {
                 if !matches!(told, Ok(Some(_))) {
                     notes.push(format!(
-                        "{} is {} and was created again; an older copy of `state.redb` would not have been noticed",
+                        "{} is {} and was created again; an older copy of `state.redb` would not have been \
+                         noticed",
                         generation_path(path).display(),
                         if told.is_err() { "damaged" } else { "missing" }
                     ));
@@ -198,7 +199,8 @@ impl Records {
         apply(&mut self.contents.write(), edits);
         // There is no wait for the disk: the number there may be too low, but never too high.
         if let Err(error) = write_generation(&self.beside, next) {
-            tracing::warn!(%error, "the number of the last change of state.redb could not be written to state.generation");
+            tracing::warn!(%error, "the number of the last change of state.redb could not be written to \
+                                    state.generation");
         }
         Ok(done)
     }
@@ -212,8 +214,8 @@ impl LoadedRecords {
             return Ok(());
         }
         Err(StoreError(format!(
-            "its last change is {generation}, but {told} were made: it is damaged or an older copy; restore the state directory as a \
-             whole, or remove `state.generation` to accept it as it is"
+            "its last change is {generation}, but {told} were made: it is damaged or an older copy; restore \
+             the state directory as a whole, or remove `state.generation` to accept it as it is"
         )))
     }
 }
