@@ -4,7 +4,7 @@ from proving.kernel_client import guest, mounted
 
 
 def missing() -> str:
-    """What a mount over NFS lacks here, if anything."""
+    """Return the missing requirement of a mount over NFS here, if any."""
     return guest.missing(("mount.nfs", "nfs-common"))
 
 
@@ -21,7 +21,7 @@ class NfsMounted(mounted.Mounted):
             raise mounted.RunFailed(f"mount: {refused}")
 
     def explain(self) -> None:
-        """Print what helps to find a cause."""
+        """Print information that helps to find a cause."""
         print("        server: " + self.server.log(40).replace("\n", "\n                "))
         print(f"        the server {'runs' if self.server.alive() else 'has ended'}; its connections: {self.cutter.connections()}")
         print(f"        open at the server: {self.opens_in_words()}")
