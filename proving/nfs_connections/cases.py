@@ -1,7 +1,7 @@
-"""What must hold for many connections of one session, by RFC 8881; run.py says against whom.
+"""The rules of RFC 8881 for many connections of one session; run.py selects the server.
 
-A case is a function with its section; it gets a `NfsTestServer` and fails by `CaseFailed`. What a server may do in more than one way is
-accepted in each of them.
+A case is a function with its section. Its argument is an `NfsTestServer`, and it fails with `CaseFailed`. Where a
+server may choose, each choice is accepted.
 """
 
 import os
@@ -36,7 +36,7 @@ from proving.nfs_connections.wire import (
     name_of,
 )
 
-# A request that must not be held up by another connection is answered within this time.
+# The time limit for a request that no other connection may delay.
 SOON_S = 10
 
 
@@ -46,15 +46,15 @@ CASES: dict[str, tuple[str, Case]] = {}
 
 
 class CaseFailed(Exception):
-    """What was not as it must be."""
+    """A check of a case failed."""
 
 
 class Skip(Exception):
-    """The case cannot be tried against this server."""
+    """The case does not apply to this server."""
 
 
 def case(section: str) -> Callable[[Case], Case]:
-    """Register a case with the section that it rests on."""
+    """Register a case with its section."""
     def register(function: Case) -> Case:
         CASES[function.__name__] = (section, function)
         return function
@@ -73,19 +73,19 @@ def expect_status(reply: wire.Reply, wanted: int | tuple[int, ...], what: str) -
 
 
 class NfsTestServer:
-    """The server, and the directory that it serves, here and there."""
+    """The server, and its served directory by both paths: over NFS and on this machine."""
 
     def __init__(self, address: tuple[str, int], share: bytes, directory: Path) -> None:
         self.address, self.share, self.directory = address, share, directory
         self._opened: list[Connection] = []
 
     def connect(self) -> Any:
-        """A new connection, which is closed after the case."""
+        """Open a new connection, which is closed after the case."""
         self._opened.append(Connection(self.address))
         return self._opened[-1]
 
     def root(self) -> list[bytes]:
-        """The operations that lead to the share."""
+        """Return the operations that lead to the share."""
         return [wire.PUTROOTFH, wire.lookup(self.share)]
 
     def close(self) -> None:
@@ -94,14 +94,14 @@ class NfsTestServer:
         self._opened = []
 
     def make(self, connection: wire.Connection, session: wire.Session, name: bytes) -> tuple[bytes, bytes]:
-        """Make a file; gives its handle and the stateid of its open."""
+        """Create a file. Returns its handle and the stateid of its open."""
         made = connection.call([session.sequence(0), *self.root(), wire.open_new(name), wire.GETFH])
         expect_status(made, OK, "OPEN")
         return made.result(10), made.result(18)["stateid"]
 
 
 def fresh(prefix: str) -> bytes:
-    """A name that nobody has used."""
+    """Return an unused name."""
     return prefix.encode() + b"-" + os.urandom(6).hex().encode()
 
 
@@ -133,7 +133,7 @@ def a_retry_that_names_another_highest_slot_is_a_retry(server: NfsTestServer) ->
     session, name = Session(first), fresh("highest")
     rest = [*server.root(), wire.open_new(name), wire.GETFH]
     answer = expect_status(first.call([session.sequence(3, cache=True), *rest]), OK, "the request")
-    # Linux names the slots that are in use when it sends the request again.
+    # Linux names the slots in use when it sends the request again.
     again = second.call([session.at(3, session.number(3), cache=True, highest=9), *rest])
     expect(again.body == answer.body, f"the retry is answered {name_of(again.status)}, and differs from the reply")
     session.end(second)
@@ -145,7 +145,7 @@ def a_retry_whose_reply_was_not_to_be_kept_is_not_done_again(server: NfsTestServ
     session, name = Session(first), fresh("uncached")
     request = [session.sequence(2), *server.root(), wire.open_new(name), wire.GETFH]
     expect_status(first.call(request), OK, "the request")
-    # A server may keep it nevertheless.
+    # A server may keep the reply nevertheless.
     expect_status(second.call(request), (RETRY_UNCACHED_REP, OK), "the retry")
     session.end(second)
 
@@ -158,7 +158,7 @@ def what_was_sent_on_a_lost_connection_is_done_once(server: NfsTestServer) -> No
         first, name = server.connect(), fresh("lost")
         request = [session.sequence(1, cache=True), *server.root(), wire.open_new(name), wire.GETFH]
         first.send(request)
-        # With and without time to have it done.
+        # With and without time for the server to execute it.
         time.sleep(0.01 * (number % 3))
         first.reset()
         answer = _retry(second, request)
@@ -167,7 +167,7 @@ def what_was_sent_on_a_lost_connection_is_done_once(server: NfsTestServer) -> No
 
 
 def _retry(connection: wire.Connection, request: list[bytes]) -> Any:
-    """Ask again until the server is done with the first attempt."""
+    """Repeat the request until the server has finished the first attempt."""
     end = time.monotonic() + wire.LIMIT_S
     while True:
         answer = connection.call(request)
@@ -257,7 +257,7 @@ def a_recall_is_made_again_when_its_connection_is_lost(server: NfsTestServer) ->
         raise Skip("grants no delegation")
     asking = third.send([other.sequence(0), *server.root(), wire.open_old(name, 2)])
     ways = [first, second]
-    # Over which of them it comes is the server's choice.
+    # The server chooses the connection.
     readable = select.select([way.socket for way in ways], [], [], SOON_S)[0]
     asked = next((way for way in ways if way.socket in readable and way.wait_for_call(SOON_S)), None)
     expect(asked is not None, "nothing is recalled before somebody else opens for writing")
@@ -293,7 +293,7 @@ def a_session_is_destroyed_while_others_use_it(server: NfsTestServer) -> None:
                     wrong.append(f"slot {slot}: {name_of(status)}")
                     return
         except (ConnectionLost, TimeoutError):
-            return  # a server may close connections that have no session any more
+            return  # a server may close connections without a session
 
     loaders = [threading.Thread(target=load, args=(way, 1 + at)) for at, way in enumerate(ways[1:])]
     for loader in loaders:
@@ -364,7 +364,7 @@ def a_connection_that_stops_in_the_middle_holds_up_no_other(server: NfsTestServe
     slow, other = server.connect(), server.connect()
     session = Session(other)
     handle, stateid = server.make(other, session, fresh("slow"))
-    # Half a request, and replies that nobody takes.
+    # Half a request, and replies that the client does not read.
     _, message = slow.message([session.sequence(5), wire.putfh(handle), wire.write(stateid, 0, bytes(100_000))])
     slow.socket.sendall(message[:50_000])
     deaf = server.connect()

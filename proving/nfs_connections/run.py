@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Many connections of one NFSv4.1 session, against the RFC: retries on another connection, lost back channels, binding, ending.
+"""Many connections of one NFSv4.1 session, by the RFC: retries on another connection, lost back channels, binding, ending.
 
     run.py [--server trunkline|ganesha|both] [--only CASE ...]
 
-pynfs has two tests for trunking and none for a session with several connections. The cases are in cases.py, each with its section
-of RFC 8881; wire.py is their client, which shares no code with the server. What Ganesha does otherwise stands in
-`expected/ganesha-connections.toml`, with the section: a difference that is not listed fails the run, and so does a listed one that
-is none. For Trunkline nothing is listed. Ganesha needs root.
+pynfs has two tests for trunking and none for a session with several connections. The cases are in cases.py, each with
+its section of RFC 8881; wire.py is their client, which shares no code with the server.
+`expected/ganesha-connections.toml` lists Ganesha's differences, with the sections. A difference that is not listed
+fails the run, and so does a listed one that does not occur. For Trunkline nothing is listed. Ganesha needs root.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SHARE = "files"
 
 
 def try_one(function: Callable[[cases.NfsTestServer], None], under_test: cases.NfsTestServer) -> tuple[str, str]:
-    """Run one case; gives (result, detail)."""
+    """Run one case. Returns (result, detail)."""
     try:
         function(under_test)
         return "pass", ""
@@ -43,7 +43,7 @@ def try_one(function: Callable[[cases.NfsTestServer], None], under_test: cases.N
 
 
 def run(tally: Tally, kind: str, names: list[str]) -> None:
-    """All cases against one server."""
+    """Run all cases against one server."""
     differs = tomllib.loads(GANESHAS.read_text()) if kind == "ganesha" else {}
     with servers.Server(kind, "nfs") as server:
         for name in names:

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Accounts and the admin page by other people's programs: Samba's smbclient comes to accounts that demand something, by their names
-and addresses, and with their keys; curl and Python's ssl ask for the page over TLS.
+"""Accounts and the admin page with foreign programs. Samba's smbclient uses accounts with their own requirements, by
+their names and addresses, and with their keys. curl and Python's ssl request the page over TLS.
 
     accounts.py
 
-A server of its own has an account that demands SMB 3 and an address of its own, one that demands nothing, a share with an address of its own,
-and a share of no account. Without
-Debian's smbclient and openssl it is skipped.
+The suite's server has an account that requires SMB 3 and has an address of its own, one without requirements, a share
+with an address of its own, and a share of no account. The suite is skipped without Debian's smbclient and openssl.
 """
 
 import json
@@ -30,7 +29,7 @@ from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
 
 PASSWORD = "s3cret-s3cret"
-# Of the server, of one account's own, and of one share's own.
+# The address of the server, that of one account, and that of one share.
 ANYWHERE, OWN, ALONE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 CONFIG = """
 [server]
@@ -85,7 +84,7 @@ class AccountsServer:
         (self.directory / "t.toml").write_text(text)
 
     def certify(self) -> None:
-        """Make a certificate for the page, and its key."""
+        """Create a certificate for the page, and its key."""
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
                         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE",
                         "-keyout", "page.key", "-out", "page.pem"],
@@ -95,7 +94,7 @@ class AccountsServer:
         return [servers.program(), *words, "--config", str(self.directory / "t.toml")]
 
     def ask(self, *words: str, given: str | None = None) -> str:
-        """What a command of the program says, which must go well."""
+        """Return the output of a command of the program, which must succeed."""
         done = subprocess.run(self.line(*words), capture_output=True, text=True, timeout=60, input=given)
         if done.returncode != 0:
             raise AssertionError(f"{words}: {done.stderr.strip()}")
@@ -127,17 +126,17 @@ class AccountsServer:
 
     def smbclient(self, user: str, share: str | None, password: str = PASSWORD, highest: str = "SMB3_11", host: str = ANYWHERE,
                   name: str | None = None, commands: str = "ls", listing: bool = False) -> tuple[str | None, str]:
-        """The first status that is no success, or none, and all that smbclient says."""
+        """Run smbclient. Returns the first error status, or None, and its whole output."""
         address = ["-I", host] if name else []
         what = ["-g", "-L", f"//{host}"] if listing else [f"//{name or host}/{share}", "-c", commands]
         command = ["smbclient", *what, *address, "-p", str(self.port), "-m", highest]
-        # The password is none of what other users of this machine may see.
+        # Other users of this machine must not see the password.
         environment = dict(os.environ, USER=user, PASSWD=password)
         done = subprocess.run([*command, "-U", user], capture_output=True, text=True, timeout=60, env=environment,
                               cwd=self.directory, stdin=subprocess.DEVNULL)
         text = done.stdout + done.stderr
         statuses = [status for status in re.findall(r"NT_STATUS_\w+", text) if status != "NT_STATUS_OK"]
-        # What comes behind a list of shares is a question in SMB1, which ends the connection.
+        # smbclient sends a question in SMB1 after a list of shares, which ends the connection.
         if not statuses and done.returncode != 0 and not listing:
             raise AssertionError(text.strip()[-300:])
         return (statuses[0] if statuses else None), text
@@ -181,13 +180,13 @@ def address(server: AccountsServer) -> None:
 
 
 def listed(server: AccountsServer, user: str, password: str = PASSWORD, host: str = ANYWHERE) -> tuple[str | None, set[str]]:
-    """The first status that is no success, or none, and the shares that are listed to somebody at an address."""
+    """Return the first error status, or None, and the shares listed for a user at an address."""
     status, text = server.smbclient(user, None, password, listing=True, host=host)
     return status, {line.split("|")[1] for line in text.splitlines() if line.startswith("Disk|")}
 
 
 def alone(server: AccountsServer) -> None:
-    """A share is found at its own address, and nothing else is."""
+    """A share is available at its own address, and no other share is."""
     expect(listed(server, "ann", host=ALONE), (None, {"alone"}), "the shares that are listed there")
     expect("alone" in listed(server, "ann")[1], True, "the shares that are listed at the server's address")
     expect(server.smbclient("ann", "alone", host=ALONE)[0], None, "the share at its address")
@@ -196,7 +195,7 @@ def alone(server: AccountsServer) -> None:
         expect(server.smbclient("ann", other, host=ALONE)[0], "NT_STATUS_BAD_NETWORK_NAME", f"share {other} there")
     said = "TREE_CONNECT refused: the session came to an address of share `alone`, where there is no other"
     expect(said in server.log(), True, "the server's log says why")
-    # What its account demands counts there, and a change of the address for whoever comes.
+    # The account's requirement applies there, and a change of the address applies to new clients.
     server.ask("account", "set", "plain", "min_dialect=3.1.1")
     status, _ = server.smbclient("ann", "alone", host=ALONE, highest="SMB3_02")
     expect(status in ("NT_STATUS_NOT_SUPPORTED", "NT_STATUS_CONNECTION_DISCONNECTED"), True, f"SMB 3.0.2 there: {status}")
@@ -213,7 +212,7 @@ def alone(server: AccountsServer) -> None:
 
 
 def live(server: AccountsServer) -> None:
-    """A change counts for who comes from then on."""
+    """A change applies to new clients."""
     server.ask("account", "set", "plain", "min_dialect=3.1.1")
     expect(server.smbclient("ann", "old", highest="SMB3_02")[0], DENIED, "a dialect that was enough before")
     expect(server.smbclient("ann", "old")[0], None, "SMB 3.1.1")
@@ -232,7 +231,7 @@ def keys(server: AccountsServer) -> None:
         expect(server.smbclient("strict", other, second)[0], DENIED, f"share {other}, which is not the account's")
     status, shown = listed(server, "strict", second)
     expect((status, shown), (None, {"new"}), "the shares that are listed")
-    # Nobody but the owner may look into this file, and the owner of the account's shares is who has the key.
+    # Only the owner may read this file, and the key makes the client the owner of the account's shares.
     own = server.directory / "new" / "own"
     own.write_text("of somebody")
     own.chmod(0o600)
@@ -253,7 +252,7 @@ def keys(server: AccountsServer) -> None:
 
 
 def authentication(server: AccountsServer) -> None:
-    """An account says whether users' passwords count, or its keys."""
+    """An account decides whether users' passwords or its keys are accepted."""
     key = server.ask("account", "keys", "renew", "plain", "key2").split()[1]
     server.ask("account", "set", "plain", "authentication=key")
     expect(server.smbclient("plain", "old", key)[0], None, "a key where keys alone count")
@@ -266,7 +265,7 @@ def authentication(server: AccountsServer) -> None:
 
 
 def curl(server: AccountsServer, path: str, *options: str) -> tuple[int | str, str]:
-    """The status and body of what curl gets, or its exit status."""
+    """Return the status and body of curl's response, or its exit status."""
     url = f"https://localhost:{server.page_port}{path}"
     done = subprocess.run(["curl", "-sS", "--max-time", "30", "--noproxy", "*", "-w", "\n%{http_code}", *options, url],
                           capture_output=True, text=True, timeout=60)
@@ -289,7 +288,7 @@ def page(server: AccountsServer) -> None:
     expect(curl(server, "/")[0], "curl ends with 60", "a certificate that nobody vouches for")
     for version in ("--tlsv1.3", "--tls-max=1.2"):
         expect(curl(server, "/", *trusting, *version.split("="))[0], 200, version)
-    # Python checks the name and the certificate by itself.
+    # Python verifies the name and the certificate by itself.
     context = ssl.create_default_context(cafile=str(server.directory / "page.pem"))
     request = urllib.request.Request(f"https://localhost:{server.page_port}/api/v1/accounts", headers={"Authorization": f"Bearer {token}"})
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), urllib.request.ProxyHandler({}))
@@ -305,7 +304,7 @@ def page(server: AccountsServer) -> None:
 
 
 def renewed(server: AccountsServer) -> None:
-    """Another certificate counts for the next connection."""
+    """A new certificate applies to the next connection."""
     before = ssl.get_server_certificate((ANYWHERE, server.page_port))
     server.certify()
     expect(ssl.get_server_certificate((ANYWHERE, server.page_port)) == before, False, "the certificate is the old one")
@@ -313,7 +312,7 @@ def renewed(server: AccountsServer) -> None:
 
 
 def refused(server: AccountsServer) -> None:
-    """What would leave the page open to anybody, or cannot be used, keeps the server from starting."""
+    """The server does not start with a configuration that is unusable or would open the page to everybody."""
     text = (server.directory / "t.toml").read_text()
     open_page = text.replace('tls_certificate = "page.pem"\n', "").replace('tls_key = "page.key"\n', "")
     lost = text.replace('"page.pem"', '"lost.pem"')
@@ -326,7 +325,7 @@ def refused(server: AccountsServer) -> None:
 
 
 class Skipped(Exception):
-    """What the case needs is missing here."""
+    """This machine lacks something that the case needs."""
 
 
 CASES = {

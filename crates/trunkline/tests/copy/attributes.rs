@@ -5,7 +5,7 @@ use client::smb::Settings;
 use smb_wire::fscc::FileAttributes;
 
 use super::*;
-use crate::trouble::tree;
+use crate::lost_connections::tree;
 
 const READONLY: u32 = FileAttributes::READONLY.bits();
 const HIDDEN: u32 = FileAttributes::HIDDEN.bits();

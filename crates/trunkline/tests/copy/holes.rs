@@ -4,7 +4,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use smb_wire::fscc::FileAttributes;
 
-use super::trouble::{runtime, tree};
+use super::lost_connections::{runtime, tree};
 use super::*;
 
 const MIB: u64 = 1024 * 1024;

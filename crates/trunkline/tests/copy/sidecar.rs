@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 use super::*;
-use crate::trouble::tree;
+use crate::lost_connections::tree;
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
