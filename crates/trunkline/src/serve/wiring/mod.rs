@@ -245,10 +245,7 @@ impl FileServer for AssembledServer {
             rooms.push((Arc::clone(&served.volume), usage::beside(share)));
             let before = share_relocation::before(&engines, share, &path).map(|(before, _)| before);
             limited.push(limits::LimitsToApply::of(share, &plan.config, &path, before, &self.state)?);
-            if share.continuously_available.value && !served.engine.keeps_opens() {
-                tracing::warn!(share = %share.name.value, "`continuously_available` takes effect at the next \
-                                                           start");
-            }
+            warn_if_opens_need_restart(share, &served.engine);
             let export = exports::export(share, &path, &served.engine, &self.state)?;
             exported.extend(export.map(|export| (share.endpoint(&plan.config), export)));
             shares.push((share_config(share, &served.engine), Arc::clone(&served.engine), config));
@@ -274,11 +271,8 @@ impl FileServer for AssembledServer {
         let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
         let claimable = self.restore(restored);
         self.server.set_users(users);
-        let is_for_smb = |config: &smb::ShareConfig| {
-            let mut named = plan.config.shares.values().filter(|share| share.name.value == config.name);
-            named.all(|share| share.offers(ShareProtocol::Smb))
-        };
-        self.server.set_shares(shares.into_iter().map(|(config, ..)| config).filter(is_for_smb));
+        let configs = shares.into_iter().map(|(config, ..)| config);
+        self.server.set_shares(configs.filter(|config| is_offered_over_smb(plan, config)));
         self.nfs.set_exports(exported);
         for (engine, opens) in claimable {
             self.nfs.restore(&engine, opens);
@@ -656,6 +650,22 @@ fn share_config(share: &Share, engine: &Arc<share::Share>) -> smb::ShareConfig {
         hidden: share.name.value.ends_with('$'),
         continuously_available: engine.keeps_opens() && share.continuously_available.value,
     }
+}
+
+/// Warns when `continuously_available` is on, but the share was opened without keeping its opens.
+fn warn_if_opens_need_restart(share: &Share, engine: &share::Share) {
+    if share.continuously_available.value && !engine.keeps_opens() {
+        tracing::warn!(
+            share = %share.name.value,
+            "`continuously_available` takes effect at the next start"
+        );
+    }
+}
+
+/// Whether the plan offers the share of this SMB configuration over SMB.
+fn is_offered_over_smb(plan: &ServePlan, config: &smb::ShareConfig) -> bool {
+    let mut named = plan.config.shares.values().filter(|share| share.name.value == config.name);
+    named.all(|share| share.offers(ShareProtocol::Smb))
 }
 
 #[cfg(test)]
