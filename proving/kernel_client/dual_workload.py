@@ -435,7 +435,7 @@ def from_nfs(value: bytes) -> list[tuple[int, int]]:
         if who.isdigit():
             found.append((int(who), mask))
         elif kind != ALLOW:
-            raise Failure(f"an entry that nobody set: {kind} {who}")
+            raise Failure(f"an unknown entry: {kind} {who}")
     return found
 
 

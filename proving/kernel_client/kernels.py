@@ -80,15 +80,15 @@ OWN = "6.1"
 KERNELS = {OWN: Kernel(), "6.12": NewerKernel("linux-6.12"), "newest": NewerKernel("linux-newest")}
 
 
-_ZEROS = ("a file of size 0 that has grown before it is opened reads as zeros, without any READ to the server (6.12.113 and 7.2.7; beside "
+_ZEROS = ("a file of size 0 that has grown before its open reads as zeros, without any READ to the server (6.12.113 and 7.2.7; with "
           "Samba too)")
-_BEHIND = ("what is written without a lease for writing stays in the client's memory until it is flushed or closed; before 6.10 it was "
-           "written at once, and so it is with cache=none (6.12.113 and 7.2.7; beside Samba too)")
-_WHOLE_PAGES = ("of what is kept that way whole pages are written later, and what another client wrote into them meanwhile is lost; not with byte-range "
-                "locks around each write, nor with cache=none (6.12.113 and 7.2.7; beside Samba too)")
-_UNSTABLE = ("pages change between being signed and being sent where several processes write to one file, and Samba refuses the WRITE for its "
-             "signature too (7.2.7; not where SMB is sealed)")
-_IDS = "chown asks cifs.idmap for an answer before it asks the server, and nobody answers here (7.2.7): EINVAL"
+_BEHIND = ("data written without a write lease stays in the client's memory until a flush or close; before 6.10, and with cache=none, "
+           "it was written at once (6.12.113 and 7.2.7; with Samba too)")
+_WHOLE_PAGES = ("such data is later written in whole pages, which overwrite another client's data; not with byte-range locks around each "
+                "write, nor with cache=none (6.12.113 and 7.2.7; with Samba too)")
+_UNSTABLE = ("if several processes write to one file, pages change between signing and sending; Samba too refuses such a WRITE for its "
+             "signature (7.2.7; not with encryption)")
+_IDS = "chown asks cifs.idmap before the server, and no cifs.idmap answers here (7.2.7): EINVAL"
 LACKS = {
     "6.12": {"two_clients_agree": _ZEROS, "write_without_a_lease": _BEHIND, "two_write_to_one_page": _WHOLE_PAGES},
     "newest": {"two_clients_agree": _ZEROS, "write_without_a_lease": _BEHIND,

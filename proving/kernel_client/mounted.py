@@ -140,7 +140,7 @@ class Mounted:
             failures += check_left_behind(share, label, final)
         strange = sorted({path.name for path in share.iterdir()} - {worker[1] for worker in self._workers})
         if strange:
-            failures.append(f"the share holds names that nobody made: {strange}")
+            failures.append(f"the share holds names that no worker created: {strange}")
         if not self.server.alive():
             failures.append("the server ended")
         return failures
@@ -156,7 +156,7 @@ class Mounted:
             time.sleep(0.2)
         share = self.server.share_directory("files")
         held, known = self.server.opens(), self.ask("open_files")
-        wrong = {path: "the client has it open" if Path(path).name in known else "nobody has it open"
+        wrong = {path: "the client has it open" if Path(path).name in known else "neither side has it open"
                  for path in claimed if str(share / path) not in held or Path(path).name in known}
         if not self.answers_were_lost:
             wrong = dict.fromkeys(claimed, "no answer was lost")

@@ -34,22 +34,22 @@ NOBODY = 65534
 # A file system that is mounted below the share of a server with root rights, and its size.
 BELOW, BELOW_BYTES = "below", 8 << 20
 NOBODY_LACKS = {
-    "special_files": "the server may make no devices",
-    "modes_and_owners": "the server may give no file away",
-    "permissions_of_users": "all files belong to whoever runs the server",
+    "special_files": "the server may create no devices",
+    "modes_and_owners": "the server may change no owner",
+    "permissions_of_users": "all files belong to the user that runs the server",
 }
-GANESHA_LACKS = {"extended_attributes": "Ganesha 4.3 keeps no extended attributes on VFS"}
+GANESHA_LACKS = {"extended_attributes": "Ganesha 4.3 stores no extended attributes on VFS"}
 # By kernel: the cases that this year's Ganesha fails with its client.
-NEWER_GANESHA_LACKS = {"newest": {"fcntl_locks": "a process that waits for a lock is given EIO (Linux 7.2.7 beside Ganesha 15.2)"}}
+NEWER_GANESHA_LACKS = {"newest": {"fcntl_locks": "a process that waits for a lock gets EIO (Linux 7.2.7 with Ganesha 15.2)"}}
 
 
 # The scripts of the exercise. The first one runs.
 TREE = [HERE / "nfs_tree.py", HERE / "build_tree.py"]
 # Linux' own server serves this directory of its guest's memory.
 KNFSD_ROOT, KNFSD_PORT, KNFSD_MEMORY_MIB = "/run/served", 2049, 1200
-_TIMES = ("a time that is set (utimensat, tar) is lost where the client holds a delegation: 7.2.7 keeps it as a delegated timestamp (RFC 9754), "
-          "and its own server does not take it over; not with /proc/sys/fs/leases-enable at 0")
-_LATE = "who waits for a lock hears up to 30 s late that it is free, when the client asks again (6.12.113; not 7.2.7)"
+_TIMES = ("a set time (utimensat, tar) is lost if the client holds a delegation: 7.2.7 keeps it as a delegated timestamp (RFC 9754), "
+          "and its own server ignores that; not with /proc/sys/fs/leases-enable at 0")
+_LATE = "a waiting process learns up to 30 s late that the lock is free, when the client asks again (6.12.113; not 7.2.7)"
 # By kernel: the cases that its own server and client fail together.
 KNFSD_LACKS = {"6.12": {"fcntl_locks": _LATE}, "newest": {"times": _TIMES, "untar_a_tree": _TIMES}}
 

@@ -44,9 +44,9 @@ SIDES = {"NFS": "/mnt/n", "SMB": "/mnt/c", "Samba": "/mnt/s"}
 # SMB clients do not request these rights in this way. Reading implies running there (MS-FSA 2.1.5.1.2.1 has one right
 # for the client's own check), and without POSIX extensions Linux sends no mode.
 NOT_OVER_SMB = {"run", "set mode"}
-ADDS_UP = "several groups add up (MS-DTYP 2.5.3.2, RFC 8881 6.2.1)"
-EMPTY_MASK = "an empty mask lets nobody who is named (acl(5), Access check algorithm; Linux takes the list for absent)"
-WRITERS_SET_TIMES = "who may write sets any time (MS-FSA 2.1.5.15.2: WRITE_ATTRIBUTES, which w gives)"
+ADDS_UP = "the rights of several groups add up (MS-DTYP 2.5.3.2, RFC 8881 6.2.1)"
+EMPTY_MASK = "an empty mask takes all rights from named users (acl(5), Access check algorithm; Linux ignores such a list)"
+WRITERS_SET_TIMES = "a user who may write may set any time (MS-FSA 2.1.5.15.2: WRITE_ATTRIBUTES, which w gives)"
 # Samba's differences from the host concern times and names of directories. For these acts it returns the host's own
 # answer.
 SAMBA_ASKS_THE_HOST = {"read", "write", "read and write", "append", "cut", "list", "enter", "make a file", "remove"}

@@ -34,8 +34,8 @@ MOUNTS = {
 }
 # By mount, or by case in every mount.
 SAMBA_LACKS = {
-    "seek_hole_and_data": "Samba 4.17 answers FSCTL_QUERY_ALLOCATED_RANGES with BUFFER_TOO_SMALL where more ranges exist than "
-    "the client has room for; MS-FSCC 2.3.52 asks for those that fit, and BUFFER_OVERFLOW",
+    "seek_hole_and_data": "Samba 4.17 answers FSCTL_QUERY_ALLOCATED_RANGES with BUFFER_TOO_SMALL if the client has no room for all "
+    "ranges; MS-FSCC 2.3.52 requires the ranges that fit, and BUFFER_OVERFLOW",
     "3.1.1-signed-posix": "Samba 4.17 does not offer the SMB 3.1.1 POSIX extensions",
     "3.1.1-sealed-posix": "Samba 4.17 does not offer the SMB 3.1.1 POSIX extensions",
 }

@@ -260,7 +260,7 @@ def a_recall_is_made_again_when_its_connection_is_lost(server: NfsTestServer) ->
     # The server chooses the connection.
     readable = select.select([way.socket for way in ways], [], [], SOON_S)[0]
     asked = next((way for way in ways if way.socket in readable and way.wait_for_call(SOON_S)), None)
-    expect(asked is not None, "nothing is recalled before somebody else opens for writing")
+    expect(asked is not None, "the delegation is not recalled before another client opens for writing")
     left = ways[1 - ways.index(asked)]
     assert asked is not None
     asked.reset()

@@ -165,7 +165,7 @@ class Reply:
 def _exchange_id(r: Cursor) -> dict[str, Any]:
     found: dict[str, Any] = {"client": r.long(), "sequence": r.word(), "flags": r.word()}
     if r.word() != 0:
-        raise ConnectionLost("state protection that nobody asked for")
+        raise ConnectionLost("state protection without a request for it")
     found["minor"], found["owner"], found["scope"] = r.long(), r.opaque(), r.opaque()
     for _ in range(r.word()):
         r.opaque(), r.opaque(), r.long(), r.word()

@@ -190,7 +190,7 @@ def alone(server: AccountsServer) -> None:
     expect(listed(server, "ann", host=ALONE), (None, {"alone"}), "the shares that are listed there")
     expect("alone" in listed(server, "ann")[1], True, "the shares that are listed at the server's address")
     expect(server.smbclient("ann", "alone", host=ALONE)[0], None, "the share at its address")
-    expect(server.smbclient("bob", "alone", host=ALONE)[0], DENIED, "somebody there who may not use it")
+    expect(server.smbclient("bob", "alone", host=ALONE)[0], DENIED, "a user there without access to the share")
     for other in ("old", "new", "free"):
         expect(server.smbclient("ann", other, host=ALONE)[0], "NT_STATUS_BAD_NETWORK_NAME", f"share {other} there")
     said = "TREE_CONNECT refused: the session came to an address of share `alone`, where there is no other"
@@ -201,12 +201,12 @@ def alone(server: AccountsServer) -> None:
     expect(status in ("NT_STATUS_NOT_SUPPORTED", "NT_STATUS_CONNECTION_DISCONNECTED"), True, f"SMB 3.0.2 there: {status}")
     server.ask("account", "set", "plain", "--reset", "min_dialect")
     taken = subprocess.run(server.line("share", "set", "free", f"smb_listen={ALONE}"), capture_output=True, text=True, timeout=60)
-    said = any(f"{ALONE} is also an address of share `{share}`" in taken.stderr for share in ("alone", "free"))
-    expect((taken.returncode, said), (2, True), taken.stderr.strip())
+    names_other = any(f"{ALONE} is also an address of share `{share}`" in taken.stderr for share in ("alone", "free"))
+    expect((taken.returncode, names_other), (2, True), taken.stderr.strip())
     server.ask("share", "set", "alone", "--reset", "smb_listen")
     server.ask("share", "set", "alone", f"smb_listen={ANYWHERE}")
-    expect(server.smbclient("ann", "old")[0], "NT_STATUS_BAD_NETWORK_NAME", "another share at what is its address now")
-    expect(server.smbclient("ann", "old", host=ALONE)[0], None, "another share at what was its address")
+    expect(server.smbclient("ann", "old")[0], "NT_STATUS_BAD_NETWORK_NAME", "another share at its new address")
+    expect(server.smbclient("ann", "old", host=ALONE)[0], None, "another share at its former address")
     server.ask("share", "set", "alone", f"smb_listen={ALONE}")
     expect(server.smbclient("ann", "old")[0], None, "another share at the server's address again")
 
@@ -285,7 +285,7 @@ def page(server: AccountsServer) -> None:
     expect(curl(server, "/api/v1/shares", *trusting)[0], 401, "without the token")
     expect(curl(server, "/api/v1/shares", *known, "-H", "Origin: https://evil.example")[0], 403, "from another site's page")
     expect(curl(server, "/", *trusting)[0], 200, "the page itself")
-    expect(curl(server, "/")[0], "curl ends with 60", "a certificate that nobody vouches for")
+    expect(curl(server, "/")[0], "curl ends with 60", "a certificate of an unknown issuer")
     for version in ("--tlsv1.3", "--tls-max=1.2"):
         expect(curl(server, "/", *trusting, *version.split("="))[0], 200, version)
     # Python verifies the name and the certificate by itself.
@@ -329,17 +329,17 @@ class Skipped(Exception):
 
 
 CASES = {
-    "smbclient is refused what an account demands more of, and the log says why": demands,
-    "smbclient reaches the one of two accounts whose demands it meets": either,
-    "smbclient is held to the account by whose name it comes": names,
-    "smbclient is held to the account to whose address it comes": address,
+    "smbclient is refused if it does not meet an account's requirements, and the log says why": demands,
+    "smbclient reaches the one of two accounts whose requirements it meets": either,
+    "the name of an account binds smbclient to that account": names,
+    "the address of an account binds smbclient to that account": address,
     "smbclient finds a share at its own address, and no other": alone,
-    "a changed demand counts for whoever comes from then on": live,
+    "a changed requirement applies to new connections": live,
     "smbclient logs on with an account's keys, renewed one after the other": keys,
     "an account takes users' passwords, its keys, or both": authentication,
     "curl and Python ask for the admin page over TLS": page,
-    "a renewed certificate counts at once": renewed,
-    "a page that others reach without TLS, and a certificate that is not there, are refused": refused,
+    "a renewed certificate applies at once": renewed,
+    "a page reachable without TLS and a missing certificate are refused": refused,
 }
 
 
