@@ -256,7 +256,8 @@ def contacts_only_the_server(server: AdminPageServer, page: Browser) -> None:
 
 
 CASES = [
-    opens_with_the_token, shows_load, resizes_a_share, creates_a_share, switches_settings, fits_a_phone, a_thousand_sessions_are_usable, contacts_only_the_server,
+    opens_with_the_token, shows_load, resizes_a_share, creates_a_share, switches_settings, fits_a_phone, a_thousand_sessions_are_usable,
+    contacts_only_the_server,
 ]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from proving.bench import spread
 from proving.bench.cases import DIRECTORY, SHARE
-from proving.bench.kept import Chooses, Part
+from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
 

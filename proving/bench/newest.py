@@ -18,7 +18,7 @@ from typing import Any
 
 from proving.bench import every_segment, linux, loads, nfs, ratios
 from proving.bench.cases import DIRECTORY, SHARE, Case, Generator, every_segment_load, peer_load, torture_load, trunkline_load
-from proving.bench.kept import Chooses, Part
+from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from proving.bench import headers, spread
 from proving.bench.cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE
-from proving.bench.kept import Chooses, Part
+from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from proving.bench import network, spread
 from proving.bench.cases import DIRECTORY, SHARE
-from proving.bench.kept import Chooses, Part
+from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
 

@@ -293,7 +293,7 @@ mod tests {
         let schema = schema();
         let server = &schema["properties"]["server"]["properties"];
         let slots = json!({"type": "integer", "minimum": 1, "maximum": 1024, "default": 64,
-            "description": "Requests that an NFS session may have under way at one time."});
+            "description": "Concurrent requests of an NFS session."});
         assert_eq!(server["nfs_slots"], slots);
         assert_eq!(server["testing"]["properties"]["max_credits"]["maximum"], 8192);
         assert_eq!(schema["properties"]["user"]["items"]["required"], json!(["name"]));

@@ -298,8 +298,8 @@ mod tests {
         };
         assert_eq!(
             refusal(&two("v2", 60_000)),
-            "t.toml:1: the shares of [account.t] together have 126000 operations a second, X             \
-             account; provision less, or put some into another account"
+            "t.toml:1: the shares of [account.t] together have 126000 operations a second, more than the \
+             102400 of an account; provision less, or put some into another account"
         );
         assert!(
             check(&config(&two("v1", 60_000))).is_ok(),

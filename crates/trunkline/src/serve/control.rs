@@ -598,8 +598,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
         let (control, told) = control(dir.path(), user);
-        assert!(control.change_user(ann()).unwrap_err().contains("stands in"));
-        assert!(control.remove_user("ann").unwrap_err().contains("take [[user]] out"));
+        assert!(control.change_user(ann()).unwrap_err().contains("change it there"));
+        assert!(control.remove_user("ann").unwrap_err().contains("remove that [[user]]"));
         assert!(told.lock().unwrap().is_empty());
     }
 
@@ -654,7 +654,7 @@ mod tests {
         std::fs::write(dir.path().join("state/changes.toml"), format!("{text}\n# mine\n")).unwrap();
         let set = || control.change(share("more", What::Set { settings: settings("comment", "x") }));
         let refusal = set().unwrap_err();
-        assert!(refusal.why == Why::Conflict && refusal.text.contains("changed by hand"), "{refusal}");
+        assert!(refusal.why == Why::Conflict && refusal.text.contains("was edited"), "{refusal}");
         control.reload().unwrap();
         assert_eq!(set().unwrap().object.unwrap().settings["comment"], "x");
         assert_eq!(control.objects(Kind::Share).len(), 2);

@@ -48,7 +48,7 @@ fn the_first_minute_shows_a_user_and_how_to_mount() {
     let page = text(&place, "output");
     let kept = text(&place, "state/first-password");
     let password = kept.lines().next().unwrap();
-    assert!(page.contains(password) && page.contains("shown once"), "{page}");
+    assert!(page.contains(password) && page.contains("shown only once"), "{page}");
     for line in [
         format!("net use Z: \\\\127.0.0.1\\docs /user:trunkline /TCPPORT:{port}   (Windows 11 24H2"),
         format!("open smb://trunkline@127.0.0.1:{port}/docs"),
@@ -166,7 +166,7 @@ fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
     assert!(text(&place, "log").contains("configuration not changed"));
     let refused = place.run_with("user passwd ann", "x\n").code(2);
     let why = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
-    assert!(why.contains("stands in") && why.lines().count() == 1, "{why}");
+    assert!(why.contains("change it there") && why.lines().count() == 1, "{why}");
 }
 
 #[test]
