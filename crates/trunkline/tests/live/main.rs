@@ -307,7 +307,7 @@ async fn two_administrators_do_not_lose_each_others_changes() {
     let changes = server.place.path().join("state/changes.toml");
     let text = std::fs::read_to_string(&changes).unwrap();
     std::fs::write(&changes, text.replace("comment = \"by", "comment = \"hand")).unwrap();
-    server.refuses("share set files comment=x", "was changed by hand and is not in force").await;
+    server.refuses("share set files comment=x", "was edited and is not in force").await;
     server.says("reload").await;
     let comment = server.json("share show files").await["settings"]["comment"].clone();
     assert!(comment.as_str().unwrap().starts_with("hand"), "{comment}");
@@ -369,7 +369,7 @@ async fn what_cannot_be_served_is_refused_and_nothing_is_half_done() {
         ("share create made path=state users=*=read", "the state directory"),
         ("share create made path=none users=*=read", "no such file or directory"),
         ("share create made path=made", "has no user who may read it"),
-        ("share create made path=made users=bob=read", "user `bob` of share `made` is not known"),
+        ("share create made path=made users=bob=read", "user `bob` of share `made` is unknown"),
         ("share create made path=made users=*=read account=lab", "there is no [account.lab]"),
         ("share create made path=made users=*=read provisioned_gib=100", "is valid only in an account with"),
         ("share create made users=*=read", "without `path`"),
