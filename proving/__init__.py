@@ -1,1 +1,1 @@
-"""What proves Trunkline beside foreign clients and servers. README.md says what is in each folder."""
+"""The proofs of Trunkline against foreign clients and servers. README.md describes each folder."""

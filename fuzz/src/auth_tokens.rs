@@ -27,7 +27,7 @@ fn acceptor() -> Acceptor {
     }))
 }
 
-/// Bytes that a stranger made up let nobody in.
+/// Whether an invented token does not log on any user.
 fn is_kept_out(acceptor: &mut Acceptor, token: &[u8]) -> bool {
     let now = Now { mono_ns: 1, wall_ns: 1_700_000_000_000_000_000 };
     match acceptor.step(token, &accounts(), now) {
@@ -36,7 +36,7 @@ fn is_kept_out(acceptor: &mut Acceptor, token: &[u8]) -> bool {
     }
 }
 
-/// One NTLM message, bare: to each parser, to a server before and after its challenge, and to a client.
+/// A bare NTLM message: for each parser, for a server before and after its challenge, and for a client.
 pub fn ntlm(data: &[u8]) {
     if let Ok(negotiate) = parse_negotiate(data) {
         let written = negotiate.encode();
@@ -53,7 +53,7 @@ pub fn ntlm(data: &[u8]) {
     let _ = initiator.step(data, Now::default());
 }
 
-/// One SPNEGO token: to the parser, to a server before and after its challenge, and to a client.
+/// A SPNEGO token: for the parser, for a server before and after its challenge, and for a client.
 pub fn spnego(data: &[u8]) {
     let _ = tokens::parse(data);
     assert!(is_kept_out(&mut acceptor(), data));

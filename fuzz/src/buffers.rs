@@ -7,7 +7,7 @@ use smb_wire::fscc::{FileInfoClass, ea, fs, fsctl, notify, quota, reparse};
 use smb_wire::{ioctl, negotiate, posix, query_info};
 use volume::security::Descriptor;
 
-/// A chain of create contexts of either direction.
+/// A chain of create contexts of requests and responses.
 pub fn create_contexts(data: &[u8]) {
     Contexts::Wire(data).requests().for_each(drop);
     Contexts::Wire(data).responses().for_each(drop);
@@ -16,7 +16,7 @@ pub fn create_contexts(data: &[u8]) {
     let _ = posix::CreateResponse::parse(data);
 }
 
-/// The data of one negotiate context, its type in front.
+/// The data of one negotiate context, with its type in front.
 pub fn negotiate_contexts(data: &[u8]) {
     let Some((context_type, data)) = data.split_first_chunk() else { return };
     let _ = negotiate::Context::parse(u16::from_le_bytes(*context_type).into(), data);

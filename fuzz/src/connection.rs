@@ -1,27 +1,28 @@
-//! A whole connection after log-on: a hostile client that may say whatever it likes.
+//! A connection after the log-on, with a hostile client that may send anything.
 //!
-//! The bytes are a row of requests, each with two bytes of length, one of [`How`] and one that is the command.
-//! A valid header goes before each, so that what is tried is the body and the order, unless `How` says that
-//! the bytes are a frame of their own. FileIds are those of a fresh server: the file is the first Open,
-//! the directory the second.
+//! The bytes are a sequence of requests. Each begins with two bytes of length, one of [`How`], and one for
+//! the command. A valid header is put in front, so that the body and the order are tested, unless `How` says
+//! that the bytes are a whole frame. FileIds are those of a new server: the file is the first Open, and the
+//! directory is the second.
+//! Open, the directory the second.
 use std::time::Duration;
 
 use smb_wire::{Header, SmbCommand};
 
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
-/// How a piece is sent.
+/// The way to send a request.
 struct How(u8);
 
 impl How {
-    /// Related to the piece before it, in one frame with it.
+    /// It is related to the previous request, in the same frame.
     fn is_related(&self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// In one frame with the piece before it, and not related.
+    /// It is in the same frame as the previous request, but not related to it.
     fn is_chained(&self) -> bool {
         self.0 & 2 != 0
     }
@@ -31,20 +32,21 @@ impl How {
         self.0 & 4 != 0
     }
 
-    /// Half a minute passes first.
+    /// It is sent half a minute later.
     fn is_late(&self) -> bool {
         self.0 & 8 != 0
     }
 
-    /// On the tree of pipes.
+    /// It is sent on the tree of pipes.
     fn is_on_pipes(&self) -> bool {
         self.0 & 16 != 0
     }
 }
 
-/// One client speaks as the bytes say; in the end nothing of it is left, and another is served.
+/// A client sends the requests in the bytes. At the end nothing of it may be left, and another client is
+/// served.
 pub fn connection(data: &[u8]) {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut peer = world.peer();
     peer.log_on(&Dial { requires_signing: false, ..Dial::default() });
     peer.connect_tree("IPC$");

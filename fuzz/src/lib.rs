@@ -1,11 +1,11 @@
-//! What the fuzz targets do with their bytes: one function for each entry of hostile bytes.
+//! The functions of the fuzz targets: one for each entry point for untrusted bytes.
 //!
-//! [`TARGETS`] is the list. `cargo fuzz run NAME` tries new bytes on a target; a test of `proving` replays
-//! everything in `corpus/NAME` through the same functions with the stable compiler. What made a target fail
-//! stays there as `regression-...`.
+//! [`TARGETS`] is the list. `cargo fuzz run NAME` tries new bytes on a target. A test of `proving` runs
+//! everything in `corpus/NAME` through the same functions with the stable compiler. Inputs that made a target
+//! fail stay there as `regression-...`.
 //!
-//! A target panics when something is wrong: a parser that panics, and beyond that what is written and read
-//! again must be the same, and a server that was spoken to must have closed everything in the end.
+//! A target panics on an error: if a parser panics, if a value differs after it was written and read again,
+//! or if a server has not closed everything at the end.
 
 mod auth_tokens;
 mod buffers;
@@ -17,11 +17,11 @@ mod nfs_server;
 mod pipes;
 mod texts;
 
-/// One entry of hostile bytes.
-pub type Target = fn(&[u8]);
+/// An entry point for untrusted bytes.
+pub type FuzzTarget = fn(&[u8]);
 
-/// Every target by its name, which is also that of its corpus.
-pub const TARGETS: &[(&str, Target)] = &[
+/// Every target by its name, which is also the name of its corpus.
+pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("smb_request", messages::request),
     ("smb_response", messages::response),
     ("create_contexts", buffers::create_contexts),
@@ -41,10 +41,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("connection", connection::connection),
 ];
 
-/// Hands `data` to the target called `name`.
+/// Passes `data` to the target `name`.
 ///
 /// # Panics
-/// When there is no such target, and when the target finds something wrong.
+/// There is no such target, or the target finds an error.
 pub fn run(name: &str, data: &[u8]) {
     let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a known target");
     target(data);

@@ -1,9 +1,9 @@
-//! Whole frames of both directions.
+//! Whole frames of requests and responses.
 
 use smb_wire::header::{Chain, Flags, Packet, smb1, transform};
 use smb_wire::*;
 
-/// Parses a message, writes it, and holds what that reads as against the first reading.
+/// Parses a message, writes it, parses the result and compares both.
 macro_rules! again {
     ($type:ty, $message:expr $(, $more:expr)*) => {
         if let Ok(parsed) = <$type>::parse($message $(, $more)*) {

@@ -1,4 +1,4 @@
-//! Names, paths, patterns and the targets of links.
+//! Names, paths, patterns and targets of links.
 
 use smb_wire::Utf16;
 use smb_wire::fscc::names::target::target_to_host;
@@ -26,7 +26,7 @@ pub fn names(data: &[u8]) {
         }
     }
     let _ = is_short_name(text);
-    // The first half is the pattern, the second the name.
+    // The first half is the pattern, and the second is the name.
     let units: Vec<u16> = text.units().collect();
     let (_, name) = units.split_at(units.len() / 2);
     let Some(pattern) = Utf16::new(&text.as_bytes()[..units.len() / 2 * 2]) else { return };
@@ -38,7 +38,7 @@ pub fn names(data: &[u8]) {
     }
 }
 
-/// What a client names becomes one component of the host, and the same name again.
+/// Checks that a client's name becomes one component on the host, and is the same after the way back.
 fn name(wire: Utf16<'_>, syntax: Syntax) {
     let mut host = Vec::new();
     if to_host(wire, syntax, &mut host).is_err() {

@@ -1,4 +1,4 @@
-//! Messages of NFS in both directions, and attributes.
+//! NFS messages of clients and servers, and attributes.
 
 use nfs_wire::attr::{Attr, AttrWriter, Fattr};
 use nfs_wire::callback;
@@ -9,8 +9,8 @@ use nfs_wire::rpc::{self, Accepted, AuthSys, Message};
 use nfs_wire::xdr::{Decode, Encode};
 use wire::Cursor;
 
-/// Writes a value that was read, and holds what that reads as against it. Numbers that are too high for a bitmap
-/// are told of (by a plus sign where it is printed) and not written again.
+/// Writes a value that was read, reads the result and compares both. Numbers that are too high for a bitmap
+/// are printed as a plus sign, and are not written again.
 macro_rules! again {
     ($type:ty, $value:expr) => {
         let told = format!("{:?}", $value);
@@ -23,7 +23,7 @@ macro_rules! again {
     };
 }
 
-/// A stream with calls from a client, callbacks among them.
+/// A stream with calls of a client, including callbacks.
 pub fn call(data: &[u8]) {
     each_message(data, |message| {
         let Ok(Message::Call(Ok(call))) = Message::parse(message) else { return };
@@ -31,7 +31,7 @@ pub fn call(data: &[u8]) {
         if let Ok(compound) = CompoundArgs::parse(call.body) {
             for operation in compound.operations().flatten() {
                 match operation {
-                    // Also one that only a later minor version has.
+                    // This includes operations of a later minor version.
                     Args::Illegal(_) => continue,
                     Args::SetAttr(setattr) => attributes_of(&setattr.obj_attributes),
                     _ => {}
@@ -49,7 +49,7 @@ pub fn call(data: &[u8]) {
     });
 }
 
-/// A stream with replies from a server, and those of a client to callbacks.
+/// A stream with replies of a server, and a client's replies to callbacks.
 pub fn reply(data: &[u8]) {
     each_message(data, |message| {
         let Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) =
@@ -68,14 +68,14 @@ pub fn reply(data: &[u8]) {
     });
 }
 
-/// Attributes as they stand in a message.
+/// Attributes in their encoded form.
 pub fn attributes(data: &[u8]) {
     if let Ok(fattr) = Fattr::decode(&mut Cursor::new(data)) {
         attributes_of(&fattr);
     }
 }
 
-/// What can be read of attributes is written as it was.
+/// Checks that readable attributes are written in the same way.
 fn attributes_of(fattr: &Fattr<'_>) {
     let read: Vec<Attr<'_>> = fattr.iter().map_while(Result::ok).collect();
     let mut out = Vec::new();
@@ -84,14 +84,14 @@ fn attributes_of(fattr: &Fattr<'_>) {
     writer.finish();
     let again = Fattr::decode(&mut Cursor::new(&out)).expect("attributes that were written");
     assert_eq!(again.mask.iter().count(), read.len());
-    // As text, since a bitmap among them may have lost numbers that are too high.
+    // The comparison is of text, since a bitmap may have lost numbers that are too high.
     if !format!("{read:?}").contains('+') {
         let found: Vec<_> = again.iter().map(|attribute| attribute.expect("an attribute")).collect();
         assert_eq!(found, read);
     }
 }
 
-/// The messages of a stream with record marks, however they are cut.
+/// The messages of a stream with record marks, however it is divided into fragments.
 fn each_message(data: &[u8], mut each: impl FnMut(&[u8])) {
     let mut assembler = Assembler::new(1 << 20);
     let mut stream = data.to_vec();

@@ -1,17 +1,17 @@
-//! A whole server of NFS, spoken to by somebody who has a session.
+//! An NFS server with a hostile client that has a session.
 use nfs_wire::NfsStat;
 use nfs_wire::op::{Args, destroy};
 use nfs_wire::rpc::{self, AuthSys, Credential, NFS_PROGRAM, NFS_V4, PROC_COMPOUND};
 use nfs_wire::xdr::Encode;
 
-use testkit::nfs::{Client, EXPORT, World, lookup};
+use testkit::nfs::{Client, EXPORT, NfsTestServer, lookup};
 
-/// Operations of one COMPOUND, behind a SEQUENCE that is right: minor version, number of operations, the operations.
-/// Then the same bytes as a message of their own. The server answers each call, and whatever it was left with goes with
-/// the client.
+/// Operations of one COMPOUND after a valid SEQUENCE: minor version, number of operations, the operations.
+/// Then the same bytes as a separate message. The server answers each call, and removes all state with the
+/// client.
 pub fn server(data: &[u8]) {
     let [minor, count, operations @ ..] = data else { return };
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let minor = 1 + u32::from(*minor % 2);
     let mut client = Client::new(&mut wire, b"fuzz", minor);
@@ -20,8 +20,8 @@ pub fn server(data: &[u8]) {
 
     let mut message = Vec::new();
     let credential = Credential::Sys(AuthSys::new(b"host", 0, 0, &[]));
-    rpc::RpcCall::write_header(99, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, &credential, &mut message);
-    // No tag, the minor version, and as many operations as are promised.
+    rpc::Call::write_header(99, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, &credential, &mut message);
+    // An empty tag, the minor version, and the number of operations.
     [0, minor, 3 + u32::from(*count)].iter().for_each(|word| word.encode(&mut message));
     client.sequence(0, true).encode(&mut message);
     Args::PutRootFh.encode(&mut message);
@@ -34,7 +34,7 @@ pub fn server(data: &[u8]) {
     let answers = stranger.deliver(data);
     assert!(answers.len() <= 1);
 
-    // Nobody else was harmed, and nothing stays behind. The client itself may have ended its session.
+    // Other clients are not affected, and no state is left. The client itself may have ended its session.
     let mut wire = world.connect();
     let mut other = Client::new(&mut wire, b"other", 1);
     other.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), Args::GetFh]).ok();

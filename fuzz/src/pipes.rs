@@ -2,7 +2,7 @@
 
 use smb_wire::rpc::{Account, Host, NameUse, Pipe, PipeName, Resolved, ServerFacts, Share, ShareType};
 
-/// A server to answer for.
+/// A server for the remote procedure calls.
 struct Server;
 
 impl Host for Server {
@@ -54,7 +54,7 @@ impl Host for Server {
     }
 }
 
-/// S-1-5-21-1-2-3, and -1001 behind it.
+/// S-1-5-21-1-2-3, or that with -1001 appended.
 fn sid(count: u8) -> Vec<u8> {
     let mut sid = vec![1, count, 0, 0, 0, 0, 0, 5];
     for part in [21u32, 1, 2, 3, 1001].into_iter().take(usize::from(count)) {
@@ -63,7 +63,7 @@ fn sid(count: u8) -> Vec<u8> {
     sid
 }
 
-/// The first byte says which pipe; behind it are writes, each with its length in two bytes.
+/// The first byte selects the pipe. Writes follow, each with its length in two bytes.
 pub fn rpc(data: &[u8]) {
     let Some((which, mut rest)) = data.split_first() else { return };
     let names = [PipeName::Srvsvc, PipeName::Wkssvc, PipeName::Lsarpc];

@@ -1,10 +1,10 @@
-//! Texts: the configuration and what others ask by WS-Discovery.
+//! Texts: the configuration and the requests of WS-Discovery.
 use std::path::Path;
 
 use trunkline_parsers::config;
 use trunkline_parsers::discovery::wsd::request;
 
-/// A configuration file. What is wrong is said in one line.
+/// A configuration file. An error must be one line.
 pub fn configuration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Err(error) = config::read::parse("trunkline.toml", text, Path::new("/base")) {
@@ -15,7 +15,7 @@ pub fn configuration(data: &[u8]) {
 
 /// A SOAP message.
 pub fn ws_discovery(data: &[u8]) {
-    if let Some(request) = request::Request::parse(data) {
+    if let Some(request) = request::DiscoveryRequest::parse(data) {
         assert!(request.message_id.len() <= data.len());
     }
 }

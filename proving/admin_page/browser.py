@@ -1,4 +1,4 @@
-"""Drives Debian's Chromium without a window, over the pipe that it is remote-controlled by (the Chrome DevTools Protocol)."""
+"""Drives Debian's Chromium without a window, over its remote-control pipe (the Chrome DevTools Protocol)."""
 
 import base64
 import contextlib
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Self
 
 PATIENCE_S = 30
-# So many milliseconds between two looks at the page.
+# Milliseconds between two looks at the page.
 LOOK_MS = 20
 
 
-class Gone(Exception):
+class BrowserError(Exception):
     """The browser has ended, or does not answer."""
 
 
@@ -28,7 +28,7 @@ class Browser:
         self._program = program
         self._home = Path(tempfile.mkdtemp(prefix="proof-chromium-"))
         self._next, self._rest, self._session = 0, b"", None
-        # Addresses that the page has asked for, and what went wrong in it.
+        # The addresses that the page requested, and the errors that occurred in it.
         self.requests: list[str] = []
         self.errors: list[str] = []
 
@@ -67,7 +67,7 @@ class Browser:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Ask the browser for something; gives its answer."""
+        """Send the browser a request and return its answer."""
         self._next += 1
         message = {"id": self._next, "method": method, "params": parameters}
         if self._session:
@@ -78,17 +78,17 @@ class Browser:
             answer = self._message(end)
             if answer.get("id") == self._next:
                 if "error" in answer:
-                    raise Gone(f"{method}: {answer['error']['message']}")
+                    raise BrowserError(f"{method}: {answer['error']['message']}")
                 return answer["result"]
             self._note(answer)
 
     def _message(self, end: float) -> Any:
         while b"\0" not in self._rest:
             if not select.select([self._read], [], [], max(0, end - time.monotonic()))[0]:
-                raise Gone("the browser does not answer")
+                raise BrowserError("the browser does not answer")
             more = os.read(self._read, 1 << 20)
             if not more:
-                raise Gone("the browser has ended")
+                raise BrowserError("the browser has ended")
             self._rest += more
         message, self._rest = self._rest.split(b"\0", 1)
         return json.loads(message)
@@ -108,14 +108,14 @@ class Browser:
         self.call("Page.navigate", url=address)
 
     def says(self, expression: str) -> Any:
-        """The value of an expression in the page."""
+        """Return the value of an expression in the page."""
         told = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in told:
-            raise Gone(f"{expression}: {told['exceptionDetails']['text']}")
+            raise BrowserError(f"{expression}: {told['exceptionDetails']['text']}")
         return told["result"].get("value")
 
     def until(self, expression: str, seconds: float = PATIENCE_S) -> Any:
-        """Wait until an expression in the page is true; gives its value. What is none in time is an error."""
+        """Wait until an expression in the page is true, and return its value. Raises TimeoutError after `seconds`."""
         end = time.monotonic() + seconds
         while True:
             value = self.says(f"((value) => value instanceof Node ? true : value)({expression})")
@@ -126,7 +126,7 @@ class Browser:
             time.sleep(LOOK_MS / 1000)
 
     def type(self, text: str) -> None:
-        """Type where the focus is."""
+        """Type text into the focused element."""
         self.call("Input.insertText", text=text)
 
     def press(self, key: str) -> None:
@@ -143,7 +143,7 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
 
     def picture(self, place: Path, box: tuple[float, float, float, float] | None = None) -> None:
-        """Write what is seen of the page as PNG, or what lies in `box` of it: left, top, width, height."""
+        """Write the visible part of the page as PNG, or only `box` of it: left, top, width, height."""
         more = {} if box is None else {
             "clip": dict(zip(("x", "y", "width", "height"), box, strict=True), scale=1), "captureBeyondViewport": True}
         Path(place).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", **more)["data"]))

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The admin page in Chromium: it lets in, shows load, makes and resizes shares, switches Multichannel; all of it by keyboard.
+"""The admin page in Chromium: log-on, live load, creating and resizing shares, switching Multichannel, all by keyboard.
 
     run.py [--pictures DIR]
 
-A server of its own is loaded by `trunkline load` while the page is looked at. Nothing but that server may be asked by the page,
-and nothing may go wrong in its scripts. With --pictures what is seen is kept as PNG. Without Debian's chromium it is skipped.
+The suite starts its own server, and `trunkline load` loads it while the page is open. The page may send requests to
+that server only, and its scripts may not fail. --pictures keeps screenshots as PNG. The suite is skipped without
+Debian's chromium.
 """
 
 import argparse
@@ -20,14 +21,14 @@ from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.admin_page.browser import Browser, Gone
+from proving.admin_page.browser import Browser, BrowserError
 from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
 
-# A change of load must be seen so soon.
+# The page must show a change of load within this many seconds.
 SEEN_S = 2.0
-# With a thousand sessions that work, and their client on the same machine, a look takes no longer than this.
-MOST_LOOK_MS = 2000
+# The longest refresh with a thousand active sessions whose client runs on the same machine.
+MAX_REFRESH_MS = 2000
 PASSWORD = "s3cret-s3cret"
 CONFIG = """
 [server]
@@ -52,8 +53,8 @@ provisioned_gib = 100
 """
 
 
-class Place:
-    """A server with two shares in a directory of its own; a context manager that ends it."""
+class AdminPageServer:
+    """A server with two shares in its own directory; a context manager that ends it."""
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="proof-admin-"))
@@ -92,11 +93,11 @@ class Place:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def line(self, words: str) -> list[str]:
-        """A command of the program."""
+        """Return the command line of a command of the program."""
         return [servers.program(), *words.split(), "--config", str(self.directory / "t.toml"), "--state-dir", str(self.directory / "state")]
 
     def ask(self, path: str) -> Any:
-        """What the API answers; none as long as it does not."""
+        """Return the API's answer, or None while the API does not answer."""
         request = urllib.request.Request(f"{self.address}/api/v1/{path}", headers={"Authorization": f"Bearer {self.token}"})
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
@@ -105,15 +106,15 @@ class Place:
             return None
 
     def share(self, name: str) -> Any:
-        """A share's settings; none when there is no such share."""
+        """Return a share's settings, or None when no such share exists."""
         return next((share["settings"] for share in self.ask("shares") if share["name"] == name), None)
 
     def operations(self) -> int:
-        """Reads and writes since the start."""
+        """Return the number of reads and writes since the start."""
         return sum(one["reads"] + one["writes"] for one in self.ask("overview")["counted"])
 
     def load(self, share: str, seconds: float, *more: str, depth: int = 4) -> subprocess.Popen[bytes]:
-        """Begin to read and write a share."""
+        """Start a load on a share, with reads and writes."""
         target = f"smb://ann@127.0.0.1:{self.port}/{share}"
         words = ["load", target, "--rw", "randrw", "--bs", "4k", "--iodepth", str(depth), "--filesize", "4m", "--time_based", "--runtime", str(seconds),
                  "--password-file", str(self.directory / "password"), *more]
@@ -125,31 +126,31 @@ FIGURE = "[...document.querySelectorAll('#now div')].find((box) => box.firstChil
 ROW = "[...document.querySelectorAll('#{table} tbody tr')].find((row) => row.cells[0].textContent === {name!r})"
 
 
-def let_in(place: Place, page: Browser) -> None:
-    """Without the token there is no page; a wrong one is refused; typed, the right one opens it."""
-    page.open(place.address + "/")
+def opens_with_the_token(server: AdminPageServer, page: Browser) -> None:
+    """The page does not open without the token. It refuses a wrong token, and opens once the right one is typed."""
+    page.open(server.address + "/")
     page.until("document.activeElement?.id === 'token'")
-    assert page.says("document.getElementById('main').hidden"), "the page is open to whoever comes"
+    assert page.says("document.getElementById('main').hidden"), "the page is open without a token"
     page.type("0" * 48)
     page.press("Enter")
     page.until("document.getElementById('state').textContent.includes('not the token')")
-    page.errors.clear()  # The refusal stands in the browser's own log.
-    page.type(place.token)
+    page.errors.clear()  # The browser logs the refusal as an error.
+    page.type(server.token)
     page.press("Enter")
     page.until("!document.getElementById('main').hidden")
     page.until(ROW.format(table="shares", name="projects"))
 
 
-def load_is_seen(place: Place, page: Browser) -> None:
-    """A change of load is on the page within two seconds."""
+def shows_load(server: AdminPageServer, page: Browser) -> None:
+    """The page shows a change of load within two seconds."""
     figure = FIGURE.format(name="Reads and writes /s")
     page.until(f"{figure} === '0'")
-    before = place.operations()
-    load = place.load("docs", 20)
+    before = server.operations()
+    load = server.load("docs", 20)
     try:
-        while place.operations() < before + 50:
+        while server.operations() < before + 50:
             if load.poll() is not None:
-                raise AssertionError("the load ended: " + (place.directory / "load").read_text()[-300:])
+                raise AssertionError("the load ended: " + (server.directory / "load").read_text()[-300:])
             time.sleep(0.01)
         begun = time.monotonic()
         page.until(f"parseFloat({figure}) > 0", 10)
@@ -165,8 +166,8 @@ def load_is_seen(place: Place, page: Browser) -> None:
         load.wait()
 
 
-def is_resized(place: Place, page: Browser) -> None:
-    """The size of a share is changed by keyboard; what cannot be bought is refused with the reason."""
+def resizes_a_share(server: AdminPageServer, page: Browser) -> None:
+    """The keyboard changes the size of a share. The page refuses an impossible size and shows the reason."""
     box = ROW.format(table="shares", name="projects") + ".querySelector('input')"
     for gib in ("99", "500"):
         page.until(f"({box}.focus(), {box}.select(), document.activeElement === {box})")
@@ -176,47 +177,47 @@ def is_resized(place: Place, page: Browser) -> None:
             page.until("document.getElementById('told').open")
             text = page.says("document.getElementById('told-text').textContent")
             assert "must be from 100 to 102400" in text, text
-            assert place.share("projects")["provisioned_gib"] == 100
+            assert server.share("projects")["provisioned_gib"] == 100
             page.press("Enter")
             page.until("!document.getElementById('told').open")
-            page.errors.clear()  # The refusal stands in the browser's own log.
+            page.errors.clear()  # The browser logs the refusal as an error.
     page.says("document.activeElement.blur()")
     page.until(ROW.format(table="shares", name="projects") + ".cells[4].textContent.startsWith('3500')")
-    assert place.share("projects")["provisioned_gib"] == 500
+    assert server.share("projects")["provisioned_gib"] == 500
 
 
-def is_made(place: Place, page: Browser) -> None:
-    """A share is made with the form, by keyboard, and deleted."""
+def creates_a_share(server: AdminPageServer, page: Browser) -> None:
+    """The form creates a share, by keyboard, and deletes it."""
     page.says("document.querySelector('summary').click()")
     page.says("document.querySelector('#create input[name=name]').focus()")
     page.type("made")
     page.press("Tab")
-    page.type(str(place.directory / "made"))
+    page.type(str(server.directory / "made"))
     page.press("Enter")
     row = ROW.format(table="shares", name="made")
     page.until(row)
-    assert place.share("made")["users"] == {"*": "write"}, place.share("made")
+    assert server.share("made")["users"] == {"*": "write"}, server.share("made")
     page.says("window.confirm = () => true")
     page.says(f"{row}.querySelector('button').focus()")
     page.press("Enter")
     page.until(f"!({row})")
-    assert place.share("made") is None
+    assert server.share("made") is None
 
 
-def is_switched(place: Place, page: Browser) -> None:
-    """Multichannel of an account and metadata caching of a share are switched off by keyboard."""
+def switches_settings(server: AdminPageServer, page: Browser) -> None:
+    """The keyboard switches off the Multichannel of an account and the metadata caching of a share."""
     for table, name, key in (("accounts", "lab", "multichannel"), ("shares", "docs", "metadata_caching")):
         box = ROW.format(table=table, name=name) + ".querySelector('input[type=checkbox]')"
         page.until(f"({box}.focus(), document.activeElement === {box})")
         page.press(" ")
         end = time.monotonic() + 10
-        while next(one for one in place.ask(table) if one["name"] == name)["settings"][key]:
+        while next(one for one in server.ask(table) if one["name"] == name)["settings"][key]:
             assert time.monotonic() < end, f"{key} is still on"
             time.sleep(0.05)
 
 
-def fits_a_phone(_: Place, page: Browser) -> None:
-    """At the width of a phone nothing is wider than the screen."""
+def fits_a_phone(_: AdminPageServer, page: Browser) -> None:
+    """At the width of a phone no element is wider than the screen."""
     page.size(390, 844, phone=True)
     page.until("document.documentElement.clientWidth <= 390")
     wide = page.until("document.documentElement.scrollWidth")
@@ -224,10 +225,10 @@ def fits_a_phone(_: Place, page: Browser) -> None:
     assert wide <= 390, f"{wide} pixels wide"
 
 
-def a_thousand_sessions_are_usable(place: Place, page: Browser) -> None:
-    """With a thousand sessions a look at the server is short, the table is cut, and one of them is found."""
-    load = place.load("projects", 60, "--connections", "1000", "--rate_iops", "500", depth=1000)
-    other = place.load("docs", 60)
+def a_thousand_sessions_are_usable(server: AdminPageServer, page: Browser) -> None:
+    """With a thousand sessions a refresh is short, the page cuts the table, and the filter finds a single session."""
+    load = server.load("projects", 60, "--connections", "1000", "--rate_iops", "500", depth=1000)
+    other = server.load("docs", 60)
     title = "document.getElementById('sessions-title').textContent"
     try:
         page.until(f"{title}.startsWith('SMB sessions: 1001, the first 50 are shown')", 60)
@@ -237,8 +238,8 @@ def a_thousand_sessions_are_usable(place: Place, page: Browser) -> None:
         page.type("docs")
         page.until(f"{title} === 'SMB sessions: 1001, 1 found'", 10)
         page.until("document.querySelectorAll('#sessions tbody tr').length === 1")
-        assert took[3] < MOST_LOOK_MS, f"a look took {took} ms"
-        print(f"a look at 1001 sessions takes {took[3]:.0f} ms", flush=True)
+        assert took[3] < MAX_REFRESH_MS, f"a refresh took {took} ms"
+        print(f"a refresh with 1001 sessions takes {took[3]:.0f} ms", flush=True)
     finally:
         page.says("document.getElementById('find').value = ''")
         for one in (load, other):
@@ -247,25 +248,26 @@ def a_thousand_sessions_are_usable(place: Place, page: Browser) -> None:
             one.wait()
 
 
-def asks_nobody_else(place: Place, page: Browser) -> None:
+def contacts_only_the_server(server: AdminPageServer, page: Browser) -> None:
     """Every request went to the server, and no script failed."""
-    outside = [url for url in page.requests if not url.startswith((place.address + "/", "about:"))]
+    outside = [url for url in page.requests if not url.startswith((server.address + "/", "about:"))]
     assert page.requests and not outside, outside
     assert not page.errors, page.errors
 
 
 CASES = [
-    let_in, load_is_seen, is_resized, is_made, is_switched, fits_a_phone, a_thousand_sessions_are_usable, asks_nobody_else,
+    opens_with_the_token, shows_load, resizes_a_share, creates_a_share, switches_settings, fits_a_phone, a_thousand_sessions_are_usable,
+    contacts_only_the_server,
 ]
 
 
-def take_pictures(place: Place, page: Browser, directory: Path) -> None:
-    """Keep what the page looks like under load."""
+def take_pictures(server: AdminPageServer, page: Browser, directory: Path) -> None:
+    """Take screenshots of the page under load."""
     directory.mkdir(parents=True, exist_ok=True)
     page.says("document.querySelector('details').open = false")
     page.size(1280, 1100)
     page.says("scrollTo(0, 0)")
-    loads = [place.load("docs", 60), place.load("projects", 60)]
+    loads = [server.load("docs", 60), server.load("projects", 60)]
     time.sleep(30)
     page.picture(directory / "admin.png")
     page.size(390, 844, phone=True)
@@ -287,19 +289,19 @@ def main() -> None:
         skip_whole_suite("admin-page", "there is no chromium; scripts/foreign installs it")
     tally = Tally("admin-page")
     try:
-        with Place() as place, Browser(browser) as page:
+        with AdminPageServer() as server, Browser(browser) as page:
             page.size(1280, 900)
             for case in CASES:
                 try:
-                    case(place, page)
+                    case(server, page)
                     tally.add("pass", case.__name__)
                 except (AssertionError, TimeoutError) as why:
                     tally.add("fail", case.__name__, f"{why} {page.errors}")
             if options.pictures:
-                take_pictures(place, page, options.pictures)
+                take_pictures(server, page, options.pictures)
     except servers.CannotStart as reason:
         tally.add(reason.result, "server", str(reason))
-    except Gone as why:
+    except BrowserError as why:
         tally.add("fail", "browser", str(why))
     sys.exit(tally.close())
 

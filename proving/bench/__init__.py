@@ -1,1 +1,1 @@
-"""Server CPU for an operation and rates, beside other servers."""
+"""The server's CPU for each operation, and its rates, compared with other servers."""

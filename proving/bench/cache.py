@@ -1,9 +1,10 @@
-"""What it brings to remember names and files (docs/metadata-caching.md): the same work on two shares of one server, which differ in
-`metadata_caching` alone, in turn within each round.
+"""The benefit of caching names and files (docs/metadata-caching.md). The same work runs on two shares of one server
+that differ only in `metadata_caching`. The shares take turns within each round.
 
-On a local directory it is the server's processor that counts. The second server has each call on its directories that is about
-names or attributes take a millisecond longer, also giving an open file back (`metadata_delay_us` in `[server.testing]`): an honest stand-in
-for a store far away, no measurement of one. There latency and rate count. Names lie four directories deep. Start reading at `run`.
+On a local directory the server's processor time counts. On the second server each directory call for names or
+attributes takes a millisecond longer, and so does the return of an open file (`metadata_delay_us` in
+`[server.testing]`). This is an honest stand-in for a distant store, not a measurement of one. There the latency and the
+rate count. Names lie four directories deep. Start reading at `run`.
 """
 
 import argparse
@@ -18,25 +19,25 @@ from typing import Any
 
 from proving.bench import spread
 from proving.bench.cases import DIRECTORY, SHARE
-from proving.bench.kept import Chooses, Part
+from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
 
 DEEP = f"{DIRECTORY}/a/b/c"
-# The share on which nothing is remembered.
+# The share without caching.
 OFF = "t4"
 PROFILES = {("smb", False): "cache", ("nfs", False): "cache-nfs", ("smb", True): "cache-far", ("nfs", True): "cache-far-nfs"}
-# Operations in one round, near and far.
+# Operations in one round, on the local and on the delayed server.
 NEAR, FAR = {"create": 3_000, "open": 20_000, "unlink": 3_000}, 400
 FAR_NAMES, FAR_DEPTH = 300, 16
-# Fewer than are kept where a process has 20,000 descriptors.
+# Fewer names than the server caches where a process has 20,000 descriptors.
 NEAR_NAMES, LARGE = 400, 100_000
 
 
 @dataclass(frozen=True)
 class Case:
-    """`counts` is what is compared: processor time of the server, latency, or rate; `at_most` (or for rates `at_least`) is what of
-    the other's it is to be."""
+    """`counts` names the compared number: processor time of the server, latency, or rate. `at_most` (for rates
+    `at_least`) is the wanted ratio to the other share."""
 
     name: str
     protocol: str
@@ -46,7 +47,7 @@ class Case:
     depth: int = 32
     at_most: float | None = None
     at_least: float | None = None
-    # Names in another case on the same share are compared with exact ones.
+    # Compares names in another case on the same share with exact ones.
     other_case: bool = False
 
 
@@ -69,7 +70,8 @@ CASES = list(_cases())
 
 
 def _load(case: Case, server: servers.Server, share: str, secret: str, *options: str) -> dict[str, Any]:
-    """One load; gives processor time of the server for an operation in µs, mean latency in µs, operations for a second."""
+    """Run one load. Returns the server's processor time for each operation in µs, the mean latency in µs, and
+    operations per second."""
     where = f"127.0.0.1:{server.port}/{share}/{DEEP}"
     if case.protocol == "smb":
         target = [f"smb://{servers.accounts()[0][0]}@{where}", "--password-file", secret, "--signing", "off"]
@@ -87,7 +89,7 @@ def _load(case: Case, server: servers.Server, share: str, secret: str, *options:
 
 
 def _once(case: Case, server: servers.Server, secret: str, number: int) -> tuple[float, float]:
-    """Both sides, in turn: (compared, with what)."""
+    """Load both sides in turn. Returns (the compared number, the reference number)."""
     sides = [(SHARE, "--other-case"), (SHARE,)] if case.other_case else [(SHARE,), (OFF,)]
     order = [0, 1] if number % 2 == 0 else [1, 0]
     seen = {side: _load(case, server, sides[side][0], secret, *sides[side][1:]) for side in order}
@@ -95,7 +97,7 @@ def _once(case: Case, server: servers.Server, secret: str, number: int) -> tuple
 
 
 def values(rounds: list[tuple[float, float]]) -> Values:
-    """The numbers of a case; the ratio is taken within a round."""
+    """Return the numbers of a case. Each ratio is taken within a round."""
     one, other = (spread.of(side) for side in zip(*rounds, strict=True))
     return {"one": one, "other": other, "ratio": spread.of(one / other for one, other in rounds)}
 
@@ -121,7 +123,7 @@ def _measure(cases: list[Case], profile: str, options: argparse.Namespace, resul
                 at.chmod(0o777)
         for case in cases:
             try:
-                # The first load makes the names; what was made lately is not remembered yet.
+                # The first load creates the names. The server does not cache recent names yet.
                 _once(case, server, secret, 0)
                 results.add(case.name, values([_once(case, server, secret, number) for number in range(options.rounds)]))
             except (subprocess.CalledProcessError, OSError, ValueError, KeyError, ZeroDivisionError) as reason:
@@ -131,7 +133,7 @@ def _measure(cases: list[Case], profile: str, options: argparse.Namespace, resul
 
 
 def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
-    """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
+    """Measure the chosen cases, print a line for each and add it to `results`. Returns whether no case is missing."""
     chosen = [case for case in CASES if is_chosen(case, results)]
     with tempfile.NamedTemporaryFile("w") as secret:
         secret.write(servers.accounts()[0][1])
@@ -148,7 +150,7 @@ def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
 
 
 def section(results: Part) -> str:
-    """The part of the page."""
+    """Return this section of the page."""
     rows = [f"| {case.name} | {' | '.join(_row(case, results[case.name]) if case.name in results else ['–', '–', '–', 'not measured'])} |"
             for case in CASES]
     return (

@@ -1,4 +1,4 @@
-"""What is measured, what it must come to, and the load command for it."""
+"""The SMB cases, their goals, and the load commands for them."""
 
 import sys
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from proving.harness import server as servers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FILE_BYTES = 256 << 20
-# What the foreign generator reads (../peers/rust/src/load.rs).
+# The file that the foreign generator reads (../peers/rust/src/load.rs).
 PEER_FILE = "bench-file"
-# Names that the directory already holds, and operations on names in one round.
+# The directory that already holds names, and the number of operations on names in one round.
 DIRECTORY, NAMES = "bench", 10_000
-# In the second one Trunkline copies large plain reads too, as it must where they are signed or sealed.
-# In the third one nothing is remembered of names and files.
+# On the second share Trunkline copies large plain reads too, as it must where they are signed or sealed. The third
+# share caches no names or files.
 SHARES = SHARE, COPIED, UNCACHED = "files", "t4", "t3"
-# As many as take seconds, since processor time is counted in ticks of 10 ms; Samba takes 4 ms for a create.
+# Enough operations to take seconds, since processor time is counted in ticks of 10 ms. Samba takes 4 ms for a create.
 OPERATIONS = {"create": 3_000, "open": 20_000, "stat": 20_000, "unlink": 5_000}
 
 
@@ -25,9 +25,10 @@ OPERATIONS = {"create": 3_000, "open": 20_000, "stat": 20_000, "unlink": 5_000}
 class Case:
     """`workload` is --rw or --metadata of the load command; `protection` is plain, gmac, cmac or sealed.
 
-    `cpu_ratio` is how many times Samba's operations for a CPU-second are wanted, and `rate_ratio` how many times those for a second.
-    `extra_us_per_mib` is the most that the protection may add to the server's CPU for a MiB, over the plain case `base`. `counts` is how
-    many operations on names our server does in a round, and how many another: fewer, since each costs it so much more.
+    `cpu_ratio` is the wanted ratio of our operations for each CPU-second to Samba's. `rate_ratio` is the same for
+    operations per second. `extra_us_per_mib` is the most CPU that the protection may add for each MiB, over the plain
+    case `base`. `counts` is the number of operations on names in a round, for our server and for another one. The other
+    does fewer, since each costs it so much more.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Case:
         return self.block == 0
 
     def operations(self, server: servers.Server) -> int:
-        """How many on names this server does in one round."""
+        """Return the number of operations on names for this server in one round."""
         if self.counts is None:
             return OPERATIONS[self.workload]
         return self.counts[0 if server.kind == "trunkline" else 1]
@@ -84,14 +85,14 @@ PROTECTION = {
 
 
 def trunkline_target(server: servers.Server, share: str, user: str, password_file: str) -> list[str]:
-    """The begin of every command line of our own generator."""
+    """Return the common beginning of every command line of our own generator."""
     target = f"smb://{user}@127.0.0.1:{server.port}/{share}/{DIRECTORY}"
     return [servers.program(), "load", target, "--password-file", str(password_file), "--json",
             "--server-pid", str(server.pid)]
 
 
 def trunkline_load(case: Case, server: servers.Server, user: str, password_file: str, seconds: float) -> list[str]:
-    """The command line of our own generator."""
+    """Return the command line of our own generator."""
     command = trunkline_target(server, case.share, user, password_file)
     if case.metadata:
         command += ["--metadata", case.workload, "--files", str(NAMES), "--number-ios", str(case.operations(server)),
@@ -103,18 +104,18 @@ def trunkline_load(case: Case, server: servers.Server, user: str, password_file:
 
 
 def every_segment_load(case: Case, server: servers.Server, user: str, password_file: str, seconds: float) -> list[str]:
-    """The same with a client that is woken for every segment of what comes, as most clients are."""
+    """Return the same command line with a client that wakes for every arriving segment, as most clients do."""
     return [*every_segment.COMMAND, *trunkline_load(case, server, user, password_file, seconds)]
 
 
 def torture_load(case: Case, server: servers.Server, user: str, password_file: str, seconds: float) -> list[str]:
-    """The command line of smbtorture's benches."""
+    """Return the command line of smbtorture's benches."""
     return [sys.executable, str(Path(__file__).resolve().parent / "torture_load.py"), str(server.port), case.share, user,
             Path(password_file).read_text(), case.workload, str(seconds), str(case.depth), str(case.block)]
 
 
 def peer_load(case: Case, server: servers.Server, user: str, password_file: str, seconds: float) -> list[str] | None:
-    """The command line of the foreign generator; nothing for a case that it cannot make."""
+    """Return the command line of the foreign generator, or None for a case that it does not support."""
     if case.protection != "plain" or case.workload in ("write", "open"):
         return None
     target = ROOT / "proving" / ".cache" / "peers-target"
@@ -122,7 +123,7 @@ def peer_load(case: Case, server: servers.Server, user: str, password_file: str,
     return [str(target / "debug" / "peer-load"), str(server.port), case.share, user, password, case.workload, str(seconds), str(case.depth)]
 
 
-# Makes the command line for a case and a server, of a user and a file with the password, for so many seconds; nothing for a case that it
-# cannot make.
+# Returns the command line for a case and a server, or None for a case that it does not support. The further arguments
+# are a user, a file with the password, and the number of seconds.
 Generator = Callable[[Case, servers.Server, str, str, float], list[str] | None]
 GENERATORS: dict[str, Generator] = {"trunkline": trunkline_load, "smb2-crate": peer_load}

@@ -1,7 +1,8 @@
-"""What several channels of one session bring and cost: the cases, how they are measured, and their table.
+"""The benefit and cost of several channels in one session: the cases, their measurement, and their table.
 
-Only our own server and generator are measured here: one client process with one session, which uses 1, 2 or 4 connections.
-Every number of channels is measured in every round, each round beginning with another. Start reading at `measure`.
+Only our own server and generator are measured here: one client process with one session, which uses 1, 2 or 4
+connections. Every round measures every number of channels, and each round begins with another number. Start reading at
+`measure`.
 """
 
 import argparse
@@ -19,17 +20,18 @@ from proving.harness import server as servers
 
 CHANNELS = (1, 2, 4)
 MOST = max(CHANNELS)
-# How much slower the last of the channels is in the second part of a capped case.
+# The factor by which the last channel is slower in the second part of a capped case.
 SLOW = 4
 MIB = 1 << 20
-# All that a case compares takes so many turns in each round, for half the time: the machine drifts by more than what is decided on.
-# Capped cases, of which a turn takes longer, have half as many.
+# The turns in each round for every number that a case compares, each for half the time. One turn is not enough, because
+# the machine drifts by more than the limits of the verdict. Capped cases have half as many turns, since theirs take
+# longer.
 TURNS = 4
 
 
 @dataclass(frozen=True)
 class Case:
-    """`goal` is what is wanted: `capped`, `cpu` or `same`, as `verdicts` tells."""
+    """`goal` selects the goals: `capped`, `cpu` or `same`, see `verdicts`."""
 
     name: str
     goal: str
@@ -56,8 +58,8 @@ CASES = [
 
 @dataclass(frozen=True)
 class Sample:
-    """One load: bytes for a second, µs of both processors for a MiB and for an operation, median latency in µs, and bytes in a second that
-    its connections carried in the fuller direction, headers among them."""
+    """One load: bytes per second, µs of both processors for each MiB and each operation, the median latency in µs, and
+    the bytes per second that its connections carried in the fuller direction, headers included."""
 
     rate: float
     cpu_mib: float
@@ -66,12 +68,12 @@ class Sample:
     carried: float
 
 
-# By channels, `uncapped` and `slow`.
+# The keys are the numbers of channels, `uncapped` and `slow`.
 Turn = dict[int | str, Sample]
 
 
 def _load(case: Case, server: servers.Server, secret: str, user: str, seconds: float, channels: Sequence[int], *more: str) -> list[tuple[int, Sample]]:
-    """Loads with each of `channels` in turn; gives pairs of channels and Sample in that order."""
+    """Run the load with each of `channels` in turn. Returns pairs of channels and Sample in that order."""
     command = [*trunkline_target(server, SHARE, user, secret), "--rw", case.workload, "--bs", str(case.block), "--iodepth", str(case.depth),
                "--runtime", f"{seconds * 1000:.0f}ms", "--ramp_time", "1", "--filesize", str(FILE_BYTES),
                "--channels", ",".join(map(str, channels)), *more, *PROTECTION[case.protection]]
@@ -89,7 +91,8 @@ def _sample(job: dict[str, Any]) -> Sample:
 
 
 def measure(case: Case, server: servers.Server, secret: str, user: str, options: argparse.Namespace) -> list[Turn]:
-    """One case, so many turns in each round; gives for each time a dictionary of samples, by channels, `uncapped` and `slow`."""
+    """Measure one case, `TURNS` times in each round. Returns for each turn a dictionary of samples, by channels,
+    `uncapped` and `slow`."""
     load = functools.partial(_load, case, server, secret, user, options.seconds / 2)
     rounds = []
     for number in range(options.rounds):
@@ -98,14 +101,14 @@ def measure(case: Case, server: servers.Server, secret: str, user: str, options:
         if case.goal == "capped":
             rounds += [_capped(load, order) for _ in range(TURNS // 2)]
             continue
-        # To and fro, all with one file: how it lies in memory decides more than how many channels there are.
+        # Forward and back, all with one file: the file's layout in memory matters more than the number of channels.
         pairs = load((*order, *reversed(order)) * (TURNS // 2))
         rounds += [dict(pairs[at:at + len(order)]) for at in range(0, len(pairs), len(order))]
     return rounds
 
 
 def _capped(load: Callable[..., list[tuple[int, Sample]]], order: Sequence[int]) -> Turn:
-    """One turn of a capped case, in which what holds the connections is measured first."""
+    """Run one turn of a capped case. It first measures the rate of an uncapped connection, from which the cap follows."""
     [(_, uncapped)] = load([1])
     cap = ["--channel-rate", str(int(uncapped.carried / MOST))]
     samples: Turn = dict(load(order, *cap))
@@ -113,13 +116,13 @@ def _capped(load: Callable[..., list[tuple[int, Sample]]], order: Sequence[int])
     return {**samples, "uncapped": uncapped, "slow": slow}
 
 
-# What the page tells of each number of channels.
+# The numbers that the page shows for each number of channels.
 TOLD = {"capped": ["rate"], "cpu": ["rate", "cpu_mib"], "same": ["latency", "cpu_op"]}
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A ratio of one turn, what it must come to, and whether less is better."""
+class Goal:
+    """A ratio of one turn, the value it must reach, and whether less is better."""
 
     text: str
     of: Callable[[Turn], float]
@@ -130,23 +133,23 @@ class Wanted:
 SUM_OF_CAPS = (MOST - 1 + 1 / SLOW) / MOST
 WANTED = {
     "capped": [
-        Wanted("of the uncapped rate", lambda it: it[MOST].rate / it["uncapped"].rate, 0.9, False),
-        Wanted("of the sum of the caps with one slow", lambda it: it["slow"].rate / it["uncapped"].rate / SUM_OF_CAPS, 0.9, False),
+        Goal("of the uncapped rate", lambda it: it[MOST].rate / it["uncapped"].rate, 0.9, False),
+        Goal("of the sum of the caps with one slow", lambda it: it["slow"].rate / it["uncapped"].rate / SUM_OF_CAPS, 0.9, False),
     ],
     "cpu": [
-        Wanted("of the CPU for a MiB", lambda it: it[MOST].cpu_mib / it[1].cpu_mib, 1.1, True),
-        # What differs by less than this differs between two runs of the same.
-        Wanted("of the rate", lambda it: it[MOST].rate / it[1].rate, 0.98, False),
+        Goal("of the CPU for a MiB", lambda it: it[MOST].cpu_mib / it[1].cpu_mib, 1.1, True),
+        # A smaller difference also occurs between two runs of the same case.
+        Goal("of the rate", lambda it: it[MOST].rate / it[1].rate, 0.98, False),
     ],
     "same": [
-        Wanted("of the CPU for an operation", lambda it: it[MOST].cpu_op / it[1].cpu_op, 1.02, True),
-        Wanted("of the median latency", lambda it: it[MOST].latency / it[1].latency, 1.02, True),
+        Goal("of the CPU for an operation", lambda it: it[MOST].cpu_op / it[1].cpu_op, 1.02, True),
+        Goal("of the median latency", lambda it: it[MOST].latency / it[1].latency, 1.02, True),
     ],
 }
 
 
 def values(case: Case, turns: list[Turn]) -> Values:
-    """The numbers of a case: those of each number of channels, and what is wanted of them."""
+    """Return the numbers of a case: those of each number of channels, and those of its goals."""
     found = {f"{key} {number}": spread.of(getattr(turn[key], number) for turn in turns) for key in turns[0] for number in TOLD[case.goal]}
     return found | {wanted.text: spread.of(map(wanted.of, turns)) for wanted in WANTED[case.goal]}
 
@@ -161,7 +164,7 @@ def _tell(case: Case, of: Values) -> str:
 
 
 def _columns(case: Case, of: Values) -> list[str]:
-    """For each number of channels what matters in this case."""
+    """Return for each number of channels the numbers that matter in this case."""
     shown = []
     for key in (*CHANNELS, "slow"):
         numbers = {number: of[f"{key} {number}"].median for number in TOLD[case.goal] if f"{key} {number}" in of}
@@ -177,13 +180,13 @@ def _columns(case: Case, of: Values) -> list[str]:
 
 
 def line(case: Case, of: Values) -> str:
-    """One case for the terminal."""
+    """Return one case as a line for the terminal."""
     named = [f"{name}: {text}" for name, text in zip([*CHANNELS, "one slow"], _columns(case, of), strict=True) if text != "–"]
     return f"channels, {case.name} ({case.goal}): {'; '.join(named)}; {_tell(case, of)}"
 
 
 def section(results: Mapping[str, Values], cores: int) -> str:
-    """The part of the page."""
+    """Return this section of the page."""
     rows = []
     for case in CASES:
         if case.name in results:

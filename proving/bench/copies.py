@@ -1,9 +1,9 @@
-"""Copies over a long path: what `trunkline copy` makes of it, beside one connection, smbclient and rclone.
+"""Copies over a long path: `trunkline copy` compared with a single connection, smbclient and rclone.
 
-The path is emulated packet by packet (`trunkline link`): a round trip of 23 ms, a rate for each connection, and a line that
-carries four of them. Both servers stand behind it, and every way to copy takes its turn in every round, into a directory of its
-own. Small files stay until the end: where files cannot lie in memory (memory.py), ext4 without a journal makes them slowly after
-others have been deleted. Start reading at `run`.
+The path is emulated packet by packet (`trunkline link`): a round trip of 23 ms, a rate for each connection, and a line
+that carries four of them. Both servers stand behind it. Every method of copying takes its turn in every round, into a
+directory of its own. Small files stay until the end: where files cannot lie in memory (memory.py), ext4 without a
+journal creates them slowly after others have been deleted. Start reading at `run`.
 """
 
 import argparse
@@ -21,29 +21,31 @@ from typing import Any
 
 from proving.bench import network, spread
 from proving.bench.cases import SHARE
-from proving.bench.kept import Chooses, Part
+from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
 
 KINDS = servers.KINDS
 RTT, FLOW_MBIT, FLOWS = "23ms", 140, 4
 LINE_MBIT = FLOW_MBIT * FLOWS
-# What is left of a packet of 1,500 bytes behind the headers of IP and TCP with its time stamps.
+# The part of a packet of 1,500 bytes that remains behind the headers of IP and TCP with its time stamps.
 PAYLOAD = 1448 / 1500
 LARGE_BYTES = 1_000_000_000
 FILES, FILE_BYTES = 1_000, 4096
-# smbclient takes minutes for all of them: as many are measured, and what they took beyond logging on counts for each.
+# smbclient takes minutes for all files. It copies this many, and their time beyond the log-on is scaled to all of them.
 FILES_OF_SMBCLIENT = 100
 TRANSFERS = 32
 # A large copy over one connection takes a minute.
 ROUNDS_OF_LARGE = 3
-# The gain over one connection, what a copy reaches of the line, and how many times as quick as others it is.
+# The goals: the gain over one connection, the used part of the line's rate, and the speed relative to the other
+# programs.
 GAIN, REACHED, OVER_SMBCLIENT, OVER_RCLONE = 3.5, 0.9, 100, 10
 
 
 @dataclass(frozen=True)
 class Case:
-    """`is_large` is one large file, else many small ones; `kind` is the server, to which they go or, if `is_back`, from which they come."""
+    """`is_large` means one large file, otherwise many small ones. `kind` is the server. The copy goes to it, or comes
+    from it if `is_back`."""
 
     name: str
     is_large: bool
@@ -58,18 +60,18 @@ CASES = [
 ]
 
 
-# Seconds of a copy, of time and of the processor, and those of a round by the way it was made.
+# The elapsed and the processor seconds of a copy, and those of a round by method.
 Seconds = tuple[float, float]
 Took = dict[str, Seconds]
 
 
 class CannotCopy(Exception):
-    """A command failed, or not all arrived."""
+    """A command failed, or not all files arrived."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where copies go: a directory of a share behind the link, by a new name for each, and who copies."""
+class CopyTarget:
+    """The target of one copy: a directory of a share behind the link, with a new name for each copy, and the user."""
 
     server: servers.Server
     name: str
@@ -86,7 +88,7 @@ class Place:
 
 
 def _behind(command: list[str]) -> Any:
-    """Runs a command behind the link; gives what timed.py says."""
+    """Run a command behind the link. Returns the report of timed.py."""
     link = [servers.program(), "link", "--rtt", RTT, "--flow-rate", f"{FLOW_MBIT}Mbit", "--rate", f"{LINE_MBIT}Mbit",
             "--congestion-control", network.CONGESTION_CONTROL, "--"]
     timed = [sys.executable, str(Path(__file__).with_name("timed.py"))]
@@ -97,62 +99,63 @@ def _behind(command: list[str]) -> Any:
 
 
 def _timed(command: list[str], statuses: Sequence[int] = (0,)) -> Seconds:
-    """The seconds that a command behind the link took, of time and of the processor; it must end with one of `statuses`."""
+    """Return the elapsed and processor seconds of a command behind the link. It must end with one of `statuses`."""
     said = _behind(command)
     if said["status"] not in statuses:
         raise CannotCopy(f"{Path(command[0]).name} ended with {said['status']}: {(said['errors'] or said['output']).strip()[-400:]}")
     return said["seconds"], said["cpu"]
 
 
-def _copy(place: Place, source: Path, *more: str, back: bool = False) -> Seconds:
-    """From a directory of this host to a place, or back from there."""
-    ends = (str(source), place.url())
-    # robocopy's status for files that were copied and nothing else.
-    return _timed([servers.program(), "copy", *(reversed(ends) if back else ends), "--password-file", place.secret, "--json", *more], statuses=(1,))
+def _copy(destination: CopyTarget, source: Path, *more: str, back: bool = False) -> Seconds:
+    """Copy from a directory of this host to a target, or back from there."""
+    ends = (str(source), destination.url())
+    # robocopy's status for a run that only copied files.
+    return _timed([servers.program(), "copy", *(reversed(ends) if back else ends), "--password-file", destination.secret, "--json", *more], statuses=(1,))
 
 
-def _copy_back(place: Place, source: Path, *more: str) -> Seconds:
-    """The same with what lies there already: in the end it is in both, and it is the place's that is counted."""
-    shutil.copytree(source, place.directory)
+def _copy_back(destination: CopyTarget, source: Path, *more: str) -> Seconds:
+    """Copy the files that are already there back. The files are in both directories in the end, and those of the target
+    are counted."""
+    shutil.copytree(source, destination.directory)
     with tempfile.TemporaryDirectory(prefix="copies-back-") as target:
-        took = _copy(place, Path(target), *more, back=True)
+        took = _copy(destination, Path(target), *more, back=True)
         sizes = [path.stat().st_size for path in Path(target).rglob("*") if path.is_file()]
     if sizes != [LARGE_BYTES]:
-        raise CannotCopy(f"what came back has {sizes} bytes")
+        raise CannotCopy(f"the files that came back have {sizes} bytes")
     return took
 
 
-def _rclone(place: Place, source: Path) -> Seconds:
-    hidden = subprocess.run(["rclone", "obscure", place.password], check=True, capture_output=True, text=True).stdout.strip()
-    remote = f":smb,host={{host}},port={place.server.port},user={place.user},pass={hidden}:{SHARE}/{place.name}"
+def _rclone(destination: CopyTarget, source: Path) -> Seconds:
+    hidden = subprocess.run(["rclone", "obscure", destination.password], check=True, capture_output=True, text=True).stdout.strip()
+    remote = f":smb,host={{host}},port={destination.server.port},user={destination.user},pass={hidden}:{SHARE}/{destination.name}"
     return _timed(["rclone", "--config", os.devnull, "copy", str(source), remote, "--transfers", str(TRANSFERS)])
 
 
-def _smbclient(place: Place, script: str) -> Seconds:
-    share, who = f"//{{host}}/{SHARE}", f"{place.user}%{place.password}"
-    return _timed(["smbclient", share, "-p", str(place.server.port), "-U", who, "-m", "SMB3", "-c", script])
+def _smbclient(destination: CopyTarget, script: str) -> Seconds:
+    share, who = f"//{{host}}/{SHARE}", f"{destination.user}%{destination.password}"
+    return _timed(["smbclient", share, "-p", str(destination.server.port), "-U", who, "-m", "SMB3", "-c", script])
 
 
-def _mput(place: Place, source: Path) -> Seconds:
-    """Logging on by itself, and with as many files as are measured, scaled to all of them."""
-    fixed = _smbclient(place, f"mkdir {place.name}")
-    several = _smbclient(place, f"prompt off; lcd {source}; cd {place.name}; mput *")
+def _mput(destination: CopyTarget, source: Path) -> Seconds:
+    """Time the log-on alone, and a copy of some of the files, scaled to all of them."""
+    fixed = _smbclient(destination, f"mkdir {destination.name}")
+    several = _smbclient(destination, f"prompt off; lcd {source}; cd {destination.name}; mput *")
     time, cpu = (one + (all_of - one) * FILES / FILES_OF_SMBCLIENT for one, all_of in zip(fixed, several, strict=True))
     return time, cpu
 
 
-def _arrived(place: Place, files: int, size: int) -> None:
-    """Counts what is there; a large file is taken away."""
-    there = [path for path in place.directory.rglob("*") if path.is_file()]
+def _arrived(destination: CopyTarget, files: int, size: int) -> None:
+    """Count the files that arrived. A large file is removed."""
+    there = [path for path in destination.directory.rglob("*") if path.is_file()]
     wrong = [path.name for path in there if path.stat().st_size != size]
     if files == 1:
-        shutil.rmtree(place.directory, ignore_errors=True)
+        shutil.rmtree(destination.directory, ignore_errors=True)
     if len(there) != files or wrong:
         raise CannotCopy(f"{len(there)} of {files} files arrived, {len(wrong)} of them with another size")
 
 
 class Sources:
-    """What is copied; a directory for each case, made once."""
+    """The source files: a directory for each case, created once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -178,26 +181,27 @@ class Sources:
         return directory
 
 
-def _ways(case: Case, sources: Sources) -> dict[str, tuple[Callable[[Place], Seconds], int, int]]:
-    """Name -> what copies to a place and gives its seconds of time and of the processor, how many files arrive, and the size of each."""
+def _ways(case: Case, sources: Sources) -> dict[str, tuple[Callable[[CopyTarget], Seconds], int, int]]:
+    """Return name -> (a function that copies to a target and returns the elapsed and processor seconds, the number of
+    files that arrive, the size of each)."""
     if case.is_large:
         source, copy = sources.large(), _copy_back if case.is_back else _copy
         return {
-            "automatic": (lambda place: copy(place, source), 1, LARGE_BYTES),
-            "one": (lambda place: copy(place, source, "--channels", "1"), 1, LARGE_BYTES),
+            "automatic": (lambda destination: copy(destination, source), 1, LARGE_BYTES),
+            "one": (lambda destination: copy(destination, source, "--channels", "1"), 1, LARGE_BYTES),
         }
     source, some = sources.small(FILES), sources.small(FILES_OF_SMBCLIENT)
     ways = {
-        "copy": (lambda place: _copy(place, source), FILES, FILE_BYTES),
-        "smbclient": (lambda place: _mput(place, some), FILES_OF_SMBCLIENT, FILE_BYTES),
+        "copy": (lambda destination: _copy(destination, source), FILES, FILE_BYTES),
+        "smbclient": (lambda destination: _mput(destination, some), FILES_OF_SMBCLIENT, FILE_BYTES),
     }
     if shutil.which("rclone"):
-        ways["rclone"] = (lambda place: _rclone(place, source), FILES, FILE_BYTES)
+        ways["rclone"] = (lambda destination: _rclone(destination, source), FILES, FILE_BYTES)
     return ways
 
 
 def measure(case: Case, server: servers.Server, secret: str, sources: Sources, options: argparse.Namespace) -> list[Took]:
-    """One case; gives for each round way -> seconds of time and of the processor."""
+    """Measure one case. Returns for each round method -> elapsed and processor seconds."""
     user, password = servers.accounts()[0]
     ways = list(_ways(case, sources).items())
     rounds = []
@@ -205,14 +209,14 @@ def measure(case: Case, server: servers.Server, secret: str, sources: Sources, o
         took = {}
         first = number % len(ways)
         for name, (copy, files, size) in ways[first:] + ways[:first]:
-            place = Place(server, f"copy-{case.is_large}-{case.is_back}-{number}-{name}", user, password, secret)
-            took[name] = copy(place)
-            _arrived(place, files, size)
+            destination = CopyTarget(server, f"copy-{case.is_large}-{case.is_back}-{number}-{name}", user, password, secret)
+            took[name] = copy(destination)
+            _arrived(destination, files, size)
         rounds.append(took)
     return rounds
 
 
-# What is wanted of large copies and of small ones: text, the ratio of a round, and what it must come to.
+# The goals of large copies and of small ones: text, the ratio of a round, and the wanted value.
 LINE_BYTES = LINE_MBIT * 1e6 / 8 * PAYLOAD
 WANTED: dict[bool, list[tuple[str, Callable[[Took], float], float]]] = {
     True: [
@@ -227,7 +231,7 @@ WANTED: dict[bool, list[tuple[str, Callable[[Took], float], float]]] = {
 
 
 def values(case: Case, rounds: list[Took]) -> Values:
-    """The numbers of a case: seconds of each way, of time and of the processor, and what is wanted of them."""
+    """Return the numbers of a case: elapsed and processor seconds of each method, and those of its goals."""
     found: Values = {}
     for name in rounds[0]:
         times, of_processor = ([took[name][part] for took in rounds] for part in (0, 1))
@@ -250,7 +254,7 @@ def _tell(case: Case, of: Values) -> str:
 
 
 def _columns(of: Values, names: Sequence[str]) -> list[str]:
-    """Medians, each with the quickest and the slowest round, and the processor's."""
+    """Return medians, each with the quickest and the slowest round, and the processor seconds."""
     shown = []
     for name in names:
         took = of.get(f"{name} seconds")
@@ -263,7 +267,7 @@ WAYS = {True: ("automatic", "one"), False: ("copy", "rclone", "smbclient")}
 
 
 def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
-    """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
+    """Measure the chosen cases, print a line for each and add it to `results`. Returns whether no case is missing."""
     cases = [case for case in CASES if is_chosen(case, results)]
     if not cases:
         return True
@@ -301,7 +305,7 @@ def _rows(results: Part, is_large: bool) -> str:
 
 
 def section(results: Part) -> str:
-    """The part of the page."""
+    """Return this section of the page."""
     rclone = "is not installed"
     if shutil.which("rclone"):
         rclone = subprocess.run(["rclone", "version"], capture_output=True, text=True).stdout.partition("\n")[0].removeprefix("rclone ")

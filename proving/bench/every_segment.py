@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Run a command whose sockets wake it for every segment: what it asks by SO_RCVLOWAT has no effect.
+"""Run a command whose sockets wake it for every segment: SO_RCVLOWAT has no effect on them.
 
     every_segment.py COMMAND [ARGUMENT ...]
 
-Our own client asks to be woken for a whole part of a large reply (crates/client/src/transport/socket.rs), and few others do. A filter of
-system calls (seccomp(2)) lets that one call succeed and do nothing. So the same program is measured both ways. Start reading at `filter_for`.
+Our own client asks the kernel to wake it only for a whole part of a large reply
+(crates/client/src/transport/socket.rs). Few other clients do. A filter of system calls (seccomp(2)) makes that one call
+succeed without effect, so that the same program is measured both ways. Start reading at `filter_for`.
 """
 
 import ctypes
@@ -18,7 +19,7 @@ COMMAND = (sys.executable, os.path.abspath(__file__))
 _SETSOCKOPT = {"x86_64": 54, "aarch64": 208}
 # linux/filter.h: load a word, jump if it is equal, return.
 _LOAD, _IS, _RETURN = 0x20, 0x15, 0x06
-# linux/seccomp.h: where a word of the call lies, the errno 0 in place of the call, and the call itself.
+# linux/seccomp.h: the offset of each word of the call, the errno 0 in place of the call, and the call itself.
 _NUMBER, _LEVEL, _OPTION = 0, 24, 32
 _SUCCEED, _ALLOW = 0x0005_0000, 0x7FFF_0000
 # linux/prctl.h
@@ -26,7 +27,7 @@ _SET_SECCOMP, _SECCOMP_FILTER, _SET_NO_NEW_PRIVILEGES = 22, 2, 38
 
 
 def filter_for(machine: str) -> list[tuple[int, int, int, int]]:
-    """The filter as (code, jump if true, jump if false, value); all that is not the one call is allowed."""
+    """Return the filter as (code, jump if true, jump if false, value). It allows everything except the one call."""
     return [
         (_LOAD, 0, 0, _NUMBER), (_IS, 0, 5, _SETSOCKOPT[machine]),
         (_LOAD, 0, 0, _LEVEL), (_IS, 0, 3, socket.SOL_SOCKET),
@@ -44,7 +45,7 @@ class _Program(ctypes.Structure):
 
 
 def _install(instructions: list[tuple[int, int, int, int]]) -> None:
-    """Puts the filter on this process and what it becomes."""
+    """Put the filter on this process and on the program that replaces it."""
     array = (_Instruction * len(instructions))(*(_Instruction(*it) for it in instructions))
     program = _Program(len(array), array)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -53,11 +54,12 @@ def _install(instructions: list[tuple[int, int, int, int]]) -> None:
 
 
 def _check() -> None:
-    """A socket that still hears the option would make two equal measurements of two different ones."""
+    """Check that the filter works. A socket that still obeys the option would make two equal measurements look like
+    different ones."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 4096)
         if probe.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) != 1:
-            sys.exit("every_segment.py: SO_RCVLOWAT still has its effect")
+            sys.exit("every_segment.py: SO_RCVLOWAT still has an effect")
 
 
 def main() -> None:

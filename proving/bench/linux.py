@@ -1,8 +1,10 @@
-"""Linux' own client (6.1, in user-mode-linux) beside this year's peers: large reads and writes, and what people do to trees of files.
+"""Linux' own client (6.1, in user-mode-linux) on our server and this year's peers: large reads and writes, and ordinary
+work on trees of files.
 
-One guest for each protocol has a mount of every server, which are loaded in turn within each round. Servers and guest are joined by a
-virtual cable (kernel_client/guest.py). The files of all servers lie on an XFS whose image is in memory. Large files are read and written
-past the client's caches; of trees the time is taken of each step (linux_agent.py). Start reading at `Client.measure`.
+One guest for each protocol mounts every server, and the servers are loaded in turn within each round. A virtual cable
+joins servers and guest (kernel_client/guest.py). The files of all servers lie on an XFS whose image is in memory. Large
+files are read and written past the client's caches. The time of each step on a tree is measured (linux_agent.py). Start
+reading at `Client.measure`.
 """
 
 import contextlib
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proving.bench import against, cpu, network, spread
+from proving.bench import cpu, network, ratios, spread
 from proving.bench.cases import SHARE
 from proving.bench.loads import CannotMeasure
 from proving.bench.spread import Values
@@ -25,19 +27,20 @@ from proving.harness import server as servers
 from proving.kernel_client import console, guest
 
 HERE = Path(__file__).resolve().parent
-# What is moved in each sample, and how often: processor time is counted in ticks of 10 ms. user-mode-linux is slow to send.
+# The data moved in each sample, and the number of passes: processor time is counted in ticks of 10 ms. user-mode-linux
+# sends slowly.
 READ_MIB, READ_PASSES, WRITTEN_MIB = 1024, 2, 512
 LARGE_FILE = "large"
-# A tree with sizes spread as those of a library of sources.
+# A tree whose sizes have the distribution of a source library.
 DIRECTORIES, FILES, MEDIAN_BYTES, SPREAD, LARGEST_BYTES = 40, 400, 6_000, 1.2, 200_000
-# As linux_agent.py names them.
+# The names in linux_agent.py.
 STEPS = ("untar", "find with stat", "read all", "cp -r", "git clone", "git status", "rm -rf")
-# The large file, the trees, and what XFS keeps for itself.
+# The large file, the trees, and the space that XFS reserves for itself.
 STORAGE_BYTES = 2 << 30
 MEMORY_MIB = 768
 BOOT_LIMIT_S, LIMIT_S = 60, 600
 PROGRAMS = {"smb": ("mount.cifs", "cifs-utils"), "nfs": ("mount.nfs", "nfs-common")}
-# As they come: a mount with these words has no others set. Where large files are moved the client caches nothing.
+# The defaults of the kernel: a mount with these words sets no others. The client caches nothing for large files.
 OPTIONS = {"smb": "vers=3.1.1,sec=ntlmssp", "nfs": "vers=4.2"}
 UNCACHED = {"smb": ",cache=none", "nfs": ""}
 WORKS = {"read": "read 1 GiB", "write": "write 512 MiB", "trees": "trees"}
@@ -49,7 +52,7 @@ Start = tuple[str, str, str | None]
 
 @dataclass(frozen=True)
 class Case:
-    """`work` is read, write or trees; an operation of read and write is a MiB, and one of trees is a step."""
+    """`work` is read, write or trees. An operation of read and write is a MiB, and one of trees is a step."""
 
     protocol: str
     work: str
@@ -67,7 +70,7 @@ CASES = [Case(protocol, *rest) for protocol in ("smb", "nfs") for rest in (("rea
 
 @dataclass(frozen=True)
 class Tree:
-    """The tree that is worked on, as an archive and as a bare repository, with its names and the bytes of its files."""
+    """The tree for the steps, as an archive and as a bare repository, with its names and the bytes of its files."""
 
     archive: Path
     repository: Path
@@ -76,7 +79,7 @@ class Tree:
 
 
 def make_tree(directory: Path) -> Tree:
-    """Makes the same tree every time, below `directory`."""
+    """Create the same tree every time, below `directory`."""
     made, chance, size = directory / "tree", random.Random(1), 0
     places = [made]
     made.mkdir()
@@ -99,7 +102,7 @@ def make_tree(directory: Path) -> Tree:
 
 
 class Client:
-    """The guest with its agent, and the servers of one protocol, the `number`th mounted at /mnt/`number`."""
+    """The guest with its agent, and the servers of one protocol. The `number`th is mounted at /mnt/`number`."""
 
     def __init__(self, machine: guest.Guest, protocol: str, running: list[servers.Server], tree: Tree) -> None:
         self._machine, self._protocol, self.running, self._tree = machine, protocol, running, tree
@@ -112,7 +115,7 @@ class Client:
 
     @contextlib.contextmanager
     def mounted(self, more: str = "") -> Iterator[None]:
-        """With a mount of each server; `more` are further options."""
+        """Keep a mount of each server; `more` are further options."""
         user, password = servers.accounts()[0]
         with contextlib.ExitStack() as stack:
             for number, server in enumerate(self.running):
@@ -126,18 +129,19 @@ class Client:
             yield
 
     def measure(self, case: Case, rounds: int) -> dict[str, list[Any]]:
-        """A case on every server in turn: label -> samples as loads.measure gives them, or label -> seconds by step."""
+        """Measure a case on every server in turn. Returns label -> samples as loads.measure returns them, or label ->
+        seconds by step."""
         samples: dict[str, list[Any]] = {server.label: [] for server in self.running}
         with self.mounted("" if case.work == "trees" else UNCACHED[self._protocol]):
             for number in range(rounds):
                 order = list(enumerate(self.running))
-                # Whoever goes first in one round goes last in the next.
+                # The first server of one round is the last of the next.
                 for place, server in order if number % 2 == 0 else reversed(order):
                     samples[server.label].append(self._trees(f"/mnt/{place}/trees") if case.work == "trees" else self._large(place, case.work == "write"))
         return samples
 
     def _large(self, number: int, write: bool) -> tuple[float, float, float]:
-        """One sample of one server; an operation is a MiB."""
+        """Take one sample of one server; an operation is a MiB."""
         pid, mib, passes = self.running[number].pid, *((WRITTEN_MIB, 1) if write else (READ_MIB, READ_PASSES))
         before = cpu.seconds(pid)
         seconds = self._ask("large", path=f"/mnt/{number}/{LARGE_FILE}", mib=mib, passes=passes, write=write)
@@ -145,12 +149,12 @@ class Client:
         return spent, mib * passes / seconds, spent
 
     def _trees(self, where: str) -> Any:
-        """The seconds of each step in a directory of the guest."""
+        """Return the seconds of each step in a directory of the guest."""
         return self._ask("tree", where=where, repository=str(self._tree.repository), names=self._tree.names, size=self._tree.size)
 
     def begin(self) -> None:
-        """Hands the tree over, and makes what the servers must have. All steps are done once in the guest's memory, by which it has read
-        its programs before they are timed."""
+        """Copy the tree to the guest, and create the files that the servers need. All steps run once in the guest's
+        memory, so that the guest has read its programs before the timing starts."""
         self._ask("take", archive=str(self._tree.archive))
         self._trees("/run/scratch")
         block = os.urandom(1 << 20)
@@ -161,19 +165,19 @@ class Client:
             with (share / LARGE_FILE).open("wb") as file:
                 for _ in range(READ_MIB):
                     file.write(block)
-                # Nothing is written back while something is measured.
+                # No data is written back during a measurement.
                 os.fsync(file.fileno())
             (share / LARGE_FILE).chmod(0o666)
 
 
 @contextlib.contextmanager
 def client(protocol: str, starts: list[Start]) -> Iterator[Client]:
-    """The servers in a network with a guest; `starts` are their kinds, profiles and labels."""
+    """Start the servers in a network with a guest. `starts` are their kinds, profiles and labels."""
     if reason := guest.missing(PROGRAMS[protocol]):
         raise CannotMeasure(reason)
     with contextlib.ExitStack() as stack:
         cable = stack.enter_context(guest.Network())
-        # As on the loopback of all other rows (network.py).
+        # The same congestion control as on the loopback of all other rows (network.py).
         route = ["ip", "route", "replace", f"{guest.SERVER_ADDRESS.rpartition('.')[0]}.0/24", "dev", "tap0", "src", guest.SERVER_ADDRESS]
         subprocess.run(cable.inside([*route, "congctl", network.CONGESTION_CONTROL]), check=True, timeout=30)
         running = [stack.enter_context(servers.Server(kind, profile, cable, label=label, shares_storage=True, storage_bytes=STORAGE_BYTES))
@@ -190,7 +194,7 @@ def client(protocol: str, starts: list[Start]) -> Iterator[Client]:
 
 
 def tree_values(rounds: dict[str, list[dict[str, float]]], ours: str, peers: Sequence[str]) -> Values:
-    """The numbers of all steps: our seconds, and each peer's over ours within a round."""
+    """Return the numbers of all steps: our seconds, and each peer's over ours within a round."""
     found: Values = {}
     for step in STEPS:
         found[f"{step}: seconds"] = spread.of(own[step] for own in rounds[ours])
@@ -200,6 +204,6 @@ def tree_values(rounds: dict[str, list[dict[str, float]]], ours: str, peers: Seq
 
 
 def tree_row(case: Case, of: Values, step: str, peers: Sequence[str]) -> list[str]:
-    """The columns behind the step's name: our seconds, each peer's over ours, and what is wanted of them."""
+    """Return the columns behind the step's name: our seconds, each peer's over ours, and the verdict on them."""
     return [f"{of[f'{step}: seconds'].median:.2f} s", *(spread.told(of, f"{step}: rate × {peer}") for peer in peers),
-            against.verdict(of, peers, f"{step}: ", rate=case.rate_ratio)]
+            ratios.verdict(of, peers, f"{step}: ", rate=case.rate_ratio)]

@@ -1,7 +1,8 @@
-"""The guest's side of linux.py: mounts, reads and writes large, and works on a tree of files as people do, each step timed.
+"""The guest's side of linux.py. It mounts, reads and writes large files, and does ordinary work on a tree of files,
+with the time of each step.
 
-A request is one line of JSON with `do` and that action's arguments (console.py). The actions are the methods of `Agent` whose names
-they are. Start reading at `Agent.tree`.
+A request is one line of JSON with `do` and that action's arguments (console.py). The value of `do` is the name of a
+method of `Agent`. Start reading at `Agent.tree`.
 """
 
 import os
@@ -18,26 +19,26 @@ from proving.kernel_client import console
 
 LIMIT_S = 180
 BLOCK_MIB = 4
-# Of the guest's memory: reading it is no call of the host.
+# A place in the guest's memory: reading it makes no call to the host.
 ARCHIVE = "/run/tree.tar"
 
 
-class Wrong(Exception):
-    """A step did not do what it must."""
+class StepFailed(Exception):
+    """A step failed or had the wrong result."""
 
 
 def _timed(words: list[str], within: str) -> tuple[float, str]:
-    """Runs a command in a directory; gives its seconds and what it said."""
+    """Run a command in a directory. Returns its seconds and its output."""
     began = time.monotonic()
     done = subprocess.run(words, cwd=within, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S)
     seconds = time.monotonic() - began
     if done.returncode != 0:
-        raise Wrong(f"{' '.join(words)} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise StepFailed(f"{' '.join(words)} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     return seconds, done.stdout.strip()
 
 
 def _forget(programs: list[str]) -> None:
-    """Drops what the kernel keeps of files; the programs that are to run are read again at once."""
+    """Drop the kernel's caches, then read the programs of the next step again."""
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text("3")
     for program in programs:
@@ -52,25 +53,25 @@ class Agent:
         os.makedirs(where, exist_ok=True)
         done = subprocess.run(["mount", "-t", kind, "-o", options, source, where], capture_output=True, text=True, timeout=LIMIT_S)
         if done.returncode != 0:
-            raise Wrong(f"mount {source}: {done.stderr.strip()}")
+            raise StepFailed(f"mount {source}: {done.stderr.strip()}")
 
     def umount(self, where: str) -> None:
-        """Unmount it."""
+        """Unmount a path."""
         subprocess.run(["umount", where], check=True, timeout=LIMIT_S)
 
     def large(self, path: str, mib: int, passes: int, write: bool) -> float:
-        """Read a file so many times, or write over it, past the caches; answers with the seconds."""
+        """Read a file `passes` times, or write over it, past the caches. Returns the seconds."""
         ends = ["if=/dev/zero", f"of={path}", "oflag=direct", "conv=notrunc"] if write else [f"if={path}", "of=/dev/null", "iflag=direct"]
         words = ["dd", f"bs={BLOCK_MIB}M", f"count={mib // BLOCK_MIB}", "status=none", *ends]
         return sum(_timed(words, "/")[0] for _ in range(passes))
 
     def take(self, archive: str) -> None:
-        """Copy the archive of the tree to where it is unpacked from."""
+        """Copy the archive of the tree to the place from which it is unpacked."""
         shutil.copy(archive, ARCHIVE)
 
     def tree(self, where: str, repository: str, names: int, size: int) -> dict[str, float]:
-        """What people do to a tree, one step after the other; answers with the seconds of each by its name. Each begins without
-        anything in the kernel's caches. `names` and `size` are how many it has and the bytes of its files."""
+        """Do ordinary work on a tree, one step after the other. Returns the seconds of each step by name. Each step
+        begins with empty kernel caches. `names` and `size` are the tree's number of names and bytes."""
         steps = {
             "untar": (["tar", "-xf", ARCHIVE], ["tar"], ""),
             "find with stat": (["sh", "-c", 'find tree -printf "%s %m %T@\\n" | wc -l'], ["find", "wc"], str(names)),
@@ -81,15 +82,15 @@ class Agent:
             "rm -rf": (["rm", "-rf", "tree", "copy", "clone"], ["rm"], ""),
         }
         seconds = {}
-        # What a step that failed has left.
+        # Leftovers of a step that failed.
         subprocess.run(steps["rm -rf"][0], cwd=where, check=True, timeout=LIMIT_S)
         for name, (words, programs, wanted) in steps.items():
             _forget(programs)
             seconds[name], said = _timed(words, where)
             if said != wanted:
-                raise Wrong(f"{name} said {said[:200]!r} instead of {wanted!r}")
+                raise StepFailed(f"{name} said {said[:200]!r} instead of {wanted!r}")
         if left := os.listdir(where):
-            raise Wrong(f"rm -rf left {left[:5]}")
+            raise StepFailed(f"rm -rf left {left[:5]}")
         return seconds
 
 
@@ -99,7 +100,7 @@ def main() -> None:
     def answer(do: str, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             return {"done": getattr(agent, do)(**arguments)}
-        except Exception as error:  # the host says what could not be measured
+        except Exception as error:  # the host reports it as a case without a measurement
             return {"refused": f"{type(error).__name__} {error}"}
 
     console.serve(answer)

@@ -12,16 +12,16 @@ from proving.bench import cpu
 from proving.bench.cases import DIRECTORY, FILE_BYTES, PEER_FILE, SHARES, Case, Generator
 from proving.harness import server as servers
 
-# What a round gives for a server: CPU µs for an operation, operations for a second, CPU µs for a MiB.
+# The numbers of one round for a server: CPU µs for each operation, operations per second, CPU µs for each MiB.
 Row = tuple[float, float, float | None]
 
 
 class CannotMeasure(Exception):
-    """The load command failed or did not say what it did."""
+    """The load command failed or printed no result."""
 
 
 def prepare(server: servers.Server, generator: str) -> None:
-    """The directories in which everything happens; our own generator makes what it works on before it measures."""
+    """Create the working directories. Our own generator creates its files before it measures."""
     for share in SHARES:
         directory = server.share_directory(share) / DIRECTORY
         directory.mkdir()
@@ -33,10 +33,10 @@ def prepare(server: servers.Server, generator: str) -> None:
 
 
 def load(command: list[str], server: servers.Server) -> tuple[int, int, float, float]:
-    """Run a load command; gives operations, bytes, seconds and the server's CPU seconds for them.
+    """Run a load command. Returns operations, bytes, seconds and the server's CPU seconds for them.
 
-    Our own generator reads the server's processor time itself, around just what it measures; a foreign one says `ready` and
-    `over` around it, and ends with one JSON object of ops, bytes and seconds.
+    Our own generator reads the server's processor time itself, exactly around the measurement. A foreign one prints
+    `ready` and `over` around it, and ends with one JSON object of ops, bytes and seconds.
     """
     before, after = cpu.seconds(server.pid), None
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
@@ -64,14 +64,15 @@ def load(command: list[str], server: servers.Server) -> tuple[int, int, float, f
 
 
 def measure(case: Case, running: Sequence[servers.Server], generator: Generator, options: argparse.Namespace) -> dict[str, list[Row]] | None:
-    """One case on every server in turn, `rounds` times; gives label -> list of (CPU µs for an op, ops/s, CPU µs for a MiB)."""
+    """Measure one case on every server in turn, `rounds` times. Returns label -> list of (CPU µs for an op, ops/s, CPU
+    µs for a MiB)."""
     user, password = servers.accounts()[0]
     samples: dict[str, list[Row]] = {server.label: [] for server in running}
     with tempfile.NamedTemporaryFile("w") as secret:
         secret.write(password)
         secret.flush()
         for number in range(options.rounds):
-            # Whoever goes first in one round goes last in the next.
+            # The first server of one round is the last of the next.
             for server in running if number % 2 == 0 else reversed(running):
                 command = generator(case, server, user, secret.name, options.seconds)
                 if command is None:

@@ -1,8 +1,8 @@
-"""A file system in memory for everything that is measured.
+"""A file system in memory for all measured files.
 
-What a disk and its file system do beside a server is not the servers' difference, and more than it: dirty data is written back in
-the middle of a turn, and ext4 passes over every inode that was freed lately, at each file it makes. Two turns of the same load on
-the same server differ by a third there. Start reading at `enter`.
+The work of a disk and its file system is not part of the difference between two servers, and is larger than it. Dirty
+data is written back in the middle of a turn. ext4 skips every recently freed inode at each file that it creates. Two
+turns of the same load on the same server differ by a third there. Start reading at `enter`.
 """
 
 import atexit
@@ -13,15 +13,16 @@ import tempfile
 from pathlib import Path
 
 _NEW_MOUNT_NAMESPACE = 0x20000
-# The copies' files and those of two servers side by side, with as much again for the programs.
+# The files of the copies and those of two servers side by side, and the same amount again for the programs.
 _NEEDED_KIB = 8 << 20
 
 
 def enter() -> str:
-    """Lays the directories of all that this process starts from now on in memory; says where they are.
+    """Put the directories of every program that this process starts from now on into memory. Returns a description of
+    the place.
 
-    Only root may, and it takes 8 GiB of free memory; elsewhere they stay where temporary files are. The file system is seen by
-    this process and its children alone and goes with them.
+    This needs root and 8 GiB of free memory. Otherwise the directories stay with the other temporary files. Only this
+    process and its children see the file system, and it disappears with them.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() != 0 or _available_kib() < _NEEDED_KIB or libc.unshare(_NEW_MOUNT_NAMESPACE) != 0:
@@ -36,7 +37,7 @@ def enter() -> str:
 
 
 def _leave(directory: str, process: int) -> None:
-    # Children of this process that were forked have the same handler.
+    # Forked children of this process have the same handler.
     if os.getpid() == process:
         subprocess.run(["umount", "--lazy", directory], check=False, timeout=10)
         os.rmdir(directory)

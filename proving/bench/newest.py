@@ -1,9 +1,9 @@
-"""This year's peers: Samba as it comes and as administrators tune it, and Ganesha, beside ours.
+"""This year's peers and our server: Samba with its defaults and with an administrator's tuning, and Ganesha.
 
-All servers of one protocol run at the same time and are loaded in turn within each round: by our own generator, by the crate `smb2` and
-by the benches of smbtorture (torture_load.py), and by Linux' own client (linux.py). Nobody here wrote the last three. A ratio is taken
-within a round, and told with the least and the most of all rounds. Start reading at `run`. What the peers are and where they come from
-says servers/README.md.
+All servers of one protocol run at the same time and are loaded in turn within each round. The loads are our own
+generator, the crate `smb2`, the benches of smbtorture (torture_load.py), and Linux' own client (linux.py). We wrote
+none of the last three. A ratio is taken within a round, and reported with its smallest and largest value of all rounds.
+Start reading at `run`. servers/README.md describes the peers and their origin.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from proving.bench import against, every_segment, linux, loads, nfs
+from proving.bench import every_segment, linux, loads, nfs, ratios
 from proving.bench.cases import DIRECTORY, SHARE, Case, Generator, every_segment_load, peer_load, torture_load, trunkline_load
-from proving.bench.kept import Chooses, Part
+from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
 
@@ -27,7 +27,7 @@ OURS, PLAIN, TUNED = "trunkline", "samba", "samba, tuned"
 # Kind, profile and label.
 SMB_STARTS = [(OURS, "bench", None), ("samba", "bench", PLAIN), ("samba", "bench-tuned", TUNED)]
 NFS_STARTS: list[linux.Start] = [(kind, "nfs", None) for kind in nfs.KINDS]
-# Operations on names in a round, ours and a peer's.
+# The operations on names in a round, for our server and for a peer.
 COUNTS = {"create": (3_000, 750), "open": (20_000, 5_000), "stat": (20_000, 5_000), "unlink": (5_000, 1_250), "list": (40, 10)}
 COUNTS_ALONE = {"create": (1_000, 250), "open": (4_000, 1_000), "stat": (4_000, 1_000), "unlink": (2_000, 500)}
 
@@ -64,12 +64,13 @@ SMB = [
     _names("unlink, depth 1", "unlink", 1, 1.9, 1.1),
     _names("list 10,000 names", "list", 1, 6, 5),
 ]
-# By our own client as it is, which asks to be woken for whole parts of large replies. All other rows of it go without.
+# Our own client with its default, which asks the kernel to wake it for whole parts of large replies. All other rows run
+# without that.
 WHOLE_PARTS = [
     _data("read 64 KiB, depth 8, SO_RCVLOWAT", "read", 64 * KIB, 8, None, None),
     _data("read 1 MiB, depth 8, SO_RCVLOWAT", "read", MIB, 8, None, None),
 ]
-# What the foreign generator can make.
+# The cases that the foreign generator supports.
 FOREIGN = [
     Case("crate smb2: random read 4 KiB, depth 32", "randread", 4096, 32),
     Case("crate smb2: read 1 MiB, depth 8", "read", MIB, 8),
@@ -88,7 +89,7 @@ GENERATED: list[tuple[Generator, list[Case]]] = [(every_segment_load, SMB), (tru
 
 @dataclass(frozen=True)
 class OverNfs:
-    """One case of nfs.py, under a name of its own."""
+    """One case of nfs.py under another name."""
 
     of: nfs.Case
     cpu_ratio: float
@@ -99,7 +100,7 @@ class OverNfs:
         return f"NFS: {self.of.name}"
 
 
-# What is wanted of cost and rate, by workload and block.
+# The goals for cost and rate, by workload and block.
 _OVER_NFS = {
     ("randread", 4 * KIB): (8, 1.2), ("read", 64 * KIB): (2, 1.2), ("write", 64 * KIB): (2, 1.2), ("read", MIB): (2.5, 1.2), ("write", MIB): (1.5, 1.2),
     ("create", 0): (4, 2.5), ("open", 0): (4, 2.5), ("stat", 0): (4, 2.5), ("unlink", 0): (4, 2.5), ("list", 0): (1.5, 1.5),
@@ -107,13 +108,13 @@ _OVER_NFS = {
 NFS = [OverNfs(dataclasses.replace(case, counts=COUNTS.get(case.workload)), *_OVER_NFS[case.workload, case.block])
        for case in (*nfs.CASES, nfs.Case("list 10,000 names", "list", depth=1))]
 ALL: list[Any] = [*(case for _, cases in GENERATED for case in cases), *NFS, *linux.CASES]
-# Room for all files of the NFS cases, which are made in one run.
+# Room for all files of the NFS cases, which are created in one run.
 STORAGE_BYTES = 2 << 30
 
 
 @contextlib.contextmanager
 def _of_this_year() -> Iterator[None]:
-    """Other servers than ours are started in the newer generation meanwhile."""
+    """Start the newer generation of foreign servers while this context lasts."""
     before = os.environ.get("GENERATION")
     os.environ["GENERATION"] = "newer"
     try:
@@ -126,7 +127,7 @@ def _of_this_year() -> Iterator[None]:
 
 
 def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> Any:
-    """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
+    """Measure the chosen cases, print a line for each and add it to `results`. Returns whether no case is missing."""
     chosen = {case.name for case in ALL if is_chosen(case, results)}
 
     def of(cases: Iterable[Any]) -> list[Any]:
@@ -163,7 +164,7 @@ def _nfs(cases: Iterable[Any], options: argparse.Namespace, results: Part) -> No
         return
     with contextlib.ExitStack() as stack:
         try:
-            # Ganesha 15 exports no tmpfs: an XFS whose image lies in memory, for both.
+            # Ganesha 15 exports no tmpfs. Both servers therefore use an XFS whose image lies in memory.
             running = [stack.enter_context(servers.Server(kind, profile, shares_storage=True, storage_bytes=STORAGE_BYTES)) for kind, profile, _ in NFS_STARTS]
         except (servers.CannotStart, servers.CannotSetUp) as reason:
             print(f"bench: newest: {reason}", file=sys.stderr)
@@ -189,12 +190,12 @@ def _linux(protocol: str, starts: list[linux.Start], cases: Iterable[Any], optio
         print(f"bench: newest: {reason}", file=sys.stderr)
 
 
-_TROUBLE = (loads.CannotMeasure, linux.guest.Ended, subprocess.SubprocessError, OSError, ValueError, KeyError, StopIteration, ZeroDivisionError)
+_TROUBLE = (loads.CannotMeasure, linux.guest.GuestEnded, subprocess.SubprocessError, OSError, ValueError, KeyError, StopIteration, ZeroDivisionError)
 
 
 @contextlib.contextmanager
 def _told(case: Any) -> Iterator[None]:
-    """Says what could not be measured, and goes on."""
+    """Print the reason if a case could not be measured, and continue."""
     try:
         yield
     except _TROUBLE as reason:
@@ -203,7 +204,7 @@ def _told(case: Any) -> Iterator[None]:
 
 def _keep(case: Any, rounds: Any, results: Part) -> None:
     if rounds is None:
-        print(f"newest, {case.name}: the generator cannot make it", file=sys.stderr)
+        print(f"newest, {case.name}: the generator does not support it", file=sys.stderr)
         return
     of = results.add(case.name, values(case, rounds), [servers.version(kind) for kind in _kinds(case)])
     for name, shown in _lines(case, of):
@@ -220,35 +221,35 @@ def _peers(case: Any) -> tuple[str, ...]:
 
 
 def values(case: Any, rounds: Any) -> Values:
-    """The numbers of a case, of all of its rows."""
+    """Return the numbers of a case, of all of its rows."""
     peers = _peers(case)
     if isinstance(case, OverNfs):
         found: Values = {}
         for connections in nfs.CONNECTIONS:
             columns = {kind: ([it.cpu for it in rounds[kind][connections]], [it.ops for it in rounds[kind][connections]]) for kind in nfs.KINDS}
-            found |= against.values(columns, OURS, peers, f"{connections}: ")
+            found |= ratios.values(columns, OURS, peers, f"{connections}: ")
         return found
     if isinstance(case, linux.Case) and case.work == "trees":
         return linux.tree_values(rounds, OURS, peers)
-    columns = {label: ([row[against.CPU] for row in rows], [row[against.RATE] for row in rows]) for label, rows in rounds.items()}
-    return against.values(columns, OURS, peers)
+    columns = {label: ([row[ratios.CPU] for row in rows], [row[ratios.RATE] for row in rows]) for label, rows in rounds.items()}
+    return ratios.values(columns, OURS, peers)
 
 
 def _lines(case: Any, of: Values) -> Iterator[tuple[str, list[str]]]:
-    """The rows of one case: name and columns."""
+    """Return the rows of one case: name and columns."""
     if isinstance(case, OverNfs):
         for connections in nfs.CONNECTIONS:
             yield (f"{case.name}, {connections} connection{'s' if connections > 1 else ''}",
-                   against.told(of, _peers(case), case.cpu_ratio, case.rate_ratio, f"{connections}: "))
+                   ratios.cells(of, _peers(case), case.cpu_ratio, case.rate_ratio, f"{connections}: "))
     elif isinstance(case, linux.Case) and case.work == "trees":
         for step in linux.STEPS:
             yield f"{case.name}: {step}", linux.tree_row(case, of, step, _peers(case))
     else:
-        yield case.name, against.told(of, _peers(case), case.cpu_ratio, case.rate_ratio)
+        yield case.name, ratios.cells(of, _peers(case), case.cpu_ratio, case.rate_ratio)
 
 
 def _table(results: Part, cases: Iterable[Any], *head: str) -> str:
-    """The rows of these cases under a head."""
+    """Return the rows of these cases under a head."""
     rows = []
     for case in cases:
         if case.name in results:
@@ -259,7 +260,7 @@ def _table(results: Part, cases: Iterable[Any], *head: str) -> str:
 
 
 def section(results: Part) -> str:
-    """The part of the page that leads it."""
+    """Return the section that leads the page."""
     versions = sorted({version for case in ALL if case.name in results for version in results.versions(case.name)})
     moved, trees = ({protocol: [case for case in linux.CASES if case.protocol == protocol and (case.work == "trees") == of_trees]
                      for protocol in ("smb", "nfs")} for of_trees in (False, True))

@@ -1,8 +1,8 @@
-"""NFSv4.1: what our server costs beside Debian's Ganesha, and what nconnect brings where each connection is slow.
+"""NFSv4.1: our server's cost compared with Debian's Ganesha, and the gain of nconnect where each connection is slow.
 
-Both servers run at the same time and are loaded in turn by our own generator; ratios are taken of the medians. The second part
-is the list of fio runs that users measure nconnect with, on our own server, each connection held to a quarter of what one
-uncapped connection reaches in the same round. Start reading at `run`.
+Both servers run at the same time, and our own generator loads them in turn. Ratios are taken of the medians. The second
+part is the list of fio runs with which users measure nconnect. It runs on our own server, with each connection limited
+to a quarter of the rate that one unlimited connection reaches in the same round. Start reading at `run`.
 """
 
 import argparse
@@ -16,38 +16,39 @@ from typing import Any
 
 from proving.bench import headers, spread
 from proving.bench.cases import DIRECTORY, FILE_BYTES, NAMES, OPERATIONS, SHARE
-from proving.bench.kept import Chooses, Part
+from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
 
 MIB = 1 << 20
 CONNECTIONS = (1, 4)
-# Names in each new directory before more are made in it.
+# The names in each new directory before the measured ones.
 NAMES_BEFORE = 1_000
 KINDS = servers.NFS_KINDS
-# The list: block sizes, in both directions, at this depth, over so many connections.
+# The list: block sizes, in both directions, at this depth, over these numbers of connections.
 BLOCKS = (4096, 8192, 65536, MIB)
 NCONNECT = (1, 2, 4, 8, 16)
 DEPTH = 64
-# How many of the capped connections must carry what one uncapped connection carries, and how much of it is enough.
+# The number of capped connections that must together carry the load of one uncapped connection, and the sufficient part
+# of it.
 CAPPED, ENOUGH = 4, 0.9
 
 
 @dataclass(frozen=True)
 class Case:
-    """`workload` is --rw or --metadata of the load command; `cpu_ratio` is how many times Ganesha's operations for a
-    CPU-second of the server are wanted."""
+    """`workload` is --rw or --metadata of the load command; `cpu_ratio` is the wanted ratio of our operations for each
+    CPU-second of the server to Ganesha's."""
 
     name: str
     workload: str
     block: int = 0
     depth: int = 32
     cpu_ratio: float | None = None
-    # Operations on names in one round, ours and another server's; else as many as OPERATIONS says.
+    # The operations on names in one round, for our server and for another; OPERATIONS has the default.
     counts: tuple[int, int] | None = None
 
     def operations(self, server: servers.Server) -> int:
-        """How many on names this server does in one round."""
+        """Return the number of operations on names for this server in one round."""
         if self.counts is None:
             return OPERATIONS[self.workload]
         return self.counts[0 if server.kind == KINDS[0] else 1]
@@ -84,23 +85,23 @@ ALL = [*CASES, *LIST]
 
 @dataclass(frozen=True)
 class Sample:
-    """One load: operations and bytes for a second, and µs of the server's processor for an operation."""
+    """One load: operations and bytes per second, and µs of the server's processor for each operation."""
 
     ops: float
     rate: float
     cpu: float
-    # Bytes in a second that its connections carried in the fuller direction, headers among them.
+    # Bytes per second that its connections carried in the fuller direction, headers included.
     carried: float
 
 
-# By kind of server and connections; of a line of the list by connections or `uncapped`.
+# By kind of server and connections. A line of the list has connections or `uncapped` as its key.
 Measured = dict[str, dict[int, list[Sample]]]
 FioRound = dict[int | str, Sample]
 
 
 def _load(server: servers.Server, channels: Sequence[int], *options: str, below: str = "", through: Sequence[str] = ()) -> dict[int, Sample]:
-    """Loads with each of `channels` connections in turn, in a directory below ours; gives connections -> Sample. `through` is a command
-    that runs the generator."""
+    """Run a load with each of `channels` connections in turn, in a directory below ours. Returns connections -> Sample.
+    `through` is a command that runs the generator."""
     target = f"nfs://127.0.0.1:{server.port}/{SHARE}/{DIRECTORY}{below}"
     command = [*through, servers.program(), "load", target, "--json", "--server-pid", str(server.pid), "--channels", ",".join(map(str, channels)), *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=True)
@@ -128,9 +129,9 @@ def _options(case: Case, server: servers.Server, options: argparse.Namespace) ->
 
 
 def _measure_once(case: Case, server: servers.Server, number: int, options: argparse.Namespace, through: Sequence[str]) -> list[tuple[int, Sample]]:
-    """Pairs of connections and Sample. Names are made in a new directory each time, and none is deleted before the end:
-    ext4 without a journal does not use a deleted file's inode again for a minute to six, and passes over each such inode at
-    every file it makes, which would cost more than either server, and most for whoever comes last."""
+    """Return pairs of connections and Sample. Each time the names are created in a new directory, and none is deleted
+    before the end. ext4 without a journal does not reuse a deleted file's inode for a minute to six, and skips each
+    such inode at every file that it creates. That would cost more than either server, and most for the last one."""
     if case.workload != "create":
         return list(_load(server, CONNECTIONS, *_options(case, server, options), through=through).items())
     order = CONNECTIONS if number % 2 == 0 else reversed(CONNECTIONS)
@@ -141,10 +142,10 @@ def _measure_once(case: Case, server: servers.Server, number: int, options: argp
 
 
 def measure(case: Case, running: list[servers.Server], options: argparse.Namespace, through: Sequence[str] = ()) -> Measured:
-    """One case on every server in turn, `rounds` times; gives kind -> connections -> list of samples."""
+    """Measure one case on every server in turn, `rounds` times. Returns kind -> connections -> list of samples."""
     samples: Measured = {server.kind: {connections: [] for connections in CONNECTIONS} for server in running}
     for number in range(options.rounds):
-        # Whoever goes first in one round goes last in the next.
+        # The first server of one round is the last of the next.
         for server in running if number % 2 == 0 else reversed(running):
             for connections, sample in _measure_once(case, server, number, options, through):
                 samples[server.kind][connections].append(sample)
@@ -152,7 +153,7 @@ def measure(case: Case, running: list[servers.Server], options: argparse.Namespa
 
 
 def measure_list(fio: Fio, server: servers.Server, options: argparse.Namespace) -> list[FioRound]:
-    """One line of the list, `rounds` times; gives for each round connections or `uncapped` -> Sample."""
+    """Measure one line of the list, `rounds` times. Returns for each round connections or `uncapped` -> Sample."""
     rounds: list[FioRound] = []
     load = _data(fio.workload, fio.block, DEPTH, options)
     for number in range(options.rounds):
@@ -164,7 +165,7 @@ def measure_list(fio: Fio, server: servers.Server, options: argparse.Namespace) 
 
 
 def values(result: Measured) -> Values:
-    """The numbers of a case, by server and connections."""
+    """Return the numbers of a case, by server and connections."""
     found: Values = {}
     for kind, of_kind in result.items():
         for connections, samples in of_kind.items():
@@ -174,13 +175,13 @@ def values(result: Measured) -> Values:
 
 
 def list_values(rounds: list[FioRound]) -> Values:
-    """The numbers of a line of the list; ratios are taken within a round."""
+    """Return the numbers of a line of the list. Ratios are taken within a round."""
     found = {f"{key} rate": spread.of(it[key].rate for it in rounds) for key in rounds[0]}
     return found | {"share": spread.of(it[CAPPED].rate / it["uncapped"].rate for it in rounds)}
 
 
 def _verdict(case: Case, of: Values, connections: int) -> str:
-    """Ganesha's processor time for an operation over ours; nothing without both."""
+    """Return Ganesha's processor time for each operation over ours, as text. It is empty unless both were measured."""
     ours, theirs = (of.get(f"{kind} {connections} cost") for kind in KINDS)
     if not ours or not theirs or not ours.median:
         return "–"
@@ -201,7 +202,7 @@ def _list_verdict(of: Values) -> str:
 
 
 def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
-    """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
+    """Measure the chosen cases, print a line for each and add it to `results`. Returns whether no case is missing."""
     cases = [case for case in CASES if is_chosen(case, results)]
     lines = [fio for fio in LIST if is_chosen(fio, results)]
     if not cases and not lines:
@@ -234,7 +235,7 @@ def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
 
 @contextlib.contextmanager
 def _told(case: Case | Fio) -> Iterator[None]:
-    """Says what could not be measured, and goes on."""
+    """Print the reason if a case could not be measured, and continue."""
     try:
         yield
     except (subprocess.CalledProcessError, OSError, ValueError, KeyError, StopIteration, ZeroDivisionError) as reason:
@@ -242,13 +243,13 @@ def _told(case: Case | Fio) -> Iterator[None]:
 
 
 def _row(of: Values) -> list[str]:
-    """One line of the list, as the columns of its table behind the name."""
+    """Return one line of the list, as the columns of its table behind the name."""
     rate = [f"{of[f'{key} rate'].median / MIB:,.0f} MiB/s" for key in ("uncapped", *NCONNECT)]
     return [*rate, _list_verdict(of)]
 
 
 def section(results: Part) -> str:
-    """The part of the page."""
+    """Return this section of the page."""
     rows = []
     for case in CASES:
         for connections in CONNECTIONS:

@@ -1,7 +1,8 @@
 """The machine's own limit: a null server reads a file and sends it, without any protocol (crates/load/src/null.rs).
 
-A plain loop asks it as quickly as it can; beside that loop shows what our generator costs, which asks the same server, and what
-our server and client reach together over four channels. All of it takes turns within each round. Start reading at `run`.
+A plain loop requests data from it as fast as it can. The first comparison with that loop is our generator against the
+same server, which shows the generator's cost. The second is our server and client together over four channels. All of
+them take turns within each round. Start reading at `run`.
 """
 
 import argparse
@@ -18,15 +19,17 @@ from typing import Any
 
 from proving.bench import spread
 from proving.bench.cases import DIRECTORY, FILE_BYTES, SHARE, trunkline_target
-from proving.bench.kept import Chooses, Part
+from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
 
 MIB = 1 << 20
 CHANNELS = 4
-# What is compared takes so many turns in each round, for half the time: the machine drifts by more than what is decided on.
+# The turns of each comparison in a round, each for half the time: the machine drifts by more than the limits of the
+# verdict.
 TURNS = 4
-# The generator's rate over the loop's, its processor time for an operation in µs, and what a server reaches of the loop's rate.
+# The goals: the generator's rate over the loop's, its processor time for each operation in µs, and the server's part of
+# the loop's rate.
 GENERATOR, CPU_US, SERVED = 0.9, 4.0, 0.7
 
 
@@ -36,7 +39,7 @@ class Case:
     block: int
     depth: int
     connections: int = 1
-    # Whether our server over as many channels is what is compared, not the generator alone.
+    # Compares our server over as many channels, not the generator alone.
     served: bool = False
     cpu_us: float | None = None
 
@@ -50,19 +53,19 @@ CASES = [
 
 @dataclass(frozen=True)
 class Sample:
-    """Bytes for a second, and µs of the client's processor for an operation."""
+    """Bytes per second, and µs of the client's processor for each operation."""
 
     rate: float
     cpu: float
 
 
-# The loop, and what is compared with it.
+# The sample of the loop, and the one compared with it.
 Turn = dict[str, Sample]
 
 
 @contextlib.contextmanager
 def _null_server() -> Iterator[str]:
-    """A null server of a file as large as the others' files; gives HOST:PORT."""
+    """Start a null server of a file as large as the others' files. Returns HOST:PORT."""
     with tempfile.NamedTemporaryFile() as file:
         for _ in range(FILE_BYTES // MIB):
             file.write(os.urandom(MIB))
@@ -85,7 +88,7 @@ def _shape(case: Case) -> list[str]:
 
 
 def _plain(case: Case, place: str, seconds: float) -> Sample:
-    # Each of several connections has its part of the depth.
+    # Each of several connections has an equal part of the depth.
     command = [servers.program(), "null-loop", place, "--iodepth", str(case.depth // case.connections), "--connections", str(case.connections),
                "--runtime", f"{seconds * 1000:.0f}ms", *_shape(case)]
     done = _json(command)
@@ -101,7 +104,7 @@ def _load(case: Case, command: list[str], seconds: float) -> Sample:
 
 
 def _once(case: Case, place: str, server: servers.Server, secret: str, seconds: float) -> Turn:
-    """The loop and what is compared with it."""
+    """Measure the loop and its comparison."""
     if case.served:
         user = servers.accounts()[0][0]
         command = [*trunkline_target(server, SHARE, user, secret), "--signing", "off", "--channels", str(case.connections)]
@@ -111,19 +114,19 @@ def _once(case: Case, place: str, server: servers.Server, secret: str, seconds: 
 
 
 def measure(case: Case, place: str, server: servers.Server, secret: str, options: argparse.Namespace) -> list[Turn]:
-    """One case, `TURNS` times in each round."""
+    """Measure one case, `TURNS` times in each round."""
     return [_once(case, place, server, secret, options.seconds / 2) for _ in range(options.rounds * TURNS)]
 
 
 def values(rounds: list[Turn]) -> Values:
-    """The numbers of a case; the ratio is taken within a turn."""
+    """Return the numbers of a case. The ratio is taken within a turn."""
     return {"plain rate": spread.of(it["plain"].rate for it in rounds), "compared rate": spread.of(it["compared"].rate for it in rounds),
             "compared cost": spread.of(it["compared"].cpu for it in rounds),
             "ratio": spread.of(it["compared"].rate / it["plain"].rate for it in rounds)}
 
 
 def verdicts(case: Case, of: Values) -> list[tuple[str, bool]]:
-    """What is wanted and whether it is met, as (text, met)."""
+    """Return the goals and whether they are met, as (text, met)."""
     ratio, cpu = of["ratio"], of["compared cost"].median
     wanted = SERVED if case.served else GENERATOR
     told = [(f"{ratio.told()} of the loop's rate, wanted ≥ {wanted:g}", ratio.median >= wanted)]
@@ -138,7 +141,7 @@ def _row(case: Case, of: Values) -> list[str]:
 
 
 def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
-    """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
+    """Measure the chosen cases, print a line for each and add it to `results`. Returns whether no case is missing."""
     cases = [case for case in CASES if is_chosen(case, results)]
     if not cases:
         return True
@@ -166,7 +169,7 @@ def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
 
 
 def section(results: Part) -> str:
-    """The part of the page."""
+    """Return this section of the page."""
     rows = [f"| {case.name} | {' | '.join(_row(case, results[case.name]) if case.name in results else ['–', '–', 'not measured'])} |"
             for case in CASES]
     return (

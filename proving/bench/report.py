@@ -1,4 +1,4 @@
-"""How results are told: a line for each case while it runs, and the page docs/benchmarks.md."""
+"""The presentation of results: a line for each case during the run, and the page docs/benchmarks.md."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ Results = Mapping[str, Values]
 
 
 def processor() -> str:
-    """The processor's name, as the kernel tells it."""
+    """Return the processor's name, as the kernel reports it."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -25,35 +25,35 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
-# The numbers of a server, in the order in which a round gives them (loads.py).
+# The numbers of a server, in the order of a round's tuple (loads.py).
 NUMBERS = CPU, RATE, CPU_MIB = "cost", "rate", "cost of a MiB"
 
 
 def values(samples: Mapping[str, Sequence[Row]]) -> Values:
-    """The numbers of a case, by server."""
+    """Return the numbers of a case, by server."""
     columns = {f"{kind} {number}": [row[at] for row in rows] for kind, rows in samples.items() for at, number in enumerate(NUMBERS)}
     return {name: spread.of(known) for name, rounds in columns.items() if (known := [one for one in rounds if one is not None])}
 
 
 def _median(of: Values, kind: str, number: str) -> float | None:
-    """Nothing where nothing was measured."""
+    """Return the median, or None without a measurement."""
     return of[f"{kind} {number}"].median if f"{kind} {number}" in of else None
 
 
 def _told(of: Values, kind: str, number: str) -> str:
-    """The median, with the least and the most."""
+    """Return the median, with the smallest and largest value."""
     name = f"{kind} {number}"
     return spread.told(of, name, 0 if name in of and of[name].most >= 100 else 1)
 
 
 def _ratios(of: Values) -> tuple[float, float] | None:
-    """Operations for a CPU-second and operations for a second, ours over Samba's; nothing without both."""
+    """Return operations for each CPU-second and operations per second, ours over Samba's; None unless both were measured."""
     (cpu, rate), (their_cpu, their_rate) = ([_median(of, kind, number) for number in (CPU, RATE)] for kind in ("trunkline", "samba"))
     return (their_cpu / cpu, rate / their_rate) if cpu and rate and their_cpu is not None and their_rate else None
 
 
 def _extra(case: Case, results: Results) -> float | None:
-    """What a protection adds to our CPU for a MiB over the plain case, in µs."""
+    """Return the protection's extra CPU for each MiB over the plain case, in µs."""
     plain, here = (_median(results.get(name, {}), "trunkline", CPU_MIB) for name in (case.base, case.name))
     return here - plain if plain is not None and here is not None else None
 
@@ -73,7 +73,7 @@ def _word(met: bool) -> str:
 
 
 def line(case: Case, results: Results) -> str:
-    """One case for the terminal."""
+    """Return one case as a line for the terminal."""
     of = results[case.name]
     kinds = [name.removesuffix(f" {CPU}") for name in of if name.endswith(f" {CPU}")]
     parts = [f"{kind} {_number(_median(of, kind, CPU))} µs CPU/op, {_number(_median(of, kind, RATE))} op/s" for kind in kinds]
@@ -83,7 +83,7 @@ def line(case: Case, results: Results) -> str:
 
 
 def page(newest: str, cases: list[Case], results: Results, versions: list[str], machine: str) -> str:
-    """The begin of the page: how it is measured, what leads it, and the installed Samba."""
+    """Return the beginning of the page: the method, the leading section, and the installed Samba."""
     rows = []
     for case in cases:
         if case.name not in results:

@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
-"""Measure the servers against each other: CPU of the server for an operation, and the rate, in interleaved rounds.
+"""Measure the servers against each other in interleaved rounds: CPU of the server for each operation, and the rate.
 
     run.py [--rounds N] [--seconds S] [--servers trunkline,samba] [--generator trunkline|smb2-crate]
            [--case TEXT ...] [--go-on] [--page]
 
-Both servers run at the same time and are loaded in turn, so that what drifts on the machine meets both; medians are taken
-over the rounds. The peers of this year follow, with clients that nobody here wrote (newest.py; `--case 'newest, '` measures them alone,
-`--case 'newest, torture'` and `'newest, Linux'` smbtorture and Linux' own client), NFS with Ganesha in Samba's
-place (nfs.py; `--case 'nfs, '`), what remembering names brings (cache.py; `--case 'cache, '`), the machine's own limit (null.py;
-`--case 'null, '`), the tables that users of several connections go by (seeds.py; `--case 'seed, '`; needs root), and copies over a
-long path (copies.py; `--case 'copy, '`; needs root).
-The network is a loopback of its own (network.py), and files lie in memory (memory.py). With both servers and our own generator
-each case is kept as soon as it is measured (kept.py), and docs/benchmarks.md is written of what is kept once no case is missing;
-so a run that was ended can be gone on with, and one case measured again; `--page` writes it anew and measures nothing. Start reading at
-`main`; what is measured and what it must come to stands in cases.py.
+Both servers run at the same time and are loaded in turn, so that a drift of the machine affects both. Medians are taken
+over the rounds. These parts follow:
+- this year's peers, with clients that others wrote (newest.py; `--case 'newest, '` measures them alone, `--case 'newest, torture'`
+  and `'newest, Linux'` only smbtorture and Linux' own client)
+- NFS with Ganesha in place of Samba (nfs.py; `--case 'nfs, '`)
+- the gain of caching names (cache.py; `--case 'cache, '`)
+- the machine's own limit (null.py; `--case 'null, '`)
+- the tables on which users of several connections rely (seeds.py; `--case 'seed, '`; needs root)
+- copies over a long path (copies.py; `--case 'copy, '`; needs root)
+The network is a separate loopback (network.py), and files lie in memory (memory.py).
+
+With both servers and our own generator each case is stored as soon as it is measured (result_store.py).
+docs/benchmarks.md is written from the stored results once no case is missing. So an interrupted run can continue, and
+one case can be measured again. `--page` writes the page again and measures nothing. Start reading at `main`; cases.py
+has the cases and their goals.
 """
 
 import argparse
@@ -28,7 +33,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.bench import cache, channels, copies, kept, loads, memory, network, newest, nfs, null, report, seeds
+from proving.bench import cache, channels, copies, loads, memory, network, newest, nfs, null, report, result_store, seeds
 from proving.bench.cases import CASES, GENERATORS, Case
 from proving.harness import server as servers
 from proving.harness import tree
@@ -38,7 +43,7 @@ PAGE = HERE.parent.parent / "docs" / "benchmarks.md"
 
 
 def measure_channels(chosen: list[channels.Case], running: list[servers.Server], options: argparse.Namespace, results: Any) -> None:
-    """What several channels bring to our own server, loaded by our own generator."""
+    """Measure the gain of several channels on our own server, loaded by our own generator."""
     ours = [server for server in running if server.kind == "trunkline"]
     if not ours or options.generator != "trunkline":
         return
@@ -62,13 +67,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--servers", default="trunkline,samba")
     parser.add_argument("--generator", choices=list(GENERATORS), default="trunkline")
     parser.add_argument("--case", action="append", default=[], metavar="TEXT", help="only cases whose name has TEXT in it")
-    parser.add_argument("--go-on", action="store_true", help="leave out what a run just like this one has measured")
-    parser.add_argument("--page", action="store_true", help="measure nothing, and write the page of what is kept")
+    parser.add_argument("--go-on", action="store_true", help="leave out the cases that an identical run has measured")
+    parser.add_argument("--page", action="store_true", help="measure nothing, and write the page from the stored results")
     return parser.parse_args()
 
 
 def _how(options: argparse.Namespace, congestion_control: str, place: str) -> str:
-    """How this run measures: what differs in it is not the same measurement."""
+    """Describe this run's method. Two runs that differ in it are not the same measurement."""
     return (f"{options.rounds} rounds of {options.seconds:g} s, Linux {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}), "
             f"TCP's congestion control {congestion_control}, files {place}")
 
@@ -81,8 +86,9 @@ def _version(kind: str) -> str:
 
 
 def measure_smb(kinds: list[str], chosen: list[Case], of_channels: list[channels.Case], options: argparse.Namespace,
-                results: kept.Part, over_channels: kept.Part) -> None:
-    """The servers of SMB in turns, the medians of each case; then channels on our own, all rounds of each."""
+                results: result_store.Part, over_channels: result_store.Part) -> None:
+    """Measure the SMB servers in turn and print the medians of each case; then measure channels on our own, all rounds
+    of each."""
     with contextlib.ExitStack() as stack:
         try:
             running = [stack.enter_context(servers.Server(kind, "bench")) for kind in kinds]
@@ -98,15 +104,15 @@ def measure_smb(kinds: list[str], chosen: list[Case], of_channels: list[channels
                 print(f"{case.name}: not measured: {reason}", file=sys.stderr)
                 continue
             if samples is None:
-                print(f"{case.name}: the generator cannot make it")
+                print(f"{case.name}: the generator does not support it")
                 continue
             results.add(case.name, report.values(samples))
             print(report.line(case, results), flush=True)
         measure_channels(of_channels, running, options, over_channels)
 
 
-def write_page(everything: kept.Kept, sections: Any, versions: list[str], congestion_control: str, place: str) -> None:
-    """The page of all that is kept, once nothing is missing."""
+def write_page(everything: result_store.ResultStore, sections: Any, versions: list[str], congestion_control: str, place: str) -> None:
+    """Write the page from all stored results, once none is missing."""
     names = [results.prefix + case.name for cases, results in sections for case in cases]
     missing = [name for name in names if name not in everything.lines]
     if missing:
@@ -127,13 +133,13 @@ def main() -> None:
     kinds = options.servers.split(",")
     congestion_control, place = network.enter(), memory.enter()
     of_page = set(kinds) == {"trunkline", "samba"} and options.generator == "trunkline"
-    commit = tree.commit(PAGE, kept.PATH)
-    everything = kept.Kept(commit, _how(options, congestion_control, place), kept.PATH if of_page else None)
+    commit = tree.commit(PAGE, result_store.PATH)
+    everything = result_store.ResultStore(commit, _how(options, congestion_control, place), result_store.PATH if of_page else None)
     smb = everything.part("smb, ")
     over_channels, this_year, over_nfs, limit, told, copied, remembered = (
         everything.part(name) for name in ("channels, ", "newest, ", "nfs, ", "null, ", "seed, ", "copy, ", "cache, "))
 
-    def is_chosen(case: Any, results: kept.Part) -> bool:
+    def is_chosen(case: Any, results: result_store.Part) -> bool:
         name = results.prefix + case.name
         return not options.page and (not options.case or any(text in name for text in options.case)) and not (options.go_on and everything.has(name))
 

@@ -1,9 +1,9 @@
-"""The tables that users of a cloud's file shares go by, on an emulated path that slows each connection down for itself.
+"""The tables on which users of cloud file shares rely, on an emulated path that slows each connection separately.
 
-They say what Multichannel and nconnect bring: many threads on many files, many threads on one file, one thread, and how
-many clients fill a share. The path is emulated packet by packet (`trunkline link`, which needs root) where a connection's
-rate matters; what must not become slower is measured without any path, where it would show most. Only our own server and
-generator are measured here. Start reading at `run`.
+They show the gain of Multichannel and nconnect: many threads on many files, many threads on one file, one thread, and
+the number of clients that fill a share. The path is emulated packet by packet where a connection's rate matters
+(`trunkline link`, which needs root). The cases that must not become slower are measured without any path, where a loss
+would show most. Only our own server and generator are measured here. Start reading at `run`.
 """
 
 import argparse
@@ -20,24 +20,26 @@ from typing import Any
 
 from proving.bench import network, spread
 from proving.bench.cases import DIRECTORY, SHARE
-from proving.bench.kept import Chooses, Part
+from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
 
 KIB, MIB = 1 << 10, 1 << 20
 CHANNELS = 4
-# Files as large as the page cache of a small machine takes them; the tables' own are 2 GiB, and 128 GiB where there is one.
+# Files of a size that fits the page cache of a small machine. The tables' own files are 2 GiB, and a single file is 128
+# GiB.
 FILES, FILE_BYTES = 10, 32 * MIB
 THREADS, DEPTH = 8, 8
 RTT = "1ms"
-# What four connections reach of one that nothing holds back, and several channels of one where they bring nothing. What
-# differs by less than the latter leaves differs between two runs of the same.
+# The sufficient part of an unlimited connection's rate for four connections, and of one channel's rate for several
+# channels where they bring no gain. A smaller difference than the latter also occurs between two runs of the same case.
 ENOUGH, NO_LOSS = 0.9, 0.98
-# Pairs of turns in each round where nothing is capped: the machine drifts by more than what is decided on.
+# Pairs of turns in each round where nothing is capped: the machine drifts by more than the limits of the verdict.
 TURNS = 8
-# Clients whose connections fill the line together when each has one, and how many of them with four each are few.
+# The number of clients that fill the line together with a connection each, and the goal for clients with four
+# connections each.
 CLIENTS, FEW = 20, 7
-# From this part of the line's rate on it is full.
+# The line counts as full from this part of its rate.
 FULL = 0.95
 
 
@@ -46,31 +48,33 @@ class CannotMeasure(Exception):
 
 
 @dataclass(frozen=True)
-class Line:
-    """An emulated path: its rate, and the bytes of a packet. What the forwarder does not keep up with is no path."""
+class EmulatedPath:
+    """An emulated path: its rate, and the bytes of a packet. A rate that the forwarder cannot sustain makes the path
+    useless."""
 
     mbit: int
     mtu: int
 
     def behind(self, command: list[str], flow_bits: float | None = None) -> list[str]:
-        """The command line that runs `command` behind the path, where each connection carries so many bits in a second."""
+        """Return the command line that runs `command` behind the path, with this many bits per second for each connection."""
         flow = ["--flow-rate", f"{flow_bits:.0f}bit"] if flow_bits else []
         return [servers.program(), "link", "--rtt", RTT, "--rate", f"{self.mbit}Mbit", "--mtu", str(self.mtu), *flow, "--",
                 *network.setting(command)]
 
     def bits(self, rate: float) -> float:
-        """What `rate`, bytes of payload in a second, takes of the path: IP and TCP with time stamps have 52 bytes in each packet."""
+        """Return the bits per second on the path for `rate` bytes of payload per second. IP and TCP with time stamps
+        use 52 bytes in each packet."""
         return rate * 8 * self.mtu / (self.mtu - 52)
 
 
-ORDINARY = Line(1000, 9000)
-# 640 MiB are under way at once: on the ordinary line that is more than the time that is measured.
-WIDE = Line(4000, 65520)
+ORDINARY = EmulatedPath(1000, 9000)
+# 640 MiB are in flight at once. On the ordinary line that takes longer than the measured time.
+WIDE = EmulatedPath(4000, 65520)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Bytes for a second, and µs of the server's and the generator's processor for an operation."""
+    """Bytes per second, and µs of the server's and the generator's processor for each operation."""
 
     rate: float
     cpu: float
@@ -78,7 +82,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class Case:
-    """`files`, each with `threads` of `depth`; at random. Over a path each connection is held to a quarter; without one nothing is."""
+    """`files`, each with `threads` of `depth`, at random. Over a path each connection is limited to a quarter; without
+    one there is no limit."""
 
     what: str
     block: int
@@ -86,7 +91,7 @@ class Case:
     files: int = 1
     threads: int = THREADS
     depth: int = DEPTH
-    line: Line | None = None
+    line: EmulatedPath | None = None
 
     @property
     def name(self) -> str:
@@ -95,7 +100,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Fill:
-    """How many clients fill a line, each with one connection and each with four."""
+    """The number of clients that fill a line, each with one connection and each with four."""
 
     protocol: str
 
@@ -124,12 +129,13 @@ UNHINDERED = [
 FILLS = [Fill("NFS"), Fill("SMB")]
 
 
-# By channels or `uncapped` a Sample; of a line that clients fill the line's rate, and their numbers by the connections of each.
+# By channels or `uncapped` a Sample. For a line that clients fill: the line's rate, and the numbers of clients by their
+# connections.
 Round = dict[Any, Any]
 
 
 def _rates(command: list[str], **more: Any) -> list[tuple[int, Sample]]:
-    """Runs a load; gives for each of its numbers of channels, in the order in which they were asked for, a Sample."""
+    """Run a load. Returns a Sample for each of its numbers of channels, in the requested order."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, **more)
     if done.returncode != 0:
         raise CannotMeasure(f"ended with {done.returncode}: {done.stderr.strip()[-400:]}")
@@ -144,8 +150,8 @@ def _rates(command: list[str], **more: Any) -> list[tuple[int, Sample]]:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A server of ours, and who loads it. Behind a path {host} stands for it."""
+class LoadTarget:
+    """Our server and the credentials for its load. Behind a path {host} stands for the server."""
 
     server: servers.Server
     secret: str
@@ -155,19 +161,20 @@ class Place:
         return f"nfs://{place}" if protocol == "NFS" else f"smb://{servers.accounts()[0][0]}@{place}"
 
     def loading(self, case: Case, channels: Sequence[int], seconds: float) -> list[str]:
-        """The generator as diskspd's users call it."""
+        """Return the generator's command line, as diskspd's users call it."""
         flags = ["-W1", "-C0", f"-d{max(1, round(seconds))}", "-r", f"-w{100 if case.writes else 0}", f"-b{case.block}", f"-t{case.threads}",
                  f"-o{case.depth}", "-L"]
         return self._command([self.target("SMB", f"write{number}.dat", "{host}") for number in range(case.files)], channels, *flags)
 
     def unhindered(self, case: Case, channels: Sequence[int], seconds: float) -> list[str]:
-        """The same on one file, without a path, and in short turns."""
+        """Return the same for one file, without a path, and in short turns."""
         return self._command([self.target("SMB", "", "127.0.0.1")], channels, "--rw", "randwrite" if case.writes else "randread", "--bs",
                              str(case.block), "--iodepth", str(case.threads * case.depth), "--filesize", str(FILE_BYTES), "--ramp_time", "300ms",
                              "--runtime", f"{seconds * 250:.0f}ms")
 
     def clients(self, protocol: str, clients: int, connections: int, seconds: float) -> list[str]:
-        """So many clients, each a session with a thread of its own; 16 reads of 64 KiB under way for each."""
+        """Return the command line for this many clients, each a session with a thread of its own, with 16 reads of 64
+        KiB in flight each."""
         flags = ["-W1", "-C0", f"-d{max(1, round(seconds))}", "-r", f"-b{64 * KIB}", f"-t{clients}", "-o16", "-L"]
         return self._command([self.target(protocol, "write0.dat", "{host}")], [connections], *flags, "--connections", str(clients))
 
@@ -178,7 +185,7 @@ class Place:
 
 
 def _lay_out(server: servers.Server) -> None:
-    """The files, as the generator would make them, but not over a slow path."""
+    """Create the files that the generator would create, but not over a slow path."""
     directory = server.share_directory(SHARE) / DIRECTORY
     directory.mkdir()
     directory.chmod(0o777)
@@ -188,8 +195,9 @@ def _lay_out(server: servers.Server) -> None:
         file.chmod(0o666)
 
 
-def _measure_capped(case: Case, place: Place, number: int, seconds: float) -> list[Round]:
-    """One connection that nothing but the line holds back, then one and four held to a quarter of that; gives what is compared, as a list."""
+def _measure_capped(case: Case, place: LoadTarget, number: int, seconds: float) -> list[Round]:
+    """Measure one connection that only the line limits, then one and four limited to a quarter of that. Returns the
+    compared numbers as a list."""
     assert case.line is not None
     [(_, uncapped)] = _rates(case.line.behind(place.loading(case, [1], seconds)))
     order = (1, CHANNELS) if number % 2 == 0 else (CHANNELS, 1)
@@ -197,15 +205,16 @@ def _measure_capped(case: Case, place: Place, number: int, seconds: float) -> li
     return [{"uncapped": uncapped, **dict(_rates(case.line.behind(place.loading(case, order, seconds), quarter)))}]
 
 
-def _measure_free(case: Case, place: Place, number: int, seconds: float) -> list[Round]:
-    """One connection and four, forth and back, so that what drifts meets both; gives the rates of each pair."""
+def _measure_free(case: Case, place: LoadTarget, number: int, seconds: float) -> list[Round]:
+    """Measure one connection and four, forward and back, so that a drift affects both. Returns the rates of each pair."""
     order = (1, CHANNELS, CHANNELS, 1) if number % 2 == 0 else (CHANNELS, 1, 1, CHANNELS)
     rates = _rates(place.unhindered(case, order * (TURNS // 2), seconds))
     return [dict(rates[at:at + 2]) for at in range(0, len(rates), 2)]
 
 
-def _measure_fill(fill: Fill, place: Place, _: int, seconds: float) -> list[Round]:
-    """The least number of clients that fill the line, by connections of each; what the line carries is measured with one client."""
+def _measure_fill(fill: Fill, place: LoadTarget, _: int, seconds: float) -> list[Round]:
+    """Find the smallest number of clients that fill the line, by connections of each. One client measures the rate of
+    the line."""
     [(_, full)] = _rates(ORDINARY.behind(place.clients(fill.protocol, 1, 1, seconds)))
 
     def fills(clients: int, connections: int) -> Any:
@@ -218,7 +227,7 @@ def _measure_fill(fill: Fill, place: Place, _: int, seconds: float) -> list[Roun
 
 
 def _least(fills: Callable[[int], bool], guess: int) -> int:
-    """The least number for which `fills` holds, which is near `guess`."""
+    """Return the smallest number for which `fills` holds, which is near `guess`."""
     if fills(guess):
         while guess > 1 and fills(guess - 1):
             guess -= 1
@@ -231,7 +240,7 @@ def _least(fills: Callable[[int], bool], guess: int) -> int:
 
 
 def values(case: Case | Fill, rounds: list[Round]) -> Values:
-    """The numbers of a case; ratios are taken within a round."""
+    """Return the numbers of a case. Ratios are taken within a round."""
     if isinstance(case, Fill):
         return {f"{key}": spread.of(it[key] for it in rounds) for key in rounds[0]}
     found = {f"{key} rate": spread.of(it[key].rate for it in rounds) for key in rounds[0]}
@@ -247,7 +256,7 @@ def _tell(text: str, value: str, met: bool, wanted: str) -> str:
 
 
 def _row(case: Case | Fill, of: Values) -> list[str]:
-    """A case's columns behind its name."""
+    """Return a case's columns behind its name."""
     if isinstance(case, Fill):
         counts = [of[f"{connections}"].median for connections in (1, CHANNELS)]
         return [f"{of['line'].median / MIB:,.0f} MiB/s", *(f"{count:g}" for count in counts),
@@ -260,13 +269,13 @@ def _row(case: Case | Fill, of: Values) -> list[str]:
     return [*rates, cpu, *gain, _tell("", ratio.told(), ratio.median >= bound, f"≥ {bound:g}")]
 
 
-Measure = Callable[[Any, Place, int, float], list[Round]]
+Measure = Callable[[Any, LoadTarget, int, float], list[Round]]
 MEASURES: list[tuple[Sequence[Case | Fill], Measure]] = [(SLOW_LINKS, _measure_capped), (UNHINDERED, _measure_free), (FILLS, _measure_fill)]
 ALL = [case for cases, _ in MEASURES for case in cases]
 
 
 def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
-    """Measures what is chosen, says it line by line and adds it to `results`; gives whether nothing is missing."""
+    """Measure the chosen cases, print a line for each and add it to `results`. Returns whether no case is missing."""
     chosen = [(case, measure) for cases, measure in MEASURES for case in cases if is_chosen(case, results)]
     if not chosen:
         return True
@@ -281,7 +290,7 @@ def run(options: argparse.Namespace, is_chosen: Chooses, results: Part) -> bool:
                 if profile not in places:
                     server = stack.enter_context(servers.Server("trunkline", profile, reachable=True))
                     _lay_out(server)
-                    places[profile] = Place(server, secret.name)
+                    places[profile] = LoadTarget(server, secret.name)
                 rounds = (measure(case, places[profile], number, options.seconds) for number in range(options.rounds))
                 results.add(case.name, values(case, list(itertools.chain.from_iterable(rounds))))
             except (CannotMeasure, servers.CannotStart, OSError, ValueError, KeyError, ZeroDivisionError) as reason:
@@ -302,7 +311,7 @@ def _table(head: str, cases: Sequence[Case | Fill], results: Part) -> str:
 
 
 def section(results: Part) -> str:
-    """The part of the page."""
+    """Return this section of the page."""
     return (
         "\n## What several connections are said to bring\n\nThe loads by which a cloud's users are told what Multichannel and nconnect "
         "bring, from one client process to Trunkline.\n"

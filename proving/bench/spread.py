@@ -1,4 +1,4 @@
-"""What several rounds gave for one number."""
+"""The results of several rounds for one number."""
 
 import statistics
 from collections.abc import Iterable
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Spread(NamedTuple):
-    """The median of all rounds, with the least and the most that came."""
+    """The median of all rounds, with the smallest and largest value."""
 
     median: float
     least: float
     most: float
 
     def told(self, digits: int = 2) -> str:
-        """The median, and in brackets what the rounds lie between, where they differ."""
+        """Return the median, and in brackets the range of the rounds if they differ."""
         middle = f"{self.median:,.{digits}f}"
         return middle if self.least == self.most else f"{middle} ({self.least:,.{digits}f}–{self.most:,.{digits}f})"
 
@@ -23,11 +23,11 @@ Values = dict[str, Spread]
 
 
 def of(rounds: Iterable[float]) -> Spread:
-    """What these rounds gave."""
+    """Return the spread of these rounds."""
     numbers = list(rounds)
     return Spread(statistics.median(numbers), min(numbers), max(numbers))
 
 
 def told(values: Values, name: str, digits: int = 2) -> str:
-    """One of these numbers; a dash where it was not measured."""
+    """Return one of these numbers as text; a dash without a measurement."""
     return values[name].told(digits) if name in values else "–"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Run a command and print how many seconds it took, of time and of the processor, its status and what it said, as one JSON object.
+"""Run a command and print one JSON object: its elapsed and processor seconds, its status and its output.
 
     timed.py COMMAND [ARGUMENT ...]
 
-For commands that run behind something that takes its own time to set up, as `trunkline link` does.
+It serves commands that run behind a program with a set-up time of its own, such as `trunkline link`.
 """
 
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A load by the benches of this year's smbtorture, told as loads.py takes it from any foreign generator.
+"""A load by the benches of this year's smbtorture, reported as loads.py expects it from any foreign generator.
 
     torture_load.py PORT SHARE USER PASSWORD read|write SECONDS DEPTH BLOCK
 
-smb2.bench.read and smb2.bench.write keep one request of BLOCK bytes under way on each of DEPTH files of BLOCK bytes, over one connection.
-The files that are read are holes: nobody wrote into them. It says `ready` and `over` around what is measured, and ends with one JSON
-object of ops, bytes and seconds.
+smb2.bench.read and smb2.bench.write keep one request of BLOCK bytes in flight on each of DEPTH files of BLOCK bytes,
+over one connection. The files for reading are holes, since nobody has written to them. The program prints `ready` and
+`over` around the measurement, and ends with one JSON object of ops, bytes and seconds.
 """
 
 import json
@@ -23,14 +23,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.smbtorture import torture
 
-# What it says after all of its seconds: how long they were, and operations for a second of its own counting.
+# smbtorture's last line: the length of the run in seconds, and operations per second by its own count.
 RESULT = re.compile(r"([\d.]+) second: (?:read|write)\[num/s=([\d,]+);")
-# For a connection, the files and their removal.
+# Extra time for a connection, the files and their removal.
 ASIDE_S = 60
 
 
 def command(release: torture.Release, target: list[str], kind: str, seconds: int, depth: int, block: int) -> list[str]:
-    """The command line of one bench; `target` is port, share, user and password."""
+    """Return the command line of one bench. `target` is port, share, user and password."""
     port, share, user, password = target
     settings = {"progress": "false", "nprocs": 1, "qdepth": depth, "io_size": block, "timelimit": seconds}
     return [*release.command, f"//127.0.0.1/{share}", "-p", port, "-U", f"{user}%{password}",
@@ -38,7 +38,7 @@ def command(release: torture.Release, target: list[str], kind: str, seconds: int
 
 
 def listen(lines: Iterable[str]) -> tuple[tuple[float, int] | None, list[str]]:
-    """Hands on when it begins and ends; gives the seconds and the operations for each of them, or nothing, and all that was said."""
+    """Print when the bench begins and ends. Returns (seconds, operations per second), or None, and the whole output."""
     found, said = None, []
     for line in lines:
         said.append(line.strip())
@@ -55,7 +55,7 @@ def main() -> None:
     release = torture.newest()
     if release is None:
         sys.exit("torture_load.py: this year's smbtorture is missing: scripts/foreign")
-    # Its clock knows whole seconds.
+    # smbtorture's clock knows whole seconds.
     limit = max(1, round(float(seconds)))
     with tempfile.TemporaryDirectory(prefix="torture-") as directory:
         process = subprocess.Popen(command(release, target, kind, limit, int(depth), int(block)), cwd=directory, stdin=subprocess.DEVNULL,

@@ -1,1 +1,1 @@
-"""Faults that `trunkline doctor` is to name, and sound set-ups."""
+"""Faults that `trunkline doctor` must name, and sound set-ups."""

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Injects faults one by one, lets `trunkline doctor` examine each, and counts how often its verdict names the layer; then as
-many sound set-ups, which it must call healthy.
+"""Inject faults one by one and let `trunkline doctor` examine each. Counts how often its verdict names the right layer.
+Then the doctor examines as many sound set-ups, which it must call healthy.
 
     proving/doctor/faults.py [--only NAME] [--cases FIRST-LAST] [--course quick|usual|full] [--out FILE]
     proving/doctor/faults.py --short
     proving/doctor/faults.py --table FILE...
 
---short runs the six cases of `make test`. `make soak` runs all of them, and gives --count FILE, to which a line is appended.
+--short runs the six cases of `make test`. `make soak` runs all of them, and gives --count FILE, to which a line is
+appended.
 
-Needs root (emulated links, network namespaces, Samba, Ganesha). A fault that needs what this machine lacks counts as skipped. Ends
-with "N passed, N failed, N skipped"; status 1 when a verdict is wrong, or with --least when fewer faults are named than that. With --table
-the results of several runs become the table of docs/doctor.md.
+Needs root (emulated links, network namespaces, Samba, Ganesha). A fault counts as skipped if this machine lacks
+something for it. The last line is "N passed, N failed, N skipped". The status is 1 for a wrong verdict, or with --least
+for fewer named faults than that. --table turns the results of several runs into the table of docs/doctor.md.
 """
 
 import argparse
@@ -32,27 +33,27 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proving.doctor.stage import PASSWORD, Ganesha, Missing, Proxy, Samba, Trunkline, free_port, other_clock, program, small_disk
 from proving.harness.tally import Tally
 
-# What a set-up gives: what goes before a command, the target, and the environment.
+# A set-up: the words before a command, the target, and the environment.
 Stage = tuple[list[str], str, dict[str, str]]
 Staged = contextlib.AbstractContextManager[Stage]
-# A case as FAULTS has it.
+# A case in FAULTS.
 Fault = tuple[str, str, Callable[[], Staged], *tuple[str, ...]]
 
 SEED = ("--rtt", "23ms", "--flow-rate", "200Mbit")
 
 
 def smb(server: Trunkline, host: str = "127.0.0.1") -> str:
-    """The share of a server of ours."""
+    """Return the SMB target of our server."""
     return f"smb://ann@{host}:{server.port}/files"
 
 
 def nfs(server: Trunkline, host: str = "127.0.0.1") -> str:
-    """Its export."""
+    """Return the NFS target of our server."""
     return f"nfs://{host}:{server.nfs_port}/files"
 
 
 def link(*options: str, setting: str | None = None) -> list[str]:
-    """What goes before a command that is to be run behind a path, and what sets that end of it up."""
+    """Return the words before a command that runs behind a path. `setting` sets up that end of the path."""
     if os.geteuid() != 0:
         raise Missing("an emulated path needs root")
     before = [program(), "link", *options, "--"]
@@ -91,21 +92,21 @@ def ganesha() -> Iterator[Stage]:
 
 @contextlib.contextmanager
 def wanting_one(staged: Staged) -> Iterator[Stage]:
-    """The same for a client that takes one connection for a session."""
+    """The same with a client that wants one connection for each session."""
     with staged as (before, target, environment):
         yield before, target + " --one-connection", environment
 
 
 @contextlib.contextmanager
 def held_answers() -> Iterator[Stage]:
-    """Somebody between who holds small packets back."""
+    """A proxy on the path that holds small packets back."""
     with Trunkline() as running, Proxy("127.0.0.1", port := free_port(), ("127.0.0.1", running.port), hold=0.02):
         yield [], f"smb://ann@127.0.0.1:{port}/files", {}
 
 
 @contextlib.contextmanager
 def apart(running: Trunkline, target: str, before: str, proxy: Sequence[Any] = ()) -> Iterator[Stage]:
-    """A network of its own, made by the shell commands `before`, in which the server, a proxy and the doctor run."""
+    """A separate network, set up by the shell commands `before`. The server, a proxy and the doctor run in it."""
     with tempfile.TemporaryDirectory(prefix="doctor-apart-") as place:
         address = running.listen.split()[0].replace("0.0.0.0", "127.0.0.1")
         helper = f"{sys.executable} {Path(__file__).parent / 'stage.py'} {' '.join(map(str, proxy))} & helper=$!;" if proxy else "helper=;"
@@ -121,11 +122,11 @@ def apart(running: Trunkline, target: str, before: str, proxy: Sequence[Any] = (
 
 
 def slow_channel() -> Staged:
-    """Four addresses that count as an interface each, of which one leads over a slow line."""
+    """Four addresses that count as an interface each. One of them leads over a slow line."""
     addresses = [f"10.77.{number}.1" for number in range(4)]
-    # Addresses of this host that no interface has: of those on one interface clients take one.
+    # These addresses belong to this host but to no interface: clients use only one of the addresses on one interface.
     plugs = "ip route add local 10.77.0.0/16 dev lo;"
-    # Whoever offers the last address does not listen there: what comes to it is carried to the first, slowly.
+    # The server offers the last address without listening there. A proxy carries its connections to the first, slowly.
     running = Trunkline(listen=" ".join(addresses[:3]), server=f"advertise = {json.dumps(addresses[1:])}")
     slow = (addresses[3], running.port, addresses[0], running.port, 10e6)
     return apart(running, smb(running, addresses[0]), plugs, slow)
@@ -133,7 +134,7 @@ def slow_channel() -> Staged:
 
 @contextlib.contextmanager
 def full_disk() -> Iterator[Stage]:
-    """A share whose file system has no room left."""
+    """A share whose file system is full."""
     with small_disk(8) as place, Trunkline(storage=place) as running:
         with contextlib.suppress(OSError), (place / "filler").open("wb") as filler:
             while True:
@@ -151,7 +152,7 @@ def skewed_clock() -> Iterator[Stage]:
 
 @contextlib.contextmanager
 def public_name() -> Iterator[Stage]:
-    """A name service that tells the public address of a server that has a private one."""
+    """A name service that returns the public address of a server with a private one."""
     with tempfile.TemporaryDirectory(prefix="doctor-name-") as place:
         hosts = Path(place) / "hosts"
         hosts.write_text("127.0.0.1 localhost\n203.0.113.5 files.test\n10.77.0.1 files.test\n")
@@ -166,8 +167,9 @@ def public_name() -> Iterator[Stage]:
 
 @contextlib.contextmanager
 def crowded_metadata(others: int = 6) -> Iterator[Stage]:
-    """A share whose limit on metadata others have reached, so that the doctor's turn is a small part of it. It is far enough away that
-    its reads stay below what a single file may have, which would be the limit that is found first."""
+    """A share on which other clients use up the limit on metadata, so that the doctor gets a small part of it. The
+    share is far enough away that the doctor's reads stay below the limit of a single file, which would otherwise be
+    found first."""
     share = "provisioned_gib = 102400\n" + UNCACHED
     with Trunkline(listen="0.0.0.0", account=PREMIUM, share=share, protocols=("smb",)) as running, contextlib.ExitStack() as ends:
         for number in range(others):
@@ -180,14 +182,14 @@ def crowded_metadata(others: int = 6) -> Iterator[Stage]:
             )
             ends.callback(other.wait)
             ends.callback(other.terminate)
-        # Until all of them are at work.
+        # Wait until all of them work.
         time.sleep(3)
         yield link("--rtt", "10ms"), f"{smb(running, '{host}')} --server {running.directory / 'state'}", {}
 
 
 @contextlib.contextmanager
 def closed_port() -> Iterator[Stage]:
-    """A host on which nobody listens."""
+    """A host without a listener."""
     yield [], f"smb://ann@127.0.0.1:{free_port()}/files", {}
 
 
@@ -196,13 +198,13 @@ V2020 = 'kind = "premium"\nformula = "v1-2020"'
 PREMIUM = 'kind = "premium"\nformula = "v1"'
 NARROW_WINDOW = 'echo "4096 65536 65536" >/proc/sys/net/ipv4/tcp_rmem'
 UNCACHED = "metadata_caching = false"
-# A store to which each call on a name takes 3 ms, as one far away does.
+# A store in which each call on a name takes 3 ms, as in a distant one.
 SLOW_NAMES = "testing.metadata_delay_us = 3000"
 CMAC = ("server signing = mandatory", "server smb3 signing algorithms = AES-128-CMAC")
 SMALL_REQUESTS = ("smb2 max read = 65536", "smb2 max write = 65536")
 
-# Name, layer that the verdict must name, set-up, and what one of the findings that hold back must rest on, where the layer alone does not
-# show that this fault was found.
+# Name, the layer that the verdict must name, set-up, and the required basis of one of the limiting findings. The last
+# is given where the layer alone does not show that this fault was found.
 FAULTS: list[Fault] = [
     ("Multichannel off at the server", "connections", lambda: behind(SEED, server="multichannel = false")),
     ("Multichannel off at the client", "connections", lambda: wanting_one(behind(SEED))),
@@ -228,8 +230,8 @@ FAULTS: list[Fault] = [
     ("a closed port", "transport", closed_port, "onnection refused"),
 ]
 
-# Samba without Multichannel is not among them: on this machine several sessions move half as much again as one, which is the first
-# of the faults.
+# Samba without Multichannel is not among them: on this machine several sessions move half as much again as one, and
+# that is the first of the faults.
 SOUND = [
     ("Trunkline, SMB", lambda: beside()),
     ("Trunkline, NFS", lambda: beside(protocol=nfs)),
@@ -243,9 +245,9 @@ SOUND = [
     ("Trunkline, NFS, behind the seed's path", lambda: behind(SEED, protocol=nfs)),
 ]
 
-# Those that `make test` runs: faults of five layers that differ most in how they are found, and two sound set-ups, near and far.
-# The course is the quick one, but for what a slow host has no time for in it: two turns on a long way do not make it sure there what
-# several connections are worth.
+# The cases of `make test`: faults of five layers with the most different ways of detection, and two sound set-ups, near
+# and far. They use the quick course. A slow host is the exception, since two turns on a long path do not suffice there
+# to measure the gain of several connections.
 SHORT = {
     "Multichannel off at the server": "usual", "full disk": "quick", "the name gives the public address": "quick",
     "large packets are lost": "quick", "Trunkline, SMB": "quick", "Trunkline behind 5 ms": "quick",
@@ -253,7 +255,7 @@ SHORT = {
 
 
 def examine(before: list[str], target: str, environment: dict[str, str], course: str) -> tuple[Any, str]:
-    """The report on `target`."""
+    """Return the report on `target`."""
     command = [*before, program(), "doctor", *target.split(), "--json"] + ([f"--{course}"] if course != "usual" else [])
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL,
@@ -266,7 +268,7 @@ def examine(before: list[str], target: str, environment: dict[str, str], course:
 
 
 def one(name: str, expected: str, stage: Callable[[], Staged], course: str, basis: str | None = None) -> dict[str, Any]:
-    """Examines one set-up; what came of it."""
+    """Examine one set-up. Returns its result."""
     try:
         with stage() as (before, target, environment):
             report, said = examine(before, target, environment, course)
@@ -286,7 +288,7 @@ def one(name: str, expected: str, stage: Callable[[], Staged], course: str, basi
 
 
 def grounds(holding: list[dict[str, Any]], facts: dict[str, Any], said: str) -> list[str]:
-    """Lines that show whoever looks at a wrong verdict what it was built on: the findings, the runs, what the link counted."""
+    """Return lines that explain a wrong verdict: the findings, the runs, and the link's counters."""
     lines = [f"{it['kind']}: {'; '.join(it['rests_on'])}" for it in holding]
     for run in (facts.get("data") or {}).get("runs", []):
         tcp = run.get("tcp") or {}
@@ -298,8 +300,8 @@ def grounds(holding: list[dict[str, Any]], facts: dict[str, Any], said: str) -> 
 
 
 def latency(said: str, facts: dict[str, Any]) -> dict[str, float] | None:
-    """What a connect takes by the doctor, what it takes by the link's own look at itself before, and what was asked of the link, in ms;
-    none without a link."""
+    """Return the time of a connect by the doctor, by the link's own earlier measurement, and by the link's options, in
+    ms. Returns None without a link."""
     link = re.search(r"a round trip of ([0-9.]+) ms was asked for; [0-9]+ connections took ([0-9.]+) ms", said)
     if not link or not facts.get("transport"):
         return None
@@ -308,7 +310,7 @@ def latency(said: str, facts: dict[str, Any]) -> dict[str, float] | None:
 
 
 def table(files: list[Path]) -> None:
-    """Prints what came of all cases as a table."""
+    """Print the results of all cases as a table."""
     results = [result for file in files for result in json.loads(file.read_text())]
     print("| case | must be named | was named | found | took |\n|---|---|---|---|---|")
     for it in results:
@@ -323,26 +325,26 @@ def table(files: list[Path]) -> None:
 
 
 def print_latency(results: list[dict[str, Any]]) -> None:
-    """How near the doctor's figures come to the links'."""
+    """Print how close the doctor's figures are to the links'."""
     seen = [(it["name"], it["latency"]) for it in results if it.get("latency")]
     for name, it in seen:
-        print(f"{name}: a connect took {it['doctor_ms']:.2f} ms, by the link itself {it['link_ms']:.2f} ms, asked for were {it['asked_ms']:g} ms")
+        print(f"{name}: a connect took {it['doctor_ms']:.2f} ms; the link itself measured {it['link_ms']:.2f} ms; its options asked for {it['asked_ms']:g} ms")
     if seen:
         def of(what: str) -> float:
             return max(abs(it["doctor_ms"] / it[what] - 1) for _, it in seen) * 100
 
-        print(f"connects differ from what the links had by {of('link_ms'):.1f} % at most, from what they were asked for by "
+        print(f"connects differ from the links' own measurement by {of('link_ms'):.1f} % at most, from their options by "
               f"{of('asked_ms'):.1f} %, on {len(seen)} links")
 
 
 def main() -> None:
-    """Everything that was asked for."""
+    """Run the cases that the options select."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", help="part of the name of the cases to run")
     parser.add_argument("--cases", help="numbers of the first and last case to run, such as 1-10")
     parser.add_argument("--short", action="store_true", help="the cases of make test")
-    parser.add_argument("--count", type=Path, help="append what came of it, for proving/soak")
-    parser.add_argument("--table", type=Path, nargs="+", help="print what is in these files of --out")
+    parser.add_argument("--count", type=Path, help="append the result, for proving/soak")
+    parser.add_argument("--table", type=Path, nargs="+", help="print the table of these files of --out")
     parser.add_argument("--course", default="quick", choices=["quick", "usual", "full"])
     parser.add_argument("--out", type=Path, help="file for all reports")
     parser.add_argument("--least", type=int, help="faults that must be named; the others may be missed")

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""One connection against four: two servers behind the same way of 23 ms, of which one takes a single connection for a session.
+"""One connection compared with four: two servers behind the same path of 23 ms. One of them accepts a single connection
+for each session.
 
     proving/doctor/seed.py [--times N] [--megabytes M] [--course quick|usual|full] [--html FILE] [--text FILE] [--line RATE] [--each RATE]
 
-The doctor compares both and predicts how many times as long a large copy to the first takes; then a file is copied to each, and
-the clock says. Needs root. Status 1 when the latency is not called equal, or the prediction is off by more than 10 %.
+The doctor compares both and predicts the factor by which a large copy to the first takes longer. Then a file is copied
+to each and timed. Needs root. The status is 1 when the doctor does not call the latency equal, or when the prediction
+is off by more than 10 %.
 
-The way is that of the story: 1 GB took 57 s over one connection and 33 s over four, so each connection has a share of about 140 Mbit/s,
-and all together have 250.
+The path is that of the user's report: 1 GB took 57 s over one connection and 33 s over four. So each connection has
+about 140 Mbit/s, and all together have 250.
 """
 
 import argparse
@@ -27,7 +29,7 @@ ENVIRONMENT = dict(os.environ, TRUNKLINE_PASSWORD=PASSWORD)
 
 
 def run(command: list[str], limit_s: float, fine: int = 0) -> str:
-    """The output of a command whose status is at most `fine`."""
+    """Return the output of a command whose status is at most `fine`."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
     if not 0 <= done.returncode <= fine:
         raise RuntimeError(f"{' '.join(command[:2])}: status {done.returncode}: {done.stderr.strip()[-400:]}")
@@ -35,7 +37,7 @@ def run(command: list[str], limit_s: float, fine: int = 0) -> str:
 
 
 def behind(file: str, targets: list[str], course: str, html: str, text: str) -> None:
-    """What is done behind the path: prints one line of JSON."""
+    """Run the part behind the path, which prints one line of JSON."""
     options = ([f"--{course}"] if course != "usual" else []) + (["--html", html] if html else [])
     report = json.loads(run([program(), "doctor", *targets, "--json", *options], 150))
     if text:
@@ -43,14 +45,14 @@ def behind(file: str, targets: list[str], course: str, html: str, text: str) -> 
     took = []
     for target in targets:
         begun = time.monotonic()
-        # The statuses are robocopy's: 1 says that something was copied.
+        # The statuses are robocopy's: 1 means that a file was copied.
         run([program(), "copy", file, target, "--channels", "4"], 200, 1)
         took.append(time.monotonic() - begun)
     print(json.dumps({"report": report, "took_s": took}))
 
 
 def once(options: argparse.Namespace) -> list[str]:
-    """One comparison and one copy to each; gives the failures."""
+    """Run one comparison and one copy to each server. Returns the failures."""
     megabytes, course = options.megabytes, options.course
     link = ("--rtt", "23ms", "--flow-rate", options.each, *(("--rate", options.line) if options.line != "none" else ()))
     with tempfile.TemporaryDirectory(prefix="doctor-seed-") as place:
@@ -84,8 +86,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--megabytes", type=int, default=1024)
-    parser.add_argument("--each", default="140Mbit", help="what each connection carries")
-    parser.add_argument("--line", default="250Mbit", help="what all carry together, or none")
+    parser.add_argument("--each", default="140Mbit", help="rate of each connection")
+    parser.add_argument("--line", default="250Mbit", help="rate of all connections together, or none")
     parser.add_argument("--course", default="full", choices=["quick", "usual", "full"])
     parser.add_argument("--html", help="file for the report as a page")
     parser.add_argument("--text", help="file for the report of a further examination, as on a terminal")

@@ -1,8 +1,9 @@
-"""What a case is set in: servers with a configuration of their own, paths in front of them, peers in between.
+"""The set-up of a case: servers with their own configuration, paths in front of them, proxies in between.
 
     stage.py ADDRESS PORT TO-ADDRESS TO-PORT RATE
 
-carries connections from one address to the other, at most RATE bytes a second on each, until it is ended.
+As a program it carries connections from one address to the other, at most RATE bytes per second on each, until it is
+ended.
 """
 
 import contextlib
@@ -26,16 +27,16 @@ from proving.harness.server import free_port, program
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PASSWORD = "Trunk-ann-7"
-# How long a server may take to begin and to end.
+# The time limit for a server's start and end, in seconds.
 PATIENCE = 20
 
 
 class Missing(Exception):
-    """This machine lacks what a case needs; the message says what."""
+    """This machine lacks something that a case needs; the message names it."""
 
 
 def wait_for(address: str, port: int, server: subprocess.Popen[bytes]) -> None:
-    """Waits until the server listens there."""
+    """Wait until the server listens there."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until and server.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection((address, port), 1):
@@ -46,19 +47,19 @@ def wait_for(address: str, port: int, server: subprocess.Popen[bytes]) -> None:
 
 
 class Trunkline:
-    """Our server with lines of one's own in its configuration."""
+    """Our server with additional lines in its configuration."""
 
     def __init__(self, server: str = "", share: str = "", account: str = "", listen: str = "127.0.0.1", storage: Path | None = None,
                  before: Sequence[str] = (), protocols: Sequence[str] = ("smb", "nfs")) -> None:
         self.scratch = tempfile.TemporaryDirectory(prefix="doctor-")
         self.directory = Path(self.scratch.name)
         self.lines = (server, share, account)
-        # What is run is given the server's command line.
+        # `before` is a program that runs the server's command line.
         self.listen, self.storage, self.before, self.protocols = listen, storage, list(before), protocols
         self.port, self.nfs_port = free_port(), free_port()
 
     def configuration(self) -> Path:
-        """The file, and what it names."""
+        """Write the configuration and the files that it names."""
         server, share, account = self.lines
         files = self.storage or self.directory / "files"
         files.mkdir(exist_ok=True)
@@ -76,7 +77,7 @@ class Trunkline:
         return place
 
     def command(self) -> list[str]:
-        """How it is started."""
+        """Return the command line that starts it."""
         return [*self.before, program(), "serve", "--config", str(self.configuration()), "--state-dir", str(self.directory / "state")]
 
     def __enter__(self) -> Self:
@@ -97,7 +98,7 @@ class Trunkline:
         self.scratch.cleanup()
 
     def _end(self) -> None:
-        # A program that was given the command line ends when the server does.
+        # A program in front of the server ends when the server does.
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split() if self.before else []
         for pid in map(int, children) if children else [self.process.pid]:
             os.kill(pid, signal.SIGTERM)
@@ -108,12 +109,13 @@ class Trunkline:
             self.process.wait()
 
     def left(self) -> list[str]:
-        """What lies in the share."""
+        """Return the names in the share."""
         return sorted(path.name for path in (self.storage or self.directory / "files").iterdir() if path.name != "lost+found")
 
 
 class Proxy:
-    """Carries connections from an address to a server, each piece held back for `hold` seconds, at most `rate` bytes a second."""
+    """Carries connections from an address to a server. Each piece is delayed by `hold` seconds, at most `rate` bytes
+    per second."""
 
     def __init__(self, address: str, port: int, to: tuple[str, int], hold: float = 0.0, rate: float | None = None) -> None:
         self.listener = socket.create_server((address, port))
@@ -142,7 +144,7 @@ class Proxy:
     def _carry(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                # As Nagle's algorithm does with what fills no packet, until the other side's acknowledgement is due.
+                # Nagle's algorithm does this with a partial packet, until the other side's acknowledgement is due.
                 if len(data) < 1400 and self.hold:
                     time.sleep(self.hold)
                 sink.sendall(data)
@@ -154,7 +156,7 @@ class Proxy:
 
 
 class Samba:
-    """Debian's Samba with lines of one's own, by the script of the other suites."""
+    """Debian's Samba with additional lines in its configuration, by the script of the other suites."""
 
     def __init__(self, lines: Sequence[str] = (), address: str = "127.0.0.1") -> None:
         self.lines, self.address = lines, address
@@ -163,7 +165,7 @@ class Samba:
         self.script = ROOT / "proving" / "servers" / "samba.sh"
 
     def __enter__(self) -> Self:
-        # The script writes the configuration; lines of ours are put in by a copy of it, which finds the rest beside it.
+        # The script writes the configuration. A copy of it inserts our lines, and finds the other files beside it.
         folder = Path(self.scratch.name) / "servers"
         folder.mkdir()
         for name in ("common.sh", "accounts"):
@@ -205,7 +207,7 @@ class Ganesha(Samba):
 
 @contextlib.contextmanager
 def small_disk(megabytes: int) -> Iterator[Path]:
-    """A file system with so much room."""
+    """A file system of the given size."""
     with tempfile.TemporaryDirectory(prefix="doctor-disk-") as place:
         image = Path(place) / "image"
         mounted = Path(place) / "mounted"
@@ -225,7 +227,7 @@ def small_disk(megabytes: int) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def other_clock(seconds: int) -> Iterator[Path]:
-    """A library that shows whoever is started with it another time."""
+    """A library that shows another time to any program started with it."""
     with tempfile.TemporaryDirectory(prefix="doctor-clock-") as place:
         source, library = Path(place) / "clock.c", Path(place) / "clock.so"
         source.write_text(
@@ -239,7 +241,7 @@ def other_clock(seconds: int) -> Iterator[Path]:
 
 
 def main() -> None:
-    """Carries connections, see above."""
+    """Carry connections, see above."""
     address, port, to_address, to_port, rate = sys.argv[1:]
     with Proxy(address, int(port), (to_address, int(to_port)), rate=float(rate)):
         signal.pause()

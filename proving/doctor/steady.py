@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Whether `trunkline doctor` says the same of the same target each time, and finds what is there.
+"""Whether `trunkline doctor` says the same of the same target each time, and is right.
 
     proving/doctor/steady.py [--runs N] [--course quick|usual] [--only beside|link] [--out FILE]
 
-`beside`: N runs on one share of this host, while another program uses a processor by turns of a second. The ranges of any two runs
-must meet in 95 of 100 pairs, and no two runs may give opposite advice. `link`: N runs over a path on which four connections are
-worth three times one (100 Mbit/s for each connection, 300 together, 10 ms). 19 of 20 must advise more of them, and the ends of each
-range lie within a factor of 1.5. Needs root for the path. A slice of proving/soak: with --out it appends a line for each part.
+`beside`: N runs on one share of this host, while another program uses a processor in alternate seconds. The ranges of
+any two runs must overlap in 95 of 100 pairs, and no two runs may give opposite advice. `link`: N runs over a path on
+which four connections are three times as fast as one (100 Mbit/s for each connection, 300 together, 10 ms). 19 of 20
+must advise more connections, and the ends of each range must lie within a factor of 1.5. Needs root for the path. A
+slice of proving/soak: with --out it appends a line for each part.
 """
 
 import argparse
@@ -24,12 +25,12 @@ from proving.doctor.faults import examine, link, smb
 from proving.doctor.stage import Trunkline
 from proving.harness.tally import Tally
 
-# Of a gain, from the least to the most.
+# The range of a gain: its lower and upper end.
 Range = list[float]
 
 KINDS = {"worth": "more", "little_gain": "one", "no_gain": "one", "gain_unsure": None}
 LINK = ("--rtt", "10ms", "--flow-rate", "100Mbit", "--rate", "300Mbit")
-# Uses one processor for a second and none for the next, until it is ended.
+# Uses one processor for a second and rests for the next, until it is ended.
 BY_TURNS = "import time\nwhile True:\n    end = time.monotonic() + 1\n    while time.monotonic() < end: pass\n    time.sleep(1)\n"
 MEETING_PAIRS = 0.95
 ADVISED_RUNS = 0.95
@@ -38,7 +39,7 @@ WIDEST_RANGE = 1.5
 
 @contextlib.contextmanager
 def busy_host() -> Iterator[None]:
-    """Another program that uses a processor by turns."""
+    """Run another program that uses a processor in alternate seconds."""
     other = subprocess.Popen([sys.executable, "-c", BY_TURNS], stdin=subprocess.DEVNULL)
     try:
         yield
@@ -48,7 +49,7 @@ def busy_host() -> Iterator[None]:
 
 
 def said(before: list[str], target: str, course: str) -> tuple[str | None, Range | None, str]:
-    """What one run says of further connections: (advice, range, sentence). A run without a range claims nothing."""
+    """Return the result of one run for further connections: (advice, range, sentence). A run without a range claims nothing."""
     report, _ = examine(before, target, {}, course)
     findings = report["targets"][0]["findings"]
     found = next((it for it in findings if it["kind"] in KINDS), None)
@@ -58,12 +59,12 @@ def said(before: list[str], target: str, course: str) -> tuple[str | None, Range
 
 
 def meet(one: Range | None, other: Range | None) -> bool:
-    """Whether two ranges have something in common."""
+    """Return whether two ranges overlap."""
     return one is None or other is None or one[0] <= other[1] and other[0] <= one[1]
 
 
 def runs(before: list[str], target: str, arguments: argparse.Namespace) -> Iterator[tuple[str | None, Range | None]]:
-    """What all runs say, shown one by one."""
+    """Return the results of all runs, and print each."""
     for number in range(1, arguments.runs + 1):
         advice, its_range, sentence = said(before, target, arguments.course)
         shown = "none" if its_range is None else "{:.2f} to {:.2f}".format(*its_range)
@@ -72,7 +73,7 @@ def runs(before: list[str], target: str, arguments: argparse.Namespace) -> Itera
 
 
 def beside(arguments: argparse.Namespace) -> Iterator[str]:
-    """Runs beside another program; what is wrong with them."""
+    """Run the doctor beside another program. Returns the failures."""
     with Trunkline() as server, busy_host():
         all_runs = list(runs([], smb(server), arguments))
     pairs = list(itertools.combinations([its_range for _, its_range in all_runs], 2))
@@ -86,7 +87,7 @@ def beside(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def far(arguments: argparse.Namespace) -> Iterator[str]:
-    """Runs over a path that gives each connection a third; what is wrong with them."""
+    """Run the doctor over a path that gives each connection a third. Returns the failures."""
     with Trunkline(listen="0.0.0.0") as server:
         all_runs = list(runs(link(*LINK), smb(server, "{host}"), arguments))
     good = sum(advice == "more" and its_range is not None and its_range[1] / its_range[0] <= WIDEST_RANGE for advice, its_range in all_runs)
@@ -96,12 +97,12 @@ def far(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def main() -> None:
-    """Both parts, or one."""
+    """Run both parts, or one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--course", default="quick", choices=["quick", "usual", "full"])
     parser.add_argument("--only", choices=["beside", "link"])
-    parser.add_argument("--out", type=Path, help="append what came of it, for proving/soak")
+    parser.add_argument("--out", type=Path, help="append the result, for proving/soak")
     arguments = parser.parse_args()
     tally = Tally("doctor-steady")
     for name, part in (("beside", beside), ("link", far)):

@@ -1,1 +1,1 @@
-"""What the foreign suites share: starting a server (`server.py`) and counting results (`tally.py`)."""
+"""The common parts of the foreign suites: starting a server (`server.py`) and counting results (`tally.py`)."""

@@ -1,4 +1,4 @@
-"""The lists of tests that Trunkline is expected not to pass, and their rules (proving/expected/README.md)."""
+"""The lists of tests that Trunkline is expected to fail, and their rules (proving/expected/README.md)."""
 
 import tomllib
 from pathlib import Path
@@ -12,7 +12,8 @@ class BadList(Exception):
 
 
 def listed(path: Path, version: str | None = None) -> dict[str, tuple[str, str]]:
-    """The list in the file `path`: name -> (result, reason). Each entry must give a reason and the section it rests on.
+    """Read the list in the file `path`: name -> (result, reason). Each entry must give a reason and the section of the
+    specification.
 
     Entries for other versions of the suite than `version`, by their `since` and `until`, are left out.
     """
@@ -32,7 +33,7 @@ def listed(path: Path, version: str | None = None) -> dict[str, tuple[str, str]]
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version, by which versions are told apart: 4.17.12-Debian is (4, 17)."""
+    """Return the first two numbers of a version, which identify it: 4.17.12-Debian is (4, 17)."""
     return tuple(int(part) for part in version.split("-")[0].split(".")[:2])
 
 
@@ -45,7 +46,7 @@ def _is_for(entry: dict[str, Any], version: str | None) -> bool:
 
 
 def judge(tally: Tally, name: str, result: str, detail: str, entry: tuple[str, str], listing: str) -> None:
-    """Count one result that the list named `listing` has `entry` for, (result, reason)."""
+    """Count one result for which the list named `listing` has the entry `entry`, (result, reason)."""
     wanted, reason = entry
     if wanted == "either":
         tally.add("skip", name, f"{result}, now one and now the other: {reason}")

@@ -1,4 +1,4 @@
-"""Start and stop a server under proof through the scripts in `proving/servers` (see the README there)."""
+"""Start and stop a server under proof with the scripts in `proving/servers` (see the README there)."""
 
 import contextlib
 import json
@@ -19,21 +19,21 @@ from proving.harness import volume
 PROVING = Path(__file__).resolve().parent.parent
 ROOT = PROVING.parent
 SERVERS = PROVING / "servers"
-# Those that speak SMB, and those that speak NFS.
+# The servers of SMB, and those of NFS.
 KINDS = ("trunkline", "samba")
 NFS_KINDS = ("trunkline", "ganesha")
 _used_ports: set[int] = set()
 
 
 class Network(Protocol):
-    """A network of its own in which a server may run, such as that of kernel_client/guest.py."""
+    """A separate network for a server, such as that of kernel_client/guest.py."""
 
     def inside(self, command: list[str]) -> list[str]:
-        """The command line that runs `command` there."""
+        """Return the command line that runs `command` there."""
 
 
 def runs(status: Path) -> bool:
-    """Whether the thread with this file in /proc is more than a remainder that nobody has collected."""
+    """Return whether the thread with this file in /proc still runs. A zombie does not."""
     try:
         return "\nState:\tZ" not in status.read_text()
     except OSError:
@@ -41,7 +41,7 @@ def runs(status: Path) -> bool:
 
 
 class CannotStart(Exception):
-    """The server did not come up; the message is the script's own and names what is missing."""
+    """The server did not start. The message is the script's own and names the missing part."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -50,24 +50,24 @@ class CannotStart(Exception):
 
 
 def program() -> str:
-    """Our own program: what TRUNKLINE names, else the release build."""
+    """Return the path of our own program: the value of TRUNKLINE, or the release build."""
     built = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "release" / "trunkline"
     return os.path.abspath(os.environ.get("TRUNKLINE") or built)
 
 
 def clean_up_when_told_to_end() -> None:
-    """Let SIGTERM and SIGINT end this process by way of its context managers, also where SIGINT was ignored when it began."""
+    """Make SIGTERM and SIGINT end this process through its context managers, even where SIGINT was ignored at its start."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def accounts() -> list[tuple[str, str]]:
-    """The (name, password) pairs that every server offers, in the order of `servers/accounts`."""
+    """Return the (name, password) pairs of every server, in the order of `servers/accounts`."""
     return [(name, password) for name, password, *_ in _accounts()]
 
 
 def first_uid() -> int:
-    """Who the first account is on this machine."""
+    """Return the uid of the first account on this machine."""
     return int(_accounts()[0][2])
 
 
@@ -77,10 +77,11 @@ def _accounts() -> list[list[str]]:
 
 
 def free_port() -> int:
-    """A TCP port that nothing uses on any address of this host; no port is returned twice.
+    """Return a TCP port that is unused on every address of this host. No port is returned twice.
 
-    The kernel gives outgoing connections the ports of ip_local_port_range. For a minute after its end, such a connection keeps its port
-    from a server that listens on all addresses. The port therefore lies outside that range, unless the range holds them all.
+    The kernel gives outgoing connections the ports of ip_local_port_range. For a minute after its end, such a
+    connection keeps its port from a server that listens on all addresses. The port therefore lies outside that range,
+    unless the range holds them all.
     """
     first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
     unused = [port for port in range(10_000, 65_536) if port not in _used_ports]
@@ -94,7 +95,7 @@ def free_port() -> int:
 
 
 def is_free(address: str, port: int) -> bool:
-    """Whether a server may listen there."""
+    """Return whether a server may listen there."""
     with socket.socket() as probe:
         try:
             probe.bind((address, port))
@@ -104,12 +105,12 @@ def is_free(address: str, port: int) -> bool:
 
 
 def is_newer() -> bool:
-    """Whether other servers than ours are of this year (`GENERATION`, servers/README.md)."""
+    """Return whether the other servers are of this year (`GENERATION`, servers/README.md)."""
     return os.environ.get("GENERATION") == "newer"
 
 
 def version(kind: str) -> str:
-    """One line that names the server's version."""
+    """Return one line that names the server's version."""
     return _script(kind, "version").strip()
 
 
@@ -126,23 +127,23 @@ def _script(kind: str, *arguments: object, network: Network | None = None, user:
 
 
 class CannotSetUp(Exception):
-    """This machine lacks what a profile needs; the message says what."""
+    """This machine lacks something that a profile needs; the message names it."""
 
 
-# Where clients find a server that they are told no port of, and an address of this machine that others leave alone.
+# The port that clients use by default, and an address of this machine that other suites leave alone.
 SMB_PORT = 445
 OWN_ADDRESS = "127.4.45.1"
 
 
 class Server:
-    """A running server in a directory of its own; a context manager that ends it and removes the directory.
+    """A running server in its own directory; a context manager that ends it and removes the directory.
 
-    It listens on `address`, a loopback one, or on every address of this machine when it is `reachable` from elsewhere, as behind an
-    emulated link, or of the network namespace `network` (kernel_client/guest.py).
-    Once it is over, `complaint` says what was wrong with its end, if anything. Two profiles are set up here and not by the
-    server's script: `shared-storage` lays the shares on a volume of their own, `port-445` listens on that port. With `shares_storage`
-    other profiles have such a volume too, of `storage_bytes` where that is said. With `user`, a uid, the server runs as that user, without
-    any privilege. `label` tells servers of one kind apart in reports.
+    It listens on `address`, a loopback one. If it is `reachable` from elsewhere, as behind an emulated link, it listens
+    on every address of this machine, or of the network namespace `network` (kernel_client/guest.py). After its end,
+    `complaint` describes what was wrong with the end, if anything. The class sets up two profiles itself, without the
+    server's script: `shared-storage` puts the shares on a volume of their own, and `port-445` listens on that port.
+    With `shares_storage` other profiles have such a volume too, of `storage_bytes` if given. With `user`, a uid, the
+    server runs as that user, without any privilege. `label` distinguishes servers of one kind in reports.
     """
 
     def __init__(self, kind: str, profile: str = "default", network: Network | None = None, user: int | None = None,
@@ -187,37 +188,38 @@ class Server:
         elif self.profile == "port-445":
             self.address, self.port = OWN_ADDRESS, SMB_PORT
             if not is_free(self.address, self.port):
-                raise CannotSetUp(f"port {self.port} is taken, or not to be had without root")
+                raise CannotSetUp(f"port {self.port} is taken, or needs root")
 
     def _clean_up(self) -> None:
         self._lent.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def start(self) -> None:
-        """Start the server, or start it again in the same directory."""
+        """Start the server, or restart it in the same directory."""
         words = _script(self.kind, "start", self.profile, self.directory, self.port, self.address, network=self.network,
                         user=self.user).split()
         self.pid = int(words[0])
 
     def stop(self) -> None:
-        """End the server and wait until it is gone."""
+        """End the server and wait until it has ended."""
         _script(self.kind, "stop", self.directory)
 
     def kill(self) -> None:
-        """End the server and all of its processes at once, as a crash would; `start` begins it again in the same directory."""
+        """End the server and all its processes at once, as a crash would. `start` restarts it in the same directory."""
         # Samba's children share its process group; Trunkline is one process.
         group = os.getpgid(self.pid)
         if group == self.pid:
             os.killpg(group, signal.SIGKILL)
         else:
             os.kill(self.pid, signal.SIGKILL)
-        # The first thread may be gone while another still holds the port and the state.
+        # The first thread may have ended while another still holds the port and the state.
         while self.alive() or self._threads() > 1:
             time.sleep(0.01)
         (self.directory / "server" / "pid").unlink(missing_ok=True)
 
     def alive(self) -> bool:
-        """Whether the server's first process still runs, or any thread of it, which may be waiting for the disk and holds all files."""
+        """Return whether any thread of the server's first process still runs. One may be waiting for the disk, and
+        holds all files."""
         return any(runs(thread) for thread in Path(f"/proc/{self.pid}/task").glob("*/status"))
 
     def _threads(self) -> int:
@@ -227,23 +229,23 @@ class Server:
             return 0
 
     def opens(self) -> dict[str, int]:
-        """The paths of the files that clients have open at the server, by its own account, each with the number of opens."""
+        """Return the paths of the files that clients have open, by the server's own report, each with the number of opens."""
         said = json.loads(_script(self.kind, "status", self.directory))
         return {path: len(file["opens"]) for path, file in said["open_files"].items()}
 
     def share_directory(self, share: str) -> Path:
-        """The directory of this machine that the share serves."""
+        """Return the directory of this machine that the share serves."""
         return self.directory / "shares" / share
 
     def log_count(self, text: str) -> int:
-        """How many lines of the server's log hold this."""
+        """Return the number of lines of the server's log that contain this text."""
         try:
             return sum(text in line for line in (self.directory / "server" / "log").read_text(errors="replace").splitlines())
         except OSError:
             return 0
 
     def log(self, lines: int = 20) -> str:
-        """The last lines of the server's log."""
+        """Return the last lines of the server's log."""
         try:
             return "\n".join((self.directory / "server" / "log").read_text(errors="replace").splitlines()[-lines:])
         except OSError:

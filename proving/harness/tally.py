@@ -1,4 +1,4 @@
-"""Counts of a suite's results, and the file by which `scripts/test` collects them."""
+"""Counts of a suite's results, and the file from which `scripts/test` collects them."""
 
 import json
 import os
@@ -15,12 +15,12 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    # What stands beside the counts, for a suite that did not run as a whole.
+    # A remark beside the counts, for a suite that did not run as a whole.
     remark: str = ""
     notes: list = field(default_factory=list)
 
     def add(self, result: str, name: str, detail: str = "") -> None:
-        """Count one case whose `result` is pass, fail or skip, and say so."""
+        """Count one case whose `result` is pass, fail or skip, and print it."""
         if result == "pass":
             self.passed += 1
         elif result == "skip":
@@ -32,7 +32,7 @@ class Tally:
         print(f"{result.upper():7} {self.suite}: {name}{': ' + detail if detail and result != 'pass' else ''}", flush=True)
 
     def close(self) -> int:
-        """Print the closing line, hand the counts to whoever set TALLY_FILE, and give the exit status."""
+        """Print the closing line, write the counts to TALLY_FILE if it is set, and return the exit status."""
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped", flush=True)
         path = os.environ.get("TALLY_FILE")
         if path:
@@ -43,7 +43,8 @@ class Tally:
 
 
 def skip_whole_suite(suite: str, reason: str, remark: str = "") -> NoReturn:
-    """End the process with one skipped case: something the suite needs is missing. `remark` says what is known without it."""
+    """End the process with one skipped case, since something that the suite needs is missing. `remark` is what is known
+    without it."""
     tally = Tally(suite, remark=remark)
     tally.add("skip", "whole suite", f"{reason}; {remark}" if remark else reason)
     sys.exit(tally.close())

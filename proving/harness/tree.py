@@ -1,4 +1,4 @@
-"""The tree that is tried: which commit it is."""
+"""The commit of the tree under test."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def commit(*written: Path) -> str:
-    """The commit, with a mark if files differ from it; those that are `written` on the way do not count."""
+    """Return the commit, with a mark if files differ from it. Files in `written`, which the run itself writes, do not count."""
     git = ["git", "-C", str(ROOT)]
     name = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True).stdout.strip()
     others = [".", *(f":(exclude){path.relative_to(ROOT)}" for path in written)]

@@ -1,7 +1,7 @@
-"""A file system of its own for the shares of a server under proof: XFS, whose files can share storage, on a loop device.
+"""A separate file system for the shares of a server under proof: XFS, whose files can share storage, on a loop device.
 
-The mount is seen by this process and what it starts alone, and the image has no name once it is mounted. So nothing of
-either is left when the last of them ends, however it ends.
+Only this process and its children see the mount, and the image has no name once it is mounted. So neither remains when
+the last of them ends, however it ends.
 """
 
 import ctypes
@@ -16,11 +16,12 @@ _IMAGE_BYTES = 512 << 20
 
 
 class CannotMount(Exception):
-    """This machine lends no such file system; the message says why."""
+    """This machine does not allow such a file system; the message gives the reason."""
 
 
 class SharingVolume:
-    """Mounts an empty XFS of `size` bytes at `directory`, which it makes; a context manager. Start no thread before it is entered."""
+    """Mounts an empty XFS of `size` bytes at `directory`, which it creates; a context manager. Start no thread before
+    it is entered."""
 
     def __init__(self, directory: Path, size: int | None = None) -> None:
         self.directory, self._size = directory, size or _IMAGE_BYTES
@@ -43,7 +44,7 @@ class SharingVolume:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Lazily: a server that would not end must not keep the rest from being cleaned up.
+        # Lazily: a server that does not end must not prevent the rest of the clean-up.
         subprocess.run(["umount", "--lazy", self.directory], check=False)
 
 

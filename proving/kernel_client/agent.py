@@ -1,7 +1,7 @@
-"""The guest's side of the runs that cut channels and kill servers: does what it is asked on the console (guest.py, `Guest`).
+"""The guest's side of the runs that cut channels and kill servers. It acts on requests from the console (guest.py, `Guest`).
 
-A request is one line of JSON with `do` and that action's arguments; the answer is one line too. The actions are the methods
-of `Agent` whose names they are.
+A request is one line of JSON with `do` and that action's arguments; the answer is one line too. The value of `do` is
+the name of a method of `Agent`.
 """
 
 import json
@@ -17,27 +17,27 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.kernel_client import both, console, workload
+from proving.kernel_client import console, dual_workload, workload
 
 REPORTS = Path("/run/scratch")
-KINDS = workload.KINDS | both.KINDS
+KINDS = workload.KINDS | dual_workload.KINDS
 
 
 def parse_channels(text: str) -> list[bool]:
-    """The channels of the oldest mount in /proc/fs/cifs/DebugData: for each whether the client holds it for connected."""
+    """Return whether the client considers each channel of the oldest mount connected, from /proc/fs/cifs/DebugData."""
     first = re.split(r"\n\d+\) ConnectionId", text)[-1]
     return [int(status) == 1 for status in re.findall(r"TCP status: (\d+)", first)]
 
 
 class Agent:
-    """The actions, and the workers that run."""
+    """The actions, and the running workers."""
 
     def __init__(self) -> None:
         self._stop = multiprocessing.Event()
         self._workers: dict[str, tuple[multiprocessing.Process, Path]] = {}
 
     def mount(self, where: str, source: str, options: str, kind: str = "cifs") -> str:
-        """Mount; answers with what went wrong, empty when nothing did."""
+        """Mount. Returns the error, or an empty string."""
         os.makedirs(where, exist_ok=True)
         done = subprocess.run([f"mount.{kind}", source, where, "-o", options], capture_output=True, text=True)
         if done.returncode == 0:
@@ -46,25 +46,26 @@ class Agent:
         return " | ".join(done.stderr.strip().splitlines()[:1] + kernel[-4:])
 
     def mount_nfs(self, where: str, source: str, options: str) -> str:
-        """Mount with Linux's NFS client; answers with what went wrong, empty when nothing did."""
+        """Mount with Linux's NFS client. Returns the error, or an empty string."""
         os.makedirs(where, exist_ok=True)
         done = subprocess.run(["mount", "-t", "nfs4", "-o", options, source, where], capture_output=True, text=True)
         return "" if done.returncode == 0 else done.stderr.strip() or f"status {done.returncode}"
 
     def transports(self, where: str) -> list[dict[str, int]]:
-        """What each connection of an NFS mount has sent and received: requests, by the client's own statistics."""
+        """Return the number of requests that each connection of an NFS mount has sent and received, by the client's own
+        statistics."""
         text = Path("/proc/self/mountstats").read_text()
         block = next(part for part in text.split("\ndevice ") if f" mounted on {where} " in part)
         found = [line.split() for line in block.splitlines() if line.strip().startswith("xprt:")]
         return [{"port": int(words[2]), "sends": int(words[7]), "receives": int(words[8])} for words in found]
 
     def ports(self) -> list[list[str]]:
-        """The client's own ends of connections that stand: port, and the server's address and port."""
+        """Return the client's ends of the established connections: its port, and the server's address and port."""
         sockets = subprocess.run(["ss", "-Htn", "state", "established"], capture_output=True, text=True).stdout
         return [line.split()[2:4] for line in sockets.splitlines()]
 
     def exercise(self, where: str, files: int) -> list[str]:
-        """Write and read back files, eight at a time; answers with what differed."""
+        """Write files and read them back, eight at a time. Returns the differences."""
         def one(number: int) -> str:
             path, data = f"{where}/exercise-{number}", bytes([number % 251]) * 100_000
             with open(path, "wb") as file:
@@ -81,32 +82,34 @@ class Agent:
             return [wrong for wrong in pool.map(one, range(files)) if wrong]
 
     def last_words(self) -> list[str]:
-        """What the guest's kernel logged last."""
+        """Return the last lines of the guest's kernel log."""
         return subprocess.run(["dmesg"], capture_output=True, text=True).stdout.splitlines()[-30:]
 
     def examine(self, program: str, where: str, arguments: list[str]) -> Any:
-        """What `trunkline doctor` of the machine reports on a mount."""
+        """Return the report of the machine's `trunkline doctor` on a mount."""
         done = subprocess.run([program, "doctor", where, "--json", *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if not done.stdout:
             raise OSError(f"the doctor ended with {done.returncode}: {done.stderr.strip()[-300:]}")
         return json.loads(done.stdout)
 
     def umount(self, where: str) -> str:
-        """Unmount; answers with what went wrong."""
+        """Unmount. Returns the error, or an empty string."""
         return subprocess.run(["umount", where], capture_output=True, text=True).stderr.strip()
 
     def channels(self) -> dict[str, Any]:
-        """Whether each channel of the oldest mount is connected, and the client's own ports of connections that stand."""
+        """Return whether each channel of the oldest mount is connected, and the client's own ports of established
+        connections."""
         sockets = subprocess.run(["ss", "-Htn", "state", "established"], capture_output=True, text=True).stdout
         mine = [line.split()[2] for line in sockets.splitlines()]
         return {"connected": parse_channels(self.debug()), "ports": mine}
 
     def debug(self) -> str:
-        """The client's own account of its connections."""
+        """Return the client's own report of its connections."""
         return Path("/proc/fs/cifs/DebugData").read_text()
 
     def open_files(self, workers: list[str] | None = None) -> dict[str, list[str]]:
-        """The persistent parts of the file ids that the client has open, by file name; with `workers` only what these have opened."""
+        """Return the persistent parts of the ids of the client's open files, by file name; with `workers` only those
+        that these have opened."""
         openers = None if workers is None else {str(self._workers[label][0].pid) for label in workers}
         found: dict[str, list[str]] = {}
         for line in Path("/proc/fs/cifs/open_files").read_text().splitlines():
@@ -116,33 +119,33 @@ class Agent:
         return {name: sorted(ids) for name, ids in found.items()}
 
     def look_names_up(self) -> str:
-        """Have the SMB client ask for every name, also one that it has just not found."""
+        """Make the SMB client look up every name at the server, even one that it has just not found."""
         Path("/proc/fs/cifs/LookupCacheEnabled").write_text("0")
         return ""
 
     def look(self, where: str, paths: list[str]) -> dict[str, workload.Facts]:
-        """What is to be seen at each path below `where`."""
+        """Return the state of each path below `where`."""
         return {path: workload.facts(os.path.join(where, path)) for path in paths}
 
     def kernel_log(self) -> list[str]:
-        """What the guest's kernel logged since the mount."""
+        """Return the lines that the guest's kernel has logged since the mount."""
         lines = subprocess.run(["dmesg"], capture_output=True, text=True).stdout.splitlines()
         since = max((n for n, line in enumerate(lines) if "Attempting to mount" in line), default=0)
         return lines[since:][-30:]
 
     def stacks(self) -> dict[str, str]:
-        """Where in the kernel each worker waits."""
+        """Return the place in the kernel where each worker waits."""
         return {label: _stack(process.pid) for label, (process, _) in self._workers.items()}
 
     def flap(self, nic: int) -> str:
-        """Take a NIC down and up, as its driver does when the cable comes back. This also frees user-mode-linux's transmit
-        queue, which stands still for good once a write to the tap device has failed."""
+        """Take a NIC down and up, as its driver does when the cable comes back. This also frees user-mode-linux's
+        transmit queue, which stops permanently once a write to the tap device has failed."""
         for state in ("down", "up"):
             subprocess.run(["ip", "link", "set", f"vec{nic}", state], check=True)
         return ""
 
     def start(self, base: str, workers: list[list[str]], seed: int) -> str:
-        """Start workers: a list of [kind, label, base]; the base of all when there is none."""
+        """Start workers: a list of [kind, label, base]. The default is the common base."""
         for kind, label, *own in workers:
             report = REPORTS / f"{label}.report"
             process = multiprocessing.Process(
@@ -152,7 +155,8 @@ class Agent:
         return ""
 
     def progress(self) -> dict[str, Any]:
-        """For each worker its steps, failures and what it must have left behind; all passing errors, counted; and all orphans."""
+        """Return for each worker its steps, its failures and the files that it must have left behind. Also returns all
+        transient errors, counted, and all orphans."""
         steps: dict[str, int] = {}
         errors: dict[str, int] = {}
         finals: dict[str, Any] = {}
@@ -165,7 +169,7 @@ class Agent:
                 try:
                     said = json.loads(line)
                 except ValueError:
-                    continue  # a line that is being written
+                    continue  # an incomplete line
                 steps[label] = said.get("step", steps[label])
                 if "error" in said:
                     errors[said["error"]] = errors.get(said["error"], 0) + 1
@@ -179,7 +183,7 @@ class Agent:
         return {"steps": steps, "errors": errors, "failures": failures, "finals": finals, "orphans": orphans, "pending": pending}
 
     def stop(self, within_s: float) -> dict[str, Any]:
-        """Tell the workers to finish and wait for them; answers as `progress` does."""
+        """Tell the workers to finish and wait for them. Returns the same as `progress`."""
         self._stop.set()
         end = time.monotonic() + within_s
         for label, (process, report) in self._workers.items():
@@ -191,7 +195,7 @@ class Agent:
 
 
 def _stack(pid: int | None) -> str:
-    """Where in the kernel a process waits."""
+    """Return the place in the kernel where a process waits."""
     try:
         return " < ".join(line.split()[-1].split("+")[0] for line in Path(f"/proc/{pid}/stack").read_text().splitlines()[:6])
     except OSError as reason:
@@ -204,7 +208,7 @@ def main() -> None:
     def answer(do: str, arguments: dict[str, Any]) -> Any:
         try:
             return getattr(agent, do)(**arguments)
-        except Exception as error:  # the host decides what a failed action means
+        except Exception as error:  # the host decides whether a failed action is a failure
             return {"refused": f"{type(error).__name__} {error}"}
 
     console.serve(answer)

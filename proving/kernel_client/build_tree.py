@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The exercise that a mounted share must survive, run inside the guest.
+"""The exercise that a mounted share must pass, run inside the guest.
 
     build_tree.py --address A --port P --share S --user U --password W --options MOUNT-OPTIONS --host-directory DIR [--posix] [--modes]
 
-The share is mounted twice, on connections of their own, so that two clients meet at the server: /mnt/a does the work, /mnt/b
-looks on. DIR is the directory that the server serves, visible here read-only. Each case prints `PASS name` or
+The share is mounted twice, on separate connections, so that the server has two clients: /mnt/a does the work, and
+/mnt/b observes. DIR is the directory that the server serves, visible here read-only. Each case prints `PASS name` or
 `FAIL name: why`; the exit status is the number of failures.
 """
 
@@ -27,12 +27,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-# A case: it is given the directory that the server serves.
+# A case. Its argument is the directory that the server serves.
 Case = Callable[[Path], None]
 
 A, B = Path("/mnt/a"), Path("/mnt/b")
 SCRATCH = Path("/run/scratch")
-# How long a client may take to give up what it caches of reads after another one's write.
+# The time within which a client must drop cached reads after another one's write.
 BREAK_TAKEN_S = 10
 
 CASES: list[Case] = []
@@ -65,8 +65,8 @@ def mode_case(function: Case) -> Case:
     return function
 
 
-class Lacking(Exception):
-    """A program is missing here."""
+class NotSupported(Exception):
+    """This machine lacks a program, or the kernel a feature."""
 
 
 def expect(condition: object, message: str) -> None:
@@ -94,7 +94,7 @@ def digest(path: Path) -> str:
 
 
 def forget_cached_data() -> None:
-    """Drop the guest's caches, so that what is read next comes from the server."""
+    """Drop the guest's caches, so that the next reads come from the server."""
     os.sync()
     Path("/proc/sys/vm/drop_caches").write_text("3")
 
@@ -228,8 +228,8 @@ def unlink_while_open(_host: Path) -> None:
         file.flush()
         file.seek(0)
         expect(file.read() == b"still here and growing", "the open file takes no more data")
-    # A break that the client still works on holds the open beyond close(2) (cifs_queue_oplock_break takes a reference), and the server
-    # shows the name until the last CLOSE. It must not stay.
+    # A break that the client still processes keeps the open beyond close(2) (cifs_queue_oplock_break takes a
+    # reference), and the server shows the name until the last CLOSE. The name must not stay.
     deadline = time.monotonic() + 2
     while (left := (path.exists(), "unlinked" in os.listdir(A))) != (False, False) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -361,9 +361,9 @@ def two_clients_agree(_host: Path) -> None:
         with open(B / "coherent", "r+b", buffering=0) as other:
             other.write(b"SECOND")
             os.fsync(other.fileno())
-        # A write waits for nobody who only caches reads (MS-FSA 2.1.5.4 and 2.1.5.18): the break travels on the first client's
-        # connection, the answer on the second's, and where processors are short this client looks before it has taken the
-        # break in: 5 to 70 ms in 20 of 7,500 turns with five guests on two processors.
+        # A write does not wait for a client that only caches reads (MS-FSA 2.1.5.4 and 2.1.5.18). The break goes over
+        # the first client's connection, the answer over the second's. On a busy host the first client may read before
+        # it has processed the break: 5 to 70 ms in 20 of 7,500 turns with five guests on two processors.
         began = time.monotonic()
         while (seen := os.pread(writer.fileno(), 16, 0)) != b"SECOND":
             expect(time.monotonic() - began < BREAK_TAKEN_S, f"the first client sees {seen!r} and not the second's write")
@@ -461,7 +461,8 @@ def modes(host: Path) -> None:
     expect_mode(host / "mode", 0o640, "given to open, on the server's file")
     os.mkdir(A / "mode-dir", 0o750)
     forget_cached_data()
-    # Seen by the other client: Linux 6.1 does not ask for the POSIX information of a file that it has just created itself.
+    # The other client checks: Linux 6.1 does not request the POSIX information of a file that it has just created
+    # itself.
     expect_mode(B / "mode-dir", 0o750, "given to mkdir")
     expect_mode(B / "mode", 0o640, "given to open")
 
@@ -483,7 +484,7 @@ def chmod(host: Path) -> None:
     path.write_text("before")
     directory.mkdir()
     for mode in (0o600, 0o755, 0o640, 0o2711, 0o604):
-        # Whose it is must get into the directory.
+        # The owner must be able to enter the directory.
         wanted = {path: mode, directory: mode | 0o100}
         for changed, its in wanted.items():
             os.chmod(changed, its)
@@ -497,7 +498,7 @@ def chmod(host: Path) -> None:
 
 
 def _owner() -> tuple[int, int]:
-    """Whom what is made here belongs to, as this client is told."""
+    """Return the owner of new files here, as this client sees it."""
     path = A / "whose"
     path.write_text("")
     time.sleep(1.1)
@@ -507,7 +508,7 @@ def _owner() -> tuple[int, int]:
 
 
 def _run_as(owner: tuple[int, int], *words: str | Path, cwd: Path = SCRATCH) -> str:
-    """Run a program as the owner of the mount's files, so that it has nothing to give away; gives what it printed."""
+    """Run a program as the owner of the mount's files, so that no ownership needs to change. Returns its output."""
     command = ["setpriv", f"--reuid={owner[0]}", f"--regid={owner[1]}", "--clear-groups", *words]
     home = dict(os.environ, HOME=str(SCRATCH), GIT_CONFIG_NOSYSTEM="1")
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=home)
@@ -517,7 +518,7 @@ def _run_as(owner: tuple[int, int], *words: str | Path, cwd: Path = SCRATCH) -> 
 
 def _need(program: str) -> None:
     if shutil.which(program) is None:
-        raise Lacking(f"needs {program}")
+        raise NotSupported(f"needs {program}")
 
 
 @mode_case
@@ -551,7 +552,7 @@ def rsync_finds_nothing_left_to_do(host: Path) -> None:
     os.chmod(source / "sub", 0o750)
     os.symlink("sub/file-1", source / "link")
     subprocess.run(["chown", "-hR", f"{owner[0]}:{owner[1]}", str(source)], check=True)
-    # No call sets a link's own times here: Linux opens what it leads to, which the server refuses.
+    # No call sets a link's own times here: Linux opens the link's target, which the server refuses.
     words = ["rsync", "-a", "--omit-link-times", f"{source}/", f"{target}/"]
     _run_as(owner, *words)
     time.sleep(1.1)
@@ -571,16 +572,16 @@ def links_and_their_targets_are_told_apart(host: Path) -> None:
     (base / "dir").mkdir(parents=True)
     (base / "file").write_text("text")
     (base / "dir" / "deep").write_text("deep")
-    # Linux 6.1 makes none over SMB.
+    # Linux 6.1 creates none over SMB.
     try:
         os.symlink("file", base / "to-file")
         os.symlink("dir", base / "to-dir")
         os.symlink("dir/deep", base / "to-deep")
     except OSError as error:
         expect(error.errno == errno.EOPNOTSUPP, str(error))
-        raise Lacking("this kernel makes no symbolic links") from None
+        raise NotSupported("this kernel makes no symbolic links") from None
     forget_cached_data()
-    # Read as a listing first, which must say the same as a look at each name.
+    # The listing comes first. It must agree with a stat of each name.
     with os.scandir(B / "told-apart") as entries:
         listed = {e.name: e.is_symlink() for e in entries}
     looked = {name: stat.S_ISLNK((B / "told-apart" / name).lstat().st_mode) for name in listed}
@@ -602,17 +603,17 @@ def mount(options: argparse.Namespace, where: Path) -> None:
 
 
 def run_cases(functions: Sequence[Callable[[Any], None]], given: Any, names: Sequence[str] = ()) -> int:
-    """Run each case, with what it is given, and print its result; gives the number of failures. A case is called by its function's name
-    unless `names` has one for it."""
+    """Run each case, with its argument, and print its result. Returns the number of failures. A case has its function's
+    name unless `names` has another."""
     failures = 0
     for place, function in enumerate(functions):
         name = names[place] if place < len(names) else function.__name__
         try:
             function(given)
             print(f"PASS {name}", flush=True)
-        except Lacking as lacking:
+        except NotSupported as lacking:
             print(f"SKIP {name}: {lacking}", flush=True)
-        except Exception as error:  # every way to fail is one failed case
+        except Exception as error:  # every exception is one failed case
             line = traceback.extract_tb(error.__traceback__)[-1].lineno
             print(f"FAIL {name}: {type(error).__name__} {error} (line {line})".replace("\n", " "), flush=True)
             failures += 1
@@ -621,7 +622,7 @@ def run_cases(functions: Sequence[Callable[[Any], None]], given: Any, names: Seq
 
 
 def unmount_both() -> int:
-    """Unmounts both, and says how many of them could not be."""
+    """Unmount both. Returns the number of failures."""
     failures = 0
     for where in (B, A):
         done = subprocess.run(["umount", str(where)], capture_output=True, text=True)

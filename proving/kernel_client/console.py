@@ -1,7 +1,7 @@
-"""The guest's end of its console: requests come in and answers go out, a line of JSON each (guest.py, `Guest`).
+"""The guest's end of its console, with requests and answers of one line of JSON each (guest.py, `Guest`).
 
-An agent is a script that is laid with this one where the guest sees it (`lay`, on the host), and that answers requests (`serve`, in
-the guest).
+An agent is a script that answers requests (`serve`, in the guest). The host copies it, together with this one, to a
+directory that the guest sees (`lay`).
 """
 
 import json
@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def lay(agent: Sequence[Path], directory: Path) -> Path:
-    """Copy an agent's scripts, the first of which is run, with this one to `directory`; gives the path of the first. There they lie as
-    in the package, from which they import each other."""
+    """Copy an agent's scripts and this one to `directory`. The first script is the one that runs; returns its path.
+    They lie there as in the package, so that they can import each other."""
     for script in (Path(__file__), *agent):
         copy = directory / script.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -27,8 +27,8 @@ def lay(agent: Sequence[Path], directory: Path) -> Path:
 
 
 def serve(answer: Callable[[str, dict[str, Any]], Any]) -> None:
-    """Say that the agent is ready, and answer until nobody asks any more: with what `answer` makes of the request's `do` and its
-    other words."""
+    """Report that the agent is ready, and answer requests until the input ends. `answer` gets the request's `do` and
+    its other fields."""
     settings = termios.tcgetattr(0)
     settings[3] &= ~termios.ECHO
     termios.tcsetattr(0, termios.TCSANOW, settings)

@@ -1,4 +1,4 @@
-"""Count what a script has printed in the guest: one case for each `PASS name`, `FAIL name: why` and `SKIP name: why`."""
+"""Count the cases that a script printed in the guest: `PASS name`, `FAIL name: why` and `SKIP name: why`."""
 
 from proving.harness import server as servers
 from proving.harness.tally import Tally
@@ -8,9 +8,9 @@ LIMIT_S = 420
 
 
 def count(tally: Tally, name: str, ran: tuple[guest.Ran, bool, str], server: servers.Server, lacks: dict[str, str]) -> None:
-    """Add the cases of one mount. `ran` is what `guest.run` gave, whether the server was alive then, and its log; `server` has
-    ended since. `lacks` says which cases may fail and why, in every mount or in one (`mount: case`), and is empty where none may; what
-    the kernel itself does not pass is among them."""
+    """Add the cases of one mount. `ran` is the result of `guest.run`, whether the server was alive then, and its log.
+    `server` has ended since. `lacks` gives the cases that may fail and the reasons, for every mount or for one (`mount:
+    case`). It also includes the cases that the kernel itself fails."""
     said, alive, log = ran
     if server.complaint:
         tally.add("fail", f"{name}: the server's end", server.complaint)
@@ -20,8 +20,8 @@ def count(tally: Tally, name: str, ran: tuple[guest.Ran, bool, str], server: ser
 
 
 def count_lines(tally: Tally, name: str, said: guest.Ran, lacks: dict[str, str]) -> None:
-    """The same where no server is to be looked at; `said` is what `guest.run` gave."""
-    lacks = kernels.Chosen.lacks() | lacks
+    """The same without a server. `said` is the result of `guest.run`."""
+    lacks = kernels.GuestKernel.lacks() | lacks
     status, lines = said
     for line in lines:
         word, _, rest = line.partition(" ")

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Cut one to three of four channels under Linux's own client while it works, again and again.
+"""Cut one to three of four channels of Linux's own client repeatedly while it works.
 
     cuts.py [--cuts 10] [--per-mount 5] [--seed N] [--server trunkline|samba|both] [--out FILE]
 
-A mount with four channels, over one NIC or two, signed or sealed, carries four writers, four readers and two name changers
-(workload.py). Every cut (faults.py) hits one to three channels. Checked after each: four channels are back within 60 s and
-carry requests, and every worker gets on. Checked at the end of a mount: nothing that must never happen was seen, and the server's
-own files hold what was flushed and no other names. Checked over the whole run: of twenty times one at most was later than 15 s.
+A mount with four channels, over one NIC or two, signed or sealed, carries four writers, four readers and two name
+changers (workload.py). Every cut (faults.py) hits one to three channels. Checks after each cut: four channels are back
+within 60 s and carry requests, and every worker continues. Checks at the end of a mount: no forbidden state was seen,
+and the server's own files hold the flushed data and no other names. Check over the whole run: at most one of twenty
+recoveries took longer than 15 s.
 
-Linux hands passing errors (EAGAIN and the like) to its callers when a channel goes, whatever the server. They are counted for
-both servers in turns in one run, and Trunkline's may not be more than chance allows beyond Samba's. --out appends the counts
-to a file of JSON lines (proving/soak). Without --server both servers take the same cuts.
+Linux returns transient errors (EAGAIN and the like) to its callers when a channel goes, with any server. They are
+counted for both servers in turns in one run. Trunkline's may exceed Samba's only by chance. --out appends the counts to
+a file of JSON lines (proving/soak). Without --server both servers take the same cuts.
 """
 
 import math
@@ -28,20 +29,20 @@ from proving.harness.tally import Tally
 from proving.kernel_client import faults, guest, mounted, runs
 
 SUITE = "kernel-cuts"
-# What four channels may take to carry requests again, with one exception in twenty cuts: Linux waits twice as long from one try to
-# the next, which a host without time to spare can push over it. None may take longer than the second.
+# The time within which four channels must carry requests again, with one exception in twenty cuts. Linux doubles its
+# wait from one attempt to the next, which a busy host can push over the first limit. No cut may exceed the second.
 BACK_WITHIN_S, BACK_AT_ALL_S = 15, 60
-# How long a worker may take for its next step once the channels are back. Linux does not answer a break of a lease that came
-# with an answer it never saw, and any server waits 35 s for that; a worker may meet several.
+# The time for a worker's next step once the channels are back. Linux does not answer a lease break that came with an
+# answer it never received, and any server waits 35 s for that. A worker may meet several.
 STEP_WITHIN_S = 180
 
 
-# How many errors come together.
+# The number of errors that occur together.
 CLUMP = 3
 
 
 class Cuts(runs.Run):
-    """One mount's cuts, whatever it is mounted over: what was done, what went wrong, what passed."""
+    """One mount's cuts, over any protocol: the cuts, the failures, and the transient errors."""
 
     back_within_s, back_at_all_s, step_within_s = BACK_WITHIN_S, BACK_AT_ALL_S, STEP_WITHIN_S
 
@@ -53,7 +54,7 @@ class Cuts(runs.Run):
         self.step_s: list[float] = []
 
     def done(self) -> int:
-        """How many cuts were made."""
+        """Return the number of cuts."""
         return sum(self.faults.values())
 
     def _work(self, mount: mounted.Mounted, count: int) -> None:
@@ -66,15 +67,15 @@ class Cuts(runs.Run):
             self.step_s.append(mount.wait_for_steps(before, self.step_within_s))
 
     def late(self) -> int:
-        """How many times connections were back later than they should."""
+        """Return the number of late recoveries."""
         return sum(took > self.back_within_s for took in self.back_s)
 
     def _choose(self, clients: list[faults.Client]) -> tuple[str, list[faults.Client], int, float]:
-        """A fault, the connections that it hits, the NIC and for how long."""
+        """Return a fault, the connections that it hits, the NIC and the duration."""
         raise NotImplementedError
 
     def _cut(self, mount: mounted.Mounted) -> float:
-        """Make and mend one fault; gives when it was mended."""
+        """Make and mend one fault. Returns the time of the mending."""
         fault, hit, nic, seconds = self._choose(sorted(mount.carrying()))
         self.faults[fault] += 1
         mount.answers_were_lost = True
@@ -83,7 +84,7 @@ class Cuts(runs.Run):
         return mended
 
     def result(self) -> str:
-        """What it counts as. What another server gets wrong is told and does not fail us."""
+        """Return the counted result. Failures of another server are printed but do not fail the suite."""
         return "pass" if not self.failures else "fail" if self.kind == "trunkline" else "skip"
 
     def amount(self) -> str:
@@ -109,18 +110,18 @@ class Run(Cuts):
 
     def __init__(self, kind: str, seed: int) -> None:
         super().__init__(kind, seed, "cuts")
-        # Seeds that are ten apart, as slices have them, must meet every kind of mount too.
+        # Seeds that are ten apart, as in slices, must cover every kind of mount too.
         self._nics, self._options = mounted.MOUNTS[(seed + seed // 10) % len(mounted.MOUNTS)]
 
     def mount(self) -> str:
-        """The kind of mount in words."""
+        """Return the kind of mount in words."""
         return mounted.describe(self._nics, self._options)
 
     def _mounted(self) -> mounted.Mounted:
         return mounted.Mounted(self.kind, "four-channels", self._nics, mounted.MULTICHANNEL + self._options)
 
     def _choose(self, clients: list[faults.Client]) -> tuple[str, list[faults.Client], int, float]:
-        """A fault, the connections that it hits, the NIC and for how long."""
+        """Return a fault, the connections that it hits, the NIC and the duration."""
         fault = self._random.choice([f for f in faults.FAULTS if f != "link" or self._nics > 1])
         nic = self._random.randrange(self._nics)
         seconds = self._random.choice((0.5, 2, 4, 8))
@@ -131,12 +132,13 @@ class Run(Cuts):
 
 
 def few_late(late: int, cuts: float) -> bool:
-    """Whether connections were back in time often enough over a whole run: all of twenty times but one. A short run has one, too."""
+    """Return whether enough recoveries over a whole run were in time: all but one of twenty. A short run may have one
+    exception, too."""
     return late <= max(1, cuts / 20)
 
 
 def judge_late(tally: Tally, counts: Counter[str], within_s: float) -> None:
-    """Hold what `counts` has of our own server against that."""
+    """Compare our own server's `counts` with that limit."""
     done, late = counts["done"], counts["late"]
     detail = f"{late} of {done} times later than after {within_s} s"
     if done:
@@ -145,10 +147,11 @@ def judge_late(tally: Tally, counts: Counter[str], within_s: float) -> None:
 
 
 def within_chance(our_errors: int, our_cuts: int, their_errors: int, their_cuts: int) -> bool:
-    """Whether our errors for a cut are no more than the other's; chance gets three standard deviations.
+    """Return whether our errors for each cut do not exceed the other's, apart from chance, which gets three standard
+    deviations.
 
-    Both counts are samples, so the spread is that of their difference where the rate is the same for both. Errors come in clumps,
-    since one cut is met by several workers and by each of their tries.
+    Both counts are samples. The spread is therefore that of their difference where both have the same rate. Errors
+    occur in groups, since one cut hits several workers and each of their attempts.
     """
     rate = (our_errors + their_errors) / (our_cuts + their_cuts)
     spread = math.sqrt(CLUMP * rate * our_cuts * (1 + our_cuts / their_cuts))
@@ -156,7 +159,7 @@ def within_chance(our_errors: int, our_cuts: int, their_errors: int, their_cuts:
 
 
 def judge(tally: Tally, counts: dict[str, Counter[str]], errors: str, runs_of: str) -> None:
-    """Compare what `counts` has of `errors` for a run with what Samba has in the same go; `runs_of` names what was run."""
+    """Compare our `errors` in `counts` with Samba's of the same run. `runs_of` names the run."""
     ours, theirs = counts["trunkline"], counts["samba"]
     if not ours["done"] or not theirs["done"]:
         tally.add("skip", errors, f"needs {runs_of} of both servers in one run")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""`trunkline doctor PATH` on mounts of Linux's own clients: what it reads of the kernel's state, and what it says of it.
+"""`trunkline doctor PATH` on mounts of Linux's own clients: its reading of the kernel's state, and its findings.
 
     doctor.py [--server trunkline|samba] [--only NAME ...]
 
-Each case is a guest with mounts of its own (mounted.py), on which the doctor of the release build runs: for each mount the
-findings about the client that it must have and no others, and as many connections as the mount has. The first of a case is
-examined with runs through the mount, which must leave nothing behind; of the others the kernel's state is read alone.
+Each case is a guest with mounts of its own (mounted.py), on which the doctor of the release build runs. Each mount must
+have exactly the given findings about the client, and the right number of connections. The doctor also measures the
+first mount of a case with runs through it, which must leave no files behind. For the others it only reads the kernel's
+state.
 """
 
 import functools
@@ -18,16 +19,16 @@ from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
 from proving.kernel_client import guest, kernels, mounted, nfs_mounted
 
-# A mount: where, its options, findings, connections.
-Wanted = tuple[str, str, set[str], int]
+# A mount: its path, options, findings, connections.
+ExpectedMount = tuple[str, str, set[str], int]
 
 SUITE = "kernel-doctor"
-# Above what the doctor takes at most.
+# More than the doctor's longest run.
 LIMIT_S = 90
-# Without `actimeo=0`, which the doctor finds as well.
+# Without `actimeo=0`, which would be another finding.
 SMB = "vers=3.1.1,sec=ntlmsspi,noperm,nosharesock"
 
-# Where a mount stands, its options, the findings about the client that it must have, and its connections.
+# The path of a mount, its options, its required findings about the client, and its connections.
 CASES = {
     "smb": (lambda kind, options: mounted.Mounted(kind, "four-channels", 1, options), [
         ("/mnt/a", f"{SMB},multichannel,max_channels=4", set(), 4),
@@ -43,7 +44,7 @@ CASES = {
 
 
 def examine(mount: mounted.Mounted, where: str, wanted: set[str], connections: int, arguments: list[str]) -> list[str]:
-    """Lets the doctor look at one mount; gives the failures."""
+    """Run the doctor on one mount. Returns the failures."""
     report = mount.ask("examine", LIMIT_S, program=servers.program(), where=where, arguments=arguments)
     target = report["targets"][0]
     facts, state = target["facts"], target["facts"]["protocol"]
@@ -54,7 +55,7 @@ def examine(mount: mounted.Mounted, where: str, wanted: set[str], connections: i
     if facts["stopped"]:
         return [f"{where}: it stopped: {facts['stopped']}"]
     failures = []
-    # Nothing but the options is wrong with these mounts: what else is held against one is held against the wrong one.
+    # Only the options of these mounts are wrong. A limiting finding about anything else is wrong too.
     others = [it for it in target["findings"] if it["holds_back"] and not it["kind"].startswith("client_")]
     if others:
         failures.append(f"{where}: held against it as well: {[(it['kind'], it['says'], it['rests_on']) for it in others]}")
@@ -76,14 +77,14 @@ def examine(mount: mounted.Mounted, where: str, wanted: set[str], connections: i
     return failures
 
 
-def examine_all(mount: mounted.Mounted, mounts: list[Wanted]) -> list[str]:
-    """Lets the doctor look at each mount in turn; gives the failures."""
+def examine_all(mount: mounted.Mounted, mounts: list[ExpectedMount]) -> list[str]:
+    """Run the doctor on each mount in turn. Returns the failures."""
     failures = []
     for number, (where, options, wanted, connections) in enumerate(mounts):
         if number:
             mount.mount(where, options)
         failures += examine(mount, where, wanted, connections, ["--read-only"] if number else [])
-        # Of several mounts of a share the client does not say which connections are whose.
+        # The client does not attribute connections to one of several mounts of a share.
         if refused := mount.ask("umount", where=where):
             failures.append(f"umount: {refused}")
     if left := [path.name for path in mount.server.share_directory("files").iterdir() if "doctor" in path.name]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from proving.kernel_client import guest
 
-# A client's end of a connection: address and port. What such connections carried: bytes received and sent by the server.
+# A client's end of a connection: address and port. The load of such connections: bytes received and sent by the server.
 Client = tuple[str, int]
 Carrying = dict[Client, tuple[int, ...]]
 
@@ -25,7 +25,7 @@ FAULTS = ("reset", "silence", "half-open", "link")
 
 
 def missing() -> str:
-    """What stands in the way of cutting here, as one line; empty when nothing does."""
+    """Return the reason why cuts are not possible here, as one line; empty if they are."""
     absent = [package for program, package in (("ss", "iproute2"), ("nft", "nftables")) if shutil.which(program, path=_PATH) is None]
     return f"needs the Debian packages {', '.join(absent)}" if absent else ""
 
@@ -41,14 +41,15 @@ table inet cut {
 
 
 class Cutter:
-    """Makes and mends faults on the connections that clients hold to `port` in a network (guest.py)."""
+    """Makes and mends faults on the clients' connections to `port` in a network (guest.py)."""
 
     def __init__(self, network: guest.Network, port: int) -> None:
         self._network, self._port = network, port
         self._run(["nft", "-f", "-"], _RULES)
 
     def connections(self) -> Carrying:
-        """The clients' ends of the connections that stand at the server: (address, port) to (bytes received, bytes sent)."""
+        """Return the clients' ends of the connections established at the server: (address, port) to (bytes received,
+        bytes sent)."""
         text = self._run(["ss", "-Htnoi", "state", "established", "sport", "=", f":{self._port}"])
         found = {}
         for line in re.sub(r"\n\s+", " ", text).splitlines():
@@ -63,7 +64,7 @@ class Cutter:
             self._run(["ss", "-K", "-tn", "dst", address, "dport", "=", f":{port}"])
 
     def silence(self, clients: Iterable[Client]) -> None:
-        """Let no packet of these connections pass, in either direction."""
+        """Drop all packets of these connections, in either direction."""
         self._run(["nft", "add", "element", "inet", "cut", "silenced", "{ " + ", ".join(f"{a} . {p}" for a, p in clients) + " }"])
 
     def speak(self) -> None:
@@ -71,11 +72,11 @@ class Cutter:
         self._run(["nft", "flush", "set", "inet", "cut", "silenced"])
 
     def link(self, nic: int, up: bool) -> None:
-        """Take the server's end of a cable down, or up again."""
+        """Take the server's end of a cable down or up."""
         self._run(["ip", "link", "set", f"tap{nic}", "up" if up else "down"])
 
     def can_destroy(self) -> bool:
-        """Whether this kernel lets `ss -K` destroy a connection; tried on one of our own within the namespace."""
+        """Return whether this kernel lets `ss -K` destroy a connection. The test uses a connection within the namespace."""
         script = ("import socket,subprocess;l=socket.create_server(('127.0.0.1',0));c=socket.create_connection(l.getsockname());"
                   "subprocess.run(['ss','-K','-tn','sport','=',f':{c.getsockname()[1]}'],stdout=subprocess.DEVNULL);"
                   "c.settimeout(2);c.recv(1)")
@@ -91,7 +92,7 @@ class Cutter:
 
 
 def cut(cutter: Cutter, guest: guest.Guest, fault: str, clients: Iterable[Client], nic: int, seconds: float) -> float:
-    """Make one fault, keep it up for a while, and mend it; gives when it was mended (monotonic seconds)."""
+    """Make one fault, keep it for a while, and mend it. Returns the time of the mending (monotonic seconds)."""
     if fault == "reset":
         cutter.reset(clients)
     elif fault == "link":
@@ -109,7 +110,7 @@ def cut(cutter: Cutter, guest: guest.Guest, fault: str, clients: Iterable[Client
 
 
 def cannot_cut() -> str:
-    """Try each means once in a namespace of its own; gives what does not work here, as one line, or nothing."""
+    """Try each method once in a separate namespace. Returns the failing one, as one line, or an empty string."""
     try:
         with guest.Network() as network:
             cutter = Cutter(network, 445)

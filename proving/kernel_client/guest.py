@@ -1,10 +1,12 @@
-"""A Linux kernel client: Debian's user-mode-linux in a network namespace of its own, a virtual cable to this machine for each NIC.
+"""A Linux kernel client: Debian's user-mode-linux in its own network namespace, with a virtual cable to this machine
+for each NIC.
 
-`run` boots a guest for one job and gives what it printed; `Guest` boots one that is talked to while it runs, a line of JSON
-each way over its console, so that no network of the test is needed for it. The guest's root is this machine's file system, mounted
-read-only; /mnt and /run are fresh memory file systems in the guest.
-It has cifs.ko and nfs.ko of its own kernel (6.1, or a newer one: kernels.py), so what it does to a server is what a real client does. Needs root, and the
-Debian packages user-mode-linux, kmod and iproute2, and cifs-utils and keyutils or nfs-common.
+`run` boots a guest for one job and returns its output. `Guest` boots one that exchanges lines of JSON with the host
+over its console, so that this needs no network. The guest's root is this machine's file system, mounted read-only; /mnt
+and /run are fresh memory file systems in the guest.
+
+The guest has cifs.ko and nfs.ko of its own kernel (6.1, or a newer one: kernels.py), so a server sees a real client.
+Needs root, and the Debian packages user-mode-linux, kmod and iproute2, and cifs-utils and keyutils or nfs-common.
 """
 
 import atexit
@@ -26,7 +28,7 @@ from proving.kernel_client import console, kernels
 
 # The words of a job.
 Job = Sequence[object]
-# What a guest came to: status and lines.
+# The result of a guest: status and lines.
 Ran = tuple[int, list[str]]
 
 HERE = Path(__file__).resolve().parent
@@ -35,30 +37,30 @@ _serial = itertools.count()
 
 
 def server_address(nic: int = 0) -> str:
-    """The address of the server's end of the cable `nic`."""
+    """Return the address of the server's end of the cable `nic`."""
     return f"10.77.{nic}.1"
 
 
 def guest_address(nic: int = 0) -> str:
-    """The address of the guest's end of the cable `nic`."""
+    """Return the address of the guest's end of the cable `nic`."""
     return f"10.77.{nic}.2"
 
 
 SERVER_ADDRESS = server_address()
 
-# What the guest's kernel says around every boot; the job's own output is what remains.
+# The lines that the guest's kernel prints around every boot. The rest is the job's own output.
 _BOOT_NOISE = ("Core dump limits", "\tsoft -", "\thard -", "Checking ", "Adding ", "SELinux:", "mmapper_init",
                "Failed to initialize ubd", "reboot: System halted", "sysrq: Power Off", "Warning: tempdir")
 _STATUS = "guest-job-status "
 
 
 def missing(mount: tuple[str, str] = ("mount.cifs", "cifs-utils")) -> str:
-    """What stands in the way of running guests here that need a program and its package, as one line; empty when nothing does."""
+    """Return the reason why guests that need a program and its package cannot run here, as one line; empty if they can."""
     if os.geteuid() != 0:
         return "needs root for a network namespace and a tap device"
     if not os.path.exists("/dev/net/tun"):
         return "needs /dev/net/tun"
-    if reason := kernels.Chosen.kernel.missing():
+    if reason := kernels.GuestKernel.kernel.missing():
         return reason
     programs = {"modprobe": "kmod", "ip": "iproute2", mount[0]: mount[1]}
     absent = sorted({package for program, package in programs.items() if shutil.which(program, path=PATH) is None})
@@ -92,7 +94,7 @@ class Network:
         subprocess.run(["ip", "netns", "del", self.name], check=False, env=dict(os.environ, PATH=PATH))
 
     def inside(self, command: list[str]) -> list[str]:
-        """The command line that runs `command` inside the namespace."""
+        """Return the command line that runs `command` inside the namespace."""
         return ["ip", "netns", "exec", self.name, *command]
 
     @staticmethod
@@ -101,7 +103,7 @@ class Network:
 
 
 def cannot_boot() -> str:
-    """Boot a guest that does nothing; gives why that is not possible here, as one line, or nothing when it is."""
+    """Boot a guest that does nothing. Returns the reason why that fails here, as one line, or an empty string."""
     try:
         with Network() as network:
             status, lines = run(network, ["uname", "-r"], PROBE_LIMIT_S)
@@ -114,9 +116,9 @@ def cannot_boot() -> str:
 
 
 def run(network: Network, job: Job, limit_s: float, memory_mib: int = 640) -> Ran:
-    """Boot a guest that runs `job` (a list of words) as root; gives (status, output lines).
+    """Boot a guest that runs `job` (a list of words) as root. Returns (status, output lines).
 
-    The status is the job's own; 124 when the time is over, 125 when the guest ended without having run the job.
+    The status is the job's own; 124 after a time-out, 125 when the guest ended without having run the job.
     """
     work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
     process = _boot(network, job, work, memory_mib, "con0=null,fd:1", subprocess.DEVNULL)
@@ -128,7 +130,7 @@ def run(network: Network, job: Job, limit_s: float, memory_mib: int = 640) -> Ra
 
 
 def outlast(process: subprocess.Popen[bytes], limit_s: float) -> tuple[bytes, bool]:
-    """Wait for a guest's end, or end it; gives its output and whether the time was over."""
+    """Wait for a guest's end, or end it. Returns its output and whether it timed out."""
     try:
         return process.communicate(timeout=limit_s)[0], False
     except subprocess.TimeoutExpired:
@@ -137,7 +139,7 @@ def outlast(process: subprocess.Popen[bytes], limit_s: float) -> tuple[bytes, bo
 
 
 def lay(job: Job, work: Path) -> tuple[Path, Path]:
-    """Put what a guest begins with into `work`: its first process, and a script that is the job."""
+    """Write the guest's first files into `work`: its first process, and a script that is the job."""
     init = Path(shutil.copy(HERE / "guest-init", work))
     script = work / "job"
     script.write_text("#!/bin/sh\nexec " + " ".join(_quote(word) for word in job) + "\n")
@@ -147,14 +149,14 @@ def lay(job: Job, work: Path) -> tuple[Path, Path]:
 
 def _boot(network: Network, job: Job, work: Path, memory_mib: int, console: str, stdin: int) -> subprocess.Popen[bytes]:
     init, script = lay(job, work)
-    kernel = kernels.Chosen.kernel
+    kernel = kernels.GuestKernel.kernel
     words = [
         f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", f"rootflags={kernel.path('/')}", "ro",
         *(f"vec{nic}:transport=tap,ifname=tap{nic},depth=128,gro=1" for nic in range(network.nics)),
         f"init={init}", f"guestjob={script}", "guestaddr=" + ",".join(f"{guest_address(nic)}/24" for nic in range(network.nics)),
         f"guestmodules={kernel.modules()}", f"uml_dir={kernel.path(work)}", "con=null", console, "quiet", "loglevel=0",
     ]
-    # A process namespace of its own: when its first process goes, all of the guest's processes go with it.
+    # A separate process namespace: the end of its first process ends all of the guest's processes.
     command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *_wide_registers(), *kernel.command(words)])
     return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                             env=dict(os.environ, PATH=PATH, TMPDIR=kernel.path(_memory_directory(work, memory_mib))))
@@ -162,7 +164,8 @@ def _boot(network: Network, job: Job, work: Path, memory_mib: int, console: str,
 
 @functools.cache
 def _wide_registers() -> list[str]:
-    """What stands before the kernel's command where the processor has registers that it does not know (wide_registers.c)."""
+    """Return the words before the kernel's command where the processor has registers that the kernel does not know
+    (wide_registers.c)."""
     if "amx_tile" not in Path("/proc/cpuinfo").read_text().split():
         return []
     if shutil.which("cc", path=PATH) is None:
@@ -175,14 +178,15 @@ def _wide_registers() -> list[str]:
     return ["env", f"LD_PRELOAD={library}"]
 
 
-class Ended(Exception):
-    """The guest, or the job in it, is over or does not answer in time."""
+class GuestEnded(Exception):
+    """The guest, or its job, has ended or does not answer in time."""
 
 
 class Guest:
-    """A running guest whose job reads requests and prints answers, one line of JSON each, answers after a mark (console.py).
+    """A running guest whose job reads requests and prints answers, one line of JSON each. A mark precedes each answer
+    (console.py).
 
-    A context manager: leaving it ends the guest. `noise` holds what else the guest printed.
+    A context manager: leaving it ends the guest. `noise` holds the guest's other output.
     """
 
     def __init__(self, network: Network, job: Job, memory_mib: int = 640) -> None:
@@ -216,23 +220,23 @@ class Guest:
         self._answers.put(None)
 
     def ask(self, limit_s: float, **request: Any) -> Any:
-        """Send a request and wait for its answer; Ended when none comes within `limit_s` seconds."""
+        """Send a request and wait for its answer. Raises GuestEnded if none comes within `limit_s` seconds."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         except OSError as reason:
-            raise Ended(f"the guest is gone: {reason}; {self._last_words()}") from reason
+            raise GuestEnded(f"the guest is gone: {reason}; {self._last_words()}") from reason
         return self.answer(limit_s)
 
     def answer(self, limit_s: float) -> Any:
-        """Wait for the next answer; Ended when none comes within `limit_s` seconds."""
+        """Wait for the next answer. Raises GuestEnded if none comes within `limit_s` seconds."""
         try:
             found = self._answers.get(timeout=limit_s)
         except queue.Empty:
-            raise Ended(f"no answer within {limit_s} s; {self._last_words()}") from None
+            raise GuestEnded(f"no answer within {limit_s} s; {self._last_words()}") from None
         if found is None:
-            raise Ended(f"the guest ended; {self._last_words()}")
+            raise GuestEnded(f"the guest ended; {self._last_words()}")
         return found
 
     def _last_words(self) -> str:
@@ -240,7 +244,7 @@ class Guest:
 
 
 def _memory_directory(work: Path, memory_mib: int) -> str:
-    """Where the guest's memory is backed: a memory file system when there is one with the room."""
+    """Return the directory for the guest's memory: a memory file system if one has the room."""
     shm = "/dev/shm"
     if not os.access(shm, os.W_OK):
         return str(work)
@@ -249,7 +253,7 @@ def _memory_directory(work: Path, memory_mib: int) -> str:
 
 
 def read(text: str, over: bool) -> Ran:
-    """The status and the lines of a guest's output."""
+    """Return the status and the lines of a guest's output."""
     status, lines = (124 if over else 125), []
     for line in text.replace("\r", "").splitlines():
         if line.startswith(_STATUS):

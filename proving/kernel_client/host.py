@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Change a share from its host while Linux's clients look at it over SMB and NFS: neither may be shown what was before.
+"""Change a share from its host while Linux's clients look at it over SMB and NFS. Neither may see the former state.
 
     host.py [--rounds 1] [--per-mount 5] [--seed N] [--out FILE]
 
-A round is 30 s. Again and again the host makes, writes, replaces, renames, links, removes, and changes the modes and the case of
-names, in directories that both clients have just looked at, and then both look at every name there is or was: whether it is there,
-its size, mode and content, and what its directory lists. What they find is compared with what the host finds. Every few times the
-server is stopped while more happens than the host's queue of events holds, so that events are lost. Beside that, workers of both
-sides (mixed.py) write, read and rename files of their own.
+A round is 30 s. The host repeatedly creates, writes, replaces, renames, links and removes names, and changes their
+modes and case, in directories that both clients have just seen. Then both look at every present and former name:
+whether it exists, its size, mode and content, and its directory's listing. The results are compared with the host's.
+Every few times the server is stopped during more changes than the host's event queue holds, so that events are lost. At
+the same time, workers of both sides (mixed.py) write, read and rename files of their own.
 
-What is proved is the server's memory, so that the clients are told to have none: no leases, no attributes or names kept. A READ
-delegation can not be declined by Linux; what it holds over NFS may be a moment late, until the recall has come. That is counted.
+The suite proves the server's cache, so the clients are mounted without one: no leases, no kept attributes or names.
+Linux cannot decline a READ delegation. Under a delegation the client's view over NFS may be a moment late, until the
+recall has arrived. That is counted.
 """
 
 import os
@@ -30,16 +31,17 @@ from proving.kernel_client import mixed, mounted, nfs_mounted, runs, workload
 SUITE = "kernel-host-changes"
 ROUND_S = 30
 STEP_WITHIN_S = 90
-# As long may what a delegation holds be late.
+# The longest delay that a delegation may cause.
 RECALLED_WITHIN_S = 10
-# Mounts that keep nothing.
+# Mounts without client caches.
 SMB, NFS = ",cache=none,nolease,nohandlecache", "vers=4.2,nconnect=4,noac,lookupcache=none"
 WORKERS = [worker for worker in mixed.WORKERS if worker[0] in ("exchange", "writer", "reader", "renames")]
 TOP = "changed-by-the-host"
 DIRECTORIES = ["", "one", "one/two", "three"]
 SLOTS = 6
 MODES = (0o644, 0o664, 0o755, 0o444)
-# Changes between two looks, how often events are lost, and more changes than the host's queue holds (16,384 by default).
+# Changes between two checks, the interval of lost events, and more changes than the host's queue holds (16,384 by
+# default).
 CHANGES, LOSS_EVERY, LOST = (1, 2, 5, 20), 8, 10_000
 
 
@@ -48,7 +50,7 @@ def spellings(slot: int) -> tuple[str, str]:
 
 
 class Tree:
-    """What the host has in the share, and the changes that it makes."""
+    """The host's files in the share, and its changes to them."""
 
     def __init__(self, top: Path, seed: int) -> None:
         self._top, self._random = top, random.Random(f"host {seed}")
@@ -58,7 +60,7 @@ class Tree:
         self._content = 0
 
     def change(self) -> None:
-        """Make a change chosen at random, where it is possible."""
+        """Make a random change, where it is possible."""
         kind = self._random.choice([self._write, self._write, self._replace, self._rename, self._link, self._remove, self._set_mode,
                                     self._other_case, self._turn_directory])
         kind()
@@ -68,7 +70,7 @@ class Tree:
         return self._top / self._random.choice(DIRECTORIES)
 
     def _slot(self) -> Path:
-        """A name of a slot: as it is spelled, where it is there."""
+        """Return a name of a slot, in its present spelling if it exists."""
         directory, either = self._directory(), spellings(self._random.randrange(SLOTS))
         return next((directory / name for name in either if os.path.lexists(directory / name)), directory / self._random.choice(either))
 
@@ -109,7 +111,7 @@ class Tree:
             path.rename(path.with_name(path.name[0].swapcase() + path.name[1:]))
 
     def _turn_directory(self) -> None:
-        """Rename a directory away and another, with other files, into its place."""
+        """Rename a directory away, and another one with other files into its place."""
         old, new = self._top / "three", self._top / "turned"
         new.mkdir()
         (new / self._random.choice(spellings(self._random.randrange(SLOTS)))).write_bytes(self._new_content())
@@ -121,7 +123,8 @@ class Tree:
         gone.rmdir()
 
     def lose_events(self, server: servers.Server) -> None:
-        """Change more than the host tells of while the server stands still, and what is looked at after that."""
+        """Change more names than the event queue holds while the server is stopped, among them the names that are
+        checked next."""
         os.kill(server.pid, signal.SIGSTOP)
         try:
             for number in range(LOST):
@@ -135,27 +138,27 @@ class Tree:
         self.done["events lost"] += 1
 
     def paths(self) -> list[str]:
-        """Every path that there is or was."""
+        """Return every present and former path."""
         return [*DIRECTORIES, *(os.path.join(directory, name) for directory in DIRECTORIES for slot in range(SLOTS)
                                 for name in spellings(slot))]
 
     def wanted(self, path: str, any_case: bool) -> workload.Facts:
-        """What is to be found at a path: as `facts` of agent.py says it."""
+        """Return the expected state of a path, as `facts` of agent.py reports it."""
         place = self._top / path
         if any_case and not os.path.lexists(place):
             place = next((other for other in place.parent.iterdir() if other.name.lower() == place.name.lower()), place)
         return workload.facts(place)
 
 
-class Host(mixed.Both):
-    """Both mounts, and what the host does below them."""
+class Host(mixed.DualMount):
+    """Both mounts, and the host's changes below them."""
 
     def look(self, side: str, paths: list[str]) -> dict[str, workload.Facts]:
         return self.ask("look", limit_s=90, where=f"/mnt/{side}/{TOP}", paths=paths)
 
 
 class Run(runs.Run):
-    """One mount's rounds: what was done and what went wrong."""
+    """One mount's rounds: the work and the failures."""
 
     def __init__(self, kind: str, seed: int) -> None:
         super().__init__(kind, seed)
@@ -194,7 +197,7 @@ class Run(runs.Run):
         self.done += 1
 
     def _compare(self, host: Host, tree: Tree) -> None:
-        """Let both look; Broken when one of them found what was before."""
+        """Check from both sides. Raises RunFailed when one of them saw a former state."""
         paths = tree.paths()
         for side in ("c", "n"):
             wanted = {path: tree.wanted(path, side == "c") for path in paths}
@@ -206,7 +209,7 @@ class Run(runs.Run):
                 wrong = _differing(side, wanted, host.look(side, list(wrong)))
             if wrong:
                 what = "; ".join(f"{path}: found {found}, and there is {wanted[path]}" for path, found in list(wrong.items())[:4])
-                raise mounted.Broken(f"look {self.looks} over {'SMB' if side == 'c' else 'NFS'}: {what}")
+                raise mounted.RunFailed(f"look {self.looks} over {'SMB' if side == 'c' else 'NFS'}: {what}")
 
     def _finish(self, host: Host) -> list[str]:
         share = host.server.share_directory("files")
@@ -226,7 +229,7 @@ class Run(runs.Run):
 
 
 def _differing(side: str, wanted: dict[str, workload.Facts], found: dict[str, workload.Facts]) -> dict[str, Any]:
-    """Of what was found, what is not as it must be. SMB shows no modes."""
+    """Return the wrong parts of `found`. SMB shows no modes."""
     def seen(facts: workload.Facts) -> workload.Facts:
         return {key: value for key, value in facts.items() if key != "mode"} if side == "c" else facts
     return {path: facts for path, facts in found.items() if seen(facts) != seen(wanted[path])}

@@ -1,10 +1,10 @@
-"""The kernels that a guest may boot: Debian's user-mode-linux, of the machine's own release and of newer ones.
+"""The kernels for guests: Debian's user-mode-linux, of the machine's own release and of newer ones.
 
-    kernels.py ROOT WORD ...    runs the program WORD of ROOT, in a mount namespace that its caller has made for it
+    kernels.py ROOT WORD ...    runs the program WORD of ROOT, in a mount namespace that its caller has created for it
 
-A newer kernel is unpacked with the C library that it needs (scripts/foreign, harness/newer.py) and has that directory for its root, since
-its library would not suit the machine's own programs. The machine's files lie there below /machine and are the guest's root, as they
-are with the machine's own kernel.
+A newer kernel is unpacked with the C library that it needs (scripts/foreign, harness/newer.py), and has that directory
+as its root, since its library would not suit the machine's own programs. The machine's files lie there below /machine
+and are the guest's root, as with the machine's own kernel.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from proving.harness import newer
 
 PROGRAM = "linux.uml"
 MODULES = "usr/lib/uml/modules"
-# What a newer kernel sees of this machine, and where.
+# The directories of this machine that a newer kernel sees, and their places there.
 SEEN = {"/": "machine", "/dev": "dev", "/proc": "proc"}
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -30,31 +30,31 @@ class Kernel:
     """The machine's own user-mode-linux."""
 
     def missing(self) -> str:
-        """Why it cannot be had here, as one line; empty when it can."""
+        """Return the reason why it is not available here, as one line; empty if it is."""
         return "" if shutil.which(PROGRAM, path=PATH) else "needs the Debian package user-mode-linux"
 
     def modules(self) -> str:
-        """The directory of its modules, as the guest sees it."""
+        """Return the directory of its modules, as the guest sees it."""
         return f"/{MODULES}"
 
     def release(self) -> str:
-        """What it calls itself, by its modules."""
+        """Return its own name for its release, from its modules."""
         return " or ".join(sorted(path.name for path in self._directory().iterdir()))
 
     def _directory(self) -> Path:
         return Path(f"/{MODULES}")
 
     def path(self, path: str | Path) -> str:
-        """Where the kernel sees a path of this machine."""
+        """Return the kernel's path for a path of this machine."""
         return str(path)
 
     def command(self, words: list[str]) -> list[str]:
-        """The command line that boots it with these words."""
+        """Return the command line that boots it with these words."""
         return [PROGRAM, *words]
 
 
 class NewerKernel(Kernel):
-    """A user-mode-linux of a newer release, which was unpacked into the folder of this name."""
+    """A user-mode-linux of a newer release, unpacked into the folder of this name."""
 
     def __init__(self, folder: str) -> None:
         self._root = newer.root(folder)
@@ -80,15 +80,15 @@ OWN = "6.1"
 KERNELS = {OWN: Kernel(), "6.12": NewerKernel("linux-6.12"), "newest": NewerKernel("linux-newest")}
 
 
-_ZEROS = ("a file of size 0 that has grown before it is opened reads as zeros, without any READ to the server (6.12.113 and 7.2.7; beside "
+_ZEROS = ("a file of size 0 that has grown before its open reads as zeros, without any READ to the server (6.12.113 and 7.2.7; with "
           "Samba too)")
-_BEHIND = ("what is written without a lease for writing stays in the client's memory until it is flushed or closed; before 6.10 it was "
-           "written at once, and so it is with cache=none (6.12.113 and 7.2.7; beside Samba too)")
-_WHOLE_PAGES = ("of what is kept that way whole pages are written later, and what another client wrote into them meanwhile is lost; not with byte-range "
-                "locks around each write, nor with cache=none (6.12.113 and 7.2.7; beside Samba too)")
-_UNSTABLE = ("pages change between being signed and being sent where several processes write to one file, and Samba refuses the WRITE for its "
-             "signature too (7.2.7; not where SMB is sealed)")
-_IDS = "chown asks cifs.idmap for an answer before it asks the server, and nobody answers here (7.2.7): EINVAL"
+_BEHIND = ("data written without a write lease stays in the client's memory until a flush or close; before 6.10, and with cache=none, "
+           "it was written at once (6.12.113 and 7.2.7; with Samba too)")
+_WHOLE_PAGES = ("such data is later written in whole pages, which overwrite another client's data; not with byte-range locks around each "
+                "write, nor with cache=none (6.12.113 and 7.2.7; with Samba too)")
+_UNSTABLE = ("if several processes write to one file, pages change between signing and sending; Samba too refuses such a WRITE for its "
+             "signature (7.2.7; not with encryption)")
+_IDS = "chown asks cifs.idmap before the server, and no cifs.idmap answers here (7.2.7): EINVAL"
 LACKS = {
     "6.12": {"two_clients_agree": _ZEROS, "write_without_a_lease": _BEHIND, "two_write_to_one_page": _WHOLE_PAGES},
     "newest": {"two_clients_agree": _ZEROS, "write_without_a_lease": _BEHIND,
@@ -97,32 +97,32 @@ LACKS = {
 }
 
 
-class Chosen:
-    """The kernel that guests of this process boot: the machine's own unless another is chosen."""
+class GuestKernel:
+    """The kernel that guests of this process boot: the machine's own, or the one that --kernel selects."""
 
     series, kernel = OWN, KERNELS[OWN]
 
     @classmethod
     def lacks(cls) -> dict[str, str]:
-        """What fails with this kernel whatever the server, by case or `mount: case`, and why."""
+        """Return the cases that fail with this kernel on any server, by case or `mount: case`, and the reasons."""
         return LACKS.get(cls.series, {})
 
 
 class _Choose(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, option_string: str | None = None) -> None:
-        Chosen.series, Chosen.kernel = value, KERNELS[value]
+        GuestKernel.series, GuestKernel.kernel = value, KERNELS[value]
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """The arguments of a suite with guests, described by the first line of its documentation."""
+    """Return the arguments of a suite with guests. The first line of its documentation describes it."""
     arguments = argparse.ArgumentParser(description=description.splitlines()[0])
-    arguments.add_argument("--kernel", choices=list(KERNELS), action=_Choose, help="what the guests boot; 6.1 is the machine's own")
+    arguments.add_argument("--kernel", choices=list(KERNELS), action=_Choose, help="the guests' kernel; 6.1 is the machine's own")
     return arguments
 
 
 def suite(name: str) -> str:
-    """A suite's name with the kernel, where that is not the machine's own."""
-    return name if Chosen.series == OWN else f"{name} {Chosen.series}"
+    """Return a suite's name with the kernel, unless it is the machine's own."""
+    return name if GuestKernel.series == OWN else f"{name} {GuestKernel.series}"
 
 
 def main() -> None:
@@ -131,7 +131,7 @@ def main() -> None:
         place = Path(root) / below
         place.mkdir(exist_ok=True)
         subprocess.run(["mount", "--rbind", path, place], check=True)
-    # What is loaded before the kernel (guest.py) is a file of this machine.
+    # The library loaded before the kernel (guest.py) is a file of this machine.
     if library := os.environ.get("LD_PRELOAD"):
         os.environ["LD_PRELOAD"] = NewerKernel.path(library)
     os.chroot(root)

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Kill the server under load and start it again within 10 s, while Linux's client holds files open and locked.
+"""Kill the server under load and restart it within 10 s, while Linux's client holds files open and locked.
 
     kills.py [--kills 3] [--per-mount 5] [--seed N] [--server trunkline|samba] [--handles persistent|durable] [--folders] [--out FILE]
 
-Four writers and two readers work on a mount, a holder keeps byte-range locks, and a second client asks for the same ranges
-without end (workload.py). After each kill -9 and restart: every worker gets on with the descriptor that it had, the second
-client was granted nothing, and with persistent handles the client's open files have the ids they had before. At the end of a
-mount the server's own files hold what was flushed.
+Four writers and two readers work on a mount, a holder keeps byte-range locks, and a second client requests the same
+ranges continuously (workload.py). After each kill -9 and restart: every worker continues with its descriptor, the
+second client was granted no lock, and with persistent handles the client's open files have the same ids as before. At
+the end of a mount the server's own files hold the flushed data.
 
-Linux keeps locks to itself under a write lease, sends them when that is broken, and forgets those that a dying server does not
-take. So on every other mount the kills begin when the second client has been refused once, for then the server has the locks. On
-the others the first kill falls anywhere around that moment; whose a lock is cannot be told there, and what the second client is
-granted is only counted (`lock granted`).
+Linux keeps locks to itself under a write lease, sends them when the lease is broken, and forgets those that a dying
+server does not accept. So on every other mount the kills begin when the second client has been refused once, because
+then the server has the locks. On the others the first kill falls anywhere around that moment. There the owner of a lock
+is uncertain, and the second client's locks are only counted (`lock granted`).
 
-`--handles durable` is for servers that lose their opens with their process: the ids change and a lock may be lost, so that
-neither is checked; what is left shows that the client gets over it and no flushed byte is missing.
+`--handles durable` is for servers that lose their opens with their process: the ids change and a lock may be lost, so
+neither is checked. The remaining checks show that the client recovers and no flushed byte is missing.
 
-With `--folders` four workers make a directory and a file and remove both: no open that the client gave up may hold the file's name, so
-that the directory stays.
+With `--folders` four workers create a directory and a file and remove both. No open that the client gave up may hold
+the file's name, since the directory would then stay.
 """
 
 import random
@@ -33,22 +33,23 @@ from proving.harness import server as servers
 from proving.kernel_client import faults, mounted, runs
 
 SUITE = "kernel-kills"
-# Of this 4 s are the longest pause that is made.
+# This includes the longest deliberate pause of 4 s.
 RESTART_WITHIN_S = 10
 STEP_WITHIN_S = 90
-# Two reconnects of the client beside the load: with one channel, and with four.
+# The mounts have one channel, or four. The client reconnects twice in addition to the load.
 MOUNTS = [(1, mounted.BASIC), (1, mounted.MULTICHANNEL), (2, mounted.MULTICHANNEL + ",seal")]
 LOAD = [[kind, f"{kind}-{n}"] for kind, count in (("writer", 4), ("reader", 2)) for n in range(count)]
-# Who holds locks and who asks for them, where it is known whose they are and where it is not.
+# The label of the worker that holds locks and of the one that requests them, where the owner of the locks is certain
+# and where not.
 HOLDER, INTRUDER = {True: "holder", False: "keeper"}, {True: "intruder", False: "prober"}
 
 
 class Kills(runs.Run):
-    """One mount's kills, whatever it is mounted over: what was done and what went wrong."""
+    """One mount's kills, over any protocol: the kills and the failures."""
 
-    # Whose files are compared.
+    # The client whose open files are compared.
     who = "client"
-    # How long the server is away.
+    # The time for which the server is down, in seconds.
     away_s: Sequence[float] = (0, 0.5, 2, 4)
 
     def __init__(self, kind: str, seed: int, name: str) -> None:
@@ -58,14 +59,14 @@ class Kills(runs.Run):
         self.on_s: list[float] = []
 
     def _held_open(self, mount: mounted.Mounted) -> Any:
-        """What must be open after a kill as it was before."""
+        """Return the open files that must be the same after a kill."""
         raise NotImplementedError
 
     def _finish(self, mount: mounted.Mounted) -> list[str]:
         return mount.finish(more_mounts=["/mnt/b"])
 
     def _kill(self, mount: mounted.Mounted, after_s: tuple[float, float]) -> None:
-        """Kill, start again, and see that everybody gets on with what was open."""
+        """Kill, restart, and check that every worker continues with its open files."""
         self.where = f"kill {self.done + 1}"
         time.sleep(self._random.uniform(*after_s))
         before = self._held_open(mount)
@@ -77,12 +78,12 @@ class Kills(runs.Run):
         restarted = time.monotonic()
         self.done += 1
         if restarted - killed > RESTART_WITHIN_S:
-            raise mounted.Broken(f"the server was back after {restarted - killed:.1f} s only")
+            raise mounted.RunFailed(f"the server was back after {restarted - killed:.1f} s only")
         mount.wait_for_steps(mount.progress()["steps"], STEP_WITHIN_S)
         self.on_s.append(time.monotonic() - restarted)
         after = self._held_open(mount)
         if after != before:
-            raise mounted.Broken(f"the {self.who} had {before} open before the kill, and has {after} now")
+            raise mounted.RunFailed(f"the {self.who} had {before} open before the kill, and has {after} now")
 
     def amount(self) -> str:
         return f"{self.done} kills"
@@ -104,11 +105,11 @@ class Run(Kills):
         super().__init__(kind, seed, "kills")
         self._persistent = handles == "persistent"
         self._nics, self._options = MOUNTS[seed % len(MOUNTS)]
-        # Seeds are five apart in slices; either must meet every kind of mount.
+        # Seeds are five apart in slices, and both kinds must cover every kind of mount.
         self._decided = seed // 5 % 2 == 0
 
     def mount(self) -> str:
-        """The kind of mount in words."""
+        """Return the kind of mount in words."""
         channels = mounted.CHANNELS if "multichannel" in self._options else 1
         return f"{mounted.describe(self._nics, self._options)}, {channels} channel{'s' if channels > 1 else ''}"
 
@@ -131,8 +132,9 @@ class Run(Kills):
             self._kill(mount, (0.5, 4) if number or self._decided else (0, 1.5))
 
     def _held_open(self, mount: mounted.Mounted) -> Any:
-        """The ids of the files that workers hold open for their whole life, where they must outlive a kill. The second client's
-        is none: Linux sends a lock with the id of before the restart now and then, and who is told EBADF opens the file again."""
+        """Return the ids of the files that workers hold open for their whole life, where they must survive a kill. The
+        second client's is not among them: Linux sometimes sends a lock with the id from before the restart, and a
+        program that gets EBADF opens the file again."""
         if not self._persistent:
             return {}
         mine = ["holder-0", *(label for _, label in LOAD)]
@@ -140,7 +142,7 @@ class Run(Kills):
 
 
 class Folders(Run):
-    """One mount's kills beside workers that make and remove directories, with nothing that waits for a lock."""
+    """One mount's kills beside workers that create and remove directories, without workers that wait for locks."""
 
     away_s: Sequence[float] = (0, 0.3, 1)
 
@@ -165,7 +167,7 @@ def main() -> None:
     parser = runs.parser("kills", 3, 5, __doc__)
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     parser.add_argument("--handles", choices=("persistent", "durable"), default="persistent")
-    parser.add_argument("--folders", action="store_true", help="directories are made and removed instead")
+    parser.add_argument("--folders", action="store_true", help="create and remove directories instead")
     options = parser.parse_args()
     tally = runs.begin(SUITE, faults.cannot_cut)
     runs.go_through(tally, options, lambda seed: [Folders(options.server, seed) if options.folders else Run(options.server, options.handles, seed)])

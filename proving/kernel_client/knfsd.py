@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Linux' own NFS server beside Linux' own client: runs in the guest, serves a file system of its memory there, and runs a job.
+"""Linux' own NFS server with Linux' own client: runs in the guest, serves a file system in its memory there, and runs a job.
 
     knfsd.py DIRECTORY PORT PROGRAM ...    serves DIRECTORY as the root of NFSv4.1 and 4.2 on PORT, to every client, root as root
 
-The server asks a daemon (rpc.mountd) who a client is, what is exported and what a handle leads to, each question once. Here the
-three answers are written before anybody asks, so that nothing of nfs-utils is needed but what mounts. What only this program knows
-it adds to the words of the job (nfs_tree.py): the size of the file system, and a network namespace from which a second client can mount.
+The server asks a daemon (rpc.mountd) for the identity of a client, for the exports and for the target of a handle, each
+once. Here the three answers are written in advance, so that only the mount program of nfs-utils is needed. The program
+adds two facts that only it knows to the words of the job (nfs_tree.py): the size of the file system, and a network
+namespace from which a second client can mount.
 """
 
 import os
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 
 CACHES, CONTROL = Path("/proc/net/rpc"), Path("/proc/fs/nfsd")
-# Behind every lifetime of a guest, in seconds of the clock.
+# Later than the lifetime of any guest, in seconds of the clock.
 FOR_EVER = 0x7FFFFFFF
 CLIENT, ROOT_FSID = "everybody", "\\x00000000"
 # The network namespace for a second client, and its own and the server's address there.
@@ -25,7 +26,7 @@ INSECURE_PORT, NO_SUBTREE_CHECK, HAS_FSID = 0x0002, 0x0400, 0x2000
 BY_NUMBER = 1
 NOBODY = 65534
 THREADS = 8
-# Of memory that is taken as it is used. Smaller ones XFS refuses.
+# Memory is used only as needed. XFS refuses smaller volumes.
 VOLUME_KIB = 400 << 10
 SHARES = ("files", "t1", "t2", "t3", "t4", "sealed")
 
@@ -36,7 +37,7 @@ def run(*words: object) -> None:
 
 
 def make_volume(where: Path) -> None:
-    """Mount a fresh XFS, which knows everything that a client may ask for."""
+    """Mount a fresh XFS, which supports every attribute that a client may ask for."""
     run("/run/modprobe", "brd", "rd_nr=1", f"rd_size={VOLUME_KIB}")
     run("mkfs.xfs", "-q", "/dev/ram0")
     where.mkdir(parents=True)
@@ -66,7 +67,7 @@ def serve(where: Path, port: int) -> None:
 
 
 def make_another() -> None:
-    """A network namespace, with a cable to this one."""
+    """Create a network namespace with a cable to this one."""
     run("ip", "netns", "add", ANOTHER)
     run("ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", ANOTHER)
     for where, address in (((), THERE), (("-n", ANOTHER), ANOTHER_ADDRESS)):

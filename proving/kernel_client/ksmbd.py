@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Linux' own SMB server beside Linux' own client: runs in the guest, serves a file system of its memory there, and runs a job.
+"""Linux' own SMB server with Linux' own client: runs in the guest, serves a file system in its memory there, and runs a job.
 
     ksmbd.py ROOT DIRECTORY PORT USER PASSWORD PROGRAM ...    serves each directory in DIRECTORY as a share, to USER, who is root there
 
-ROOT is where ksmbd-tools was unpacked (scripts/foreign): its /usr takes the place of the machine's where they run.
+ROOT is the directory of the unpacked ksmbd-tools (scripts/foreign). Its /usr replaces the machine's where they run.
 """
 
 import os
@@ -28,7 +28,7 @@ def tool(root: str, *words: object) -> None:
 
 
 def configuration(where: Path, port: int) -> str:
-    """What ksmbd.conf says: all that the server can do, and no limit on what a user may."""
+    """Return the text of ksmbd.conf, with all features of the server and no limits on the user."""
     lines = ["[global]", "server string = proof", f"tcp port = {port}", "map to guest = never", "smb2 leases = yes",
              "server multi channel support = yes", "durable handles = yes"]
     for share in sorted(where.iterdir()):

@@ -3,14 +3,14 @@
 
     mixed.py [--rounds 1] [--per-mount 5] [--seed N] [--server trunkline|samba|both] [--only WORKER ...] [--out FILE]
 
-A round is 30 s of work in a guest that has both mounts (both.py, workload.py): files that one side writes and the other reads,
-pairs of processes that take the same locks over either, names that are made, renamed and removed from both sides, and beside
-them writers, readers and name changers that have a mount for themselves. Checked after each round: every worker got on, and none
-saw old bytes after a caching right was taken away, two holders of one lock, or a name that is not as it was left. Checked at the
-end of a mount: every lock that was counted under is counted, and the server's own files hold what was written.
+A round is 30 s of work in a guest that has both mounts (dual_workload.py, workload.py). One side writes files that the
+other reads. Pairs of processes take the same locks over both. Both sides create, rename and remove names. In addition,
+writers, readers and name changers have a mount for themselves. Checks after each round: every worker continued, and
+none saw old bytes after a caching right was taken away, two holders of one lock, or a name in a wrong state. Checks at
+the end of a mount: the counter of every lock is complete, and the server's own files hold the written data.
 
-What Linux's SMB client has in memory it gives up late now and then, whoever serves it, and sometimes never. So Samba is given the same
-work in turns, over two mounts of SMB, and ours may bring no more of such reads about.
+Linux's SMB client sometimes drops cached data late, with any server, and sometimes never. So Samba gets the same work
+in turns, over two mounts of SMB, and our server may cause no more such reads.
 """
 
 import re
@@ -27,11 +27,11 @@ from proving.harness import server as servers
 from proving.kernel_client import cuts, guest, mounted, nfs_mounted, runs, workload
 
 SUITE = "kernel-mixed"
-# As both.py says it.
+# The keys of dual_workload.py.
 STALE = "stale read over SMB"
 ROUND_S = 30
 STEP_WITHIN_S = 90
-# What each side looks up is asked for at the server. What is read may come from memory: that is what is proved.
+# Each look-up of either side goes to the server. Reads may come from memory: that is the subject of the proof.
 SMB, NFS = "vers=3.1.1,sec=ntlmsspi,noperm,nosharesock,actimeo=0", "actimeo=0,lookupcache=positive"
 # Further options of the two mounts, in turns.
 MOUNTS = [("", "vers=4.2,nconnect=4"), (",seal", "vers=4.1,nconnect=1"), (",multichannel,max_channels=4", "vers=4.2,nconnect=16")]
@@ -44,20 +44,20 @@ WORKERS = [
 ]
 
 
-# What is asked of another server, to see how many stale reads there are: what of this can be done over SMB alone.
+# The workers for another server, which show its number of stale reads: those that SMB alone supports.
 FOR_OTHERS = ("exchange", "writer", "reader")
 
 
-class Both(mounted.Mounted):
-    """A server, a guest, and the share `files` mounted over SMB at /mnt/c and at /mnt/n over NFS, or over SMB again where there is
-    no NFS."""
+class DualMount(mounted.Mounted):
+    """A server, a guest, and the share `files` mounted over SMB at /mnt/c and over NFS at /mnt/n. A server without NFS
+    has SMB at both."""
 
     def __init__(self, kind: str, smb: str, nfs: str) -> None:
         super().__init__(kind, "nfs" if kind == "trunkline" else "four-channels", 1, smb)
         self._nfs = nfs
 
     def mount(self, where: str, options: str) -> None:
-        """Mount both; the base class asks for its own one."""
+        """Mount both; the base class calls this for its own mount."""
         user, password = servers.accounts()[0]
         words = f"user={user},password={password},{SMB}{options}"
         share = f"//{guest.SERVER_ADDRESS}/files"
@@ -72,14 +72,14 @@ class Both(mounted.Mounted):
 
     def _mount(self, where: str, source: str, options: str, kind: str) -> None:
         if refused := self.ask("mount", where=where, source=source, options=options, kind=kind):
-            raise mounted.Broken(f"mount over {kind}: {refused}")
+            raise mounted.RunFailed(f"mount over {kind}: {refused}")
 
     def begin(self, workers: list[list[str]], seed: int) -> None:
         self._workers += workers
         self.ask("start", base="/mnt", workers=workers, seed=seed)
 
     def finish(self, more_mounts: Sequence[str] = ()) -> list[str]:
-        """Stop the workers, unmount both, and compare what was left behind; gives the failures."""
+        """Stop the workers, unmount both, and compare the files that are left. Returns the failures."""
         seen = self._note(self.ask("stop", limit_s=200, within_s=150))
         failures = list(seen["failures"])
         failures += [f"umount {where}: {refused}" for where in ("/mnt/c", "/mnt/n") if (refused := self.ask("umount", where=where))]
@@ -101,7 +101,7 @@ class Both(mounted.Mounted):
 
 
 def check_exchange(share: Path, label: str, generations: list[int]) -> list[str]:
-    """Compare a file that both sides wrote with what must be in it; gives the failures."""
+    """Compare a file that both sides wrote with its expected content. Returns the failures."""
     found = (share / label).read_bytes()
     if found == workload.expected_blocks(label, generations):
         return []
@@ -109,7 +109,7 @@ def check_exchange(share: Path, label: str, generations: list[int]) -> list[str]
 
 
 class Run(runs.Run):
-    """One mount's rounds: what was done and what went wrong."""
+    """One mount's rounds: the work and the failures."""
 
     def __init__(self, kind: str, seed: int, only: list[str]) -> None:
         super().__init__(kind, seed)
@@ -120,20 +120,20 @@ class Run(runs.Run):
         self.steps_of: Counter[str] = Counter()
 
     def mount(self) -> str:
-        """The kinds of mount in words."""
+        """Return the kinds of mount in words."""
         other = f"NFS {self._nfs}" if self.kind == "trunkline" else "SMB"
         return f"SMB {self._smb.strip(',') or 'signed'}, {other}"
 
-    def _mounted(self) -> Both:
-        return Both(self.kind, self._smb, self._nfs)
+    def _mounted(self) -> DualMount:
+        return DualMount(self.kind, self._smb, self._nfs)
 
-    def _work(self, both: Both, count: int) -> None:
+    def _work(self, both: DualMount, count: int) -> None:
         both.begin(self._workers, self._seed)
         for number in range(count):
             self.where = f"round {number + 1}"
             self._round(both)
 
-    def _round(self, both: Both) -> None:
+    def _round(self, both: DualMount) -> None:
         end = time.monotonic() + ROUND_S
         before = both.progress()["steps"]
         while time.monotonic() < end:
@@ -159,7 +159,7 @@ class Run(runs.Run):
 
 def main() -> None:
     parser = runs.parser("rounds", 1, 5, __doc__)
-    parser.add_argument("--only", action="append", choices=sorted({worker[0] for worker in WORKERS}), help="these workers alone")
+    parser.add_argument("--only", action="append", choices=sorted({worker[0] for worker in WORKERS}), help="run only these workers")
     parser.add_argument("--server", choices=(*servers.KINDS, "both"), default="both")
     options = parser.parse_args()
     tally = runs.begin(SUITE, nfs_mounted.missing)

@@ -1,4 +1,4 @@
-"""A share mounted by Linux's client in a guest, with workers on it (agent.py, workload.py), as the runs of this folder need it."""
+"""A share mounted by Linux's client in a guest, with workers on it (agent.py, workload.py), for the runs of this folder."""
 
 import contextlib
 import sys
@@ -14,28 +14,30 @@ from proving.kernel_client import console, faults, guest, kernels, workload
 
 HERE = Path(__file__).resolve().parent
 CHANNELS = 4
-# Every look-up reaches the server, silence is noticed after three echoes, and no connection is shared with another mount.
+# Every look-up reaches the server, the client notices silence after three echoes, and no other mount uses the
+# connection.
 BASIC = "vers=3.1.1,sec=ntlmsspi,noperm,nosharesock,actimeo=0,echo_interval=2"
 MULTICHANNEL = f"{BASIC},multichannel,max_channels={CHANNELS}"
-# Linux keeps what a program has closed open for a second, in the hope that it is opened again.
+# Linux keeps a file open for a second after a program closes it, in case it is opened again.
 CLOSED_WITHIN_S = 30
 # NICs and further mount options, in turns.
 MOUNTS = [(1, ""), (2, ""), (1, ",seal"), (2, ",seal")]
 STORM = [[kind, f"{kind}-{n}"] for kind, count in (("writer", 4), ("reader", 4), ("names", 2)) for n in range(count)]
-# More than a new connection's first words (negotiation, session set-up): a channel that received this carries requests.
+# More than a new connection's first messages (negotiation, session set-up). A channel that received this carries
+# requests.
 WORKING_BYTES = 8192
 
 
-class Broken(Exception):
+class RunFailed(Exception):
     """The run on this mount cannot go on."""
 
 
-# What the agent in the guest is made of.
-AGENT = [HERE / script for script in ("agent.py", "workload.py", "both.py")]
+# The scripts of the agent in the guest.
+AGENT = [HERE / script for script in ("agent.py", "workload.py", "dual_workload.py")]
 
 
 def describe(nics: int, options: str) -> str:
-    """A mount of `MOUNTS` in words."""
+    """Return a mount of `MOUNTS` in words."""
     return f"{nics} NIC{'s' if nics > 1 else ''}, {'sealed' if 'seal' in options else 'signed'}"
 
 
@@ -46,7 +48,7 @@ class Mounted:
         self.kind, self._profile, self.nics, self._options = kind, profile, nics, options
         self.errors: Counter[str] = Counter()
         self.steps: dict[str, int] = {}
-        # A channel was cut or the server killed, so that the client may have missed what the server did for it.
+        # Set after a cut channel or a killed server: the client may then have missed some of the server's answers.
         self.answers_were_lost = False
         self._workers: list[list[str]] = []
 
@@ -66,10 +68,10 @@ class Mounted:
         return self._stack.__exit__(*what)
 
     def ask(self, do: str, limit_s: float = 60, **arguments: Any) -> Any:
-        """Let the agent do something; gives its answer."""
+        """Send the agent a request. Returns its answer."""
         said = self.guest.ask(limit_s, do=do, **arguments)
         if isinstance(said, dict) and "refused" in said:
-            raise Broken(f"{do}: {said['refused']}")
+            raise RunFailed(f"{do}: {said['refused']}")
         return said
 
     def mount(self, where: str, options: str) -> None:
@@ -77,20 +79,21 @@ class Mounted:
         user, password = servers.accounts()[0]
         words = f"port={self.server.port},user={user},password={password},{options}"
         if refused := self.ask("mount", where=where, source=f"//{guest.SERVER_ADDRESS}/files", options=words):
-            raise Broken(f"mount: {refused}")
+            raise RunFailed(f"mount: {refused}")
 
     def start(self, workers: list[list[str]], seed: int) -> None:
-        """Start workers on /mnt/a, each a list of kind and label, and a place of its own if it has one."""
+        """Start workers on /mnt/a, each a list of kind and label, and a base directory of its own if it has one."""
         self._workers += workers
         self.ask("start", base="/mnt/a", workers=workers, seed=seed)
 
     def carrying(self) -> faults.Carrying:
-        """The connections that both ends hold for standing, with the bytes that the server received and sent."""
+        """Return the connections that both ends consider established, with the bytes that the server received and sent."""
         ports = {int(end.rpartition(":")[2]) for end in self.ask("channels")["ports"]}
         return {client: counts for client, counts in self.cutter.connections().items() if client[1] in ports}
 
     def wait_for_channels(self, since: float, before: faults.Carrying, limit_s: float) -> float:
-        """Wait until four channels stand at both ends and each has carried requests since `before`; gives how long that took."""
+        """Wait until four channels are established at both ends and each has carried requests since `before`. Returns
+        the seconds since `since`."""
         while True:
             connected = self.ask("channels")["connected"]
             now = self.carrying()
@@ -99,19 +102,19 @@ class Mounted:
             if connected == [True] * CHANNELS and len(working) >= CHANNELS:
                 return took
             if took > limit_s:
-                raise Broken(f"after {took:.0f} s the client holds {sum(connected)} of {len(connected)} channels for connected, "
+                raise RunFailed(f"after {took:.0f} s the client holds {sum(connected)} of {len(connected)} channels for connected, "
                              f"{len(now)} connections stand, {len(working)} of them carry requests")
             time.sleep(0.2)
 
     def progress(self) -> dict[str, Any]:
-        """What the workers have done; Broken when one of them saw what must never happen."""
+        """Return the workers' progress. Raises RunFailed when one of them saw a forbidden state."""
         seen = self._note(self.ask("progress"))
         if seen["failures"]:
-            raise Broken("; ".join(seen["failures"]))
+            raise RunFailed("; ".join(seen["failures"]))
         return seen
 
     def wait_for_steps(self, before: dict[str, int], limit_s: float) -> float:
-        """Wait until each worker has done a step since `before`; gives how long that took."""
+        """Wait until each worker has done a step since `before`. Returns the time that took."""
         began = time.monotonic()
         while True:
             steps = self.progress()["steps"]
@@ -119,11 +122,11 @@ class Mounted:
             if not still:
                 return time.monotonic() - began
             if time.monotonic() - began > limit_s:
-                raise Broken(f"no step of {', '.join(still)} within {limit_s} s")
+                raise RunFailed(f"no step of {', '.join(still)} within {limit_s} s")
             time.sleep(0.2)
 
     def finish(self, more_mounts: Sequence[str] = ()) -> list[str]:
-        """Stop the workers, unmount, and compare the server's own files with what must be there; gives the failures."""
+        """Stop the workers, unmount, and compare the server's own files with their expected state. Returns the failures."""
         seen = self._note(self.ask("stop", limit_s=200, within_s=150))
         failures = list(seen["failures"]) + self._check_orphans(seen["orphans"]) + self._check_late(self.errors["fsync EIO"])
         if not self.answers_were_lost:
@@ -137,34 +140,35 @@ class Mounted:
             failures += check_left_behind(share, label, final)
         strange = sorted({path.name for path in share.iterdir()} - {worker[1] for worker in self._workers})
         if strange:
-            failures.append(f"the share holds names that nobody made: {strange}")
+            failures.append(f"the share holds names that no worker created: {strange}")
         if not self.server.alive():
             failures.append("the server ended")
         return failures
 
     def _check_orphans(self, claimed: list[str]) -> list[str]:
-        """What workers say that the server has open and the client does not: gives those of which that is not so."""
+        """Check the files that the server has open and the client does not, by the workers' claims. Returns the wrong
+        claims."""
         if not claimed:
             return []
-        # Linux closes late what was closed.
+        # Linux closes files late.
         end = time.monotonic() + CLOSED_WITHIN_S
         while self.ask("open_files") and time.monotonic() < end:
             time.sleep(0.2)
         share = self.server.share_directory("files")
         held, known = self.server.opens(), self.ask("open_files")
-        wrong = {path: "the client has it open" if Path(path).name in known else "nobody has it open"
+        wrong = {path: "the client has it open" if Path(path).name in known else "neither side has it open"
                  for path in claimed if str(share / path) not in held or Path(path).name in known}
         if not self.answers_were_lost:
             wrong = dict.fromkeys(claimed, "no answer was lost")
         return [f"{path} stays as if it were open: {why}" for path, why in wrong.items()]
 
     def _check_late(self, errors: int) -> list[str]:
-        """Linux numbers its requests anew when a channel is lost, while others are on their way on the channels that are left.
-        A WRITE that then comes late must be refused (MS-SMB2 3.3.5.2.10), and fsync says EIO. Gives the failure when fsync said
-        that more often than our server refused one. Newer kernels have their pages written by a library that turns the loss of a
-        connection into EIO too, now and then (6.12.113, with four channels; the server had refused no WRITE); whoever reads it
-        flushes again."""
-        if kernels.Chosen.series != kernels.OWN:
+        """Compare EIO from fsync with the server's refusals. Linux renumbers its requests when a channel is lost, while
+        others are in flight on the remaining channels. A WRITE that then comes late must be refused (MS-SMB2
+        3.3.5.2.10), and fsync returns EIO. Returns the failure when fsync did that more often than our server refused
+        one. Newer kernels write pages through a library that sometimes also turns the loss of a connection into EIO
+        (6.12.113, with four channels; the server had refused no WRITE). A process that reads it flushes again."""
+        if kernels.GuestKernel.series != kernels.OWN:
             return [f"fsync gave EIO {errors} times, and no channel was lost"] if errors and not self.answers_were_lost else []
         refused = self.server.log_count("command=Write status=STATUS_FILE_NOT_AVAILABLE")
         if self.kind == "trunkline" and errors > refused:
@@ -172,7 +176,7 @@ class Mounted:
         return []
 
     def explain(self) -> None:
-        """Print what helps to find a cause."""
+        """Print information that helps to find a cause."""
         print("        server: " + self.server.log(400).replace("\n", "\n                "))
         print(f"        the server {'runs' if self.server.alive() else 'has ended'}")
         print(f"        connections at the server: {self.cutter.connections()}")
@@ -180,13 +184,13 @@ class Mounted:
         for request in ("channels", "debug", "kernel_log"):
             try:
                 said = self.guest.ask(20, do=request)
-            except guest.Ended:
+            except guest.GuestEnded:
                 return
             lines = said if isinstance(said, list) else str(said).splitlines()
             print("        " + "\n        ".join(lines), flush=True)
 
     def opens_in_words(self) -> dict[str, int] | str:
-        """What the server has open, or why it does not say."""
+        """Return the files that the server has open, or the reason why it does not report them."""
         try:
             share = str(self.server.share_directory("files"))
             return {path.removeprefix(share): opens for path, opens in self.server.opens().items()}
@@ -199,16 +203,16 @@ class Mounted:
 
 
 def run_case(tally: Tally, name: str, mount: Mounted, check: Callable[[Any], list[str]]) -> None:
-    """Count one case: `mount` (a `Mounted` not yet entered), and `check(mount)`, which gives the failures."""
+    """Count one case: `mount` (a `Mounted` not yet entered), and `check(mount)`, which returns the failures."""
     try:
         with mount:
             try:
                 failures = check(mount)
-            except (Broken, guest.Ended, OSError, KeyError) as reason:
+            except (RunFailed, guest.GuestEnded, OSError, KeyError) as reason:
                 failures = [f"{type(reason).__name__} {reason}"]
             if failures:
                 mount.explain()
-    except (Broken, guest.Ended, OSError) as reason:
+    except (RunFailed, guest.GuestEnded, OSError) as reason:
         failures = [str(reason)]
     except servers.CannotStart as reason:
         tally.add(reason.result, name, str(reason))
@@ -217,7 +221,7 @@ def run_case(tally: Tally, name: str, mount: Mounted, check: Callable[[Any], lis
 
 
 def check_left_behind(share: Path, label: str, final: dict[str, Any]) -> list[str]:
-    """Compare what a worker left on the server's own disk with what it says was flushed; gives the failures."""
+    """Compare a worker's files on the server's own disk with the content that it reports as flushed. Returns the failures."""
     if "blocks" in final:
         if (share / label).read_bytes() != workload.expected_blocks(label, final["blocks"]):
             return [f"{label}: the server's file does not hold what was flushed"]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Mount with `multichannel,max_channels=4` over one NIC and over two, signed and sealed, and look at who carries what.
+"""Mount with `multichannel,max_channels=4` over one NIC and over two, signed and sealed, and check the load of each channel.
 
     multichannel.py [--server trunkline|samba]
 
-Linux finds the other addresses by itself; /proc/fs/cifs/DebugData must show four connected channels, the server four
-connections, and under the load of workload.py each must carry requests. A client that asks for more than the server gives must
-stay at what it has.
+Linux finds the other addresses by itself. /proc/fs/cifs/DebugData must show four connected channels, and the server
+four connections. Under the load of workload.py each must carry requests. A client that requests more channels than the
+server allows must keep the allowed number.
 """
 
 import sys
@@ -22,7 +22,7 @@ SUITE = "kernel-multichannel"
 
 
 def spread(mount: mounted.Mounted) -> list[str]:
-    """Load the mount; gives the failures."""
+    """Load the mount. Returns the failures."""
     mount.start(mounted.STORM, 1)
     took = mount.wait_for_channels(time.monotonic(), {}, 60)
     carried = mount.carrying()
@@ -39,7 +39,7 @@ def spread(mount: mounted.Mounted) -> list[str]:
 
 
 def stays_at_four(mount: mounted.Mounted) -> list[str]:
-    """A client that wants eight channels works with the four that it gets; gives the failures."""
+    """A client that wants eight channels works with the four that it gets. Returns the failures."""
     mount.start(mounted.STORM, 1)
     mount.wait_for_steps({}, 60)
     carried = mount.carrying()

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""How many connections each mount of one Linux client has, when several shares are mounted with settings of their own.
+"""The number of connections of each mount of one Linux client, when several shares are mounted with settings of their own.
 
     nconnect.py [--only NAME ...]
 
-The three scenarios of the seed (shared/seeds/003-nfs-nconnect.txt), of which its authors support the first alone: shares of two
-accounts by two addresses; two accounts, one with two shares, and three shares of one account, each time with one name and one
-address and told apart by `port=` alone. Mounts with nconnect 4, none and 2 must have 4, 1 and 2 connections that all carry
-requests, by the client's statistics (/proc/self/mountstats), by its sockets, and by `trunkline status`.
+The first three are the scenarios of the seed (shared/seeds/003-nfs-nconnect.txt), whose authors support only the first
+one: shares of two accounts by two addresses; two accounts, one with two shares; three shares of one account. The last
+two use one name and one address, and only `port=` distinguishes the shares. Mounts with nconnect 4, none and 2 must
+have 4, 1 and 2 connections that all carry requests. The client's statistics (/proc/self/mountstats), its sockets, and
+`trunkline status` must agree.
 
-Two more show what is not so: without endpoints of their own the first mount decides, and `trunkline status` says why; and a
-client that opens more connections than `nfs_max_connections` works on with as many as it may have.
+Two more scenarios show the limits. Without endpoints of their own the first mount decides, and `trunkline status` gives
+the reason. A client that opens more connections than `nfs_max_connections` continues with the permitted number.
 """
 
 import json
@@ -31,18 +32,19 @@ FILES = 64
 
 
 class Mount:
-    """A mount: share, how far its port is behind the server's, NIC, nconnect (none: not given), and connections that it must have."""
+    """A mount: its share, the offset of its port from the server's, NIC, nconnect (None: not given), and the required
+    number of connections."""
 
     def __init__(self, share: str, port: int, nic: int, nconnect: int | None, wanted: int | None) -> None:
         self.share, self.port, self.nic, self.nconnect, self.wanted = share, port, nic, nconnect, wanted
         self.where = f"/mnt/{share}"
 
     def options(self, port: int) -> str:
-        """For mount(8)."""
+        """Return the options for mount(8)."""
         return f"vers=4.2,port={port + self.port}" + (f",nconnect={self.nconnect}" if self.nconnect else "")
 
 
-# Profile of the server, NICs, mounts, and the reason that `trunkline status` must give for each client.
+# The server's profile, NICs, mounts, and the reason that `trunkline status` must give for each client.
 SCENARIOS = {
     "1: two accounts by two addresses": ("nconnect-addresses", 2, [Mount("files", 0, 0, 4, 4), Mount("t1", 0, 1, None, 1)],
                                          {"account one": "several", "account two": "opens_none"}),
@@ -58,33 +60,33 @@ SCENARIOS = {
 }
 
 
-class Broken(Exception):
-    """What was not as it must be."""
+class ScenarioFailed(Exception):
+    """A check of a scenario failed."""
 
 
 def expect(holds: object, what: str) -> None:
-    """Broken unless it holds."""
+    """Raise ScenarioFailed unless the condition holds."""
     if not holds:
-        raise Broken(what)
+        raise ScenarioFailed(what)
 
 
 def ask(client: guest.Guest, do: str, limit_s: float = 60, **arguments: Any) -> Any:
-    """Let the agent do something; gives its answer."""
+    """Send the agent a request. Returns its answer."""
     said = client.ask(limit_s, do=do, **arguments)
     if isinstance(said, dict) and "refused" in said:
-        raise Broken(f"{do}: {said['refused']}")
+        raise ScenarioFailed(f"{do}: {said['refused']}")
     return said
 
 
 def status(server: servers.Server) -> Any:
-    """What the server says of NFS."""
+    """Return the server's report on NFS."""
     script = servers.SERVERS / "trunkline.sh"
     done = subprocess.run([str(script), "status", str(server.directory)], capture_output=True, text=True, timeout=60, check=True)
     return json.loads(done.stdout)["nfs"]
 
 
 def check_mount(client: guest.Guest, server: servers.Server, mount: Mount) -> None:
-    """One mount's connections, as the client counts them."""
+    """Check one mount's connections, as the client counts them."""
     port = server.port + mount.port
     transports = ask(client, "transports", where=mount.where)
     used = [one for one in transports if one["receives"] > 0]
@@ -96,7 +98,7 @@ def check_mount(client: guest.Guest, server: servers.Server, mount: Mount) -> No
 
 
 def check_status(server: servers.Server, mounts: list[Mount], reasons: dict[str, str]) -> None:
-    """The same as the server counts it, and why there are no more."""
+    """Check the same by the server's count, and the reason why there are no more."""
     said = status(server)
     clients = {one["endpoint"]: one for one in said["clients"]}
     expect(sorted(clients) == sorted(reasons), f"clients at {sorted(clients)}, and {sorted(reasons)} are wanted")
@@ -115,7 +117,7 @@ def check_status(server: servers.Server, mounts: list[Mount], reasons: dict[str,
 
 
 def scenario(name: str) -> None:
-    """One scenario: gives what the server said in the end."""
+    """Run one scenario. Returns the server's last report."""
     profile, nics, mounts, reasons = SCENARIOS[name]
     with guest.Network(nics) as network, servers.Server("trunkline", profile, network) as server:
         with guest.Guest(network, [sys.executable, console.lay(mounted.AGENT, server.directory)]) as client:
@@ -150,7 +152,7 @@ def main() -> None:
         try:
             scenario(name)
             tally.add("pass", name)
-        except (Broken, guest.Ended, OSError, subprocess.SubprocessError) as reason:
+        except (ScenarioFailed, guest.GuestEnded, OSError, subprocess.SubprocessError) as reason:
             tally.add("fail", name, str(reason))
         except servers.CannotStart as reason:
             tally.add(reason.result, name, str(reason))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Mount a share with Linux's own NFS client, in every way that matters, and put it through the exercise.
+"""Mount a share with Linux's own NFS client, in every relevant way, and run the exercise on it.
 
     nfs.py [--server trunkline|ganesha|knfsd] [--mount NAME ...]
 
-Each mount is one boot of a guest (guest.py) that runs nfs_tree.py against a server of its own in the same network
-namespace, or against Linux' own in the same guest (knfsd.py). One mount is of an XFS, whose files can share storage, and one of a
-server without any privilege. What Ganesha 4.3 itself does not pass is listed in `GANESHA_LACKS`, with the reason, and what Linux'
-does not pass in `KNFSD_LACKS`.
+Each mount is one boot of a guest (guest.py) that runs nfs_tree.py against its own server in the same network namespace,
+or against Linux' own server in the same guest (knfsd.py). One mount is of an XFS, whose files can share storage, and
+one of a server without any privilege. `GANESHA_LACKS` lists the cases that Ganesha 4.3 itself fails, with the reasons,
+and `KNFSD_LACKS` those of Linux' server.
 """
 
 import os
@@ -26,36 +26,36 @@ HERE = Path(__file__).resolve().parent
 # Name, minor version and connections.
 MOUNTS = {f"{version}-nconnect{count}": (version, count) for version, count in
           (("4.1", 1), ("4.1", 4), ("4.2", 1), ("4.2", 4), ("4.2", 16))}
-# On a file system of its own, whose files can share storage, and of a server that runs as nobody.
+# One mount of a separate file system whose files can share storage, and one of a server that runs as nobody.
 MOUNTS |= {"4.2-xfs": ("4.2", 2), "4.2-nobody": ("4.2", 4)}
 # Rounds of each of the four workers of `locks_beside_readers`: 2,000 in one of the mounts.
 LOCK_ROUNDS = {"4.2-nconnect4": 500}
 NOBODY = 65534
-# A file system that is mounted below the share of a server that is root, and its size.
+# A file system that is mounted below the share of a server with root rights, and its size.
 BELOW, BELOW_BYTES = "below", 8 << 20
 NOBODY_LACKS = {
-    "special_files": "the server may make no devices",
-    "modes_and_owners": "the server may give no file away",
-    "permissions_of_users": "all files belong to whoever runs the server",
+    "special_files": "the server may create no devices",
+    "modes_and_owners": "the server may change no owner",
+    "permissions_of_users": "all files belong to the user that runs the server",
 }
-GANESHA_LACKS = {"extended_attributes": "Ganesha 4.3 keeps no extended attributes on VFS"}
-# By kernel: what this year's does not pass with its client.
-NEWER_GANESHA_LACKS = {"newest": {"fcntl_locks": "a process that waits for a lock is given EIO (Linux 7.2.7 beside Ganesha 15.2)"}}
+GANESHA_LACKS = {"extended_attributes": "Ganesha 4.3 stores no extended attributes on VFS"}
+# By kernel: the cases that this year's Ganesha fails with its client.
+NEWER_GANESHA_LACKS = {"newest": {"fcntl_locks": "a process that waits for a lock gets EIO (Linux 7.2.7 with Ganesha 15.2)"}}
 
 
-# The exercise, the first of which is run.
+# The scripts of the exercise. The first one runs.
 TREE = [HERE / "nfs_tree.py", HERE / "build_tree.py"]
 # Linux' own server serves this directory of its guest's memory.
 KNFSD_ROOT, KNFSD_PORT, KNFSD_MEMORY_MIB = "/run/served", 2049, 1200
-_TIMES = ("a time that is set (utimensat, tar) is lost where the client holds a delegation: 7.2.7 keeps it as a delegated timestamp (RFC 9754), "
-          "and its own server does not take it over; not with /proc/sys/fs/leases-enable at 0")
-_LATE = "who waits for a lock hears up to 30 s late that it is free, when the client asks again (6.12.113; not 7.2.7)"
-# By kernel: what its own server and client do not pass together.
+_TIMES = ("a set time (utimensat, tar) is lost if the client holds a delegation: 7.2.7 keeps it as a delegated timestamp (RFC 9754), "
+          "and its own server ignores that; not with /proc/sys/fs/leases-enable at 0")
+_LATE = "a waiting process learns up to 30 s late that the lock is free, when the client asks again (6.12.113; not 7.2.7)"
+# By kernel: the cases that its own server and client fail together.
 KNFSD_LACKS = {"6.12": {"fcntl_locks": _LATE}, "newest": {"times": _TIMES, "untar_a_tree": _TIMES}}
 
 
 def exercise_knfsd(tally: Tally, name: str) -> None:
-    """The exercise with the server and the client of one kernel, in one guest."""
+    """Run the exercise with the server and the client of one kernel, in one guest."""
     with tempfile.TemporaryDirectory(prefix="proof-knfsd-") as directory, guest.Network() as network:
         os.chmod(directory, 0o755)
         knfsd = console.lay([HERE / "knfsd.py"], Path(directory))
@@ -63,11 +63,11 @@ def exercise_knfsd(tally: Tally, name: str) -> None:
         job += [sys.executable, console.lay(TREE, Path(directory)), "--address", "127.0.0.1", "--port", KNFSD_PORT, *words(name), "--clones"]
         job += ["--host-directory", f"{KNFSD_ROOT}/files"]
         count_lines(tally, name, guest.run(network, job, LIMIT_S, KNFSD_MEMORY_MIB),
-                    KNFSD_LACKS.get(kernels.Chosen.series, {}))
+                    KNFSD_LACKS.get(kernels.GuestKernel.series, {}))
 
 
 def words(name: str) -> list[object]:
-    """What a mount is, for nfs_tree.py."""
+    """Return the words of a mount for nfs_tree.py."""
     version, connections = MOUNTS[name]
     return ["--share", "files", "--options", f"vers={version},nconnect={connections}", "--connections", connections,
             "--lock-rounds", LOCK_ROUNDS.get(name, 20)]
@@ -91,26 +91,26 @@ def exercise(tally: Tally, kind: str, name: str) -> None:
 
 
 def mount_below(server: servers.Server) -> int:
-    """Mount a small file system below the share, where the server sees it and until it ends; gives its bytes."""
+    """Mount a small file system below the share, in the server's namespace and until the server ends. Returns its bytes."""
     path = server.share_directory("files") / BELOW
     path.mkdir()
-    # A network namespace is entered with a mount namespace of its own.
+    # The server has a mount namespace of its own, because it was started in a network namespace.
     command = ["nsenter", "--target", str(server.pid), "--mount", "mount", "-t", "tmpfs", "-o", f"size={BELOW_BYTES},mode=0777", "proof", str(path)]
     mounted = subprocess.run(command, capture_output=True, text=True)
     if mounted.returncode != 0:
-        raise servers.CannotSetUp(f"nothing can be mounted: {mounted.stderr.strip()}")
+        raise servers.CannotSetUp(f"the mount failed: {mounted.stderr.strip()}")
     return BELOW_BYTES
 
 
 def lacks(kind: str, user: int | None) -> dict[str, str]:
-    """What the server may fail in, and why."""
+    """Return the cases that the server may fail, and the reasons."""
     if kind == "ganesha":
-        return NEWER_GANESHA_LACKS.get(kernels.Chosen.series, {}) if servers.is_newer() else GANESHA_LACKS
+        return NEWER_GANESHA_LACKS.get(kernels.GuestKernel.series, {}) if servers.is_newer() else GANESHA_LACKS
     return {} if user is None else NOBODY_LACKS
 
 
 def check_sharing(tally: Tally, name: str, path: Path) -> None:
-    """Whether the host says that a clone's storage is another file's too."""
+    """Return whether the host reports a clone's storage as shared."""
     said = subprocess.run(["filefrag", "-v", path], capture_output=True, text=True)
     shared = "shared" in said.stdout
     tally.add("pass" if shared else "fail", f"{name}: the clone's storage is shared on the host", "" if shared else said.stdout + said.stderr)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Whose numbers count, and from where: Linux's NFS client at shares that differ in root_squash, networks, ports and protocols.
+"""Identities and origins of clients: Linux's NFS client at shares that differ in root_squash, networks, ports and protocols.
 
     nfs_exports.py [--only NAME ...]
 
-One guest mounts the shares of one server (profile `nfs-exports` of servers/trunkline.sh) and works on them as root and as plain
-users (nfs_exports_agent.py); what it made is then looked at on this machine, where the files lie.
+One guest mounts the shares of one server (profile `nfs-exports` of servers/trunkline.sh) and works on them as root and
+as ordinary users (nfs_exports_agent.py). The resulting files are then checked on this machine.
 """
 
 import os
@@ -40,21 +40,21 @@ class Run:
         return right
 
     def mount(self, share: str, more: str = "") -> Any:
-        """Mount a share (all of them with an empty name) at /mnt/a; the answer is what went wrong."""
+        """Mount a share (all of them with an empty name) at /mnt/a. Returns the error."""
         options = f"vers=4.2,proto=tcp,sec=sys,port={self.server.port},actimeo=0{more}"
         return self.ask("mount", source=f"{guest.SERVER_ADDRESS}:/{share}", options=options)
 
     def at(self, label: str, share: str, more: str = "") -> bool:
-        """Whether a share could be mounted, which counts as a case only when it could not."""
+        """Return whether a share could be mounted. Only a failure counts as a case."""
         return not (wrong := self.mount(share, more)) or self.case(f"{label}: mount", wrong, "")
 
     def owner(self, share: str, name: str) -> tuple[int, int]:
-        """Whose a file is on this machine."""
+        """Return the owner of a file on this machine."""
         found = os.lstat(self.server.share_directory(share) / name)
         return found.st_uid, found.st_gid
 
     def secret(self, share: str) -> None:
-        """A file that only root of this machine may read."""
+        """Create a file that only root of this machine may read."""
         path = self.server.share_directory(share) / "secret"
         path.write_text("of root")
         path.chmod(0o600)
@@ -108,7 +108,7 @@ class Run:
         self.case("protocols: a share for SMB alone cannot be mounted", self.mount("sealed"), bool)
 
     def ports(self) -> None:
-        # t4 is for ports below 1024 alone; the client has let go of every connection before.
+        # t4 accepts only ports below 1024. The client has already closed every connection.
         self.case("ports: a high port is refused", self.mount("t4", ",noresvport"), bool)
         if self.at("ports", "files", ",noresvport"):
             self.case("ports: a share for every port is not", self.ask("make", uid=USER, gid=USER, name="high"), "")

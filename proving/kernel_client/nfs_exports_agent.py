@@ -1,7 +1,7 @@
-"""The guest's side of nfs_exports.py: mounts one share at a time, and works on it as the user it is told to be.
+"""The guest's side of nfs_exports.py. It mounts one share at a time, and works on it as the requested user.
 
-A request is one line of JSON with `do`, the name of a function here, and its arguments; the answer is one line too (guest.py,
-`Guest`): what was asked for, or the name of the error.
+A request is one line of JSON with `do`, the name of a function here, and its arguments. The answer is one line too
+(guest.py, `Guest`): the result, or the name of the error.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ MOUNT = "/mnt/a"
 
 @contextlib.contextmanager
 def being(uid: int, gid: int) -> Iterator[None]:
-    """Work as somebody with one group."""
+    """Work as a user with one group."""
     os.setgroups([gid])
     os.setegid(gid)
     os.seteuid(uid)
@@ -41,7 +41,7 @@ def mount(source: str, options: str) -> str:
 
 
 def make(uid: int, gid: int, name: str) -> str:
-    """Make a file that everybody may read and that holds its name."""
+    """Create a file that everybody may read and that holds its name."""
     with being(uid, gid):
         file = os.open(f"{MOUNT}/{name}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         try:
@@ -70,13 +70,13 @@ def names(uid: int, gid: int) -> list[str]:
 
 
 def enter(name: str) -> str:
-    """Look into a directory."""
+    """List a directory."""
     os.listdir(f"{MOUNT}/{name}")
     return ""
 
 
 def release() -> str:
-    """Unmount; the answer is what went wrong."""
+    """Unmount. Returns the error."""
     return subprocess.run(["umount", "-R", MOUNT], capture_output=True, text=True).stderr.strip()
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Linux's NFS client keeps using filehandles while the server is killed and started again and the host moves the files.
+"""Linux's NFS client keeps using filehandles while the server is killed and restarted and the host moves the files.
 
     nfs_handles.py [--server trunkline|ganesha] [--as root|nobody ...]
 
-The client holds directories and files of a share by their handles alone (nfs_handles_agent.py). Trunkline is tried as root, where
-the host opens files by handle, and as nobody, where the server finds them by itself. Ganesha runs as root only.
+The client holds directories and files of a share only by their handles (nfs_handles_agent.py). Trunkline runs as root,
+where the host opens files by handle, and as nobody, where the server finds them by itself. Ganesha runs as root only.
 """
 
 import os
@@ -52,14 +52,14 @@ class Run:
             self.ask("write", directory="a/b/c", name=name)
         numbers = {name: self.ask("hold", directory="a/b/c", name=name) for name in ("stays", "goes", "replaced", "linked")}
         deep = self.root / "a" / "b" / "c"
-        # What is held stays reachable when the server has forgotten everything that was in its memory.
+        # Held files stay reachable when the server has lost everything in its memory.
         for again in ("killed", "ended in order"):
             server.kill() if again == "killed" else server.stop()
             server.start()
             self.case(f"a held directory after the server was {again}", self.ask("look", what="a/b/c"), deep.stat().st_ino)
         for name in numbers:
             self.case(f"the held file {name}", self.ask("look", what=f"a/b/c/{name}"), numbers[name])
-        # While the server is away, and while it is there.
+        # The host moves files while the server is down, and while it runs.
         server.kill()
         os.rename(self.root / "a", self.root / "moved")
         os.rename(self.root / "moved" / "b" / "c" / "stays", self.root / "plain-stays")
@@ -95,7 +95,7 @@ def run(tally: Tally, kind: str, user: int | None) -> None:
             client.answer(LIMIT_S)
             try:
                 Run(tally, name, server, client).all()
-            except guest.Ended as reason:
+            except guest.GuestEnded as reason:
                 tally.add("fail", f"{name}: guest", f"{reason}; {server.log()[-300:]}")
     if server.complaint:
         tally.add("fail", f"{name}: the server's end", server.complaint)

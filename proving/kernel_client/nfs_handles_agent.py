@@ -1,7 +1,7 @@
-"""The guest's side of nfs_handles.py: mounts a share, holds directories and files of it, and looks at them when it is asked.
+"""The guest's side of nfs_handles.py. It mounts a share, holds directories and files of it, and checks them on request.
 
-A request is one line of JSON with `do`, the name of a function here, and its arguments; the answer is one line too (guest.py,
-`Guest`). What is held is reached by its filehandle alone: no name above it is looked up again.
+A request is one line of JSON with `do`, the name of a function here, and its arguments; the answer is one line too
+(guest.py, `Guest`). Held files are reached only by their filehandle: no name above them is looked up again.
 """
 
 import errno
@@ -32,7 +32,7 @@ def mount(source: str, options: str) -> str:
 
 
 def make(directory: str, count: int) -> str:
-    """Make a directory with files, and hold it."""
+    """Create a directory with files, and hold it."""
     path = f"{MOUNT}/{directory}"
     os.makedirs(path)
     held[directory] = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -42,7 +42,7 @@ def make(directory: str, count: int) -> str:
 
 
 def write(directory: str, name: str) -> str:
-    """Make or replace a file in a directory that is held."""
+    """Create or replace a file in a held directory."""
     file = os.open(name, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o644, dir_fd=held[directory])
     try:
         os.write(file, content(name))
@@ -59,7 +59,7 @@ def hold(directory: str, name: str) -> int:
 
 
 def look(what: str) -> int | str:
-    """The inode number of something that is held, or the name of the error."""
+    """Return the inode number of a held file or directory, or the name of the error."""
     try:
         return os.fstat(held[what]).st_ino
     except OSError as error:
@@ -67,7 +67,7 @@ def look(what: str) -> int | str:
 
 
 def check(directory: str, count: int) -> list[str]:
-    """Read every file of a directory that is held; answers with what is wrong."""
+    """Read every file of a held directory. Returns the differences."""
     try:
         wrong = sorted(set(os.listdir(held[directory])) ^ {f"f{number}" for number in range(count)})[:3]
         for number in range(count):
@@ -83,7 +83,7 @@ def check(directory: str, count: int) -> list[str]:
 
 
 def release() -> str:
-    """Let go of everything and unmount; answers with what went wrong."""
+    """Close all held files and unmount. Returns the errors."""
     for descriptor in held.values():
         os.close(descriptor)
     held.clear()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Kill the server under load and start it again within 10 s, while Linux's NFS client holds files open and locked.
+"""Kill the server under load and restart it within 10 s, while Linux's NFS client holds files open and locked.
 
     nfs_kills.py [--kills 3] [--per-mount 5] [--seed N] [--server trunkline|ganesha] [--out FILE]
 
-Four writers and two readers work on a mount, a holder keeps byte-range locks, and a second client (another minor version, so
-that it has a client ID of its own) asks for the same ranges without end (workload.py). After each kill -9 and restart: every
-worker gets on with the descriptor that it had, the server has the same files open that it had, and the second client was
-granted nothing. At the end of a mount the server's own files hold what was flushed.
+Four writers and two readers work on a mount, a holder keeps byte-range locks, and a second client requests the same
+ranges continuously (workload.py). The second client uses another minor version, so that it has a client ID of its own.
+After each kill -9 and restart: every worker continues with its descriptor, the server has the same files open as
+before, and the second client was granted no lock. At the end of a mount the server's own files hold the flushed data.
 """
 
 import sys
@@ -34,7 +34,7 @@ class Run(kills.Kills):
         self._version, self._connections, self._other = MOUNTS[seed % len(MOUNTS)]
 
     def mount(self) -> str:
-        """The kind of mount in words."""
+        """Return the kind of mount in words."""
         return f"{self._version}, nconnect={self._connections}"
 
     def _mounted(self) -> nfs_mounted.NfsMounted:
@@ -50,7 +50,7 @@ class Run(kills.Kills):
             self._kill(mount, (0.5, 4))
 
     def _held_open(self, mount: mounted.Mounted) -> list[str]:
-        """The files of the workers that hold one open for their whole life, as far as the server has them open."""
+        """Return the files that workers hold open for their whole life and that the server has open."""
         if self.kind != "trunkline":
             return []
         mine = {HOLDER[1], *(worker[1] for worker in kills.LOAD)}

@@ -4,7 +4,7 @@ from proving.kernel_client import guest, mounted
 
 
 def missing() -> str:
-    """What a mount over NFS lacks here, if anything."""
+    """Return the missing requirement of a mount over NFS here, if any."""
     return guest.missing(("mount.nfs", "nfs-common"))
 
 
@@ -18,15 +18,15 @@ class NfsMounted(mounted.Mounted):
         """Mount the share once more."""
         words = f"port={self.server.port},{options}"
         if refused := self.ask("mount_nfs", where=where, source=f"{guest.SERVER_ADDRESS}:/files", options=words):
-            raise mounted.Broken(f"mount: {refused}")
+            raise mounted.RunFailed(f"mount: {refused}")
 
     def explain(self) -> None:
-        """Print what helps to find a cause."""
+        """Print information that helps to find a cause."""
         print("        server: " + self.server.log(40).replace("\n", "\n                "))
         print(f"        the server {'runs' if self.server.alive() else 'has ended'}; its connections: {self.cutter.connections()}")
         print(f"        open at the server: {self.opens_in_words()}")
         for request, arguments in (("ports", {}), ("transports", {"where": "/mnt/a"}), ("stacks", {}), ("last_words", {})):
             try:
                 print(f"        {request}: {self.guest.ask(20, do=request, **arguments)}", flush=True)
-            except guest.Ended:
+            except guest.GuestEnded:
                 return

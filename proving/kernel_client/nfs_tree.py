@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The exercise that a mounted share must survive over NFS, run inside the guest.
+"""The exercise that a mounted share must pass over NFS, run inside the guest.
 
     nfs_tree.py --address A --port P --share S --options MOUNT-OPTIONS --connections N --host-directory DIR
                 --size-bytes N --size-files N
 
-The cases of build_tree.py that hold for NFS too, and those that only a file system of Unix has. The share is mounted twice
-with caches of their own: /mnt/a does the work, /mnt/b looks on, which over NFS sees what was done before it opened. DIR is the
-directory that the server serves, visible here read-only, and the sizes are those of its file system. Each case prints
-`PASS name` or `FAIL name: why`; the exit status is the number of failures.
+It has the cases of build_tree.py that also hold for NFS, and those that only a Unix file system has. The share is
+mounted twice with separate caches: /mnt/a does the work, and /mnt/b observes. Over NFS /mnt/b sees everything that was
+done before it opened. DIR is the directory that the server serves, visible here read-only, and the sizes are those of
+its file system. Each case prints `PASS name` or `FAIL name: why`; the exit status is the number of failures.
 """
 
 import argparse
@@ -37,9 +37,9 @@ FICLONE, FICLONERANGE = 0x40049409, 0x4020940D
 
 NFS_CASES: list[tree.Case] = []
 V42_CASES = [tree.punch_a_hole, tree.seek_hole_and_data, tree.extended_attributes]
-# A second client of SMB sees at once what the first holds in its cache; one of NFS when the first has closed.
+# A second SMB client sees the first one's cached data at once. A second NFS client sees it after the first has closed.
 NOT_OVER_NFS = (tree.two_clients_agree, tree.write_without_a_lease, tree.two_write_to_one_page, tree.extended_attributes)
-# Of each worker in `locks_beside_readers`.
+# The rounds of each worker in `locks_beside_readers`.
 LOCK_ROUNDS = [1]
 
 
@@ -161,7 +161,7 @@ def modes_and_owners(host: Path) -> None:
 
 
 def _as_user(uid: int, function: Callable[..., Any], *arguments: Any) -> int:
-    """Runs `function` in a process of that user; gives the errno it failed with, 0 when it did not."""
+    """Run `function` in a process of that user. Returns its errno, or 0 if it succeeded."""
     child = os.fork()
     if child == 0:
         code = 255
@@ -243,7 +243,7 @@ def exclusive_create(_host: Path) -> None:
 
 
 def _refused(path: Path, kind: int, length: int, start: int) -> bool:
-    """Whether another process may not lock the range."""
+    """Return whether another process is denied a lock on the range."""
     with open(path, "r+b") as file:
         try:
             fcntl.lockf(file, kind | fcntl.LOCK_NB, length, start)
@@ -254,7 +254,7 @@ def _refused(path: Path, kind: int, length: int, start: int) -> bool:
 
 
 def _expect_ranges(path: Path, kind: int, held: list[tuple[int, int]], free: list[tuple[int, int]], what: str) -> None:
-    """Asks in a process of its own, since a process never meets its own locks."""
+    """Ask in a separate process, since a process never conflicts with its own locks."""
     results: multiprocessing.Queue[Any] = multiprocessing.Queue()
 
     def ask() -> None:
@@ -287,7 +287,7 @@ def locks_merge_and_split(_host: Path) -> None:
 
 
 def _lock_and_write(path: Path, worker: int, rounds: int, results: Any) -> None:
-    """Look at the file, and write to a range of one's own under a lock, again and again; what went wrong."""
+    """Check the file, and write to the worker's own range under a lock, repeatedly. Returns the errors."""
     wrong, mine = [], bytes([worker + 1]) * 16
     for number in range(rounds):
         step = "open to read"
@@ -310,7 +310,7 @@ def _lock_and_write(path: Path, worker: int, rounds: int, results: Any) -> None:
 
 @case
 def locks_beside_readers(host: Path) -> None:
-    """A READ delegation to a client that writes and locks itself costs it locks, and then fsync and close fail with EIO."""
+    """A READ delegation to a client that itself writes and locks costs it locks, and then fsync and close fail with EIO."""
     path, workers = A / "locked", 4
     path.write_bytes(bytes(16 * workers))
     results: multiprocessing.Queue[Any] = multiprocessing.Queue()
@@ -359,7 +359,7 @@ def direct_io(_host: Path) -> None:
 @v42_case
 def preallocate(host: Path) -> None:
     path = A / "preallocated"
-    # Not by way of the library, which writes zeros where the client cannot allocate.
+    # Not through the library, which writes zeros where the client cannot allocate.
     subprocess.run(["fallocate", "--length", str(4 << 20), str(path)], check=True)
     found = (host / "preallocated").stat()
     expect(found.st_size == 4 << 20 and found.st_blocks * 512 >= 4 << 20, f"size {found.st_size}, {found.st_blocks} blocks")
@@ -392,7 +392,7 @@ def clone(_host: Path) -> None:
         part.flush()
         os.fsync(part.fileno())
         _clone_range(source, 8192, 16384, part, 4096)
-        # What is not whole blocks cannot be shared, and changes nothing.
+        # A range of partial blocks cannot be shared, and the attempt changes nothing.
         for at, length, to in ((1, 4096, 0), (0, 4096, 1), (0, 100, 0), (0, 4096, 1 << 20 | 1)):
             try:
                 _clone_range(source, at, length, part, to)
@@ -412,7 +412,7 @@ def clone(_host: Path) -> None:
 
 
 def no_clone(_host: Path) -> None:
-    """Where files cannot share storage, the client is told so and copies."""
+    """Where files cannot share storage, the client gets an error and copies."""
     (A / "cloned-from").write_bytes(pattern(7, 8192))
     with open(A / "cloned-from", "rb") as source, open(A / "cloned-to", "wb") as target:
         try:
@@ -423,13 +423,14 @@ def no_clone(_host: Path) -> None:
             raise AssertionError("it was cloned")
 
 
-# What mounts in a network namespace under a name of its own: for the server that is another machine.
+# A mount in a network namespace with another host name looks like another machine to the server.
 AS_ANOTHER = 'echo another >/proc/sys/kernel/hostname && namespace=$1 && shift && exec nsenter --net="/run/netns/$namespace" "$@"'
 
 
 def mount(options: argparse.Namespace, where: Path) -> None:
-    """Mount at A or B. Linux is one client to a server, whatever it mounts twice, and a server that gives delegations to clients need not
-    protect one mount from the other: B is another client's where there is a namespace for it."""
+    """Mount at A or B. Two mounts of one Linux are the same client to a server. A server that gives delegations to
+    clients need not protect one of these mounts from the other. So B belongs to another client where a namespace for it
+    exists."""
     where.mkdir(exist_ok=True)
     words = f"proto=tcp,port={options.port},sec=sys,nosharecache,actimeo=1,{options.options}"
     another = options.another if where == B else None
@@ -443,9 +444,9 @@ def mount(options: argparse.Namespace, where: Path) -> None:
 
 
 def check_statfs(options: argparse.Namespace) -> None:
-    """The file system is as large as the server's is."""
+    """The file system is as large as the server's."""
     found = os.statvfs(A)
-    # The client counts in blocks of what it reads at once.
+    # The client counts in blocks of its read size.
     size = found.f_blocks * found.f_frsize
     expect(abs(size - options.size_bytes) <= found.f_frsize, f"{size} bytes in all, not {options.size_bytes}")
     free = found.f_bavail * found.f_frsize
@@ -454,17 +455,17 @@ def check_statfs(options: argparse.Namespace) -> None:
 
 
 def check_connections(options: argparse.Namespace) -> None:
-    """Every connection that was asked for exists and has carried requests."""
+    """Every requested connection exists and has carried requests."""
     requests = connections_in_use(A)
     expect(len(requests) == options.connections, f"{len(requests)} connections of {options.connections}")
     expect(min(requests) > 10, f"requests of each connection: {requests}")
 
 
 def check_below(options: argparse.Namespace) -> None:
-    """A file system that the server's host has mounted below the share is one to the client too."""
+    """A file system that the host has mounted below the share is also a separate file system to the client."""
     tops = [where / options.below[0] for where in (A, B)]
     try:
-        # The client mounts it when it is entered, and not for stat.
+        # The client mounts it on entry, and not for stat.
         expect([os.listdir(top) for top in tops] == [[], []], "it is not empty")
         here, there = (top.stat().st_dev for top in tops)
         expect(here not in (A.stat().st_dev, there), f"device {here} below {A.stat().st_dev}, {there}")
@@ -488,7 +489,7 @@ def main() -> int:
     for name in ("connections", "size-bytes", "size-files", "lock-rounds"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--clones", action="store_true", help="files of the share can share storage")
-    parser.add_argument("--below", nargs=2, help="a directory of the share at which a file system of so many bytes is mounted")
+    parser.add_argument("--below", nargs=2, help="a directory of the share with a file system of this many bytes mounted on it")
     parser.add_argument("--another", nargs=2, help="the network namespace of a second client, and the server's address there")
     options = parser.parse_args()
     LOCK_ROUNDS[0] = options.lock_rounds

@@ -1,8 +1,8 @@
-"""A guest with a kernel that Debian builds for machines, where user-mode-linux lacks something: it has no ksmbd.
+"""A guest with one of Debian's kernels for machines, for features that user-mode-linux lacks: it has no ksmbd.
 
-QEMU emulates the processor, so that such a guest needs no KVM; it boots in ten seconds and works at a fifth of the machine's pace. Its root
-is the machine's file system, read-only, by virtiofs; /mnt and /run are its own memory. It has no network but its loopback: server and
-client are one kernel. The kernels are what scripts/foreign unpacked, beside ksmbd-tools.
+QEMU emulates the processor, so such a guest needs no KVM. It boots in ten seconds and works at a fifth of the machine's
+speed. Its root is the machine's file system, read-only, by virtiofs; /mnt and /run are its own memory. Its only network
+is its loopback: one kernel is both server and client. scripts/foreign unpacked the kernels, beside ksmbd-tools.
 """
 
 import contextlib
@@ -17,21 +17,21 @@ from pathlib import Path
 from proving.harness import newer
 from proving.kernel_client import guest
 
-# What scripts/foreign calls them, by the names of `kernels.KERNELS`.
+# The folders of scripts/foreign, by the names of `kernels.KERNELS`.
 FOLDERS = {"6.12": "ksmbd-6.12", "newest": "ksmbd-newest"}
 PROGRAM = "qemu-system-x86_64"
-# Debian 12's is QEMU's own, Debian 13's a package.
+# Debian 12 has it in QEMU, Debian 13 in a package of its own.
 VIRTIOFSD = ("/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd")
 READY_WITHIN_S = 20
 
 
 def root(series: str) -> Path:
-    """Where the kernel and what goes with it was unpacked."""
+    """Return the directory of the unpacked kernel and its companions."""
     return newer.root(FOLDERS[series])
 
 
 def missing(series: str) -> str:
-    """Why no such guest can be had here, as one line; empty when it can."""
+    """Return the reason why such a guest is not available here, as one line; empty if it is."""
     if os.geteuid() != 0:
         return "needs root to give a guest this machine's files"
     if series not in FOLDERS:
@@ -48,7 +48,7 @@ def _virtiofsd() -> str | None:
 
 
 def _release(series: str) -> Path:
-    """The directory of the kernel's modules; what `depmod` makes of them is made here, once."""
+    """Return the directory of the kernel's modules. The files of `depmod` are created here, once."""
     (modules,) = (root(series) / "usr/lib/modules").iterdir()
     if not (modules / "modules.dep").exists():
         subprocess.run(["depmod", "-b", root(series), modules.name], check=True, env=dict(os.environ, PATH=guest.PATH))
@@ -56,7 +56,7 @@ def _release(series: str) -> Path:
 
 
 def run(series: str, job: guest.Job, limit_s: float, memory_mib: int) -> guest.Ran:
-    """Boot a guest that runs `job` as root; gives what `guest.run` gives."""
+    """Boot a guest that runs `job` as root. Returns the same as `guest.run`."""
     modules = _release(series)
     images = [modules / "vmlinuz", root(series) / "boot" / f"vmlinuz-{modules.name}"]
     with tempfile.TemporaryDirectory(prefix="proof-qemu-") as directory, contextlib.ExitStack() as stack:
@@ -77,7 +77,7 @@ def run(series: str, job: guest.Job, limit_s: float, memory_mib: int) -> guest.R
 def _files(stack: contextlib.ExitStack, work: Path) -> Path:
     """Serve this machine's files at a socket, until the stack is left."""
     socket = work / "files"
-    # It would make the root another one, which is not possible for this machine's own.
+    # The default sandbox would change the root directory, which is not possible for this machine's own.
     command = [_virtiofsd() or "virtiofsd", f"--socket-path={socket}", "-o", "source=/", "-o", "sandbox=chroot", "-o", "cache=auto"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     stack.callback(_end, process)

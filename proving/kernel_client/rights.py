@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Who may do what with one tree: the host's own kernel, Trunkline over NFS and over SMB, and Samba, asked the same.
+"""The rights of users on one tree: the host's own kernel, Trunkline over NFS and over SMB, and Samba must agree.
 
     rights.py [--only CASE ...] [--verbose]
 
-The tree lies on the host and has many combinations of owner, group, permission bits and POSIX access lists (rights_tree.py). Linux's own
-clients ask in a guest (rights_agent.py). What the host says is right; where a server says something else, `REASONS` has why, and so
-has SEMANTICS.md ("Descriptors and mode bits"). Then the lists themselves: what is inherited, what a mode makes of them, and a list that
-is set over one protocol as the others and the host's own `getfacl` show it. Needs the Debian package acl.
+The tree lies on the host and has many combinations of owner, group, permission bits and POSIX access lists
+(rights_tree.py). Linux's own clients ask in a guest (rights_agent.py). The host's answer is right. Where a server
+differs, `REASONS` gives the reason, and so does SEMANTICS.md ("Descriptors and mode bits"). Further cases cover the
+lists themselves: inheritance, the effect of a mode on a list, and a list that is set over one protocol and read over
+the others and with the host's own `getfacl`. Needs the Debian package acl.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
-from proving.kernel_client import both, console, guest, kernels, rights_agent, runs
+from proving.kernel_client import console, dual_workload, guest, kernels, rights_agent, runs
 from proving.kernel_client import rights_tree as tree
 
 HERE = Path(__file__).resolve().parent
@@ -33,31 +34,32 @@ SUITE = "kernel-rights"
 LIMIT_S = 300
 SMB = "vers=3.1.1,sec=ntlmsspi,noperm,nosharesock,actimeo=0"
 NFS = "proto=tcp,sec=sys,actimeo=0,lookupcache=none"
-# Rights of entries (RFC 8881 6.2.1.3): the bits are the same in a descriptor.
+# Rights of entries (RFC 8881 6.2.1.3). A descriptor has the same bits.
 READS, WRITES = 0x120089, 0x120116
 REFUSED = ("EACCES", "EPERM")
-# The sides that are held against the host: the mount, and the folder of the share with their copy of the tree.
+# The sides that are compared with the host: the mount, and the folder of the share with their copy of the tree.
 SIDES = {"NFS": "/mnt/n", "SMB": "/mnt/c", "Samba": "/mnt/s"}
 
 
-# Over SMB nobody asks for these rights in this way: who may read may run (MS-FSA 2.1.5.1.2.1 has one right for the client's own check),
-# and without POSIX extensions Linux sends no mode.
+# SMB clients do not request these rights in this way. Reading implies running there (MS-FSA 2.1.5.1.2.1 has one right
+# for the client's own check), and without POSIX extensions Linux sends no mode.
 NOT_OVER_SMB = {"run", "set mode"}
-ADDS_UP = "several groups add up (MS-DTYP 2.5.3.2, RFC 8881 6.2.1)"
-EMPTY_MASK = "an empty mask lets nobody who is named (acl(5), Access check algorithm; Linux takes the list for absent)"
-WRITERS_SET_TIMES = "who may write sets any time (MS-FSA 2.1.5.15.2: WRITE_ATTRIBUTES, which w gives)"
-# What Samba says otherwise than the host it says about times and names of directories; the rest is the host's own answer.
+ADDS_UP = "the rights of several groups add up (MS-DTYP 2.5.3.2, RFC 8881 6.2.1)"
+EMPTY_MASK = "an empty mask takes all rights from named users (acl(5), Access check algorithm; Linux ignores such a list)"
+WRITERS_SET_TIMES = "a user who may write may set any time (MS-FSA 2.1.5.15.2: WRITE_ATTRIBUTES, which w gives)"
+# Samba's differences from the host concern times and names of directories. For these acts it returns the host's own
+# answer.
 SAMBA_ASKS_THE_HOST = {"read", "write", "read and write", "append", "cut", "list", "enter", "make a file", "remove"}
 
 
 def bits_of(case: tree.Case, who: str) -> set[str] | None:
-    """What an entry of the list gives, or nothing where it is not there."""
+    """Return the rights that an entry of the list gives, or None if there is no such entry."""
     found = [entry.rpartition(":")[2] for entry in case["list"] if entry.startswith(f"{who}:")]
     return set(found[0]) - {"-"} if found else None
 
 
 def expected(side: str, case: tree.Case, act: str, acts: dict[str, str]) -> tuple[bool, str]:
-    """What a side is to say where the host says `acts`, and why when that is something else."""
+    """Return a side's expected answer where the host's is `acts`, and the reason if it differs."""
     host = acts[act] == "ok"
     group_bits = {letter for letter, bit in (("r", 4), ("w", 2), ("x", 1)) if case["mode"] >> 3 & bit}
     if side != "Samba" and bits_of(case, "m") == set() and case["part"] in ("user", "group", "groups") and host and act not in ("set mode", "set times"):
@@ -83,24 +85,24 @@ class Run:
         self.share = server.share_directory("files")
 
     def ask(self, do: str, **arguments: Any) -> Any:
-        """Have the guest do something; gives its answer."""
+        """Send the guest a request. Returns its answer."""
         said = self.client.ask(LIMIT_S, do=do, **arguments)
         if isinstance(said, dict) and "refused" in said:
-            raise guest.Ended(f"{do} {arguments}: {said['refused']}")
+            raise guest.GuestEnded(f"{do} {arguments}: {said['refused']}")
         return said
 
     def case(self, label: str, wrong: list[str]) -> None:
-        """Count a case that is right where nothing is wrong."""
+        """Count a case, which passes if `wrong` is empty."""
         shown = wrong if self.verbose else wrong[:6]
         more = [f"and {len(wrong) - len(shown)} more"] if len(wrong) > len(shown) else []
         self.tally.add("fail" if wrong else "pass", label, "; ".join([*shown, *more]))
 
     def sides(self) -> dict[str, str]:
-        """The sides that are there."""
+        """Return the sides that are present."""
         return {side: where for side, where in SIDES.items() if side != "Samba" or self.samba}
 
     def mount(self) -> None:
-        """Mount the share over everything."""
+        """Mount the share over every protocol."""
         alice, bob = (f"user={user},password={password},{SMB}" for user, password in servers.accounts()[:2])
         config = (self.server.directory / "server" / "trunkline.toml").read_text()
         smb_port = re.findall(r"^smb_port = (\d+)$", config, re.MULTILINE)[0]
@@ -113,10 +115,10 @@ class Run:
             mounts["/mnt/s"] = (share, f"port={self.samba.port},{alice}", "cifs")
         for where, (source, options, kind) in mounts.items():
             if refused := self.ask("mount", where=where, source=source, options=options, kind=kind):
-                raise guest.Ended(f"mount of {where}: {refused}")
+                raise guest.GuestEnded(f"mount of {where}: {refused}")
 
     def as_user(self, where: str, act: str, *words: Any, uid: int = tree.ME) -> Any:
-        """What comes of it when a user does something in the guest, or on the host itself where there is no mount."""
+        """Return the result of a user's action in the guest, or on the host itself where there is no mount."""
         if where:
             return self.ask("as_user", uid=uid, act=act, words=words)
         return rights_agent.as_user(uid, act, words)
@@ -144,7 +146,7 @@ class Run:
             self.case(f"what may be done over {side}", wrong)
 
     def both_may(self, name: str) -> tuple[dict[int, dict[str, str]], list[str]]:
-        """What the owner and the one who is named may do with a file on the host, and where a server says something else."""
+        """Return the rights of the owner and of the named user on a file, by the host, and the servers' differences."""
         acts, wrong, seen = ["read", "write"], [], {}
         for uid, mount in ((tree.ME, "/mnt/c"), (tree.NAMED, "/mnt/b")):
             seen[uid] = self.as_user("", "ask", str(self.share / name), *acts, uid=uid)
@@ -155,7 +157,7 @@ class Run:
         return seen, wrong
 
     def changes(self) -> None:
-        """A list and a mode that the host, NFS and SMB change in turn: each change counts for all at once."""
+        """The host, NFS and SMB change a list and a mode in turn. Each change applies to all at once."""
         name, named = "changed", f"u:{tree.NAMED}"
         path = self.share / name
         path.write_text("text")
@@ -171,12 +173,12 @@ class Run:
 
         def listed_over_nfs(bits: int) -> Callable[[], Any]:
             return lambda: self.ask("set", path=f"/mnt/n/{name}", attribute="system.nfs4_acl",
-                                    value=both.as_nfs([(tree.NAMED, bits)]).hex())
+                                    value=dual_workload.as_nfs([(tree.NAMED, bits)]).hex())
 
         def listed_over_smb() -> None:
             descriptor = bytearray.fromhex(self.ask("get", path=f"/mnt/c/{name}", attribute="system.cifs_acl"))
-            if both.set_rights(descriptor, READS, READS | WRITES) != 1:
-                raise guest.Ended(f"the descriptor has no entry for whom the list over NFS names: {descriptor.hex()}")
+            if dual_workload.set_rights(descriptor, READS, READS | WRITES) != 1:
+                raise guest.GuestEnded(f"the descriptor has no entry for whom the list over NFS names: {descriptor.hex()}")
             self.ask("set", path=f"/mnt/c/{name}", attribute="system.cifs_acl", value=descriptor.hex())
 
         reads, writes = (True, False), (True, True)
@@ -203,7 +205,7 @@ class Run:
         for label, act, wanted in steps:
             told = act()
             if told not in ("ok", "", None):
-                raise guest.Ended(f"{label}: {told}")
+                raise guest.GuestEnded(f"{label}: {told}")
             seen, wrong = self.both_may(name)
             told = tuple(seen[tree.NAMED][what] == "ok" for what in ("read", "write"))
             if told != wanted:
@@ -213,20 +215,21 @@ class Run:
             self.case(label, wrong)
 
     def inherited(self) -> None:
-        """What is made below default lists has the list that the host itself gives it."""
+        """Files created below default lists have the same list as files that the host creates there."""
         host = {}
         for umask in (0o022, 0o077):
             host[umask] = self.made("host", "", umask)
             self.same_lists("NFS 4.2", umask, self.made("NFS", "/mnt/n", umask), host[umask])
-            # RFC 8881 has no attribute for the mask: the client takes it from the mode, also below a default list (RFC 8275 1).
+            # RFC 8881 has no attribute for the mask. The client applies it to the mode, also below a default list (RFC
+            # 8275 1).
             cut = self.made("host-cut", "", 0, umask)
             self.same_lists("NFS 4.1", umask, self.made("NFS41", "/mnt/n1", umask), cut)
-            # No mode comes over SMB: a file is made as with 666 and a directory as with 777, by a server whose mask is 022.
+            # SMB sends no mode. A server whose mask is 022 creates a file as with 666 and a directory as with 777.
             plain = {name: host[0o022][f"{name.partition('/')[0]}/{'f666' if '/f' in name else 'd777'}"] for name in host[umask]}
             self.same_lists("SMB", umask, self.made("SMB", "/mnt/c", umask), plain)
 
     def made(self, side: str, where: str, umask: int, cut: int = 0) -> dict[str, list[str]]:
-        """Have the user make files and directories below each default list; gives the host's lists of what is there then."""
+        """Let the user create files and directories below each default list. Returns the host's lists of them."""
         base = f"made-{side}-{umask:o}-{cut:o}"
         tree.make_defaults(self.share / base)
         told = self.as_user(where, "make", f"{where or self.share}/{base}", umask, cut)
@@ -252,7 +255,7 @@ CASES = ("who_may_do_what", "changes", "inherited")
 
 
 def start_samba(stack: contextlib.ExitStack, network: guest.Network, share: Path) -> servers.Server | str:
-    """Samba on the same directory, or nothing where it cannot be had."""
+    """Start Samba on the same directory. Returns the reason if it is not available."""
     samba = servers.Server("samba", "rights", network)
     (samba.directory / "shares").mkdir()
     (samba.directory / "shares" / "files").symlink_to(share)
@@ -265,7 +268,7 @@ def start_samba(stack: contextlib.ExitStack, network: guest.Network, share: Path
 def main() -> None:
     parser = kernels.parser(__doc__)
     parser.add_argument("--only", action="append", choices=CASES)
-    parser.add_argument("--verbose", action="store_true", help="show everything that is wrong")
+    parser.add_argument("--verbose", action="store_true", help="show every difference")
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
     if reason := guest.missing() or guest.missing(("mount.nfs", "nfs-common")):

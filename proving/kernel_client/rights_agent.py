@@ -1,5 +1,5 @@
-"""The guest's side of rights.py: mounts shares, and finds out what a user may do on a mount. On the host, rights.py has it find out
-the same (`as_user`)."""
+"""The guest's side of rights.py. It mounts shares and finds out a user's rights on a mount. On the host, rights.py lets
+it find out the same (`as_user`)."""
 
 import errno
 import functools
@@ -39,7 +39,7 @@ def _access(path: str, bits: int) -> None:
         raise PermissionError(errno.EACCES, "access")
 
 
-# What is asked of a file, and of a directory; each changes nothing that a later one needs.
+# The tests for a file, and those for a directory. None changes anything that a later one needs.
 OF_FILE: dict[str, Callable[[str], Any]] = {
     "read": lambda path: _open(path, os.O_RDONLY),
     "write": lambda path: _open(path, os.O_WRONLY),
@@ -52,7 +52,7 @@ OF_FILE: dict[str, Callable[[str], Any]] = {
     "set mode": lambda path: os.chmod(path, os.stat(path).st_mode & 0o7777),
 }
 OF_DIRECTORY: dict[str, Callable[[str], Any]] = {
-    # First: who has listed it may remember what is in it.
+    # The first test, because a process that has listed the directory may remember its names.
     "enter": lambda path: os.stat(f"{path}/inside"),
     "list": os.listdir,
     "make a file": lambda path: os.close(os.open(f"{path}/made", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)),
@@ -73,7 +73,8 @@ def _try(act: Callable[[str], Any], path: str) -> str:
 
 
 def probe(base: str) -> dict[str, dict[str, str]]:
-    """What each combination (rights_tree.py) below a directory lets this process do: by name and action, `ok` or the error."""
+    """Return this process' rights on each combination (rights_tree.py) below a directory: by name and action, `ok` or
+    the error."""
     found = {}
     for name in sorted(os.listdir(base)):
         path = f"{base}/{name}"
@@ -83,7 +84,8 @@ def probe(base: str) -> dict[str, dict[str, str]]:
 
 
 def make(base: str, umask: int, cut: int) -> dict[str, str]:
-    """Make files and directories in each directory below another one. The umask is the maker's, and `cut` is taken from each mode."""
+    """Create files and directories in each directory below another one. The umask is the creator's, and `cut` is
+    removed from each mode."""
     os.umask(umask)
     left = ~cut
     found = {}
@@ -98,7 +100,7 @@ def make(base: str, umask: int, cut: int) -> dict[str, str]:
 
 
 def ask(path: str, *acts: str) -> dict[str, str]:
-    """What may be done with a file."""
+    """Return the rights on a file."""
     return {act: _try(OF_FILE[act], path) for act in acts}
 
 
@@ -108,7 +110,8 @@ def mode(path: str, bits: int) -> str:
 
 
 def as_user(uid: int, act: str, words: Sequence[Any]) -> Any:
-    """Have a process of a user, whose group has the same number and who is in a further group, do it; gives what came of it."""
+    """Let a process of a user run a function of `AS_USER`. The user's group has the same number, and the user is in a
+    further group. Returns the result."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -143,7 +146,7 @@ def set_attribute(path: str, attribute: str, value: str) -> str:
     return ""
 
 
-# What a user may be asked to do.
+# The functions that a user's process may run.
 AS_USER: dict[str, Callable[..., Any]] = {"probe": probe, "make": make, "ask": ask, "mode": mode}
 ACTIONS: dict[str, Callable[..., Any]] = {"mount": mount, "as_user": as_user, "get": get, "set": set_attribute}
 

@@ -1,7 +1,8 @@
-"""Files and directories with many combinations of owner, group, permission bits and POSIX access lists, as seen by one user.
+"""Files and directories with many combinations of owner, group, permission bits and POSIX access lists, from one user's
+point of view.
 
-The user's part in each is told by the numbers: `ME` owns the file, is in its group, is named, is in a group that is named, or is none of
-these. So one log-on stands for five users.
+The numbers determine the user's relation to each: `ME` owns the file, is in its group, is named, is in a named group,
+or none of these. So one log-on stands for five users.
 """
 
 import itertools
@@ -15,7 +16,8 @@ from typing import Any
 # A combination.
 Case = dict[str, Any]
 
-# The first account of servers/accounts, its own group, a further group (profile `rights`), and who is none of these.
+# The first account of servers/accounts, its own group, a further group (profile `rights`), and a user unrelated to
+# these.
 ME, MY_GROUP, FURTHER_GROUP, NOT_ME = 61001, 61001, 61003, 70
 # The second account.
 NAMED = 61002
@@ -29,7 +31,7 @@ def _text(bits: int) -> str:
 
 
 def _plain() -> Iterator[Case]:
-    """Permission bits alone, in each of the user's parts."""
+    """Permission bits alone, with each relation of the user."""
     parts = {"owner": (ME, NOT_ME), "member": (NOT_ME, MY_GROUP), "further": (NOT_ME, FURTHER_GROUP), "other": (NOT_ME, NOT_ME)}
     for (part, owners), mine, theirs in itertools.product(parts.items(), BITS, (0, 7)):
         user, group, other = {"owner": (mine, theirs, theirs), "other": (theirs, theirs, mine)}.get(part, (theirs, mine, theirs))
@@ -57,25 +59,25 @@ def _listed() -> Iterator[Case]:
 
 
 def cases() -> dict[str, Case]:
-    """Every combination by its name, for a file and a directory each."""
+    """Return every combination by its name, for a file and a directory each."""
     found = {}
     for kind, (number, case) in itertools.product(("f", "d"), enumerate((*_plain(), *_listed()))):
         found[f"{kind}{number}-{case['part']}"] = {**case, "is_directory": kind == "d"}
     for number, (owner, of) in enumerate(itertools.product((ME, NOT_ME), repeat=2)):
-        # A sticky directory: who removes whose file.
+        # A sticky directory, by the owner of the removed file.
         found[f"s{number}-sticky"] = {"part": "sticky", "owners": (owner, NOT_ME), "mode": 0o1777, "list": [], "is_directory": True,
                                       "owner_inside": of}
     return found
 
 
 def describe(case: Case) -> str:
-    """A combination in words."""
+    """Return a combination in words."""
     owner, group = case["owners"]
     return f"{case['part']}, {owner}:{group} {case['mode']:04o} {','.join(case['list'])}"
 
 
 def make(base: Path) -> None:
-    """Make one of each below a directory."""
+    """Create one of each below a directory."""
     base.mkdir()
     base.chmod(0o755)
     for name, case in cases().items():
@@ -90,17 +92,17 @@ def make(base: Path) -> None:
         os.chown(path, *case["owners"])
         path.chmod(case["mode"])
         if case["list"]:
-            # The mask last, or the bits of the group would become one.
+            # The mask comes last, or the bits of the group would become the mask.
             set_list(path, "-n", "-m", ",".join(case["list"]))
 
 
-# Lists that are handed down, and a directory that hands none down.
+# Default lists, and a directory without one.
 DEFAULTS = ("", "u::rwx,g::r-x,o::---", "u::rwx,u:61002:rwx,g::r-x,m::rwx,o::---", "u::rwx,u:61002:r-x,g::---,g:72:rwx,m::rwx,o::r-x",
             "u::rw-,u:61002:rwx,g::rwx,m::r-x,o::-w-", "u::r-x,g::rwx,o::rwx")
 
 
 def make_defaults(base: Path) -> None:
-    """A directory of the user for each list, which hands it down."""
+    """Create a directory of the user for each default list."""
     base.mkdir()
     for number, entries in enumerate(DEFAULTS):
         path = base / f"d{number}"
@@ -115,6 +117,6 @@ def set_list(path: Path, *words: str) -> None:
 
 
 def get_list(path: Path) -> list[str]:
-    """The entries of the host's lists, sorted, without comments."""
+    """Return the entries of the host's lists, sorted, without comments."""
     done = subprocess.run(["getfacl", "-n", "-c", "-E", "-p", str(path)], check=True, timeout=10, capture_output=True, text=True)
     return sorted(line for line in done.stdout.split("\n") if line)

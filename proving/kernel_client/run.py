@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Mount a share with Linux's own SMB client, in every way that matters, and put it through the build-tree exercise.
+"""Mount a share with Linux's own SMB client, in every relevant way, and run the build-tree exercise on it.
 
     run.py [--server trunkline|samba|ksmbd] [--mount NAME ...]
 
-Each mount is one boot of a guest (guest.py) that runs build_tree.py against a server of its own in the same network
-namespace, or against Linux' own in the same guest (qemu.py, ksmbd.py). What Samba 4.17 itself does not pass is listed in `SAMBA_LACKS`, with the reason.
+Each mount is one boot of a guest (guest.py) that runs build_tree.py against its own server in the same network
+namespace, or against Linux' own server in the same guest (qemu.py, ksmbd.py). `SAMBA_LACKS` lists the cases that Samba
+4.17 itself fails, with the reasons.
 """
 
 import os
@@ -33,27 +34,27 @@ MOUNTS = {
 }
 # By mount, or by case in every mount.
 SAMBA_LACKS = {
-    "seek_hole_and_data": "Samba 4.17 answers FSCTL_QUERY_ALLOCATED_RANGES with BUFFER_TOO_SMALL where more ranges exist than "
-    "the client has room for; MS-FSCC 2.3.52 asks for those that fit, and BUFFER_OVERFLOW",
+    "seek_hole_and_data": "Samba 4.17 answers FSCTL_QUERY_ALLOCATED_RANGES with BUFFER_TOO_SMALL if the client has no room for all "
+    "ranges; MS-FSCC 2.3.52 requires the ranges that fit, and BUFFER_OVERFLOW",
     "3.1.1-signed-posix": "Samba 4.17 does not offer the SMB 3.1.1 POSIX extensions",
     "3.1.1-sealed-posix": "Samba 4.17 does not offer the SMB 3.1.1 POSIX extensions",
 }
 
 
 def keeps_modes(name: str) -> bool:
-    """Whether chmod on the mount reaches the server. Linux 6.1 does not send it over the POSIX extensions."""
-    return "fromsid" in name or "posix" in name and kernels.Chosen.series != kernels.OWN
+    """Return whether chmod on the mount reaches the server. Linux 6.1 does not send it over the POSIX extensions."""
+    return "fromsid" in name or "posix" in name and kernels.GuestKernel.series != kernels.OWN
 
 
-# Linux' own server serves what is in this directory of its guest's memory. The guest is slow.
+# Linux' own server serves this directory in its guest's memory. The guest is slow.
 KSMBD_ROOT, KSMBD_PORT, KSMBD_MEMORY_MIB, KSMBD_LIMIT_S = "/run/served", 4450, 1400, 2400
-# By kernel: what its own server and client do not pass together.
+# By kernel: the cases that its own server and client fail together.
 KSMBD_LACKS = {"newest": {"fcntl_locks": "a lock that another client waits for is granted while its holder has it (7.3.4)"}}
 
 
 def exercise_ksmbd(tally: Tally, name: str) -> None:
-    """The exercise with the server and the client of one kernel, in one guest."""
-    share, series = MOUNTS[name][0], kernels.Chosen.series
+    """Run the exercise with the server and the client of one kernel, in one guest."""
+    share, series = MOUNTS[name][0], kernels.GuestKernel.series
     with tempfile.TemporaryDirectory(prefix="proof-ksmbd-") as directory:
         os.chmod(directory, 0o755)
         ksmbd = console.lay([HERE / "ksmbd.py", HERE / "knfsd.py"], Path(directory))
@@ -64,7 +65,7 @@ def exercise_ksmbd(tally: Tally, name: str) -> None:
 
 
 def words(name: str) -> list[str]:
-    """What a mount is, for build_tree.py."""
+    """Return the words of a mount for build_tree.py."""
     share, options = MOUNTS[name]
     user, password = servers.accounts()[0]
     return ["--share", share, "--user", user, "--password", password, "--options", options, *(["--posix"] if "posix" in name else []),
@@ -87,7 +88,7 @@ def main() -> None:
     parser.add_argument("--server", choices=(*servers.KINDS, "ksmbd"), default="trunkline")
     parser.add_argument("--mount", action="append", choices=list(MOUNTS))
     options = parser.parse_args()
-    if reason := qemu.missing(kernels.Chosen.series) if options.server == "ksmbd" else guest.missing() or guest.cannot_boot():
+    if reason := qemu.missing(kernels.GuestKernel.series) if options.server == "ksmbd" else guest.missing() or guest.cannot_boot():
         skip_whole_suite(kernels.suite("kernel-client"), reason)
     tally = Tally(kernels.suite("kernel-client"))
     for name in options.mount or MOUNTS:

@@ -1,7 +1,7 @@
-"""Runs that do one thing to a mount again and again: mount after mount, each in a guest of its own, each told in a line.
+"""Runs that repeat one action on a mount. Each mount is in its own guest, and each run reports in a line.
 
-A run is a subclass of `Run` that says what its mount is (`_mounted`), what is done to it (`_work`) and what came of it (`result`,
-`told`, `line`); `go_through` makes one for each mount, and lets it go and report.
+A run is a subclass of `Run`. It defines its mount (`_mounted`), the action (`_work`) and the result (`result`, `told`,
+`line`). `go_through` creates one for each mount, runs it and reports.
 """
 
 import argparse
@@ -17,16 +17,16 @@ from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
 from proving.kernel_client import faults, guest, kernels, mounted
 
-# What ends the work on a mount, and is a failure of it.
-TROUBLE = (mounted.Broken, guest.Ended, OSError)
+# The exceptions that end the work on a mount. Each is a failure of the run.
+TROUBLE = (mounted.RunFailed, guest.GuestEnded, OSError)
 
 
 @contextlib.contextmanager
 def in_one_guest(tally: Tally) -> Iterator[None]:
-    """Around the work of a suite with one server and one guest: what ends it early is told, and the tally ends the process."""
+    """The frame of a suite with one server and one guest: an early end is reported, and the tally ends the process."""
     try:
         yield
-    except (guest.Ended, OSError, subprocess.SubprocessError) as reason:
+    except (guest.GuestEnded, OSError, subprocess.SubprocessError) as reason:
         tally.add("fail", "guest", str(reason))
     except servers.CannotStart as reason:
         tally.add(reason.result, "server", str(reason))
@@ -34,30 +34,30 @@ def in_one_guest(tally: Tally) -> Iterator[None]:
 
 
 class Run:
-    """One mount: what was done and what went wrong."""
+    """One mount: the work and the failures."""
 
     def __init__(self, kind: str, seed: int) -> None:
         self.kind, self._seed = kind, seed
         self.failures: list[str] = []
         self.errors: dict[str, int] = {}
         self.steps = 0
-        # What is being done, for a failure.
+        # The current action, for a failure's report.
         self.where = "mount"
 
     def mount(self) -> str:
-        """The kind of mount in words."""
+        """Return the kind of mount in words."""
         raise NotImplementedError
 
     def amount(self) -> str:
-        """How much was done."""
+        """Return the amount of work done."""
         raise NotImplementedError
 
     def told(self) -> str:
-        """What it was like."""
+        """Return a description of the run."""
         raise NotImplementedError
 
     def line(self) -> dict[str, Any]:
-        """What is counted of it."""
+        """Return the numbers that are counted."""
         raise NotImplementedError
 
     def _mounted(self) -> mounted.Mounted:
@@ -73,7 +73,7 @@ class Run:
         return f"{self.kind}: {self.name()}"
 
     def go(self, count: int) -> None:
-        """Boot, mount, do the work `count` times, and check what is left."""
+        """Boot, mount, do the work `count` times, and check the remaining files."""
         mount = self._mounted()
         try:
             with mount:
@@ -97,22 +97,22 @@ class Run:
         self.errors, self.steps = dict(mount.errors), sum(mount.steps.values())
 
     def result(self) -> str:
-        """What it counts as."""
+        """Return the counted result."""
         return "fail" if self.failures else "pass"
 
     def report(self, tally: Tally, out: Path | None) -> None:
-        """Count it, print what it was like, and append its line to the file `out`."""
+        """Count the run, print its description, and append its line to the file `out`."""
         tally.add(self.result(), f"{self.label()}, {self.amount()}", "; ".join(self.failures))
         print(f"        {self.told()}", flush=True)
         if out:
             line = {"server": self.kind, "mount": self.name(), "failures": self.failures, "steps": self.steps,
-                    "kernels": [kernels.Chosen.kernel.release()], **self.line()}
+                    "kernels": [kernels.GuestKernel.kernel.release()], **self.line()}
             with open(out, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
 
 
 def parser(what: str, count: int, per_mount: int, description: str) -> argparse.ArgumentParser:
-    """The arguments that all of them take; `what` is what is counted."""
+    """Return the arguments that all runs accept; `what` names the counted thing."""
     arguments = kernels.parser(description)
     arguments.add_argument(f"--{what}", type=int, default=count, dest="count")
     arguments.add_argument("--per-mount", type=int, default=per_mount)
@@ -122,7 +122,8 @@ def parser(what: str, count: int, per_mount: int, description: str) -> argparse.
 
 
 def begin(suite: str, *more: Callable[[], str]) -> Tally:
-    """Clean up when told to end, and skip everything when something is lacking; each of `more` gives a reason, or nothing."""
+    """Clean up on a signal, and skip everything if a requirement is missing. Each of `more` returns a reason or an
+    empty string."""
     servers.clean_up_when_told_to_end()
     for lacks in (guest.missing, faults.missing, guest.cannot_boot, *more):
         if reason := lacks():
@@ -131,7 +132,7 @@ def begin(suite: str, *more: Callable[[], str]) -> Tally:
 
 
 def go_through(tally: Tally, options: argparse.Namespace, of_seed: Callable[[int], Sequence[Run]], reported: Callable[[Any], None] = lambda run: None) -> None:
-    """For each mount let the runs that `of_seed` makes go and report."""
+    """Run and report the runs that `of_seed` creates for each mount."""
     for turn, start in enumerate(range(0, options.count, options.per_mount)):
         for run in of_seed(options.seed + turn):
             try:

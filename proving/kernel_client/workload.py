@@ -1,15 +1,15 @@
-"""What runs on a mount while its channels are cut or its server dies: writers, readers, name changers and lock holders.
+"""The workers on a mount while its channels are cut or its server dies: writers, readers, name changers and lock holders.
 
-Used inside the guest, by agent.py; `expected_blocks` and `facts` also by the host, which checks the server's own files. Each
-worker is a process that keeps its descriptors open for its whole life and writes one line of JSON for each thing worth
-knowing to a file of its own:
+agent.py uses them inside the guest. The host, which checks the server's own files, also uses `expected_blocks` and
+`facts`. Each worker is a process that keeps its descriptors open for its whole life. It writes one line of JSON for
+each event to a file of its own:
 
-    {"step": N}                     it got so far
-    {"error": "fsync EAGAIN"}       a call failed in a way that Linux's client is known for; the worker went on
+    {"step": N}                     its progress
+    {"error": "fsync EAGAIN"}       a call failed in a way that is known from Linux's client; the worker continued
     {"orphan": "names-0/round-0/two", "pending": true}
                                     the server must have this file open, and no client knows of it; it was unlinked
-    {"failure": "..."}              something that must never happen; the worker ended
-    {"final": {...}}                what must be found now, once it was told to stop
+    {"failure": "..."}              a forbidden state; the worker ended
+    {"final": {...}}                the expected final state, after it was told to stop
 """
 
 import collections
@@ -27,38 +27,39 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-# What is to be seen at a path.
+# The state of a path.
 Facts = dict[str, Any]
 
 BLOCK = 64 << 10
 BLOCKS = 48
 READ_FILE_BLOCKS = 96
-# What Linux's client may hand to a caller while a channel comes and goes, although the mount lives on.
+# The errors that Linux's client may return to a caller while a channel comes and goes, although the mount survives.
 PASSING = {errno.EAGAIN, errno.ECONNABORTED, errno.EHOSTDOWN, errno.EINTR, errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT,
            errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ESHUTDOWN, errno.EPIPE}
-# How long one call may go on failing in passing.
+# The time for which one call may continue to fail with transient errors.
 PATIENCE_S = 90
-# How long a CLOSE may be on its way whose channel was lost. What an open is in the way of longer than that, it stays in the way of.
+# The time for which a CLOSE may be in flight after its channel was lost. An open that blocks others for longer blocks
+# them permanently.
 CLOSED_WITHIN_S = 30
-# How long after it is back a client may be in its own way with what it has given up.
+# The time after a recovery in which a client's abandoned opens may still block it.
 GIVEN_UP_WITHIN_S = 5
 LATE_CLOSE = "behind a late close"
 
 
 def block(label: str, index: int, generation: int) -> bytes:
-    """The content of block `index` of the file `label` in its `generation`: zeros before the first."""
+    """Return the content of block `index` of the file `label` in its `generation`: zeros before the first."""
     if generation == 0:
         return bytes(BLOCK)
     return hashlib.shake_128(f"{label} {index} {generation}".encode()).digest(BLOCK)
 
 
 def expected_blocks(label: str, generations: Iterable[int]) -> bytes:
-    """The whole content of a writer's file, from the generation of each of its blocks."""
+    """Return the whole content of a writer's file, from the generation of each of its blocks."""
     return b"".join(block(label, index, generation) for index, generation in enumerate(generations))
 
 
 def facts(path: str | Path) -> Facts:
-    """What is to be seen at a path: a directory's names, a file's size, mode and content, or why nothing is."""
+    """Return the state of a path: a directory's names, or a file's size, mode and content, or the reason why there is none."""
     try:
         seen = os.lstat(path)
         if stat.S_ISDIR(seen.st_mode):
@@ -70,15 +71,15 @@ def facts(path: str | Path) -> Facts:
 
 
 class Failure(Exception):
-    """Something that must never happen."""
+    """A forbidden state."""
 
 
-class Spoilt(Exception):
+class DirectoryUnusable(Exception):
     """A directory that cannot be used further, through no fault of the server."""
 
 
 class Worker:
-    """A process' place to work: where, how to report, and when to stop."""
+    """The context of a worker process: its directory, its report, and its stop signal."""
 
     def __init__(self, base: str, label: str, seed: int, report: TextIO, stop: Any) -> None:
         self.base, self.label, self.report, self.stop = base, label, report, stop
@@ -97,13 +98,13 @@ class Worker:
             self.say(step=self._steps)
 
     def passing(self, what: str, error: OSError) -> None:
-        """Note an error that may pass; anything else is a failure."""
+        """Record a transient error. Any other error is a failure."""
         if error.errno not in PASSING:
             raise Failure(f"{what}: {error}") from error
         self.say(error=f"{what.split()[0]} {errno.errorcode[error.errno or 0]}")
 
     def insist(self, what: str, call: Callable[..., Any], *arguments: Any) -> tuple[Any, bool]:
-        """Repeat a call that may be repeated without harm until it succeeds; gives (result, whether it had to be repeated)."""
+        """Repeat a call that is safe to repeat until it succeeds. Returns (result, whether it was repeated)."""
         end = time.monotonic() + PATIENCE_S
         again = False
         while True:
@@ -125,18 +126,19 @@ def run(function: Callable[[Worker], dict[str, Any]], base: str, label: str, see
             worker.say(final=function(worker))
         except Failure as failure:
             worker.say(failure=f"{label}: {failure}")
-        except Exception as error:  # any other way to fail is as bad
+        except Exception as error:  # any other exception is a failure too
             place = traceback.extract_tb(error.__traceback__)[-1].lineno
             worker.say(failure=f"{label}: {type(error).__name__} {error} (line {place})")
 
 
 def _create(worker: Worker, name: str) -> Any:
-    # What remains of an attempt that failed in passing is this worker's own.
+    # The file of a failed attempt belongs to this worker.
     return worker.insist(f"open {name}", os.open, f"{worker.base}/{name}", os.O_CREAT | os.O_RDWR, 0o644)[0]
 
 
 def _flush(worker: Worker, descriptor: int, unsynced: dict[int, bytes]) -> None:
-    """Write `unsynced` (offset to bytes) and flush; after a flush that failed everything is written again, as a careful program does."""
+    """Write `unsynced` (offset to bytes) and flush. After a failed flush everything is written again, as careful
+    programs do."""
     end = time.monotonic() + PATIENCE_S
     while True:
         for offset, data in unsynced.items():
@@ -145,7 +147,7 @@ def _flush(worker: Worker, descriptor: int, unsynced: dict[int, bytes]) -> None:
             os.fsync(descriptor)
             return
         except OSError as error:
-            # Linux makes this of the refusal of a WRITE that comes late (mounted.py, `Mounted.finish`).
+            # Linux returns EIO when a late WRITE is refused (mounted.py, `Mounted.finish`).
             if error.errno == errno.EIO:
                 worker.say(error="fsync EIO")
             else:
@@ -183,7 +185,7 @@ def _check(found: bytes, wanted: bytes, label: str, index: int, generation: int)
 
 
 def writer(worker: Worker) -> dict[str, Any]:
-    """Overwrite random blocks of one file, flush, and now and then read blocks back from the server."""
+    """Overwrite random blocks of one file, flush, and sometimes read blocks back from the server."""
     label = worker.label
     generations = [0] * BLOCKS
     descriptor = _create(worker, label)
@@ -223,19 +225,19 @@ def reader(worker: Worker) -> dict[str, Any]:
 
 
 class Names:
-    """A directory whose names are used again and again, with what each must hold.
+    """A directory whose names are used repeatedly, and the expected content of each file.
 
-    A name operation that is done twice shows at once (a name that exists, or is gone, before its time) or by the generation
-    inside the file that answers to the name. After a call that failed in passing nobody knows whether it happened: the state
-    is looked up and both are right, and a call that then finds its own work done counts as `late`.
+    A name operation that is done twice shows at once: a name exists, or is missing, too early, or the generation inside
+    the file differs. After a call that failed with a transient error the result is unknown. The state is looked up, and
+    both states are right. If the repeated call then finds its own work done, it counts as `late`.
 
-    The answer to a CREATE that is lost with its channel leaves a file open at the server of which Linux's client (6.1) knows
-    nothing and which it never closes; not every one of them was asked for by a caller, who would see an error. Any server must then refuse
-    to replace that file (MS-FSA 2.1.5.15.11; the client unlinks
-    it and tries again), and when it is unlinked its name stays until the session ends. Such a directory is `Spoilt`; the run
-    counts it, and asks the server for that open (mounted.py, `Mounted.finish`): without it the refusal is a failure.
+    If the answer to a CREATE is lost with its channel, a file stays open at the server that Linux's client (6.1) does
+    not know and never closes. Not every such CREATE came from a caller, who would see an error. Any server must then
+    refuse to replace that file (MS-FSA 2.1.5.15.11; the client unlinks it and tries again), and if it is unlinked its
+    name stays until the session ends. Such a directory is `DirectoryUnusable`. The run counts it, and asks the server
+    for that open (mounted.py, `Mounted.finish`). Without the open the refusal is a failure.
 
-    No two listings that follow each other are the same, so that one from the client's cache shows.
+    No two consecutive listings are the same, so that one from the client's cache is detected.
     """
 
     def __init__(self, worker: Worker, number: int) -> None:
@@ -248,7 +250,7 @@ class Names:
         self._change("mkdir", "", lambda: os.mkdir(self._base), lambda: self._exists(self._base), errno.EEXIST)
 
     def use(self) -> None:
-        """Use its names once, and check what came of it."""
+        """Use its names once, and check the result."""
         self.create("one")
         self.rename("one", "two")
         self.create("one")
@@ -270,7 +272,7 @@ class Names:
         return f"{self._base}/{name}"
 
     def create(self, name: str) -> None:
-        """Make the file `name`, which must not be there, and put the next generation into it."""
+        """Create the file `name`, which must not exist, and write the next generation into it."""
         self._generation += 1
         content = f"{name} {self._generation}\n"
 
@@ -285,7 +287,7 @@ class Names:
         self.holds[name] = content
 
     def rename(self, old: str, new: str) -> None:
-        """Rename, over a file that may be there; one by one so that a second time would be seen."""
+        """Rename, possibly over an existing file; one at a time, so that a repetition would be detected."""
         self._change("rename", f"{old} {new}", lambda: os.rename(self.path(old), self.path(new)),
                      lambda: not self._exists(self.path(old)), errno.ENOENT)
         self.holds[new] = self.holds.pop(old)
@@ -300,12 +302,12 @@ class Names:
         self._change("rmdir", name, lambda: os.rmdir(self.path(name)), lambda: not self._exists(self.path(name)), errno.ENOENT)
 
     def check(self) -> None:
-        """Compare the directory with what it must hold."""
+        """Compare the directory with its expected content."""
         listed, left = self._listed()
         end, is_late = time.monotonic() + CLOSED_WITHIN_S, False
         while left and all(self._is_being_deleted(name) for name in left):
             if time.monotonic() > end:
-                self._spoilt("unlink pending", left, pending=left)
+                self._give_up("unlink pending", left, pending=left)
             is_late = True
             time.sleep(0.1)
             listed, left = self._listed()
@@ -319,7 +321,7 @@ class Names:
                 raise Failure(f"{name} holds {found!r}, and {wanted!r} was written")
 
     def _listed(self) -> tuple[list[str], list[str]]:
-        """What the directory lists, and what of it must not be there."""
+        """Return the directory's listing, and the names in it that must not be there."""
         listed, _ = self._worker.insist("readdir", os.listdir, self._base)
         return listed, sorted(set(listed) - set(self.holds))
 
@@ -345,7 +347,7 @@ class Names:
                 if what == "rename" and error.errno == errno.EACCES:
                     refused_until = refused_until or time.monotonic() + CLOSED_WITHIN_S
                     if time.monotonic() > refused_until:
-                        self._spoilt("rename EACCES", name.split()[1:2])
+                        self._give_up("rename EACCES", name.split()[1:2])
                     time.sleep(0.1)
                     continue
                 if error.errno not in PASSING:
@@ -359,21 +361,22 @@ class Names:
                 self._history.append("happened")
                 return
 
-    def _spoilt(self, how: str, names: Iterable[str], pending: Sequence[str] = ()) -> NoReturn:
-        """Give the directory up: these of its files are open at the server, and not here; `pending` go with that open."""
+    def _give_up(self, how: str, names: Iterable[str], pending: Sequence[str] = ()) -> NoReturn:
+        """Give the directory up. These of its files are open at the server, but not here. `pending` disappear with that
+        open."""
         self._worker.say(error=how)
         for name in names:
             path = f"{self._worker.label}/{self.name}/{name}"
             self._worker.say(orphan=path, pending=name in pending)
-        raise Spoilt
+        raise DirectoryUnusable
 
     def _story(self) -> str:
-        """What led here: the last operations, and what the directory holds now."""
+        """Return the recent history: the last operations, and the directory's present content."""
         found = {name: self._content(self.path(name)) for name in os.listdir(self._base) if os.path.isfile(self.path(name))}
         return f"before it {list(self._history)}; there is {found}, and {self.holds} was expected"
 
     def _is_being_deleted(self, name: str) -> bool:
-        """Whether a name is listed and can no longer be opened: it goes with the last open of its file."""
+        """Return whether a name is listed and can no longer be opened. It disappears with the last open of its file."""
         try:
             descriptor, _ = self._worker.insist(f"open {name}", os.open, self.path(name), os.O_RDONLY)
         except Failure as failure:
@@ -404,21 +407,21 @@ def names(worker: Worker) -> dict[str, Any]:
     while not worker.stop.is_set():
         try:
             directory.use()
-        except Spoilt:
+        except DirectoryUnusable:
             spoilt += 1
             directory = Names(worker, spoilt)
         worker.step()
     try:
         directory.create("last")
         directory.check()
-    except Spoilt:
+    except DirectoryUnusable:
         directory = Names(worker, spoilt + 1)
     return {"directory": directory.name, "names": directory.holds}
 
 
 def folders(worker: Worker) -> dict[str, Any]:
-    """Make a directory, a file in it, and remove both, again and again: nothing that a lost answer left open may hold the name of
-    the file, or the directory stays."""
+    """Create a directory and a file in it, and remove both, repeatedly. No open left by a lost answer may hold the
+    file's name, since the directory would then stay."""
     top = f"{worker.base}/{worker.label}"
     worker.insist("mkdir", os.makedirs, top, 0o755, True)
     number = 0
@@ -440,7 +443,7 @@ def folders(worker: Worker) -> dict[str, Any]:
 
 
 def _done_once(worker: Worker, what: str, twice: int, call: Callable[..., Any], path: str | Path) -> None:
-    """Make a call that may have been done when it failed in passing, and then fails with `twice`."""
+    """Make a call that may have been done although it failed with a transient error, and then fails with `twice`."""
     tried = False
 
     def once_more() -> None:
@@ -456,7 +459,7 @@ def _done_once(worker: Worker, what: str, twice: int, call: Callable[..., Any], 
 
 
 def _remove(worker: Worker, number: int, folder: str) -> None:
-    """Remove a directory that this worker has emptied; what is in the way for a moment is counted, and fails when it stays."""
+    """Remove a directory that this worker has emptied. A brief obstruction is counted, and a permanent one is a failure."""
     end = time.monotonic() + GIVEN_UP_WITHIN_S
     while True:
         try:
@@ -482,7 +485,7 @@ def holder(worker: Worker) -> dict[str, Any]:
 
 
 def keeper(worker: Worker) -> dict[str, Any]:
-    """The same where the server may never have heard of the locks."""
+    """Hold locks of which the server may never have heard."""
     worker.insist("close", os.close, _hold(worker))
     return {}
 
@@ -498,12 +501,12 @@ def _hold(worker: Worker) -> Any:
 
 
 def intruder(worker: Worker) -> dict[str, Any]:
-    """Ask without end, as another client, for what `holder` has locked: none may be granted as long as it holds them."""
+    """Request the ranges locked by `holder` continuously, as another client. No lock may be granted while it holds them."""
     return _ask_for_locks(worker, _must_be_refused)
 
 
 def prober(worker: Worker) -> dict[str, Any]:
-    """The same of a `keeper`, and count what is granted."""
+    """Do the same with the ranges of a `keeper`, and count the granted locks."""
     return _ask_for_locks(worker, _may_be_granted)
 
 
@@ -523,7 +526,7 @@ def _ask_for_locks(worker: Worker, ask: Any) -> dict[str, Any]:
                 worker.step()
                 time.sleep(0.02)
         except OSError as error:
-            # A lost descriptor of this client is no loss: it holds nothing.
+            # A lost descriptor of this client does not matter, since it holds nothing.
             worker.say(error=f"intruder {errno.errorcode.get(error.errno or 0, error.errno)}")
         finally:
             try:

@@ -1,1 +1,1 @@
-"""The metrics, read by Prometheus."""
+"""The metrics, as Prometheus reads them."""

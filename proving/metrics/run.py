@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Debian's Prometheus scrapes a server at work, and every question of the Grafana dashboard has an answer.
+"""Debian's Prometheus scrapes a loaded server, and every query of the Grafana dashboard has a result.
 
     run.py
 
-The server is that of ../admin_page, with a share that a limit holds back and one that nothing does. Without Debian's prometheus the
-suite is skipped. Start reading at `main`.
+The server is that of ../admin_page, with one limited and one unlimited share. The suite is skipped without Debian's
+prometheus. Start reading at `main`.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from proving.harness.tally import Tally, skip_whole_suite
 
 DASHBOARD = servers.ROOT / "dashboards" / "trunkline.json"
 PATIENCE_S = 60
-# Grafana's variables: all shares and protocols, and spans that fit two scrapes a second.
+# Grafana's variables: all shares and protocols, and intervals that fit two scrapes a second.
 VARIABLES = {"$share": ".*", "$protocol": ".*", "$__rate_interval": "5s", "$__range": "1m"}
 
 
@@ -62,7 +62,8 @@ class Prometheus:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def ask(self, question: str) -> list[float] | None:
-        """What a question is answered with: the values of all series. None as long as nobody answers; what is refused is an error."""
+        """Return the values of all series of a query. Returns None as long as Prometheus does not answer; a refusal is
+        an error."""
         address = f"http://{self.address}/api/v1/query?" + urllib.parse.urlencode({"query": question})
         try:
             with urllib.request.urlopen(address, timeout=10) as answer:
@@ -77,7 +78,7 @@ class Prometheus:
             return None
 
     def until_answered(self, question: str) -> list[float]:
-        """The answer as soon as there is one with a number in it."""
+        """Return the first result of a query that contains a number."""
         end = time.monotonic() + PATIENCE_S
         while True:
             values = self.ask(question)
@@ -89,7 +90,7 @@ class Prometheus:
 
 
 def questions() -> Iterator[tuple[str, str]]:
-    """Title and question of everything that the dashboard asks."""
+    """Return the title and the query of every panel of the dashboard."""
     for panel in json.loads(DASHBOARD.read_text())["panels"]:
         for target in panel.get("targets", []):
             question = target["expr"]
@@ -100,14 +101,14 @@ def questions() -> Iterator[tuple[str, str]]:
 
 @contextlib.contextmanager
 def _at_work() -> Iterator[str]:
-    """A server with metrics whose shares are both read and written; gives where the metrics are."""
-    place = admin_page.Place()
-    configuration = place.directory / "t.toml"
+    """Run a server with metrics whose shares are both read and written. Yields the address of the metrics."""
+    server = admin_page.AdminPageServer()
+    configuration = server.directory / "t.toml"
     configuration.write_text(configuration.read_text().replace("[admin]\n", '[admin]\nmetrics = "127.0.0.1:0"\n'))
-    with place:
-        loads = [place.load(share, 3 * PATIENCE_S) for share in ("docs", "projects")]
+    with server:
+        loads = [server.load(share, 3 * PATIENCE_S) for share in ("docs", "projects")]
         try:
-            yield re.findall("http://([^/]+)/metrics", (place.directory / "output").read_text())[0]
+            yield re.findall("http://([^/]+)/metrics", (server.directory / "output").read_text())[0]
         finally:
             for load in loads:
                 load.terminate()

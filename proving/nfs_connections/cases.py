@@ -1,7 +1,7 @@
-"""What must hold for many connections of one session, by RFC 8881; run.py says against whom.
+"""The rules of RFC 8881 for many connections of one session; run.py selects the server.
 
-A case is a function with its section; it gets a `Place` and fails by `Wrong`. What a server may do in more than one way is
-accepted in each of them.
+A case is a function with its section. Its argument is an `NfsTestServer`, and it fails with `CaseFailed`. Where a
+server may choose, each choice is accepted.
 """
 
 import os
@@ -31,30 +31,30 @@ from proving.nfs_connections.wire import (
     SEQ_FALSE_RETRY,
     SEQ_MISORDERED,
     Connection,
-    Lost,
+    ConnectionLost,
     Session,
     name_of,
 )
 
-# A request that must not be held up by another connection is answered within this time.
+# The time limit for a request that no other connection may delay.
 SOON_S = 10
 
 
-Case = Callable[["Place"], None]
+Case = Callable[["NfsTestServer"], None]
 # By name, with the section of RFC 8881.
 CASES: dict[str, tuple[str, Case]] = {}
 
 
-class Wrong(Exception):
-    """What was not as it must be."""
+class CaseFailed(Exception):
+    """A check of a case failed."""
 
 
 class Skip(Exception):
-    """The case cannot be tried against this server."""
+    """The case does not apply to this server."""
 
 
 def case(section: str) -> Callable[[Case], Case]:
-    """Register a case with the section that it rests on."""
+    """Register a case with its section."""
     def register(function: Case) -> Case:
         CASES[function.__name__] = (section, function)
         return function
@@ -63,7 +63,7 @@ def case(section: str) -> Callable[[Case], Case]:
 
 def expect(holds: object, what: str) -> None:
     if not holds:
-        raise Wrong(what)
+        raise CaseFailed(what)
 
 
 def expect_status(reply: wire.Reply, wanted: int | tuple[int, ...], what: str) -> wire.Reply:
@@ -72,20 +72,20 @@ def expect_status(reply: wire.Reply, wanted: int | tuple[int, ...], what: str) -
     return reply
 
 
-class Place:
-    """The server, and the directory that it serves, here and there."""
+class NfsTestServer:
+    """The server, and its served directory by both paths: over NFS and on this machine."""
 
     def __init__(self, address: tuple[str, int], share: bytes, directory: Path) -> None:
         self.address, self.share, self.directory = address, share, directory
         self._opened: list[Connection] = []
 
     def connect(self) -> Any:
-        """A new connection, which is closed after the case."""
+        """Open a new connection, which is closed after the case."""
         self._opened.append(Connection(self.address))
         return self._opened[-1]
 
     def root(self) -> list[bytes]:
-        """The operations that lead to the share."""
+        """Return the operations that lead to the share."""
         return [wire.PUTROOTFH, wire.lookup(self.share)]
 
     def close(self) -> None:
@@ -94,32 +94,32 @@ class Place:
         self._opened = []
 
     def make(self, connection: wire.Connection, session: wire.Session, name: bytes) -> tuple[bytes, bytes]:
-        """Make a file; gives its handle and the stateid of its open."""
+        """Create a file. Returns its handle and the stateid of its open."""
         made = connection.call([session.sequence(0), *self.root(), wire.open_new(name), wire.GETFH])
         expect_status(made, OK, "OPEN")
         return made.result(10), made.result(18)["stateid"]
 
 
 def fresh(prefix: str) -> bytes:
-    """A name that nobody has used."""
+    """Return an unused name."""
     return prefix.encode() + b"-" + os.urandom(6).hex().encode()
 
 
 @case("2.10.3.1")
-def a_connection_is_bound_by_its_first_sequence(place: Place) -> None:
-    first, second = place.connect(), place.connect()
+def a_connection_is_bound_by_its_first_sequence(server: NfsTestServer) -> None:
+    first, second = server.connect(), server.connect()
     session = Session(first)
-    expect_status(second.call([session.sequence(0), *place.root()]), OK, "SEQUENCE on a new connection")
+    expect_status(second.call([session.sequence(0), *server.root()]), OK, "SEQUENCE on a new connection")
     first.close()
-    expect_status(second.call([session.sequence(0), *place.root()]), OK, "when the first is gone")
+    expect_status(second.call([session.sequence(0), *server.root()]), OK, "when the first is gone")
     session.end(second)
 
 
 @case("2.10.6.1.3")
-def a_retry_on_another_connection_gets_the_same_reply(place: Place) -> None:
-    first, second = place.connect(), place.connect()
+def a_retry_on_another_connection_gets_the_same_reply(server: NfsTestServer) -> None:
+    first, second = server.connect(), server.connect()
     session, name = Session(first), fresh("retry")
-    request = [session.sequence(3, cache=True), *place.root(), wire.open_new(name), wire.GETFH]
+    request = [session.sequence(3, cache=True), *server.root(), wire.open_new(name), wire.GETFH]
     answer = expect_status(first.call(request), OK, "the request")
     again = second.call(request)
     expect(again.body == answer.body, f"the retry is answered {name_of(again.status)}, and differs from the reply")
@@ -128,37 +128,37 @@ def a_retry_on_another_connection_gets_the_same_reply(place: Place) -> None:
 
 
 @case("2.10.6.1.3, 18.46.3")
-def a_retry_that_names_another_highest_slot_is_a_retry(place: Place) -> None:
-    first, second = place.connect(), place.connect()
+def a_retry_that_names_another_highest_slot_is_a_retry(server: NfsTestServer) -> None:
+    first, second = server.connect(), server.connect()
     session, name = Session(first), fresh("highest")
-    rest = [*place.root(), wire.open_new(name), wire.GETFH]
+    rest = [*server.root(), wire.open_new(name), wire.GETFH]
     answer = expect_status(first.call([session.sequence(3, cache=True), *rest]), OK, "the request")
-    # Linux names the slots that are in use when it sends the request again.
+    # Linux names the slots in use when it sends the request again.
     again = second.call([session.at(3, session.number(3), cache=True, highest=9), *rest])
     expect(again.body == answer.body, f"the retry is answered {name_of(again.status)}, and differs from the reply")
     session.end(second)
 
 
 @case("2.10.6.1.3")
-def a_retry_whose_reply_was_not_to_be_kept_is_not_done_again(place: Place) -> None:
-    first, second = place.connect(), place.connect()
+def a_retry_whose_reply_was_not_to_be_kept_is_not_done_again(server: NfsTestServer) -> None:
+    first, second = server.connect(), server.connect()
     session, name = Session(first), fresh("uncached")
-    request = [session.sequence(2), *place.root(), wire.open_new(name), wire.GETFH]
+    request = [session.sequence(2), *server.root(), wire.open_new(name), wire.GETFH]
     expect_status(first.call(request), OK, "the request")
-    # A server may keep it nevertheless.
+    # A server may keep the reply nevertheless.
     expect_status(second.call(request), (RETRY_UNCACHED_REP, OK), "the retry")
     session.end(second)
 
 
 @case("2.10.6.2")
-def what_was_sent_on_a_lost_connection_is_done_once(place: Place) -> None:
-    second = place.connect()
+def what_was_sent_on_a_lost_connection_is_done_once(server: NfsTestServer) -> None:
+    second = server.connect()
     session = Session(second)
     for number in range(20):
-        first, name = place.connect(), fresh("lost")
-        request = [session.sequence(1, cache=True), *place.root(), wire.open_new(name), wire.GETFH]
+        first, name = server.connect(), fresh("lost")
+        request = [session.sequence(1, cache=True), *server.root(), wire.open_new(name), wire.GETFH]
         first.send(request)
-        # With and without time to have it done.
+        # With and without time for the server to execute it.
         time.sleep(0.01 * (number % 3))
         first.reset()
         answer = _retry(second, request)
@@ -167,7 +167,7 @@ def what_was_sent_on_a_lost_connection_is_done_once(place: Place) -> None:
 
 
 def _retry(connection: wire.Connection, request: list[bytes]) -> Any:
-    """Ask again until the server is done with the first attempt."""
+    """Repeat the request until the server has finished the first attempt."""
     end = time.monotonic() + wire.LIMIT_S
     while True:
         answer = connection.call(request)
@@ -177,12 +177,12 @@ def _retry(connection: wire.Connection, request: list[bytes]) -> Any:
 
 
 @case("2.10.6.1.3")
-def the_same_request_on_two_connections_at_once_is_done_once(place: Place) -> None:
-    first, second = place.connect(), place.connect()
+def the_same_request_on_two_connections_at_once_is_done_once(server: NfsTestServer) -> None:
+    first, second = server.connect(), server.connect()
     session = Session(first)
     for number in range(30):
         name = fresh("twice")
-        request = [session.sequence(1, cache=True), *place.root(), wire.open_new(name), wire.GETFH]
+        request = [session.sequence(1, cache=True), *server.root(), wire.open_new(name), wire.GETFH]
         one, other = first.send(request), second.send(request)
         answers = [first.receive(one), second.receive(other)]
         statuses = sorted(answer.status for answer in answers)
@@ -192,18 +192,18 @@ def the_same_request_on_two_connections_at_once_is_done_once(place: Place) -> No
 
 
 @case("2.10.6.1.3.1")
-def another_request_under_the_same_number_is_a_false_retry(place: Place) -> None:
-    first, second = place.connect(), place.connect()
+def another_request_under_the_same_number_is_a_false_retry(server: NfsTestServer) -> None:
+    first, second = server.connect(), server.connect()
     session = Session(first)
     begin = session.sequence(0, cache=True)
     expect_status(first.call([begin, wire.PUTROOTFH, wire.GETFH]), OK, "the request")
-    expect_status(second.call([begin, *place.root(), wire.GETFH]), SEQ_FALSE_RETRY, "another one")
+    expect_status(second.call([begin, *server.root(), wire.GETFH]), SEQ_FALSE_RETRY, "another one")
     session.end(second)
 
 
 @case("18.46.3")
-def numbers_are_counted_over_all_connections(place: Place) -> None:
-    first, second = place.connect(), place.connect()
+def numbers_are_counted_over_all_connections(server: NfsTestServer) -> None:
+    first, second = server.connect(), server.connect()
     session = Session(first)
     expect_status(first.call([session.sequence(4), wire.PUTROOTFH]), OK, "1 on the first connection")
     expect_status(second.call([session.at(4, 3), wire.PUTROOTFH]), SEQ_MISORDERED, "3 on the second")
@@ -213,25 +213,25 @@ def numbers_are_counted_over_all_connections(place: Place) -> None:
 
 
 @case("18.34.3")
-def binding_stands_alone(place: Place) -> None:
-    first, second = place.connect(), place.connect()
+def binding_stands_alone(server: NfsTestServer) -> None:
+    first, second = server.connect(), server.connect()
     session = Session(first)
     expect_status(second.call([session.sequence(0), wire.bind(session.id, FORE)]), NOT_ONLY_OP, "behind SEQUENCE")
     expect_status(second.call([wire.bind(session.id, FORE), wire.PUTROOTFH]), NOT_ONLY_OP, "in front of PUTROOTFH")
     expect_status(second.call([wire.bind(bytes(16), FORE)]), BADSESSION, "to no session")
     for asked, given in ((FORE, (FORE,)), (BACK, (BACK,)), (FORE_OR_BOTH, (FORE, BOTH)), (BACK_OR_BOTH, (BACK, BOTH))):
-        bound = expect_status(place.connect().call([wire.bind(session.id, asked)]), OK, f"direction {asked}").result(41)
+        bound = expect_status(server.connect().call([wire.bind(session.id, asked)]), OK, f"direction {asked}").result(41)
         expect(bound["direction"] in given and bound["session"] == session.id, f"{asked} gives {bound['direction']}")
     session.end(first)
 
 
 @case("18.46.3, 2.10.3.1")
-def a_session_says_when_it_cannot_be_called(place: Place) -> None:
-    first, second = place.connect(), place.connect()
+def a_session_says_when_it_cannot_be_called(server: NfsTestServer) -> None:
+    first, second = server.connect(), server.connect()
     session = Session(first)
     flags = second.call([session.sequence(0)]).result(53)["flags"]
     expect(flags & (CB_PATH_DOWN | CB_PATH_DOWN_SESSION), f"no back channel, and the flags are {flags:#x}")
-    third = place.connect()
+    third = server.connect()
     expect_status(third.call([wire.bind(session.id, BACK_OR_BOTH)]), OK, "BIND")
     flags = second.call([session.sequence(0)]).result(53)["flags"]
     expect(not flags & CB_PATH_DOWN_SESSION, f"a back channel, and the flags are {flags:#x}")
@@ -244,23 +244,23 @@ def a_session_says_when_it_cannot_be_called(place: Place) -> None:
 
 
 @case("2.10.3.1, 10.4.5")
-def a_recall_is_made_again_when_its_connection_is_lost(place: Place) -> None:
-    first, second, third = place.connect(), place.connect(), place.connect()
+def a_recall_is_made_again_when_its_connection_is_lost(server: NfsTestServer) -> None:
+    first, second, third = server.connect(), server.connect(), server.connect()
     holder, other, name = Session(first, back=True), Session(third), fresh("recalled")
     expect_status(second.call([wire.bind(holder.id, BACK_OR_BOTH)]), OK, "BIND of a second back channel")
-    handle, stateid = place.make(third, other, name)
+    handle, stateid = server.make(third, other, name)
     expect_status(third.call([other.sequence(0), wire.putfh(handle), wire.close(stateid)]), OK, "CLOSE")
     # OPEN4_SHARE_ACCESS_WANT_READ_DELEG
-    opened = first.call([holder.sequence(0), *place.root(), wire.open_old(name, 1 | 0x100), wire.GETFH])
+    opened = first.call([holder.sequence(0), *server.root(), wire.open_old(name, 1 | 0x100), wire.GETFH])
     given = expect_status(opened, OK, "OPEN").result(18)["delegation"]
     if given is None:
         raise Skip("grants no delegation")
-    asking = third.send([other.sequence(0), *place.root(), wire.open_old(name, 2)])
+    asking = third.send([other.sequence(0), *server.root(), wire.open_old(name, 2)])
     ways = [first, second]
-    # Over which of them it comes is the server's choice.
+    # The server chooses the connection.
     readable = select.select([way.socket for way in ways], [], [], SOON_S)[0]
     asked = next((way for way in ways if way.socket in readable and way.wait_for_call(SOON_S)), None)
-    expect(asked is not None, "nothing is recalled before somebody else opens for writing")
+    expect(asked is not None, "the delegation is not recalled before another client opens for writing")
     left = ways[1 - ways.index(asked)]
     assert asked is not None
     asked.reset()
@@ -272,15 +272,15 @@ def a_recall_is_made_again_when_its_connection_is_lost(place: Place) -> None:
     end = time.monotonic() + wire.LIMIT_S
     while answer.status == DELAY and time.monotonic() < end:
         time.sleep(0.1)
-        answer = third.call([other.sequence(0), *place.root(), wire.open_old(name, 2)])
+        answer = third.call([other.sequence(0), *server.root(), wire.open_old(name, 2)])
     expect_status(answer, OK, "the OPEN that waited")
 
 
 @case("18.37.3")
-def a_session_is_destroyed_while_others_use_it(place: Place) -> None:
-    ways = [place.connect() for _ in range(8)]
+def a_session_is_destroyed_while_others_use_it(server: NfsTestServer) -> None:
+    ways = [server.connect() for _ in range(8)]
     session = Session(ways[0])
-    handle, stateid = place.make(ways[0], session, fresh("destroyed"))
+    handle, stateid = server.make(ways[0], session, fresh("destroyed"))
     wrong, data = [], bytes(64 << 10)
 
     def load(way: wire.Connection, slot: int) -> None:
@@ -292,8 +292,8 @@ def a_session_is_destroyed_while_others_use_it(place: Place) -> None:
                 if status not in (OK, DELAY):
                     wrong.append(f"slot {slot}: {name_of(status)}")
                     return
-        except (Lost, TimeoutError):
-            return  # a server may close connections that have no session any more
+        except (ConnectionLost, TimeoutError):
+            return  # a server may close connections without a session
 
     loaders = [threading.Thread(target=load, args=(way, 1 + at)) for at, way in enumerate(ways[1:])]
     for loader in loaders:
@@ -307,12 +307,12 @@ def a_session_is_destroyed_while_others_use_it(place: Place) -> None:
     expect(status == OK, f"DESTROY_SESSION: {name_of(status)}")
     expect(not any(loader.is_alive() for loader in loaders), "a request was never answered")
     expect(not wrong, "; ".join(wrong))
-    expect_status(place.connect().call([session.at(0, 50)]), BADSESSION, "the session afterwards")
+    expect_status(server.connect().call([session.at(0, 50)]), BADSESSION, "the session afterwards")
 
 
 @case("18.37.3")
-def a_session_is_not_destroyed_by_somebody_else(place: Place) -> None:
-    first, strange = place.connect(), place.connect()
+def a_session_is_not_destroyed_by_somebody_else(server: NfsTestServer) -> None:
+    first, strange = server.connect(), server.connect()
     session = Session(first)
     strange.uid = 1000
     expect_status(strange.call([wire.destroy_session(session.id)]), CONN_NOT_BOUND, "over a connection that it has not")
@@ -321,11 +321,11 @@ def a_session_is_not_destroyed_by_somebody_else(place: Place) -> None:
 
 
 @case("2.10.6.1, 2.10.3.1")
-def sixteen_connections_carry_sixty_four_slots_at_once(place: Place) -> None:
-    ways = [place.connect() for _ in range(16)]
+def sixteen_connections_carry_sixty_four_slots_at_once(server: NfsTestServer) -> None:
+    ways = [server.connect() for _ in range(16)]
     session, name = Session(ways[0]), fresh("slots")
     expect(session.slots >= 64, f"{session.slots} slots were granted, and 64 asked for")
-    handle, stateid = place.make(ways[0], session, name)
+    handle, stateid = server.make(ways[0], session, name)
     rounds, size = 12, 4096
     for number in range(rounds):
         sent = []
@@ -338,18 +338,18 @@ def sixteen_connections_carry_sixty_four_slots_at_once(place: Place) -> None:
             expect_status(way.receive(xid), OK, f"WRITE in round {number}")
     expect_status(ways[0].call([session.sequence(0), wire.putfh(handle), wire.commit(), wire.close(stateid)]), OK, "COMMIT and CLOSE")
     wanted = b"".join(bytes([slot, number]) * (size // 2) for number in range(rounds) for slot in range(64))
-    found = (place.directory / name.decode()).read_bytes()
+    found = (server.directory / name.decode()).read_bytes()
     expect(found == wanted, f"the file of {len(found)} bytes does not hold what was written")
     session.end(ways[0])
 
 
 @case("2.10.3.1")
-def all_connections_but_the_last_are_lost_again_and_again(place: Place) -> None:
-    session, name = Session(place.connect()), fresh("survivor")
-    way = place.connect()
-    handle, stateid = place.make(way, session, name)
+def all_connections_but_the_last_are_lost_again_and_again(server: NfsTestServer) -> None:
+    session, name = Session(server.connect()), fresh("survivor")
+    way = server.connect()
+    handle, stateid = server.make(way, session, name)
     for number in range(40):
-        following = place.connect()
+        following = server.connect()
         expect_status(following.call([session.sequence(0), wire.putfh(handle), wire.write(stateid, number * 8, b"%08d" % number)]), OK,
                       f"WRITE on connection {number}")
         way.reset()
@@ -360,14 +360,14 @@ def all_connections_but_the_last_are_lost_again_and_again(place: Place) -> None:
 
 
 @case("2.9.1")
-def a_connection_that_stops_in_the_middle_holds_up_no_other(place: Place) -> None:
-    slow, other = place.connect(), place.connect()
+def a_connection_that_stops_in_the_middle_holds_up_no_other(server: NfsTestServer) -> None:
+    slow, other = server.connect(), server.connect()
     session = Session(other)
-    handle, stateid = place.make(other, session, fresh("slow"))
-    # Half a request, and replies that nobody takes.
+    handle, stateid = server.make(other, session, fresh("slow"))
+    # Half a request, and replies that the client does not read.
     _, message = slow.message([session.sequence(5), wire.putfh(handle), wire.write(stateid, 0, bytes(100_000))])
     slow.socket.sendall(message[:50_000])
-    deaf = place.connect()
+    deaf = server.connect()
     expect_status(other.call([session.sequence(0), wire.putfh(handle), wire.write(stateid, 0, bytes(900_000))]), OK, "WRITE")
     for slot in range(10, 40):
         deaf.send([session.sequence(slot), wire.putfh(handle), wire.read(stateid, 0, 900_000)])

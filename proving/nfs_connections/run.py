@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Many connections of one NFSv4.1 session, against the RFC: retries on another connection, lost back channels, binding, ending.
+"""Many connections of one NFSv4.1 session, by the RFC: retries on another connection, lost back channels, binding, ending.
 
     run.py [--server trunkline|ganesha|both] [--only CASE ...]
 
-pynfs has two tests for trunking and none for a session with several connections. The cases are in cases.py, each with its section
-of RFC 8881; wire.py is their client, which shares no code with the server. What Ganesha does otherwise stands in
-`expected/ganesha-connections.toml`, with the section: a difference that is not listed fails the run, and so does a listed one that
-is none. For Trunkline nothing is listed. Ganesha needs root.
+pynfs has two tests for trunking and none for a session with several connections. The cases are in cases.py, each with
+its section of RFC 8881; wire.py is their client, which shares no code with the server.
+`expected/ganesha-connections.toml` lists Ganesha's differences, with the sections. A difference that is not listed
+fails the run, and so does a listed one that does not occur. For Trunkline nothing is listed. Ganesha needs root.
 """
 
 import argparse
@@ -20,36 +20,36 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proving.harness import server as servers
 from proving.harness.tally import Tally
 from proving.nfs_connections import cases
-from proving.nfs_connections.wire import Lost
+from proving.nfs_connections.wire import ConnectionLost
 
 HERE = Path(__file__).resolve().parent
 GANESHAS = HERE.parent / "expected" / "ganesha-connections.toml"
 SHARE = "files"
 
 
-def try_one(function: Callable[[cases.Place], None], place: cases.Place) -> tuple[str, str]:
-    """Run one case; gives (result, detail)."""
+def try_one(function: Callable[[cases.NfsTestServer], None], under_test: cases.NfsTestServer) -> tuple[str, str]:
+    """Run one case. Returns (result, detail)."""
     try:
-        function(place)
+        function(under_test)
         return "pass", ""
-    except cases.Wrong as wrong:
+    except cases.CaseFailed as wrong:
         return "fail", str(wrong)
     except cases.Skip as reason:
         return "skip", str(reason)
-    except (Lost, TimeoutError, OSError, KeyError, TypeError) as error:
+    except (ConnectionLost, TimeoutError, OSError, KeyError, TypeError) as error:
         return "fail", f"{type(error).__name__} {error}"
     finally:
-        place.close()
+        under_test.close()
 
 
 def run(tally: Tally, kind: str, names: list[str]) -> None:
-    """All cases against one server."""
+    """Run all cases against one server."""
     differs = tomllib.loads(GANESHAS.read_text()) if kind == "ganesha" else {}
     with servers.Server(kind, "nfs") as server:
         for name in names:
             section, function = cases.CASES[name]
-            place = cases.Place((server.address, server.port), SHARE.encode(), server.share_directory(SHARE))
-            result, detail = try_one(function, place)
+            under_test = cases.NfsTestServer((server.address, server.port), SHARE.encode(), server.share_directory(SHARE))
+            result, detail = try_one(function, under_test)
             told = f"{kind}: {name} (RFC 8881 {section})"
             if name in differs:
                 listed = differs[name]["reason"]

@@ -1,7 +1,9 @@
-"""An NFSv4.1 client in whole messages (RFC 5531, 8881), for tests that decide which bytes leave on which connection and when.
+"""An NFSv4.1 client in whole messages (RFC 5531, 8881), for tests that control the bytes of each connection and their
+timing.
 
-Nothing is sent again, no slot is chosen and no connection is bound behind the caller's back. `Connection` is one TCP connection;
-`Session` counts the requests of its slots. The functions in capitals make operations; `Reply` reads what came back.
+The client retransmits nothing, chooses no slot and binds no connection on its own. `Connection` is one TCP connection;
+`Session` counts the requests of its slots. The functions and constants named after operations encode them; `Reply`
+decodes an answer.
 """
 
 import os
@@ -27,12 +29,12 @@ FORE, BACK, FORE_OR_BOTH, BACK_OR_BOTH, BOTH = 1, 2, 3, 7, 3
 
 
 def name_of(status: int) -> str:
-    """A status in the words of the RFC."""
+    """Return the RFC's name of a status."""
     return NAMES.get(status, f"status {status}")
 
 
-class Lost(Exception):
-    """The connection is gone, or says nothing."""
+class ConnectionLost(Exception):
+    """The connection is lost, or silent."""
 
 
 def word(*numbers: int) -> bytes:
@@ -82,12 +84,12 @@ def putfh(handle: bytes) -> bytes:
 
 
 def open_new(name: bytes, owner: bytes = b"owner") -> bytes:
-    """OPEN for reading and writing of a file that must not be there (GUARDED4)."""
+    """OPEN for reading and writing of a file that must not exist (GUARDED4)."""
     return word(18, 0, 3, 0) + long(0) + opaque(owner) + word(1, 1, 0, 0) + word(0) + opaque(name)
 
 
 def open_old(name: bytes, access: int, owner: bytes = b"owner") -> bytes:
-    """OPEN of a file that is there."""
+    """OPEN of an existing file."""
     return word(18, 0, access, 0) + long(0) + opaque(owner) + word(0) + word(0) + opaque(name)
 
 
@@ -116,7 +118,7 @@ def delegreturn(stateid: bytes) -> bytes:
 
 
 class Cursor:
-    """Reads XDR."""
+    """Decodes XDR."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -124,7 +126,7 @@ class Cursor:
     def fixed(self, count: int) -> bytes:
         found = self._data[self._at:self._at + count]
         if len(found) < count:
-            raise Lost("a reply that is cut short")
+            raise ConnectionLost("a reply that is cut short")
         self._at += count
         return found
 
@@ -143,7 +145,7 @@ class Cursor:
 
 
 class Reply:
-    """The answer to a COMPOUND: its status, and the results as (operation, status, what belongs to it)."""
+    """The answer to a COMPOUND: its status, and the results as (operation, status, result data)."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -156,14 +158,14 @@ class Reply:
             self.results.append((number, status, _RESULTS[number](r) if status == OK and number in _RESULTS else None))
 
     def result(self, number: int) -> Any:
-        """What belongs to the operation with this number; none when it failed or is not there."""
+        """Return the result data of the operation with this number; None if it failed or is missing."""
         return next((value for n, status, value in self.results if n == number and status == OK), None)
 
 
 def _exchange_id(r: Cursor) -> dict[str, Any]:
     found: dict[str, Any] = {"client": r.long(), "sequence": r.word(), "flags": r.word()}
     if r.word() != 0:
-        raise Lost("state protection that nobody asked for")
+        raise ConnectionLost("state protection without a request for it")
     found["minor"], found["owner"], found["scope"] = r.long(), r.opaque(), r.opaque()
     for _ in range(r.word()):
         r.opaque(), r.opaque(), r.long(), r.word()
@@ -222,7 +224,7 @@ _RESULTS = {
 
 
 class Connection:
-    """One connection. Callbacks that come while an answer is waited for are kept in `called`."""
+    """One connection. Callbacks that arrive while it waits for an answer are kept in `called`."""
 
     def __init__(self, address: tuple[str, int], source: str | None = None) -> None:
         self.socket = socket.create_connection(address, timeout=LIMIT_S, source_address=source and (source, 0))
@@ -230,7 +232,7 @@ class Connection:
         self._xid = int.from_bytes(os.urandom(3), "big") << 8
         self._answers: dict[int, Reply] = {}
         self.called: list[tuple[int, bytes]] = []
-        # Who speaks: root, as long as nobody says otherwise.
+        # The uid of the requests. The default is root.
         self.uid = 0
 
     def __enter__(self) -> Self:
@@ -240,16 +242,16 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Lose the connection."""
+        """Close the connection."""
         self.socket.close()
 
     def reset(self) -> None:
-        """Lose the connection so that the server hears of it at once."""
+        """Close the connection so that the server learns it at once."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
     def message(self, operations: Sequence[bytes]) -> tuple[int, bytes]:
-        """A COMPOUND with its record mark; gives its number too."""
+        """Encode a COMPOUND with its record mark. Returns its number too."""
         self._xid += 1
         credential = opaque(word(0) + opaque(b"host") + word(self.uid, self.uid, 0))
         head = word(self._xid, 0, 2, PROGRAM, VERSION, 1, 1) + credential + word(0, 0)
@@ -257,16 +259,16 @@ class Connection:
         return self._xid, word(0x80000000 | len(body)) + body
 
     def send(self, operations: Sequence[bytes]) -> int:
-        """Send a COMPOUND; gives its number."""
+        """Send a COMPOUND. Returns its number."""
         xid, message = self.message(operations)
         try:
             self.socket.sendall(message)
         except OSError as error:
-            raise Lost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
         return xid
 
     def receive(self, xid: int) -> Any:
-        """The answer to a COMPOUND."""
+        """Return the answer to a COMPOUND."""
         while xid not in self._answers:
             self._take()
         return self._answers.pop(xid)
@@ -276,7 +278,7 @@ class Connection:
         return self.receive(self.send(operations))
 
     def wait_for_call(self, limit_s: float = LIMIT_S) -> Any:
-        """The next callback: its number and its operations as bytes; none when there is none in time."""
+        """Return the next callback: its number and its operations as bytes; None after the time limit."""
         end = time.monotonic() + limit_s
         while not self.called:
             left = end - time.monotonic()
@@ -310,10 +312,10 @@ class Connection:
             self.called.append((xid, data))
             return
         if r.word() != 0:
-            raise Lost("the server has rejected a call")
+            raise ConnectionLost("the server has rejected a call")
         r.word(), r.opaque()
         if (accepted := r.word()) != 0:
-            raise Lost(f"RPC status {accepted}")
+            raise ConnectionLost(f"RPC status {accepted}")
         self._answers[xid] = Reply(data[24:])
 
     def _exactly(self, count: int) -> bytes:
@@ -324,15 +326,15 @@ class Connection:
             except TimeoutError:
                 raise
             except OSError as error:
-                raise Lost(str(error)) from error
+                raise ConnectionLost(str(error)) from error
             if not part:
-                raise Lost("the server has closed the connection")
+                raise ConnectionLost("the server has closed the connection")
             data += part
         return data
 
 
 class Session:
-    """A client of its own with one session, made over `connection`."""
+    """A separate client with one session, created over `connection`."""
 
     def __init__(self, connection: Connection, slots: int = 64, back: bool = False) -> None:
         known = connection.call([exchange_id(b"connections " + os.urandom(8).hex().encode(), os.urandom(8))]).result(42)
@@ -342,19 +344,19 @@ class Session:
         connection.call([self.sequence(0), RECLAIM_COMPLETE])
 
     def sequence(self, slot: int, cache: bool = False) -> Any:
-        """The SEQUENCE of the next request of a slot."""
+        """Return the SEQUENCE of the next request of a slot."""
         self._sequences[slot] += 1
         return self.at(slot, self._sequences[slot], cache)
 
     def at(self, slot: int, sequence: int, cache: bool = False, highest: int | None = None) -> Any:
-        """A SEQUENCE of any number."""
+        """Return a SEQUENCE with any number."""
         return word(53) + self.id + word(sequence, slot, slot if highest is None else highest, int(cache))
 
     def number(self, slot: int) -> Any:
-        """The number of the last request of a slot."""
+        """Return the number of the last request of a slot."""
         return self._sequences[slot]
 
     def end(self, connection: Connection) -> None:
-        """End session and client."""
+        """End the session and the client."""
         connection.call([destroy_session(self.id)])
         connection.call([destroy_clientid(self.client)])

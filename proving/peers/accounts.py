@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Accounts and the admin page by other people's programs: Samba's smbclient comes to accounts that demand something, by their names
-and addresses, and with their keys; curl and Python's ssl ask for the page over TLS.
+"""Accounts and the admin page with foreign programs. Samba's smbclient uses accounts with their own requirements, by
+their names and addresses, and with their keys. curl and Python's ssl request the page over TLS.
 
     accounts.py
 
-A server of its own has an account that demands SMB 3 and an address of its own, one that demands nothing, a share with an address of its own,
-and a share of no account. Without
-Debian's smbclient and openssl it is skipped.
+The suite's server has an account that requires SMB 3 and has an address of its own, one without requirements, a share
+with an address of its own, and a share of no account. The suite is skipped without Debian's smbclient and openssl.
 """
 
 import json
@@ -30,7 +29,7 @@ from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
 
 PASSWORD = "s3cret-s3cret"
-# Of the server, of one account's own, and of one share's own.
+# The address of the server, that of one account, and that of one share.
 ANYWHERE, OWN, ALONE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 CONFIG = """
 [server]
@@ -68,7 +67,7 @@ users = {{ eve = "full" }}
 USER = '[[user]]\nname = "{name}"\npassword_file = "password"\n'
 
 
-class Place:
+class AccountsServer:
     """A server in a directory of its own; a context manager that ends it."""
 
     def __init__(self) -> None:
@@ -85,7 +84,7 @@ class Place:
         (self.directory / "t.toml").write_text(text)
 
     def certify(self) -> None:
-        """Make a certificate for the page, and its key."""
+        """Create a certificate for the page, and its key."""
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
                         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE",
                         "-keyout", "page.key", "-out", "page.pem"],
@@ -95,7 +94,7 @@ class Place:
         return [servers.program(), *words, "--config", str(self.directory / "t.toml")]
 
     def ask(self, *words: str, given: str | None = None) -> str:
-        """What a command of the program says, which must go well."""
+        """Return the output of a command of the program, which must succeed."""
         done = subprocess.run(self.line(*words), capture_output=True, text=True, timeout=60, input=given)
         if done.returncode != 0:
             raise AssertionError(f"{words}: {done.stderr.strip()}")
@@ -127,17 +126,17 @@ class Place:
 
     def smbclient(self, user: str, share: str | None, password: str = PASSWORD, highest: str = "SMB3_11", host: str = ANYWHERE,
                   name: str | None = None, commands: str = "ls", listing: bool = False) -> tuple[str | None, str]:
-        """The first status that is no success, or none, and all that smbclient says."""
+        """Run smbclient. Returns the first error status, or None, and its whole output."""
         address = ["-I", host] if name else []
         what = ["-g", "-L", f"//{host}"] if listing else [f"//{name or host}/{share}", "-c", commands]
         command = ["smbclient", *what, *address, "-p", str(self.port), "-m", highest]
-        # The password is none of what other users of this machine may see.
+        # Other users of this machine must not see the password.
         environment = dict(os.environ, USER=user, PASSWD=password)
         done = subprocess.run([*command, "-U", user], capture_output=True, text=True, timeout=60, env=environment,
                               cwd=self.directory, stdin=subprocess.DEVNULL)
         text = done.stdout + done.stderr
         statuses = [status for status in re.findall(r"NT_STATUS_\w+", text) if status != "NT_STATUS_OK"]
-        # What comes behind a list of shares is a question in SMB1, which ends the connection.
+        # smbclient sends a question in SMB1 after a list of shares, which ends the connection.
         if not statuses and done.returncode != 0 and not listing:
             raise AssertionError(text.strip()[-300:])
         return (statuses[0] if statuses else None), text
@@ -151,151 +150,151 @@ def expect(found: object, wanted: object, what: str) -> None:
 DENIED, FAILED = "NT_STATUS_ACCESS_DENIED", "NT_STATUS_LOGON_FAILURE"
 
 
-def demands(place: Place) -> None:
-    status, text = place.smbclient("bob", "new", highest="SMB2_10")
+def demands(server: AccountsServer) -> None:
+    status, text = server.smbclient("bob", "new", highest="SMB2_10")
     expect((status, "session setup failed" in text), (DENIED, True), text.strip()[-200:])
     said = "log-on refused: account `strict` demands SMB 3.0 or later, and this connection speaks SMB 2.1"
-    expect(said in place.log(), True, "the server's log says why")
-    expect(place.smbclient("bob", "new", highest="SMB3_00")[0], None, "SMB 3.0")
-    expect(place.smbclient("bob", "new")[0], None, "SMB 3.1.1")
+    expect(said in server.log(), True, "the server's log says why")
+    expect(server.smbclient("bob", "new", highest="SMB3_00")[0], None, "SMB 3.0")
+    expect(server.smbclient("bob", "new")[0], None, "SMB 3.1.1")
 
 
-def either(place: Place) -> None:
-    status, text = place.smbclient("ann", "new", highest="SMB2_10")
+def either(server: AccountsServer) -> None:
+    status, text = server.smbclient("ann", "new", highest="SMB2_10")
     expect((status, "tree connect failed" in text), (DENIED, True), text.strip()[-200:])
-    expect(place.smbclient("ann", "old", highest="SMB2_10")[0], None, "the account that demands nothing")
-    expect(place.smbclient("eve", "free", highest="SMB2_10")[0], None, "a share of no account")
+    expect(server.smbclient("ann", "old", highest="SMB2_10")[0], None, "the account that demands nothing")
+    expect(server.smbclient("eve", "free", highest="SMB2_10")[0], None, "a share of no account")
 
 
-def names(place: Place) -> None:
-    expect(place.smbclient("ann", "old", name="plain")[0], None, "the share of the account that is named")
-    expect(place.smbclient("ann", "new", name="plain")[0], DENIED, "the share of another one")
-    expect("the share is of account `strict`, the session of account `plain`" in place.log(), True, "the server's log says why")
+def names(server: AccountsServer) -> None:
+    expect(server.smbclient("ann", "old", name="plain")[0], None, "the share of the account that is named")
+    expect(server.smbclient("ann", "new", name="plain")[0], DENIED, "the share of another one")
+    expect("the share is of account `strict`, the session of account `plain`" in server.log(), True, "the server's log says why")
 
 
-def address(place: Place) -> None:
-    expect(place.smbclient("ann", "new", host=OWN)[0], None, "the account's share at its address")
-    expect(place.smbclient("ann", "old", host=OWN)[0], DENIED, "another account's share there")
-    status, _ = place.smbclient("ann", "new", host=OWN, highest="SMB2_10")
+def address(server: AccountsServer) -> None:
+    expect(server.smbclient("ann", "new", host=OWN)[0], None, "the account's share at its address")
+    expect(server.smbclient("ann", "old", host=OWN)[0], DENIED, "another account's share there")
+    status, _ = server.smbclient("ann", "new", host=OWN, highest="SMB2_10")
     expect(status in ("NT_STATUS_NOT_SUPPORTED", "NT_STATUS_CONNECTION_DISCONNECTED"), True, f"SMB 2.1 there: {status}")
 
 
-def listed(place: Place, user: str, password: str = PASSWORD, host: str = ANYWHERE) -> tuple[str | None, set[str]]:
-    """The first status that is no success, or none, and the shares that are listed to somebody at an address."""
-    status, text = place.smbclient(user, None, password, listing=True, host=host)
+def listed(server: AccountsServer, user: str, password: str = PASSWORD, host: str = ANYWHERE) -> tuple[str | None, set[str]]:
+    """Return the first error status, or None, and the shares listed for a user at an address."""
+    status, text = server.smbclient(user, None, password, listing=True, host=host)
     return status, {line.split("|")[1] for line in text.splitlines() if line.startswith("Disk|")}
 
 
-def alone(place: Place) -> None:
-    """A share is found at its own address, and nothing else is."""
-    expect(listed(place, "ann", host=ALONE), (None, {"alone"}), "the shares that are listed there")
-    expect("alone" in listed(place, "ann")[1], True, "the shares that are listed at the server's address")
-    expect(place.smbclient("ann", "alone", host=ALONE)[0], None, "the share at its address")
-    expect(place.smbclient("bob", "alone", host=ALONE)[0], DENIED, "somebody there who may not use it")
+def alone(server: AccountsServer) -> None:
+    """A share is available at its own address, and no other share is."""
+    expect(listed(server, "ann", host=ALONE), (None, {"alone"}), "the shares that are listed there")
+    expect("alone" in listed(server, "ann")[1], True, "the shares that are listed at the server's address")
+    expect(server.smbclient("ann", "alone", host=ALONE)[0], None, "the share at its address")
+    expect(server.smbclient("bob", "alone", host=ALONE)[0], DENIED, "a user there without access to the share")
     for other in ("old", "new", "free"):
-        expect(place.smbclient("ann", other, host=ALONE)[0], "NT_STATUS_BAD_NETWORK_NAME", f"share {other} there")
+        expect(server.smbclient("ann", other, host=ALONE)[0], "NT_STATUS_BAD_NETWORK_NAME", f"share {other} there")
     said = "TREE_CONNECT refused: the session came to an address of share `alone`, where there is no other"
-    expect(said in place.log(), True, "the server's log says why")
-    # What its account demands counts there, and a change of the address for whoever comes.
-    place.ask("account", "set", "plain", "min_dialect=3.1.1")
-    status, _ = place.smbclient("ann", "alone", host=ALONE, highest="SMB3_02")
+    expect(said in server.log(), True, "the server's log says why")
+    # The account's requirement applies there, and a change of the address applies to new clients.
+    server.ask("account", "set", "plain", "min_dialect=3.1.1")
+    status, _ = server.smbclient("ann", "alone", host=ALONE, highest="SMB3_02")
     expect(status in ("NT_STATUS_NOT_SUPPORTED", "NT_STATUS_CONNECTION_DISCONNECTED"), True, f"SMB 3.0.2 there: {status}")
-    place.ask("account", "set", "plain", "--reset", "min_dialect")
-    taken = subprocess.run(place.line("share", "set", "free", f"smb_listen={ALONE}"), capture_output=True, text=True, timeout=60)
-    expect((taken.returncode, f"{ALONE} is an address of share `alone` too" in taken.stderr or f"{ALONE} is an address of share `free` too" in taken.stderr),
-           (2, True), taken.stderr.strip())
-    place.ask("share", "set", "alone", "--reset", "smb_listen")
-    place.ask("share", "set", "alone", f"smb_listen={ANYWHERE}")
-    expect(place.smbclient("ann", "old")[0], "NT_STATUS_BAD_NETWORK_NAME", "another share at what is its address now")
-    expect(place.smbclient("ann", "old", host=ALONE)[0], None, "another share at what was its address")
-    place.ask("share", "set", "alone", f"smb_listen={ALONE}")
-    expect(place.smbclient("ann", "old")[0], None, "another share at the server's address again")
+    server.ask("account", "set", "plain", "--reset", "min_dialect")
+    taken = subprocess.run(server.line("share", "set", "free", f"smb_listen={ALONE}"), capture_output=True, text=True, timeout=60)
+    names_other = any(f"{ALONE} is also an address of share `{share}`" in taken.stderr for share in ("alone", "free"))
+    expect((taken.returncode, names_other), (2, True), taken.stderr.strip())
+    server.ask("share", "set", "alone", "--reset", "smb_listen")
+    server.ask("share", "set", "alone", f"smb_listen={ANYWHERE}")
+    expect(server.smbclient("ann", "old")[0], "NT_STATUS_BAD_NETWORK_NAME", "another share at its new address")
+    expect(server.smbclient("ann", "old", host=ALONE)[0], None, "another share at its former address")
+    server.ask("share", "set", "alone", f"smb_listen={ALONE}")
+    expect(server.smbclient("ann", "old")[0], None, "another share at the server's address again")
 
 
-def live(place: Place) -> None:
-    """A change counts for who comes from then on."""
-    place.ask("account", "set", "plain", "min_dialect=3.1.1")
-    expect(place.smbclient("ann", "old", highest="SMB3_02")[0], DENIED, "a dialect that was enough before")
-    expect(place.smbclient("ann", "old")[0], None, "SMB 3.1.1")
-    place.ask("account", "set", "plain", "--reset", "min_dialect")
-    expect(place.smbclient("ann", "old", highest="SMB2_10")[0], None, "the change taken back")
+def live(server: AccountsServer) -> None:
+    """A change applies to new clients."""
+    server.ask("account", "set", "plain", "min_dialect=3.1.1")
+    expect(server.smbclient("ann", "old", highest="SMB3_02")[0], DENIED, "a dialect that was enough before")
+    expect(server.smbclient("ann", "old")[0], None, "SMB 3.1.1")
+    server.ask("account", "set", "plain", "--reset", "min_dialect")
+    expect(server.smbclient("ann", "old", highest="SMB2_10")[0], None, "the change taken back")
 
 
-def keys(place: Place) -> None:
+def keys(server: AccountsServer) -> None:
     """An account's name logs on with either of its keys, which are renewed one after the other."""
-    expect(place.smbclient("strict", "new", "no key yet")[0], FAILED, "an account without keys")
-    first = place.ask("account", "keys", "renew", "strict").split()[1]
-    second = place.ask("account", "keys", "renew", "strict", "key2").split()[1]
+    expect(server.smbclient("strict", "new", "no key yet")[0], FAILED, "an account without keys")
+    first = server.ask("account", "keys", "renew", "strict").split()[1]
+    second = server.ask("account", "keys", "renew", "strict", "key2").split()[1]
     for key in (first, second):
-        expect(place.smbclient("strict", "new", key, commands="mkdir made; ls; rmdir made")[0], None, "a key")
+        expect(server.smbclient("strict", "new", key, commands="mkdir made; ls; rmdir made")[0], None, "a key")
     for other in ("old", "free"):
-        expect(place.smbclient("strict", other, second)[0], DENIED, f"share {other}, which is not the account's")
-    status, shown = listed(place, "strict", second)
+        expect(server.smbclient("strict", other, second)[0], DENIED, f"share {other}, which is not the account's")
+    status, shown = listed(server, "strict", second)
     expect((status, shown), (None, {"new"}), "the shares that are listed")
-    # Nobody but the owner may look into this file, and the owner of the account's shares is who has the key.
-    own = place.directory / "new" / "own"
+    # Only the owner may read this file, and the key makes the client the owner of the account's shares.
+    own = server.directory / "new" / "own"
     own.write_text("of somebody")
     own.chmod(0o600)
     if os.geteuid() == 0:
         os.chown(own, 12345, 12345)
-    expect(place.smbclient("strict", "new", first, commands="get own seen")[0], None, "somebody's file")
-    renewed = place.ask("account", "keys", "renew", "strict", "key1").split()[1]
-    expect(place.smbclient("strict", "new", first)[0], FAILED, "the key before")
-    expect(place.smbclient("strict", "new", renewed)[0], None, "the key that was made for it")
-    expect(place.smbclient("strict", "new", second)[0], None, "the other key")
-    expect(place.smbclient("strict", "new", second, highest="SMB2_10")[0], DENIED, "a key over SMB 2.1")
-    place.ask("account", "keys", "renew", "strict", "key1", "--key-file", "-", given=first + "\n")
-    expect(place.smbclient("strict", "new", first)[0], None, "a key of one's own")
-    short = subprocess.run(place.line("account", "keys", "renew", "strict", "key1", "--key-file", "-"), text=True, input="c2hvcnQ=\n",
+    expect(server.smbclient("strict", "new", first, commands="get own seen")[0], None, "somebody's file")
+    renewed = server.ask("account", "keys", "renew", "strict", "key1").split()[1]
+    expect(server.smbclient("strict", "new", first)[0], FAILED, "the key before")
+    expect(server.smbclient("strict", "new", renewed)[0], None, "the key that was made for it")
+    expect(server.smbclient("strict", "new", second)[0], None, "the other key")
+    expect(server.smbclient("strict", "new", second, highest="SMB2_10")[0], DENIED, "a key over SMB 2.1")
+    server.ask("account", "keys", "renew", "strict", "key1", "--key-file", "-", given=first + "\n")
+    expect(server.smbclient("strict", "new", first)[0], None, "a key of one's own")
+    short = subprocess.run(server.line("account", "keys", "renew", "strict", "key1", "--key-file", "-"), text=True, input="c2hvcnQ=\n",
                            capture_output=True, timeout=60)
     expect((short.returncode, "this has 5 bytes" in short.stderr), (2, True), short.stderr.strip())
-    expect([key for key in (first, second, renewed) if key in place.log() or key in place.ask("status", "--json")], [], "keys in the log or the status")
+    expect([key for key in (first, second, renewed) if key in server.log() or key in server.ask("status", "--json")], [], "keys in the log or the status")
 
 
-def authentication(place: Place) -> None:
-    """An account says whether users' passwords count, or its keys."""
-    key = place.ask("account", "keys", "renew", "plain", "key2").split()[1]
-    place.ask("account", "set", "plain", "authentication=key")
-    expect(place.smbclient("plain", "old", key)[0], None, "a key where keys alone count")
-    expect(place.smbclient("ann", "old")[0], DENIED, "a password there")
-    place.ask("account", "set", "plain", "authentication=password")
-    expect(place.smbclient("plain", "old", key)[0], DENIED, "a key where passwords alone count")
-    expect("log-on refused: account `plain` takes no keys" in place.log(), True, "the server's log says why")
-    expect(place.smbclient("ann", "old")[0], None, "a password there")
-    place.ask("account", "set", "plain", "--reset", "authentication")
+def authentication(server: AccountsServer) -> None:
+    """An account decides whether users' passwords or its keys are accepted."""
+    key = server.ask("account", "keys", "renew", "plain", "key2").split()[1]
+    server.ask("account", "set", "plain", "authentication=key")
+    expect(server.smbclient("plain", "old", key)[0], None, "a key where keys alone count")
+    expect(server.smbclient("ann", "old")[0], DENIED, "a password there")
+    server.ask("account", "set", "plain", "authentication=password")
+    expect(server.smbclient("plain", "old", key)[0], DENIED, "a key where passwords alone count")
+    expect("log-on refused: account `plain` takes no keys" in server.log(), True, "the server's log says why")
+    expect(server.smbclient("ann", "old")[0], None, "a password there")
+    server.ask("account", "set", "plain", "--reset", "authentication")
 
 
-def curl(place: Place, path: str, *options: str) -> tuple[int | str, str]:
-    """The status and body of what curl gets, or its exit status."""
-    url = f"https://localhost:{place.page_port}{path}"
+def curl(server: AccountsServer, path: str, *options: str) -> tuple[int | str, str]:
+    """Return the status and body of curl's response, or its exit status."""
+    url = f"https://localhost:{server.page_port}{path}"
     done = subprocess.run(["curl", "-sS", "--max-time", "30", "--noproxy", "*", "-w", "\n%{http_code}", *options, url],
                           capture_output=True, text=True, timeout=60)
     body, _, status = done.stdout.rpartition("\n")
     return (int(status), body) if done.returncode == 0 else (f"curl ends with {done.returncode}", done.stderr)
 
 
-def page(place: Place) -> None:
+def page(server: AccountsServer) -> None:
     """The admin page over TLS."""
     if shutil.which("curl") is None:
         raise Skipped("curl is missing: apt-get install curl")
-    trusting = ("--cacert", str(place.directory / "page.pem"))
-    token = (place.directory / "state" / "admin-token").read_text().strip()
+    trusting = ("--cacert", str(server.directory / "page.pem"))
+    token = (server.directory / "state" / "admin-token").read_text().strip()
     known = (*trusting, "-H", f"Authorization: Bearer {token}")
-    status, body = curl(place, "/api/v1/shares", *known)
+    status, body = curl(server, "/api/v1/shares", *known)
     expect((status, '"name":"new"' in body), (200, True), body[-300:])
-    expect(curl(place, "/api/v1/shares", *trusting)[0], 401, "without the token")
-    expect(curl(place, "/api/v1/shares", *known, "-H", "Origin: https://evil.example")[0], 403, "from another site's page")
-    expect(curl(place, "/", *trusting)[0], 200, "the page itself")
-    expect(curl(place, "/")[0], "curl ends with 60", "a certificate that nobody vouches for")
+    expect(curl(server, "/api/v1/shares", *trusting)[0], 401, "without the token")
+    expect(curl(server, "/api/v1/shares", *known, "-H", "Origin: https://evil.example")[0], 403, "from another site's page")
+    expect(curl(server, "/", *trusting)[0], 200, "the page itself")
+    expect(curl(server, "/")[0], "curl ends with 60", "a certificate of an unknown issuer")
     for version in ("--tlsv1.3", "--tls-max=1.2"):
-        expect(curl(place, "/", *trusting, *version.split("="))[0], 200, version)
-    # Python checks the name and the certificate by itself.
-    context = ssl.create_default_context(cafile=str(place.directory / "page.pem"))
-    request = urllib.request.Request(f"https://localhost:{place.page_port}/api/v1/accounts", headers={"Authorization": f"Bearer {token}"})
+        expect(curl(server, "/", *trusting, *version.split("="))[0], 200, version)
+    # Python verifies the name and the certificate by itself.
+    context = ssl.create_default_context(cafile=str(server.directory / "page.pem"))
+    request = urllib.request.Request(f"https://localhost:{server.page_port}/api/v1/accounts", headers={"Authorization": f"Bearer {token}"})
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=30) as answer:
         expect({entry["name"] for entry in json.load(answer)}, {"strict", "plain"}, "accounts")
-    with socket.create_connection((ANYWHERE, place.page_port), timeout=30) as plain:
+    with socket.create_connection((ANYWHERE, server.page_port), timeout=30) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         try:
             answer = plain.recv(4096)
@@ -304,43 +303,43 @@ def page(place: Place) -> None:
         expect(b"HTTP/1.1" in answer, False, "an answer without TLS")
 
 
-def renewed(place: Place) -> None:
-    """Another certificate counts for the next connection."""
-    before = ssl.get_server_certificate((ANYWHERE, place.page_port))
-    place.certify()
-    expect(ssl.get_server_certificate((ANYWHERE, place.page_port)) == before, False, "the certificate is the old one")
-    expect(ssl.get_server_certificate((ANYWHERE, place.page_port)).split(), (place.directory / "page.pem").read_text().split(), "the new one")
+def renewed(server: AccountsServer) -> None:
+    """A new certificate applies to the next connection."""
+    before = ssl.get_server_certificate((ANYWHERE, server.page_port))
+    server.certify()
+    expect(ssl.get_server_certificate((ANYWHERE, server.page_port)) == before, False, "the certificate is the old one")
+    expect(ssl.get_server_certificate((ANYWHERE, server.page_port)).split(), (server.directory / "page.pem").read_text().split(), "the new one")
 
 
-def refused(place: Place) -> None:
-    """What would leave the page open to anybody, or cannot be used, keeps the server from starting."""
-    text = (place.directory / "t.toml").read_text()
+def refused(server: AccountsServer) -> None:
+    """The server does not start with a configuration that is unusable or would open the page to everybody."""
+    text = (server.directory / "t.toml").read_text()
     open_page = text.replace('tls_certificate = "page.pem"\n', "").replace('tls_key = "page.key"\n', "")
     lost = text.replace('"page.pem"', '"lost.pem"')
     for wrong, words in ((open_page, ("can be reached from other hosts, which needs TLS", ":")),
                          (lost, ("`tls_certificate` in [admin]", "lost.pem: no such file or directory"))):
-        (place.directory / "wrong.toml").write_text(wrong)
-        done = subprocess.run([servers.program(), "serve", "--config", str(place.directory / "wrong.toml"), "--state-dir", str(place.directory / "other")],
+        (server.directory / "wrong.toml").write_text(wrong)
+        done = subprocess.run([servers.program(), "serve", "--config", str(server.directory / "wrong.toml"), "--state-dir", str(server.directory / "other")],
                               capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
         expect((done.returncode, [word for word in words if word not in done.stderr]), (2, []), done.stderr.strip())
 
 
 class Skipped(Exception):
-    """What the case needs is missing here."""
+    """This machine lacks something that the case needs."""
 
 
 CASES = {
-    "smbclient is refused what an account demands more of, and the log says why": demands,
-    "smbclient reaches the one of two accounts whose demands it meets": either,
-    "smbclient is held to the account by whose name it comes": names,
-    "smbclient is held to the account to whose address it comes": address,
+    "smbclient is refused if it does not meet an account's requirements, and the log says why": demands,
+    "smbclient reaches the one of two accounts whose requirements it meets": either,
+    "the name of an account binds smbclient to that account": names,
+    "the address of an account binds smbclient to that account": address,
     "smbclient finds a share at its own address, and no other": alone,
-    "a changed demand counts for whoever comes from then on": live,
+    "a changed requirement applies to new connections": live,
     "smbclient logs on with an account's keys, renewed one after the other": keys,
     "an account takes users' passwords, its keys, or both": authentication,
     "curl and Python ask for the admin page over TLS": page,
-    "a renewed certificate counts at once": renewed,
-    "a page that others reach without TLS, and a certificate that is not there, are refused": refused,
+    "a renewed certificate applies at once": renewed,
+    "a page reachable without TLS and a missing certificate are refused": refused,
 }
 
 
@@ -350,10 +349,10 @@ def main() -> None:
             skip_whole_suite("accounts", f"{needed} is missing: apt-get install {needed}")
     tally = Tally("accounts")
     try:
-        with Place() as place:
+        with AccountsServer() as server:
             for name, case in CASES.items():
                 try:
-                    case(place)
+                    case(server)
                     tally.add("pass", name)
                 except Skipped as reason:
                     tally.add("skip", name, str(reason))

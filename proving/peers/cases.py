@@ -1,4 +1,4 @@
-"""The cases of the Python peers, and how each is run and reported."""
+"""The cases of the Python peers, and the code that runs and reports them."""
 
 import hashlib
 import random
@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-# Nothing, one byte, around the credit and the multi-credit boundaries, and more than one request holds.
+# Empty, one byte, around the credit and the multi-credit boundaries, and more than one request can hold.
 SIZES = (0, 1, 65535, 65537, (1 << 20) + 3, (9 << 20) + 1)
 
 
 def content(size: int) -> bytes:
-    """The same bytes for the same size, in every run."""
+    """Return the same bytes for the same size, in every run."""
     return random.Random(size).randbytes(size)
 
 
@@ -20,7 +20,7 @@ def digest(data: bytes) -> str:
 
 
 class Report:
-    """Runs cases one after the other; a case fails by raising."""
+    """Runs cases one after the other. A case fails by an exception."""
 
     def __init__(self) -> None:
         self.failures = 0
@@ -29,7 +29,7 @@ class Report:
         try:
             function(*arguments)
             print(f"PASS {name}", flush=True)
-        except Exception as error:  # whatever a foreign library raises is one failed case
+        except Exception as error:  # any exception of a foreign library is one failed case
             self.failures += 1
             text = " ".join(f"{type(error).__name__} {error}".split())
             print(f"FAIL {name}: {text[:400]}", flush=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The PyPI package impacket as a client: PORT SHARE USER PASSWORD. It also asks for the shares by srvsvc."""
+"""The PyPI package impacket as a client: PORT SHARE USER PASSWORD. It also lists the shares by srvsvc."""
 
 import io
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Debian's libnfs as a client: PORT EXPORT VERSION WORD, the last two as every NFS peer is given them (run.py) and not looked at.
+"""Debian's libnfs as a client: PORT EXPORT VERSION WORD. Every NFS peer gets the last two (run.py); this one ignores them.
 
-libnfs speaks NFSv3 and 4.0 and nothing newer. To a server of 4.1 its place is to be told so, and to go away.
+libnfs supports only NFSv3 and 4.0. A server of 4.1 must refuse both, and libnfs must give up.
 """
 
 import subprocess

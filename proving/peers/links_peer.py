@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Programs that know nothing of links, over a tree with links: PORT SHARE USER PASSWORD.
+"""Programs without knowledge of links, on a tree with links: PORT SHARE USER PASSWORD.
 
-smbprotocol makes a tree with links to what stands outside of it; then smbclient, rclone and GVfs list it and remove it
-recursively. What the links lead to must stay whole. A program that is missing is skipped."""
+smbprotocol creates a tree with links to targets outside it. Then smbclient, rclone and GVfs list the tree and remove it
+recursively. The targets must stay intact. A missing program is skipped.
+"""
 
 import os
 import shutil
@@ -34,7 +35,7 @@ def at(path: str = "") -> str:
 
 
 def remove(path: str) -> None:
-    """Remove a tree as it is, links as links."""
+    """Remove a tree as it is, with links treated as links."""
     for entry in smbclient.scandir(path, port=int(PORT)):
         if entry.is_symlink() or not entry.is_dir():
             smbclient.remove(entry.path, port=int(PORT))
@@ -63,19 +64,19 @@ def whole(after: str) -> None:
 
 
 class Tool(Protocol):
-    """What people remove trees with: the program, and what else must be there."""
+    """A program with which users remove trees, and its requirements."""
 
     program: str
     needs: list[str]
 
     def directories(self) -> set[str]:
-        """Those below the tree that it takes for directories."""
+        """Return the names below the tree that it considers directories."""
 
     def remove_tree(self) -> None:
-        """Remove the tree with what is in it."""
+        """Remove the tree with its content."""
 
     def remove_links(self) -> None:
-        """Remove each link by itself."""
+        """Remove each link separately."""
 
 
 class Samba:
@@ -130,9 +131,9 @@ class Rclone:
 
 
 class Gio:
-    """GVfs by gio; must run in a session of D-Bus."""
+    """GVfs through gio; must run in a D-Bus session."""
 
-    # gio comes with GLib; the part of GVfs that speaks SMB is a package of its own.
+    # gio is part of GLib; the SMB part of GVfs is a package of its own.
     program, needs = "gio", ["/usr/share/gvfs/mounts/smb.mount"]
 
     def __init__(self) -> None:

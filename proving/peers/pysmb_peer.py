@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The PyPI package pysmb as a client: PORT SHARE USER PASSWORD. It speaks SMB 2.0.2 and 2.1 as clients of long ago do."""
+"""The PyPI package pysmb as a client: PORT SHARE USER PASSWORD. It speaks SMB 2.0.2 and 2.1, as old clients do."""
 
 import io
 import sys

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Let other people's SMB and NFS clients use a share: files go round with checksums, are listed, renamed and deleted.
+"""Foreign SMB and NFS clients use a share: they write and read files with checksums, list, rename and delete them.
 
     run.py [--server trunkline|samba|ganesha] [--peer NAME ...]
 
-Each peer is a program that is started as `PROGRAM PORT SHARE USER PASSWORD` and prints `PASS name` or `FAIL name: why` for
-each case; Samba's client has its script in smbclient_peer.py. Those of NFS are started as `PROGRAM PORT EXPORT VERSION WORD`,
-once for each version, and Samba is not asked about them, nor Ganesha about the others. The peers come from the ordinary registries: PyPI into
-`proving/.cache/venv`, Go modules, crates.io, Maven, npm, and Debian. A peer that cannot be had counts as skipped.
+Each peer is a program that runs as `PROGRAM PORT SHARE USER PASSWORD` and prints `PASS name` or `FAIL name: why` for
+each case; smbclient_peer.py is the script for Samba's client. Those of NFS run as `PROGRAM PORT EXPORT VERSION WORD`,
+once for each version. They are not run against Samba, nor the others against Ganesha. The peers come from the ordinary
+registries: PyPI into `proving/.cache/venv`, Go modules, crates.io, Maven, npm, and Debian. A peer that is not available
+counts as skipped.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from proving.harness import newer
 from proving.harness import server as servers
 from proving.harness.tally import Tally
 
-# Makes a peer ready; gives its command.
+# Prepares a peer and returns its command.
 Prepare = Callable[[], list[str]]
 
 HERE = Path(__file__).resolve().parent
@@ -33,7 +34,7 @@ RUN_LIMIT_S, BUILD_LIMIT_S = 240, 900
 PYTHON_PACKAGES = ("smbprotocol==1.17.0", "impacket==0.13.1", "pysmb==1.2.15")
 
 
-# Cases that Samba 4.17 itself does not pass.
+# Cases that Samba 4.17 itself fails.
 SAMBA_LACKS = {
     "rust-smb2 on files: a large named stream": "Samba keeps a stream in one xattr, and ext4 holds under 4 KiB of them for a file",
     **{f"rust-smb on {share}: requests in pieces": "Samba's host acknowledges the first piece 40 ms later" for share in ("files", "sealed")},
@@ -42,7 +43,7 @@ SAMBA_LACKS = {
 
 
 class Missing(Exception):
-    """The peer cannot be had on this machine."""
+    """The peer is not available on this machine."""
 
 
 def _build(command: list[str], what: str, **options: Any) -> None:
@@ -115,7 +116,7 @@ def _node() -> list[str]:
         shutil.copy(HERE / "node" / name, target / name)
     if not (target / "node_modules").exists():
         _build(["npm", "install", "--silent", "--no-audit", "--no-fund"], "the JavaScript peer", cwd=target)
-    # The package signs with MD4, which OpenSSL has in its legacy provider alone.
+    # The package signs with MD4, which OpenSSL has only in its legacy provider.
     return ["node", "--openssl-legacy-provider", str(target / "peer.js")]
 
 
@@ -151,10 +152,10 @@ PEERS = {
     "node-smb2": _node,
     "libsmb2": _libsmb2,
 }
-# Those that seal nothing.
+# Clients without encryption.
 UNSEALED = ("pysmb", "jcifs-ng", "node-smb2")
 
-# With the versions that each is tried with. 4.0 must be refused, so that only Trunkline is asked.
+# The NFS peers with their versions. The server must refuse 4.0, so only Trunkline is tested with it.
 NFS_PEERS = {
     "nfs-rs": (_rust("peer-nfs-rs", "rust-nfs"), ("4.1", "4.2", "4.0")),
     "libnfs": (_libnfs, ("4.0",)),
@@ -188,7 +189,7 @@ def run_peer(tally: Tally, name: str, command: list[str], server: servers.Server
 
 
 def run_all(tally: Tally, kind: str, profile: str, prepare: dict[str, Prepare], runs: Mapping[str, Sequence[tuple[str, str, Sequence[str]]]]) -> None:
-    """Run each peer as `runs` says, a label, a share and further words, against one server."""
+    """Run each peer against one server, with the labels, shares and further words in `runs`."""
     if not runs:
         return
     try:

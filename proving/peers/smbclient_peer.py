@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Samba's smbclient as a client: PORT SHARE USER PASSWORD. Signed, and sealed; the script of commands is each case's own."""
+"""Samba's smbclient as a client: PORT SHARE USER PASSWORD. Signed, and encrypted; each case has its own script of commands."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ BASE = "smbclient-peer"
 
 
 class Client:
-    """Runs smbclient in a scratch directory of this machine, with one kind of protection and one highest dialect."""
+    """Runs smbclient in a scratch directory of this machine, with one kind of protection and a highest dialect."""
 
     def __init__(self, scratch: str, protection: str, dialect: str = "SMB3_11") -> None:
         self.scratch = Path(scratch)
@@ -65,7 +65,8 @@ class Client:
         self.run(f"rename {BASE}\\sub\\renamed {BASE}\\size-1")
 
     def all_information(self) -> None:
-        # A name that is its own 8.3 form: a server without short names refuses the one of a longer name, and smbclient stops there.
+        # This name is its own 8.3 form. A server without short names refuses the one of a longer name, and smbclient
+        # stops there.
         (self.scratch / "up").write_bytes(content(5000))
         self.run(f"put up {BASE}\\info.bin")
         text = self.run(f"allinfo {BASE}\\info.bin")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The PyPI package smbprotocol as a client: PORT SHARE USER PASSWORD. Its high-level half, smbclient, does the work."""
+"""The PyPI package smbprotocol as a client: PORT SHARE USER PASSWORD. The cases use its high-level part, smbclient."""
 
 import stat
 import sys

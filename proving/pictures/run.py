@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the pictures and transcripts of docs/ anew, from real runs of the release build.
+"""Create the pictures and transcripts of docs/ again, from real runs of the release build.
 
     run.py [--out DIR] [--only NAME ...]
 
-Needs root (the copy goes over an emulated link) and Debian's chromium, and a machine that does nothing else: what is seen is what was
-measured. Start reading at `PICTURES`. Those of docs/admin.md come from proving/admin_page/run.py.
+Needs root (the copy goes over an emulated link), Debian's chromium, and an otherwise idle machine: the pictures show
+measurements. Start reading at `PICTURES`. proving/admin_page/run.py creates those of docs/admin.md.
 """
 
 import argparse
@@ -28,19 +28,19 @@ from proving.pictures.terminal import Recording
 HERE = Path(__file__).resolve().parent
 DOCS = servers.ROOT / "docs"
 SHARE = "files"
-# The path that is copied over: a round trip, what each connection carries, and what all of them do.
+# The path of the copy: its round trip, the rate of each connection, and the rate of all together.
 LINK = "--rtt 23ms --flow-rate 140Mbit --rate 560Mbit"
 STEP_S = 50
 
 
 class Stage:
-    """What a picture is made with."""
+    """The browser page and the output directory of the pictures."""
 
     def __init__(self, page: Browser, out: Path) -> None:
         self.page, self.out = page, out
 
     def crop(self, name: str, element: str, width: int = 1100, margin: int = 12) -> None:
-        """Keep what an element of the page looks like."""
+        """Save a picture of an element of the page."""
         self.page.size(width, 900)
         time.sleep(0.5)
         left, top, wide, high = self.page.says(
@@ -49,12 +49,12 @@ class Stage:
         self.page.picture(self.out / name, (max(left - margin, 0), max(top - margin, 0), wide + 2 * margin, high + 2 * margin))
 
     def tell(self, recording: Recording, name: str) -> None:
-        """Keep a recording as an asciicast, and its last screen as a picture."""
+        """Save a recording as an asciicast, and its last screen as a picture."""
         (self.out / f"{name}.cast").write_text(recording.cast())
         with tempfile.TemporaryDirectory() as directory:
-            place = Path(directory) / "screen.html"
-            place.write_text(recording.page())
-            self.page.open(place.as_uri())
+            server = Path(directory) / "screen.html"
+            server.write_text(recording.page())
+            self.page.open(server.as_uri())
             self.page.until("document.getElementById('screen')")
             self.crop(f"{name}.png", "#screen", margin=0)
 
@@ -65,7 +65,7 @@ def _environment(server_accounts: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def copy(stage: Stage) -> None:
-    """A tree with a large file and many small ones goes over a long path, is found whole, and is copied again."""
+    """Copy a tree with a large file and many small ones over a long path, verify it, and copy it again."""
     accounts = servers.accounts()
     recording = Recording("trunkline copy over 23 ms")
     with tempfile.TemporaryDirectory() as directory, servers.Server("trunkline", "bench", reachable=True) as server:
@@ -86,7 +86,8 @@ def copy(stage: Stage) -> None:
 
 
 def load(stage: Stage) -> None:
-    """What one, two and four channels are worth on a path whose connections are narrow; the report's plots, and the terminal."""
+    """Measure the gain of one, two and four channels on a path with narrow connections; the report's plots, and the
+    terminal."""
     accounts = servers.accounts()
     recording = Recording("trunkline load over 5 ms")
     with tempfile.TemporaryDirectory() as directory, servers.Server("trunkline", "bench", reachable=True) as server:
@@ -106,50 +107,50 @@ def load(stage: Stage) -> None:
 
 
 def provision(stage: Stage) -> None:
-    """A share that its size holds back, and what a larger one gives it, on the admin page."""
-    with admin_page.Place() as place:
-        _open(stage.page, place)
-        with _busy(_load(place, "projects") + "--rw randread --bs 64k --iodepth 16 --filesize 64m".split()):
+    """Show a share at its limit, and the effect of a larger size, on the admin page."""
+    with admin_page.AdminPageServer() as server:
+        _open(stage.page, server)
+        with _busy(_load(server, "projects") + "--rw randread --bs 64k --iodepth 16 --filesize 64m".split()):
             for gib in (100, 2000):
-                subprocess.run(place.line("share set projects") + [f"provisioned_gib={gib}"], check=True, stdout=subprocess.DEVNULL)
+                subprocess.run(server.line("share set projects") + [f"provisioned_gib={gib}"], check=True, stdout=subprocess.DEVNULL)
                 time.sleep(STEP_S)
             stage.crop("provision.png", "section.plots")
 
 
 def metadata_caching(stage: Stage) -> None:
-    """What metadata caching is worth where each look at the store takes a millisecond: off, then on."""
-    place = admin_page.Place()
-    with (place.directory / "t.toml").open("a") as configuration:
+    """Show the gain of metadata caching where each call to the store takes a millisecond: off, then on."""
+    server = admin_page.AdminPageServer()
+    with (server.directory / "t.toml").open("a") as configuration:
         configuration.write("[server.testing]\nmetadata_delay_us = 1000\n")
-    with place:
-        _open(stage.page, place)
-        with _busy(_load(place, "docs") + "--metadata open --files 1000 --iodepth 16".split()):
+    with server:
+        _open(stage.page, server)
+        with _busy(_load(server, "docs") + "--metadata open --files 1000 --iodepth 16".split()):
             for caching in ("off", "on"):
-                subprocess.run(place.line("share set docs") + [f"metadata_caching={caching}"], check=True, stdout=subprocess.DEVNULL)
+                subprocess.run(server.line("share set docs") + [f"metadata_caching={caching}"], check=True, stdout=subprocess.DEVNULL)
                 time.sleep(STEP_S)
             stage.crop("metadata-caching.png", "section.plots")
 
 
 def metrics(stage: Stage) -> None:
-    """Transactions by API of a share at work, as a command tells them."""
+    """Show the transactions by API of a loaded share, as a command reports them."""
     recording = Recording("trunkline status transactions")
-    with admin_page.Place() as place:
-        with _busy(_load(place, "projects") + "--rw randrw --bs 64k --iodepth 16 --filesize 64m".split()):
+    with admin_page.AdminPageServer() as server:
+        with _busy(_load(server, "projects") + "--rw randrw --bs 64k --iodepth 16 --filesize 64m".split()):
             time.sleep(STEP_S)
             for words in ("status transactions --share projects", "status workload"):
                 recording.type(f"trunkline {words}")
-                recording.run(place.line(words), os.environ, 30)
+                recording.run(server.line(words), os.environ, 30)
     stage.tell(recording, "metrics")
 
 
-def _load(place: admin_page.Place, share: str) -> list[str]:
-    return [servers.program(), "load", f"smb://ann@127.0.0.1:{place.port}/{share}", "--password-file", str(place.directory / "password"),
+def _load(server: admin_page.AdminPageServer, share: str) -> list[str]:
+    return [servers.program(), "load", f"smb://ann@127.0.0.1:{server.port}/{share}", "--password-file", str(server.directory / "password"),
             "--runtime", str(4 * STEP_S)]
 
 
 @contextlib.contextmanager
 def _busy(command: list[str]) -> Iterator[None]:
-    """A load beside what is done meanwhile."""
+    """Run a load in the background."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as load:
         try:
             yield
@@ -157,9 +158,9 @@ def _busy(command: list[str]) -> Iterator[None]:
             load.terminate()
 
 
-def _open(page: Browser, place: admin_page.Place) -> None:
+def _open(page: Browser, server: admin_page.AdminPageServer) -> None:
     page.size(1100, 900)
-    page.open(f"{place.address}/#token={place.token}")
+    page.open(f"{server.address}/#token={server.token}")
     page.until("document.getElementById('main')?.hidden === false")
 
 

@@ -1,6 +1,7 @@
-"""Records what a command says on a terminal: as an asciicast (version 2), and as lines of text for a picture.
+"""Records the output of a command on a terminal, as an asciicast (version 2), and as lines of text for a picture.
 
-The commands recorded here only print, move up, go back to the beginning of the line and erase; a screen needs to know no more.
+The recorded commands only print, move up, return to the beginning of the line and erase. The emulated screen supports
+no more.
 """
 
 import fcntl
@@ -21,7 +22,7 @@ TOKEN = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|([\r\n\t\x08])|([^\x1b\r\n\t\x08
 
 
 class Recording:
-    """What was said, and when."""
+    """The output and its times."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -29,14 +30,15 @@ class Recording:
         self._begun = time.monotonic()
 
     def type(self, line: str) -> None:
-        """Show a command as if somebody had typed it."""
+        """Show a command as if a user had typed it."""
         self.add(f"$ {line}\r\n")
 
     def add(self, text: str) -> None:
         self.events.append((time.monotonic() - self._begun, text))
 
     def run(self, command: list[str], environment: Mapping[str, str], seconds: float) -> int:
-        """Run a command on a terminal and keep what it says; gives its exit status. What takes longer than `seconds` is an error."""
+        """Run a command on a terminal and record its output. Returns its exit status. A run longer than `seconds` is an
+        error."""
         child, terminal = pty.fork()
         if child == 0:
             os.execvpe(command[0], command, environment)
@@ -49,7 +51,7 @@ class Recording:
                 raise TimeoutError(f"not over after {seconds} s: {' '.join(command)}")
             try:
                 said = os.read(terminal, 65536)
-            except OSError:  # How Linux says that the other end is closed.
+            except OSError:  # Linux reports a closed other end this way.
                 said = b""
             if not said:
                 break
@@ -58,17 +60,17 @@ class Recording:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     def replaced(self, what: str, by: str) -> None:
-        """The same with `what` written as `by`: a directory of the recording is of no use to the reader."""
+        """Return the recording with `what` written as `by`: a temporary directory is of no use to the reader."""
         self.events = [(at, text.replace(what, by)) for at, text in self.events]
 
     def cast(self) -> str:
-        """As an asciicast."""
+        """Return the recording as an asciicast."""
         header = {"version": 2, "width": COLUMNS, "height": ROWS, "title": self.title}
         lines = [header, *([round(at, 3), "o", text] for at, text in self.events)]
         return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
     def screen(self) -> list[str]:
-        """The lines that are there in the end."""
+        """Return the lines of the final screen."""
         lines, row, column = [""], 0, 0
         for parameters, letter, control, text in TOKEN.findall("".join(text for _, text in self.events)):
             number = int(parameters) if parameters.isdigit() else 1
@@ -87,7 +89,7 @@ class Recording:
         return [line.rstrip() for line in lines]
 
     def page(self) -> str:
-        """The screen as an HTML page."""
+        """Return the screen as an HTML page."""
         text = html.escape("\n".join(self.screen()).rstrip())
         return ("<!doctype html><meta charset=utf-8><style>body{margin:0;background:#1c1f24;color:#d8dee6}"
                 f"pre{{margin:0;padding:14px;display:inline-block;font:13px/1.35 monospace}}</style><pre id=screen>{text}</pre>")

@@ -1,7 +1,7 @@
-"""What the last runs of pynfs came to, committed with the commit that they were run on: no package archive has the suite, so that
-most runs of `make test` are without it and print this in its place.
+"""The results of the last pynfs runs, committed with the commit of their runs. No package archive has the suite, so
+most runs of `make test` are without it and print these results instead.
 
-One section of `tally.toml` for each group: `4.1 all`, `4.2 all`, `4.1 reboot`.
+`tally.toml` has one section for each group: `4.1 all`, `4.2 all`, `4.1 reboot`.
 """
 
 import subprocess
@@ -18,12 +18,12 @@ HEAD = "# Written by proving/pynfs/run.py (make pynfs): what each group has come
 
 
 def load() -> dict[str, Any]:
-    """Group -> what it has come to."""
+    """Return group -> its stored result."""
     return tomllib.loads(FILE.read_text()) if FILE.exists() else {}
 
 
 def note(group: str, counts: Sequence[int], suite: str) -> None:
-    """Keep what a group has come to now: passed, failed, skipped. `suite` is the commit of pynfs."""
+    """Store a group's new result: passed, failed, skipped. `suite` is the commit of pynfs."""
     kept = load()
     kept[group] = {"passed": counts[0], "failed": counts[1], "skipped": counts[2], "commit": tree.commit(FILE), "suite": suite,
                    "date": datetime.now(UTC).replace(microsecond=0, tzinfo=None)}
@@ -36,13 +36,13 @@ def note(group: str, counts: Sequence[int], suite: str) -> None:
 
 
 def suite_commit(directory: Path) -> str:
-    """Which commit of pynfs it is."""
+    """Return the commit of a pynfs checkout."""
     done = subprocess.run(["git", "-C", str(directory), "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
 
 
 def _commits_since(name: str) -> int | None:
-    """How many commits were made since; none when this copy of the repository does not know."""
+    """Return the number of commits since then; None if this copy of the repository does not know the commit."""
     git = ["git", "-C", str(tree.ROOT), "rev-list", "--count", f"{name.removesuffix('-dirty')}..HEAD"]
     done = subprocess.run(git, capture_output=True, text=True)
     return int(done.stdout) if done.returncode == 0 else None
@@ -53,7 +53,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def told() -> str:
-    """What is kept, and how old it is, in one line; an empty one when nothing is."""
+    """Describe the stored results and their age in one line; empty if there are none."""
     parts = []
     for group, entry in sorted(load().items()):
         of = entry["passed"] + entry["failed"]

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Run pynfs, the public NFSv4.1 suite, against a server and hold the results against what is expected.
+"""Run pynfs, the public NFSv4.1 suite, against a server and compare the results with the expected ones.
 
     run.py --pynfs DIR [--server trunkline|ganesha] [--minor N ...] [--only CODE ...] [--out FILE] [--record]
 
-DIR is a checkout of pynfs, which stays as it is: it is built in a copy. The suite's group `all` runs once for each minor
-version, its group `reboot` once, with a server that is really ended and started again. A test is named by its version and code:
-`4.1 SEQ6`. Results are compared with `proving/expected/pynfs.toml` (ours) and with `proving/expected/ganesha-4.3.json`
-(Ganesha's own), which `--server ganesha --record` writes. What whole groups come to against Trunkline is kept in `tally.toml`
-(record.py). Without DIR the suite counts as skipped, and says what that file holds and how old it is.
+DIR is a checkout of pynfs, which is not changed: a copy of it is built. The suite's group `all` runs once for each
+minor version. Its group `reboot` runs once, with a server that is really ended and restarted. A test is named by its
+version and code: `4.1 SEQ6`. Results are compared with `proving/expected/pynfs.toml` (ours) and with
+`proving/expected/ganesha-4.3.json` (Ganesha's own), which `--server ganesha --record` writes. `tally.toml` stores the
+results of whole groups against Trunkline (record.py). Without DIR the suite counts as skipped, and prints that file's
+content and age.
 """
 
 import argparse
@@ -30,25 +31,25 @@ from proving.pynfs import record as last
 HERE = Path(__file__).resolve().parent
 OURS = HERE.parent / "expected" / "pynfs.toml"
 GANESHAS = HERE.parent / "expected" / "ganesha-4.3.json"
-# The suite waits for leases to run out; the servers' profile `pynfs` keeps them short. Those that it brings back after a
-# restart, up to 1,000 clients one after the other, need a longer one, `pynfs-reboot`.
+# The suite waits for leases to expire, and the servers' profile `pynfs` keeps them short. The group of restarts needs a
+# longer lease (`pynfs-reboot`), since up to 1,000 clients reclaim their state one after the other.
 LIMIT_S = {"pynfs": 900, "pynfs-reboot": 3000}
 SHARE = "t1"
-# Debian's own interpreter, for which the packages that the suite needs exist.
+# Debian's own interpreter, for which the packages of the suite exist.
 PYTHON = "/usr/bin/python3"
 
 
 class CannotBuild(Exception):
-    """The suite cannot be made ready; the message says what is missing."""
+    """The suite cannot be built; the message names the missing part."""
 
 
 def build(source: Path, work: Path) -> Path:
-    """Builds a copy of the suite below `work`; gives the directory of its NFSv4.1 tests."""
+    """Build a copy of the suite below `work`. Returns the directory of its NFSv4.1 tests."""
     if not (source / "nfs4.1" / "testserver.py").exists():
         raise CannotBuild(f"{source} holds no pynfs")
     copy = work / "pynfs"
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns(".git"))
-    # Its parts are made by programs that ask the environment for their interpreter.
+    # Programs with `env` in their first line build its parts.
     environment = dict(os.environ, PATH=f"{Path(PYTHON).parent}:/usr/sbin:/bin:/sbin")
     for part in ("xdr", "rpc", "nfs4.1"):
         command = [PYTHON, "setup.py", "build"]
@@ -59,7 +60,7 @@ def build(source: Path, work: Path) -> Path:
 
 
 def run_group(suite: Path, server: servers.Server, minor: int, tests: list[str], work: Path) -> dict[str, tuple[str, str]]:
-    """Runs tests or groups of one minor version; gives code -> (result, detail)."""
+    """Run tests or groups of one minor version. Returns code -> (result, detail)."""
     asked = _asked_for(suite, tests)
     report = work / "report.json"
     report.unlink(missing_ok=True)
@@ -88,7 +89,7 @@ def run_group(suite: Path, server: servers.Server, minor: int, tests: list[str],
 
 
 def _asked_for(suite: Path, tests: list[str]) -> set[str]:
-    """The codes of the tests that are meant by `tests`, some of which are groups: the report has all others too."""
+    """Return the codes of the tests selected by `tests`, some of which are groups. The report also has all other tests."""
     done = subprocess.run([PYTHON, "testserver.py", "--showcodesflags"], cwd=suite, capture_output=True, text=True, timeout=60)
     asked = set()
     for line in done.stdout.splitlines():
@@ -99,7 +100,7 @@ def _asked_for(suite: Path, tests: list[str]) -> set[str]:
 
 
 def _helper(server: servers.Server, work: Path) -> Path:
-    """A program that ends the server and starts it again, for the tests that want that."""
+    """Return a program that ends and restarts the server, for the tests that need it."""
     script = work / "helper"
     program = servers.SERVERS / f"{server.kind}.sh"
     arguments = f"'{server.profile}' '{server.directory}' {server.port} {server.address}"
@@ -109,7 +110,7 @@ def _helper(server: servers.Server, work: Path) -> Path:
 
 
 def run_all(suite: Path, options: argparse.Namespace, tally: Tally) -> dict[str, tuple[str, str]]:
-    """Gives `4.minor CODE` -> (result, detail). Whole groups of Trunkline's are kept."""
+    """Run all groups. Returns `4.minor CODE` -> (result, detail). Results of Trunkline's whole groups are stored."""
     results: dict[str, tuple[str, str]] = {}
     plan = [(minor, "pynfs", options.only or ["all"]) for minor in options.minor]
     if not options.only:
@@ -119,7 +120,7 @@ def run_all(suite: Path, options: argparse.Namespace, tally: Tally) -> dict[str,
     for minor, profile, tests in plan:
         with tempfile.TemporaryDirectory(prefix="proof-pynfs-") as work, servers.Server(options.server, profile) as server:
             found = run_group(suite, server, minor, tests, Path(work))
-            # It may have been started again meanwhile.
+            # The suite may have restarted it.
             server.pid = int((server.directory / "server" / "pid").read_text())
             if not server.alive():
                 tally.add("fail", f"4.{minor} {' '.join(tests)}: server", f"it ended: {server.log()[-400:]}")
@@ -134,12 +135,12 @@ def run_all(suite: Path, options: argparse.Namespace, tally: Tally) -> dict[str,
 
 
 def recorded() -> dict[str, str]:
-    """Ganesha's own results: name -> result."""
+    """Return Ganesha's own results: name -> result."""
     return json.loads(GANESHAS.read_text())["tests"] if GANESHAS.exists() else {}
 
 
 def record(results: dict[str, tuple[str, str]]) -> None:
-    """Writes Ganesha's results, one line for a test so that a later run shows as a small difference."""
+    """Write Ganesha's results, one line for each test, so that a later run shows as a small difference."""
     tests = recorded() | {name: result for name, (result, _) in results.items()}
     head = {"suite": "pynfs nfs4.1", "server": servers.version("ganesha")}
     lines = [f"  {json.dumps(name)}: {json.dumps(tests[name])}" for name in sorted(tests)]
@@ -147,7 +148,7 @@ def record(results: dict[str, tuple[str, str]]) -> None:
 
 
 def judge(tally: Tally, results: dict[str, tuple[str, str]], kind: str) -> None:
-    """Counts the results. Ganesha is judged by its own record, Trunkline by our list."""
+    """Count the results. Ganesha is compared with its own record, Trunkline with our list."""
     reference = recorded()
     listed = expected.listed(OURS) if kind == "trunkline" else {}
     for name, (result, detail) in sorted(results.items()):

@@ -1,4 +1,4 @@
-"""Hold smbtorture's results against the list of expected failures and against Samba's own results."""
+"""Compare smbtorture's results with the list of expected failures and with Samba's own results."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -14,9 +14,11 @@ OURS = EXPECTED / "smbtorture.toml"
 
 
 class Book:
-    """What is expected of one version of the suite: our list, by the names of tests, and Samba's own results with the same suite.
+    """The expected results of one version of the suite: our list, by the names of tests, and Samba's own results with
+    the same suite.
 
-    Of a version without a record of Samba's, the latest that came before it is taken: what neither that nor the list names is new.
+    If there is no record of Samba's for a version, the latest earlier one is used. A test that neither that record nor
+    the list names is new.
     """
 
     def __init__(self, version: str) -> None:
@@ -32,19 +34,19 @@ class Book:
         self.server = self._record["server"]
 
     def samba(self) -> dict[str, str]:
-        """Samba's recorded results: name -> pass, fail, skip or timeout. Empty when none are recorded."""
+        """Return Samba's recorded results: name -> pass, fail, skip or timeout. Empty without a record."""
         return {name: entry[0] for name, entry in self._record["tests"].items()}
 
     def recorded_seconds(self) -> dict[str, float]:
-        """How long each test took against Samba: the longest are started first."""
+        """Return the duration of each test against Samba. The longest tests start first."""
         return {name: entry[1] for name, entry in self._record["tests"].items()}
 
     def knows(self, name: str) -> bool:
-        """Whether the test was there when the list was written."""
+        """Return whether the test existed when the list was written."""
         return name in self.listed or name in self._record["tests"]
 
     def wanted(self, kind: str) -> Callable[[str, str], bool]:
-        """A function of (name, result) that says whether the test ended as expected: others are worth a second try."""
+        """Return a function of (name, result) that tells whether the test ended as expected. Other tests get a second try."""
         reference = self.samba()
         if kind == "samba":
             return lambda name, result: result in ("pass", "skip")
@@ -62,9 +64,10 @@ def _read(path: Path) -> Any:
 
 
 def record(report: dict[str, Any]) -> None:
-    """Write Samba's results with this version of the suite, one line for a test so that a later run shows as a small difference.
+    """Write Samba's results with this version of the suite, one line for each test, so that a later run shows as a
+    small difference.
 
-    A run of some of the tests replaces the results of those.
+    A run of some of the tests replaces only their results.
     """
     head = {key: report[key] for key in ("suite", "server")}
     path = EXPECTED / ("samba-" + ".".join(map(str, expected.numbers(head["suite"].split()[1]))) + ".json")
@@ -75,7 +78,7 @@ def record(report: dict[str, Any]) -> None:
 
 
 def judge(tally: Tally, results: Mapping[str, torture.Outcome], book: Book, kind: str) -> None:
-    """Count the results into `tally` and print the table. Samba is judged by its own record, Trunkline by our list."""
+    """Count the results into `tally` and print the table. Samba is compared with its own record, Trunkline with our list."""
     reference = book.samba()
     kinds = {name: _kind(outcome.result) for name, outcome in results.items()}
     for name in sorted(kinds):

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Run the single tests of smbtorture's smb2 suites against a server and hold the results against what is expected.
+"""Run the single tests of smbtorture's smb2 suites against a server and compare the results with the expected ones.
 
     run.py [--server trunkline|samba] [--installed] [--only PATTERN ...] [--out FILE] [--count FILE] [--lanes N] [--record]
 
-The suite is this year's, which scripts/foreign fetches, or with `--installed` the one that is installed. Each test runs in a process
-of its own with a time limit, on as many shares side by side as there are lanes; the share is emptied between tests, and a test that
-does not end as expected is tried once more when the machine is quiet. Results are compared with `proving/expected/smbtorture.toml`
-(ours, by the names of tests, so that any version may run) and with Samba's own on the same suite, which `--server samba --record`
-writes to `proving/expected/samba-VERSION.json`; GENERATION=newer in the environment makes that this year's Samba. Start reading at
-`main`; names and verdicts are in torture.py, the comparison in compare.py.
+The suite is this year's, which scripts/foreign fetches, or with `--installed` the installed one. Each test runs in its
+own process with a time limit, on as many shares in parallel as there are lanes. The share is emptied between tests. A
+test that does not end as expected is tried again when the machine is quiet. Results are compared with
+`proving/expected/smbtorture.toml` (ours, by the names of tests, so that any version may run) and with Samba's own on
+the same suite, which `--server samba --record` writes to `proving/expected/samba-VERSION.json`. GENERATION=newer in the
+environment selects this year's Samba. Start reading at `main`; names and verdicts are in torture.py, the comparison in
+compare.py.
 """
 
 import argparse
@@ -31,16 +32,16 @@ from proving.harness.tally import Tally, skip_whole_suite
 from proving.smbtorture import compare, torture
 
 HERE = Path(__file__).resolve().parent
-# How often a test is tried alone that did not end as expected among others: some wait a tenth of a second for a break, and the
-# machine may be busy with other suites all the while.
+# The number of solitary tries for a test that did not end as expected among others. Some tests wait a tenth of a second
+# for a break, and other suites may keep the machine busy all the time.
 TRIES_ALONE = 2
 class Plan:
-    """Which profile, options, files and time limit each test runs with against the server `kind` (profiles.toml)."""
+    """The profile, options, files and time limit of each test against the server `kind` (profiles.toml)."""
 
     def __init__(self, kind: str) -> None:
         table = tomllib.loads((HERE / "profiles.toml").read_text())
         self._limit = table["time_limit_s"]
-        # This year's Samba has entries of its own beside those for any Samba.
+        # This year's Samba has entries of its own in addition to those for any Samba.
         names = {kind, f"{kind}-newer"} if os.environ.get("GENERATION") == "newer" else {kind}
         entries = [entry for entry in table["profile"] if names & set(entry.get("servers", servers.KINDS))]
         self._entries = [(pattern, entry) for entry in entries for pattern in entry["tests"]]
@@ -55,20 +56,20 @@ class Plan:
         return self._of(test, "options", [])
 
     def files(self, test: str) -> Any:
-        """The files that the test finds in the share, with their sizes."""
+        """Return the files that the test expects in the share, with their sizes."""
         return self._of(test, "files", {})
 
     def time_limit_s(self, test: str) -> float:
         return self._of(test, "time_limit_s", self._limit)
 
     def takes_s(self, test: str, recorded_s: float) -> float:
-        """How long the test may be thought to take, to start the longest first: Samba's time, or a limit above the ordinary."""
+        """Estimate the test's duration, to start the longest first: Samba's time, or a limit above the default."""
         limit_s = self.time_limit_s(test)
         return limit_s if limit_s > self._limit else recorded_s
 
 
 class Runner:
-    """Runs tests against one server, on `lanes` shares side by side."""
+    """Runs tests against one server, on `lanes` shares in parallel."""
 
     def __init__(self, release: torture.Release, plan: Plan, server: servers.Server, lanes: int) -> None:
         self.release, self.plan, self.server, self.lanes = release, plan, server, lanes
@@ -80,7 +81,7 @@ class Runner:
         waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
         for test in tests:
             waiting.put(test)
-        # They do not outlive a run that is told to end.
+        # Daemon threads do not outlive a run that is told to end.
         lanes = [(f"t{i + 1}", waiting) for i in range(self.lanes)]
         threads = [threading.Thread(target=self._lane, args=lane, daemon=True) for lane in lanes]
         for thread in threads:
@@ -127,7 +128,7 @@ def _empty(directory: Path) -> None:
 
 
 def _leave_file(path: Path, size: int) -> None:
-    """A file of the first account's, which may do everything with it, without a zero in it."""
+    """Create a file without zero bytes. It belongs to the first account, which has all rights on it."""
     path.write_bytes(b"\xa5" * size)
     uid = servers.first_uid()
     os.chown(path, uid, uid)
@@ -137,7 +138,8 @@ def _leave_file(path: Path, size: int) -> None:
 def run_all(release: torture.Release, book: compare.Book, kind: str, tests: list[str], lanes: int) -> tuple[dict[str, torture.Outcome], list[str], list[str]]:
     """Run the tests under their profiles.
 
-    Gives name -> Outcome, the names that ended as expected on a later try only, and complaints about the server itself.
+    Returns name -> Outcome, the names of tests that ended as expected only on a later try, and complaints about the
+    server itself.
     """
     plan, results, second_try, complaints = Plan(kind), {}, [], []
     expected = book.wanted(kind)
@@ -155,7 +157,7 @@ def run_all(release: torture.Release, book: compare.Book, kind: str, tests: list
                 for _ in range(TRIES_ALONE):
                     again = [test for test in group if not expected(test, results[test].result)]
                     if kind == "samba":
-                        # Those that never end would keep the others waiting for hours.
+                        # Tests that never end would keep the others waiting for hours.
                         again = [test for test in again if results[test].result != "timeout"]
                     runner.run(again)
                     for test in again:
@@ -175,14 +177,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--installed", action="store_true", help="the smbtorture that is installed, not this year's")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="shell pattern; may be repeated")
     parser.add_argument("--out", type=Path, help="write the results as JSON")
-    parser.add_argument("--count", type=Path, help="append what came of it for proving/soak, a line of JSON")
+    parser.add_argument("--count", type=Path, help="append the result for proving/soak, as a line of JSON")
     parser.add_argument("--lanes", type=int, default=4, choices=range(1, 5))
     parser.add_argument("--record", action="store_true", help="write Samba's results to proving/expected")
     return parser.parse_args()
 
 
 def chosen(tally: Tally, wants_installed: bool) -> torture.Release:
-    """The release to run; ends the process when there is none. Without this year's the installed one takes its place, and is named."""
+    """Return the release to run, or end the process if there is none. If this year's is missing the installed one
+    replaces it, and its name is printed."""
     installed, newest = torture.installed(), torture.newest()
     if newest is None and not wants_installed:
         tally.add("skip", "this year's smbtorture", "scripts/foreign could not fetch it here; the installed one runs instead")

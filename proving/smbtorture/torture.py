@@ -1,6 +1,6 @@
-"""smbtorture's single tests: their names, one run of one of them, and what its output means.
+"""smbtorture's single tests: their names, one run of one of them, and the meaning of its output.
 
-There are two releases: the one that is installed, and this year's (harness/newer.py).
+There are two releases: the installed one, and this year's (harness/newer.py).
 """
 
 import os
@@ -15,21 +15,21 @@ from dataclasses import dataclass
 
 from proving.harness import newer
 
-# What scripts/foreign calls this year's Samba, of which the suite is a part.
+# The folder of scripts/foreign for this year's Samba, which contains the suite.
 NEWEST_FOLDER = "samba-newer"
 
 
 @dataclass(frozen=True)
 class Release:
-    """One smbtorture: the words that run it."""
+    """One smbtorture: the words of its command line."""
 
     command: tuple[str, ...]
 
     def all_tests(self) -> list[str]:
-        """Its single tests, as it accepts them on its command line.
+        """Return its single tests, as it accepts them on its command line.
 
-        `--list` repeats the last part of each name (`smb2.lock.rw-none.rw-none`): it is the test inside a case of the same
-        name. A name without the repetition selects exactly that test.
+        `--list` repeats the last part of each name (`smb2.lock.rw-none.rw-none`): it is the test inside a case of the
+        same name. A name without the repetition selects exactly that test.
         """
         names = []
         for line in self._says("--list").splitlines():
@@ -40,7 +40,7 @@ class Release:
         return names
 
     def version(self) -> str:
-        """Its version, such as `4.17.12-Debian`."""
+        """Return its version, such as `4.17.12-Debian`."""
         words = self._says("--version").split()
         return words[words.index("smbtorture") + 1] if "smbtorture" in words else words[-1]
 
@@ -50,24 +50,24 @@ class Release:
 
 
 def installed() -> Release | None:
-    """The release that is installed on this machine, or None."""
+    """Return the release installed on this machine, or None."""
     return Release(("smbtorture",)) if shutil.which("smbtorture") else None
 
 
 def newest() -> Release | None:
-    """This year's release, or None where it is not to be had."""
+    """Return this year's release, or None if it is not available."""
     program = newer.root(NEWEST_FOLDER) / "usr" / "bin" / "smbtorture"
     return Release(newer.command(NEWEST_FOLDER, "smbtorture")) if program.exists() else None
 
 
 def environment() -> dict[str, str]:
-    """What the programs are started with: nothing but names in UTF-8 depends on it."""
+    """Return the environment of the programs. Only names in UTF-8 depend on it."""
     return dict(os.environ, LC_ALL="C.UTF-8")
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a test runs: one share of one server, and the directory on this machine that the share serves."""
+    """The target of a test: one share of one server, and the directory on this machine that the share serves."""
 
     address: str
     port: int
@@ -79,7 +79,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`result` is pass, fail, skip or timeout; `detail` is the test's own last words."""
+    """`result` is pass, fail, skip or timeout; `detail` is the end of the test's own output."""
 
     result: str
     seconds: float
@@ -87,7 +87,7 @@ class Outcome:
 
 
 def run(release: Release, test: str, target: Target, time_limit_s: float, options: Sequence[str] = ()) -> Outcome:
-    """Run one single test in a process of its own and classify its end."""
+    """Run one single test in its own process and classify its end."""
     name, password = target.account
     second_name, second_password = target.second_account
     settings = {
@@ -102,7 +102,7 @@ def run(release: Release, test: str, target: Target, time_limit_s: float, option
     command += [f"--option={option}" for option in options]
     command.append(test)
     began = time.monotonic()
-    # A working directory of its own: some tests leave files where they were started.
+    # A separate working directory: some tests leave files in theirs.
     with tempfile.TemporaryDirectory(prefix="torture-") as directory:
         process = subprocess.Popen(
             command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

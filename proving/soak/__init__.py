@@ -1,1 +1,1 @@
-"""The long counts of what must never fail."""
+"""The long counts of runs that must never fail."""

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""The long counts: how often what must never fail is tried, and how far that has come.
+"""The long counts: the number of times that each run which must never fail is tried, and their progress.
 
-    run.py                    go on where the last call ended, until every count is full
+    run.py                    continue after the last call, until every count is full
     run.py --only cuts        one count; may be repeated
-    run.py --minutes 30       begin nothing new after that time
-    run.py --twentieth        a twentieth of each count, without a record: what `make test` runs
-    run.py --fresh            forget what was done before; with --only, of that count
+    run.py --minutes 30       start no new slice after that time
+    run.py --twentieth        a twentieth of each count, without a record: `make test` runs this
+    run.py --fresh            forget the earlier record; with --only, of that count
 
-A count is a number of runs and a command that does a slice of them (`COUNTS`). The record lies below cargo's target directory,
-one line of JSON for what each slice did, so that a call can be ended at any point and loses one slice at most. After each
-slice `tallies.toml` beside this file is written anew from the record; it is what is committed. A count that has no record here, as on a new
-machine, goes on from there.
+A count is a number of runs and a command that does a slice of them (`COUNTS`). The record lies below cargo's target
+directory, with one line of JSON for the result of each slice. So a call can be ended at any point and loses at most one
+slice. After each slice `tallies.toml` beside this file is written again from the record, and this file is committed. A
+count without a record here, as on a new machine, continues from there.
 
-A slice's command gets {count}, {seed}, {out} and {profile}, cargo's profile for what it builds. It appends lines to {out} (`server`,
-`done`, `failures`, and numbers of its own); one that appends nothing did its whole slice when its status is 0.
+A slice's command gets {count}, {seed}, {out} and {profile}, cargo's profile for its builds. It appends lines to {out}
+(`server`, `done`, `failures`, and numbers of its own). A command that appends nothing did its whole slice if its status
+is 0.
 """
 
 import argparse
@@ -42,12 +43,12 @@ TALLIES = HERE / "tallies.toml"
 
 
 class Count:
-    """A number of runs of one thing, done in slices."""
+    """A number of runs of one kind, done in slices."""
 
     def __init__(self, name: str, wanted: int, unit: str, slice_size: int, command: list[str], slice_limit_s: float, has_twentieth: bool = True) -> None:
         self.name, self.wanted, self.unit, self.slice_size = name, wanted, unit, slice_size
         self.command, self.slice_limit_s = command, slice_limit_s
-        # Whether a part of it is among the twentieths.
+        # Tells whether `--twentieth` includes a part of it.
         self.has_twentieth = has_twentieth
 
 
@@ -63,7 +64,7 @@ COUNTS = [
     Count("folders-6.12", 1_000, "kills of the server under Linux 6.12's client that makes and removes directories with persistent handles: no rmdir fails", 25,
           [sys.executable, f"{KERNEL}/kills.py", "--kernel", "6.12", "--folders", "--kills", "{count}", "--per-mount", "25", "--seed", "{seed}",
            "--out", "{out}"], 900,
-          # Beyond what `make test` has time for.
+          # `make test` has no time for it.
           has_twentieth=False),
     Count("mixed", 20, "rounds of 30 s in which Linux's SMB and NFS clients work on the same files of one share", 5,
           [sys.executable, f"{KERNEL}/mixed.py", "--rounds", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"], 1200),
@@ -114,13 +115,13 @@ COUNTS = [
           # `make test` has it with simulated rates among its Rust tests.
           has_twentieth=False),
 ]
-# What is tried under Linux's clients is tried under newer ones too: this part of the count.
+# The counts under Linux's clients are repeated under newer kernels, by this part of the count.
 NEWER_KERNELS = {"6.12": 4, "newest": 10}
 UNDER_NEWER_KERNELS = ("cuts", "nfs-cuts", "kills", "mixed", "host-changes", "nfs-kills")
 
 
 def under(count: Count, series: str, part: int) -> Count:
-    """A count with another kernel in its guests, and a `part` of its runs, on each kind of mount."""
+    """Return a count with another kernel in its guests, and a `part` of its runs, on each kind of mount."""
     wanted = -(-count.wanted // part)
     command = [*count.command[:2], "--kernel", series, *count.command[2:]]
     return Count(f"{count.name}-{series}", wanted, f"{count.unit}; Linux {series}", max(1, min(count.slice_size, wanted // 4)), command,
@@ -135,7 +136,7 @@ def record_directory() -> Path:
 
 
 class Record:
-    """What was done for one count, as lines of JSON."""
+    """The results of one count, as lines of JSON."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
@@ -143,7 +144,7 @@ class Record:
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def lines(self, server: str | None = None) -> list[dict[str, Any]]:
-        """All lines, or those of one server."""
+        """Return all lines, or those of one server."""
         if self.path.exists():
             found = [json.loads(line) for line in self.path.read_text().splitlines()]
         else:
@@ -162,12 +163,12 @@ class Record:
                 out.write(json.dumps(line) + "\n")
 
     def forget(self) -> None:
-        """Begin anew, whatever the tallies say."""
+        """Start again from zero, without the tallies."""
         self.path.write_text("")
 
 
 def run_slice(count: Count, size: int, seed: int, out: Path, profile: str = "quick") -> tuple[int, list[dict[str, Any]]]:
-    """Run one slice; gives (status, the lines it left). `profile` is cargo's, for what it builds."""
+    """Run one slice. Returns (status, its lines). `profile` is cargo's, for its builds."""
     out.unlink(missing_ok=True)
     command = [word.format(count=size, seed=seed, out=out, profile=profile) for word in count.command]
     print(f"--- {count.name}: {size} from seed {seed}", flush=True)
@@ -187,7 +188,7 @@ def run_slice(count: Count, size: int, seed: int, out: Path, profile: str = "qui
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Let a slice that still runs clean up after itself, and make sure that it is over."""
+    """Let a running slice clean up after itself, and make sure that it ends."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -198,7 +199,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def go_on(count: Count, deadline: datetime.datetime) -> bool:
-    """Do slices until the count is full or the time is over; gives whether all went well."""
+    """Run slices until the count is full or the time is over. Returns whether all succeeded."""
     record = Record(count)
     scratch = record_directory() / f"{count.name}.slice"
     while record.done() < count.wanted and datetime.datetime.now() < deadline:
@@ -207,13 +208,13 @@ def go_on(count: Count, deadline: datetime.datetime) -> bool:
         record.add(lines)
         write_tallies()
         if record.done() == before:
-            print(f"--- {count.name}: the slice did nothing; what it needs is missing here, or it fails at once", flush=True)
+            print(f"--- {count.name}: the slice did nothing; a requirement is missing here, or it fails at once", flush=True)
             return False
     return not any(line["failures"] for line in record.lines("trunkline"))
 
 
 def write_tallies() -> None:
-    """Write down what the record says. A count that has no record here stays as it was written down."""
+    """Write the record into the tallies. A count without a record here keeps its old entry."""
     text = ["# Written by proving/soak/run.py (make soak): what the long counts have come to. Not to be edited.", ""]
     for count in COUNTS:
         record = Record(count)
@@ -222,7 +223,7 @@ def write_tallies() -> None:
 
 
 def as_lines(count: Count) -> list[dict[str, Any]]:
-    """What the tallies say of a count, as lines of a record: one for each server."""
+    """Return the tallies of a count, as lines of a record: one for each server."""
     table = (tomllib.loads(TALLIES.read_text()) if TALLIES.exists() else {}).get(count.name, {})
     stamp = {key: table[key].isoformat() for key in ("first", "last") if key in table}
     stamp |= {key: table[key] for key in ("commits", "machines", "kernels") if key in table}
@@ -230,7 +231,7 @@ def as_lines(count: Count) -> list[dict[str, Any]]:
 
 
 def as_written(count: Count) -> list[str]:
-    """The tables of a count as they stand in the tallies."""
+    """Return the tables of a count as they are in the tallies."""
     found, ours = [], False
     for line in TALLIES.read_text().splitlines() if TALLIES.exists() else ():
         if line.startswith("["):
@@ -240,7 +241,7 @@ def as_written(count: Count) -> list[str]:
 
 
 def describe(count: Count, record: Record) -> list[str]:
-    """The table of one count. Its name is quoted, since it may hold a dot."""
+    """Return the table of one count. Its name is quoted, since it may contain a dot."""
     ours = record.lines("trunkline")
     text = [
         f'["{count.name}"]',
@@ -264,17 +265,17 @@ def describe(count: Count, record: Record) -> list[str]:
     return text
 
 
-# What a line of a record says that is no number of its own.
+# The fields of a record's line that are not numbers of the count.
 SAID_ONCE = {"server", "done", "failures", "mount", "first", "last", "commits", "machines", "kernels"}
 
 
 def all_of(lines: list[dict[str, Any]], key: str) -> list[str]:
-    """The names that lines list under a key, each once."""
+    """Return the names that lines list under a key, each once."""
     return list(dict.fromkeys(name for line in lines for name in line.get(key, ())))
 
 
 def total(values: list[Any], key: str) -> str | int | float:
-    """Sum up one number of all lines; what begins with `slowest` is a maximum."""
+    """Sum up one number of all lines. A number whose key begins with `slowest` is a maximum."""
     if isinstance(values[0], dict):
         whole = sum((Counter(value) for value in values), Counter())
         return "{ " + ", ".join(f"{json.dumps(name)} = {number}" for name, number in sorted(whole.items())) + " }"
@@ -282,12 +283,13 @@ def total(values: list[Any], key: str) -> str | int | float:
 
 
 def machine() -> str:
-    """The machine in one line."""
+    """Describe the machine in one line."""
     return f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, {platform.machine()}"
 
 
 def passing_errors_are_few(count: Count) -> bool:
-    """Whether Trunkline's clients saw no more passing errors for a cut than Samba's; chance gets its part. True of another count."""
+    """Return whether Trunkline's clients saw no more transient errors for each cut than Samba's, apart from chance.
+    True for another count."""
     if count.name.partition("-")[0] != "cuts":
         return True
     record = Record(count)
@@ -301,7 +303,7 @@ def passing_errors_are_few(count: Count) -> bool:
 
 
 def back_in_time(count: Count) -> bool:
-    """Whether connections were back in time often enough over all of a count's cuts; true of a count that cuts nothing."""
+    """Return whether enough recoveries over all of a count's cuts were in time. True for a count without cuts."""
     lines = [line for line in Record(count).lines("trunkline") if "late_back" in line]
     done, late = sum(line["done"] for line in lines), sum(line["late_back"] for line in lines)
     if lines:
@@ -310,7 +312,7 @@ def back_in_time(count: Count) -> bool:
 
 
 def twentieth(counts: list[Count]) -> int:
-    """A twentieth of each count; the commands that keep a tally of their own (TALLY_FILE) keep it here too."""
+    """Run a twentieth of each count. Commands that keep a tally of their own (TALLY_FILE) keep it here too."""
     scratch = record_directory() / "twentieth"
     scratch.parent.mkdir(parents=True, exist_ok=True)
     tally = Tally("soak")

@@ -1,8 +1,7 @@
-//! Tests that need several crates or foreign peers; start at README.md in this folder.
+//! Tests that need several crates or foreign peers. Start with README.md in this folder.
 //!
-//! [`raw`] is what its programs share: a client with a blocking socket, which sends frames that were made
-//! beforehand, so that what a test counts is the server and not its client. [`running`] is the program as a process of
-//! its own.
+//! [`raw`] is a client with a blocking socket. It sends prepared frames, so that a test measures the server
+//! and not its client. [`server_process`] runs the program as a process.
 
 pub mod raw;
-pub mod running;
+pub mod server_process;

@@ -1,7 +1,7 @@
-//! An SMB client on a blocking socket that knows just enough to log on, open a file and read from it.
+//! An SMB client with a blocking socket that can log on, open a file and read from it, and nothing else.
 //!
-//! It is for measuring servers: requests can be made beforehand and sent in one piece, and nothing happens
-//! behind the caller's back. A client for work is in the crate `client`.
+//! It serves to measure servers. Requests can be prepared and sent in one piece, and the client does nothing
+//! on its own. The client for ordinary use is in the crate `client`.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,68 +18,73 @@ use smb_wire::negotiate::{
 };
 use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{
-    FileId, Guid, Header, NtStatus, SmbCommand, Utf16, WireList, create_context, read, tree_connect, utf16,
+    Command, FileId, Guid, Header, List, NtStatus, Utf16, create_context, read, tree_connect, utf16,
 };
 use wire::Now;
 
-/// How long an answer may take before the server is given up.
+/// The time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A client that has logged on and connected a share, in dialect 3.1.1 with AES-GMAC.
+/// A client that has logged on and connected to a share, in dialect 3.1.1 with AES-GMAC.
 pub struct RawClient {
     stream: TcpStream,
     next_id: u64,
     session_id: u64,
     tree_id: u32,
     signer: Signer,
-    /// Whether requests are signed. A server that does not require it then signs no answer either.
+    /// Whether requests are signed. If not, a server that does not require signing does not sign its answers
+    /// either.
     pub signs: bool,
 }
 
-/// What a client says of itself.
+/// The identity of a client.
 #[derive(Debug, Clone, Copy)]
-pub struct Who<'a> {
+pub struct RawClientIdentity<'a> {
     /// The user.
     pub user: &'a str,
     /// The password.
     pub password: &'a str,
-    /// Names the machine.
+    /// The ClientGuid.
     pub guid: Guid,
-    /// Whether every request is to be signed.
+    /// Whether every request must be signed.
     pub signs: bool,
 }
 
 impl RawClient {
-    /// Connects, logs on and connects `share`.
+    /// Connects, logs on and connects to `share`.
     ///
     /// # Errors
-    /// Those of the socket, and [`io::ErrorKind::InvalidData`] when the server does not let us in.
-    pub fn log_on(address: SocketAddr, who: &Who<'_>, share: &str) -> io::Result<RawClient> {
+    /// Errors of the socket, and [`io::ErrorKind::InvalidData`] if the server refuses the log-on.
+    pub fn log_on(
+        address: SocketAddr,
+        identity: &RawClientIdentity<'_>,
+        share: &str,
+    ) -> io::Result<RawClient> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let signer = Signer::new(SigningAlgorithm::AesGmac, &[0; 16]);
         let mut client =
-            RawClient { stream, next_id: 0, session_id: 0, tree_id: 0, signer, signs: who.signs };
-        let preauth = client.negotiate(who)?;
-        client.set_up_session(who, preauth)?;
+            RawClient { stream, next_id: 0, session_id: 0, tree_id: 0, signer, signs: identity.signs };
+        let preauth = client.negotiate(identity)?;
+        client.set_up_session(identity, preauth)?;
         client.connect_tree(share)?;
         Ok(client)
     }
 
-    fn negotiate(&mut self, who: &Who<'_>) -> io::Result<[u8; 64]> {
+    fn negotiate(&mut self, identity: &RawClientIdentity<'_>) -> io::Result<[u8; 64]> {
         let hashes = [HashAlgorithm::Sha512];
         let signing = [context::SigningAlgorithm::new(SigningAlgorithm::AesGmac as u16)];
         let contexts = [
-            Context::PreauthIntegrity { hash_algorithms: WireList::Values(&hashes), salt: &[1; 32] },
-            Context::Signing(WireList::Values(&signing)),
+            Context::PreauthIntegrity { hash_algorithms: List::Values(&hashes), salt: &[1; 32] },
+            Context::Signing(List::Values(&signing)),
         ];
-        let request = self.message(SmbCommand::Negotiate, |out| {
+        let request = self.message(Command::Negotiate, |out| {
             negotiate::Request {
-                security_mode: security_mode(who),
+                security_mode: security_mode(identity),
                 capabilities: Capabilities::LARGE_MTU,
-                client_guid: who.guid,
-                dialects: WireList::Values(&[Dialect::Smb311]),
+                client_guid: identity.guid,
+                dialects: List::Values(&[Dialect::Smb311]),
                 contexts: Contexts::Values(&contexts),
             }
             .write(out);
@@ -90,16 +95,16 @@ impl RawClient {
         Ok(preauth_hash(&preauth_hash(&[0; 64], &request), &answer))
     }
 
-    fn set_up_session(&mut self, who: &Who<'_>, mut preauth: [u8; 64]) -> io::Result<()> {
-        let hash = NtHash::from_password(who.password);
+    fn set_up_session(&mut self, identity: &RawClientIdentity<'_>, mut preauth: [u8; 64]) -> io::Result<()> {
+        let hash = NtHash::from_password(identity.password);
         let mut initiator =
-            Initiator::new(ClientIdentity::new(who.user, "", hash, "cifs/server"), Wrap::Spnego);
+            Initiator::new(ClientIdentity::new(identity.user, "", hash, "cifs/server"), Wrap::Spnego);
         let mut token = initiator.first();
         loop {
-            let request = self.message(SmbCommand::SessionSetup, |out| {
+            let request = self.message(Command::SessionSetup, |out| {
                 session_setup::Request {
                     flags: RequestFlags::empty(),
-                    security_mode: security_mode(who),
+                    security_mode: security_mode(identity),
                     capabilities: Capabilities::empty(),
                     previous_session_id: 0,
                     security_buffer: &token,
@@ -130,10 +135,10 @@ impl RawClient {
 
     fn connect_tree(&mut self, share: &str) -> io::Result<()> {
         let path = utf16::encode(&format!("\\\\server\\{share}"));
-        let mut request = self.message(SmbCommand::TreeConnect, |out| {
+        let mut request = self.message(Command::TreeConnect, |out| {
             tree_connect::Request::new(Utf16::new(&path).unwrap_or_default()).write(out);
         });
-        // MS-SMB2 3.2.4.2.4: this one is signed in any case.
+        // MS-SMB2 3.2.4.2.4: this request is always signed.
         self.sign(&mut request);
         self.send(&request)?;
         let answer = self.receive()?;
@@ -142,13 +147,13 @@ impl RawClient {
         Ok(())
     }
 
-    /// Opens a file to be read.
+    /// Opens a file for reading.
     ///
     /// # Errors
     /// As [`RawClient::log_on`].
     pub fn open(&mut self, name: &str) -> io::Result<FileId> {
         let name = utf16::encode(name);
-        let request = self.message(SmbCommand::Create, |out| {
+        let request = self.message(Command::Create, |out| {
             create::Request {
                 requested_oplock_level: create::OplockLevel::None,
                 impersonation_level: ImpersonationLevel::Impersonation,
@@ -168,26 +173,26 @@ impl RawClient {
         Ok(create::Response::parse(&answer).map_err(invalid)?.file_id)
     }
 
-    /// One READ with the transport's prefix, appended to `batch`.
+    /// Appends one READ with the transport's prefix to `batch`.
     pub fn push_read(&mut self, batch: &mut Vec<u8>, file_id: FileId, offset: u64, length: u32) {
         let request =
-            self.message(SmbCommand::Read, |out| read::Request::new(file_id, offset, length).write(out));
+            self.message(Command::Read, |out| read::Request::new(file_id, offset, length).write(out));
         batch.extend_from_slice(&(request.len() as u32).to_be_bytes());
         batch.extend_from_slice(&request);
     }
 
-    /// Sends what was made beforehand.
+    /// Sends a prepared batch.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn send_batch(&mut self, batch: &[u8]) -> io::Result<()> {
         self.stream.write_all(batch)
     }
 
-    /// Fills `answers` with what comes, without looking at it.
+    /// Fills `answers` with received bytes, without examining them.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub fn receive_into(&mut self, answers: &mut [u8]) -> io::Result<()> {
         self.stream.read_exact(answers)
     }
@@ -201,11 +206,11 @@ impl RawClient {
         is_signed && self.signer.verify(message, GmacNonce::response(id), &signature).is_ok()
     }
 
-    /// A message with the next id, signed when the session signs.
-    fn message(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    /// A message with the next id, signed if the session signs.
+    fn message(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut header = Header::request(command, self.next_id);
         self.next_id += 1;
-        // Asking for many at first, then for as many as are used.
+        // It requests many credits at first, and then as many as it uses.
         header.set_credits(if self.tree_id == 0 { 128 } else { 1 });
         header.set_session_id(self.session_id);
         header.set_tree_id(self.tree_id);
@@ -243,8 +248,8 @@ impl RawClient {
     }
 }
 
-fn security_mode(who: &Who<'_>) -> SecurityMode {
-    match who.signs {
+fn security_mode(identity: &RawClientIdentity<'_>) -> SecurityMode {
+    match identity.signs {
         true => SecurityMode::SIGNING_ENABLED | SecurityMode::SIGNING_REQUIRED,
         false => SecurityMode::SIGNING_ENABLED,
     }

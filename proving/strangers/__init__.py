@@ -1,1 +1,1 @@
-"""Strangers at the door, and how ordinary clients fare beside them."""
+"""Hostile clients (strangers), and the service of ordinary clients beside them."""

@@ -1,4 +1,4 @@
-"""Clients that do ordinary things, one after the other, and note how long each took."""
+"""Ordinary clients. They work in sequence, and record the time of each request."""
 
 import time
 from collections.abc import Callable
@@ -15,14 +15,14 @@ DATA = bytes(range(256)) * 16
 
 
 class Times:
-    """How long each request took in seconds, and what failed."""
+    """The duration of each request in seconds, and the failures."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
         self.failed: list[str] = []
 
     def of(self, what: str, function: Callable[[], T]) -> T | None:
-        """Do something; what it gives, or None when it fails."""
+        """Call a function and record its time. Returns its result, or None if it fails."""
         begun = time.monotonic()
         try:
             return function()
@@ -34,7 +34,7 @@ class Times:
 
 
 def over_smb(place: Target, until: float) -> Times:
-    """Reads, writes, and every so often a new log-on."""
+    """Reads, writes, and regularly a new log-on."""
     times, client, number = Times(), None, 0
     while time.monotonic() < until:
         if client is None or number % 50 == 0:
@@ -75,12 +75,12 @@ class Export:
         self.directory = found.result(10)
 
     def do(self, operations: list[bytes]) -> Any:
-        """Run operations in slot 0; raises when one fails."""
+        """Run operations in slot 0. Raises an exception if one fails."""
         self.sequence += 1
         first = wire.word(53) + self.session + wire.word(self.sequence, 0, 0, 0)
         answer = self.connection.call([first] + operations)
         if answer.status != wire.OK:
-            raise wire.Lost(wire.name_of(answer.status))
+            raise wire.ConnectionLost(wire.name_of(answer.status))
         return answer
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Export:
 
 
 def over_nfs(place: Target, until: float) -> Times:
-    """Opens, reads, writes, and every so often a new client."""
+    """Opens, reads, writes, and regularly a new client."""
     times, client, number = Times(), None, 0
     while time.monotonic() < until:
         if client is None or number % 200 == 0:
@@ -119,11 +119,11 @@ def over_nfs(place: Target, until: float) -> Times:
 
 
 def end(client: Export) -> None:
-    """A client goes as it should."""
+    """End a client properly."""
     try:
         client.connection.call([wire.destroy_session(client.session)])
         client.connection.call([wire.destroy_clientid(client.client)])
-    except (wire.Lost, OSError):
+    except (wire.ConnectionLost, OSError):
         pass
     client.close()
 

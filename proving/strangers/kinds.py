@@ -1,6 +1,6 @@
-"""What strangers do. A kind is one function in `KINDS`: it is given a `Stranger` and does one piece of harm, again and again until
-its time is over; a lost or refused connection is no failure but an answer. members.py has those that log on.
-"""
+"""The kinds of strangers. A kind is one function in `KINDS`. Its argument is a `Stranger`, and it does one kind of harm
+repeatedly until its time is over. A lost or refused connection is not a failure but an answer. members.py has the kinds
+that log on."""
 
 import os
 import struct
@@ -14,26 +14,26 @@ HELLO = smb.message(smb.NEGOTIATE, 0, smb.NEGOTIATE_BODY, credits=512)
 
 
 def smb_unread(me: Stranger) -> None:
-    """ECHO after NEGOTIATE, of which no answer is read."""
+    """Sends ECHO after NEGOTIATE, and reads no answer."""
     with me.connect(me.smb) as connection:
         connection.sendall(HELLO)
         me.pour(connection, lambda n: smb.message(smb.ECHO, n + 1, smb.ECHO_BODY, credits=512))
 
 
 def smb_large_answers(me: Stranger) -> None:
-    """READs of the largest size by nobody: each is refused, and room for the data must not be kept."""
+    """READs of the largest size without a session. Each is refused, and the server must not reserve room for the data."""
     with me.connect(me.smb) as connection:
         connection.sendall(HELLO)
         me.pour(connection, lambda n: smb.message(smb.READ, n + 1, smb.read_body(8 << 20), credits=512))
 
 
 def der(tag: int, content: bytes) -> bytes:
-    """A DER element with a length of four bytes."""
+    """Encode a DER element with a length of four bytes."""
     return bytes([tag, 0x83]) + struct.pack(">I", len(content))[1:] + content
 
 
 def long_token(size: int) -> bytes:
-    """A SPNEGO NegTokenInit whose list of mechanisms is long."""
+    """Encode a SPNEGO NegTokenInit with a long list of mechanisms."""
     oids = bytes.fromhex("060a2b06010401823702020a") + der(0x06, bytes(size))
     inner = der(0x30, der(0xA0, der(0x30, oids)) + der(0xA2, der(0x04, smb.NTLM_NEGOTIATE)))
     return der(0x60, bytes.fromhex("06062b0601050502") + der(0xA0, inner))
@@ -43,24 +43,24 @@ LONG = [smb.setup_body(long_token(size)) for size in (61_000, 900)] + [smb.setup
 
 
 def smb_half_log_ons(me: Stranger) -> None:
-    """Log-ons that are begun and left, with long tokens and short ones."""
+    """Log-ons that are started and abandoned, with long tokens and short ones."""
     with me.connect(me.smb) as connection:
         connection.sendall(HELLO)
         me.pour(connection, lambda n: smb.message(smb.SESSION_SETUP, n + 1, LONG[n % 3], credits=512))
 
 
 def smb_idle(me: Stranger) -> None:
-    """Connections that say nothing."""
+    """Connections that send nothing."""
     me.hold(me.smb)
 
 
 def smb_half_messages(me: Stranger) -> None:
-    """Connections that begin a long message and do not end it."""
+    """Connections that start a long message and do not finish it."""
     me.hold(me.smb, struct.pack(">I", 128 << 10) + bytes(64 << 10))
 
 
 def smb_noise(me: Stranger) -> None:
-    """Bytes that are no message."""
+    """Random bytes instead of messages."""
     with me.connect(me.smb) as connection:
         me.pour(connection, lambda _: struct.pack(">I", 200) + b"\xfeSMB" + os.urandom(196))
 
@@ -72,26 +72,26 @@ def compound(operations: list[bytes]) -> bytes:
 
 
 def nfs_unread(me: Stranger) -> None:
-    """COMPOUNDs outside of a session, of which no answer is read."""
+    """Sends COMPOUNDs outside a session, and reads no answer."""
     small = compound([wire.PUTROOTFH])
     with me.connect(me.nfs) as connection:
         me.pour(connection, lambda _: small)
 
 
 def nfs_large_answers(me: Stranger) -> None:
-    """READs of the largest size outside of a session."""
+    """READs of the largest size outside a session."""
     large = compound([wire.read(bytes(16), 0, 1 << 20)])
     with me.connect(me.nfs) as connection:
         me.pour(connection, lambda _: large)
 
 
 def nfs_long_first(me: Stranger) -> None:
-    """Connections whose first record is a long one of no session."""
+    """Connections whose first record is a long one outside any session."""
     me.hold(me.nfs, wire.word(0x80000000 | (1 << 20)) + bytes(200 << 10))
 
 
 def nfs_clients(me: Stranger) -> None:
-    """Clients that make a session each and nothing else."""
+    """Clients that only create a session each."""
     connection = wire.Connection(me.nfs, me.source)
     with connection:
         while me.goes_on():
@@ -103,13 +103,13 @@ def nfs_clients(me: Stranger) -> None:
 
 
 def nfs_introductions(me: Stranger) -> None:
-    """Clients that only introduce themselves."""
+    """Clients that only send EXCHANGE_ID."""
     with me.connect(me.nfs) as connection:
         me.pour(connection, lambda n: compound([wire.exchange_id(struct.pack(">QQ", me.number, n), bytes(8))]))
 
 
 def nfs_idle(me: Stranger) -> None:
-    """Connections that say nothing."""
+    """Connections that send nothing."""
     me.hold(me.nfs)
 
 
@@ -131,15 +131,15 @@ KINDS = {
 
 
 def run(kind: str, me: Stranger) -> None:
-    """Do it until the time is over."""
+    """Run a kind until the time is over."""
     while me.goes_on():
         try:
             KINDS[kind](me)
-        except (OSError, wire.Lost, smb.Lost, smb.Refused, KeyError, TypeError, struct.error):
+        except (OSError, wire.ConnectionLost, smb.ConnectionLost, smb.RequestRefused, KeyError, TypeError, struct.error):
             time.sleep(0.1)
 
 
 def busy(until: float) -> None:
-    """What strangers are compared with: a loop that takes a processor as they could, and asks nothing of the server."""
+    """The reference for the strangers: a loop that uses a processor as they could, without any request to the server."""
     while time.monotonic() < until:
         sum(range(10_000))

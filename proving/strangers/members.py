@@ -1,7 +1,7 @@
-"""What strangers do who have an account of their own, and what somebody does who would like to have another's. As in kinds.py, a kind
-is a function that is given a `Stranger` and does one piece of harm again and again.
+"""The strangers with an account of their own, and one that tries to guess another account's password. As in kinds.py, a
+kind is a function whose argument is a `Stranger` and which does one kind of harm repeatedly.
 
-`prepare` makes what they work on: a directory of many names, and one of many directories.
+`prepare` creates their files: a directory of many names, and one of many directories.
 """
 
 import os
@@ -15,7 +15,7 @@ from proving.strangers.stranger import Stranger
 
 NAMES, DIRECTORIES = 20_000, 3000
 CROWD, DEEP = "crowd", "deep"
-# Requests that are on their way at once: fewer than a client has credits for.
+# Requests in flight at once: fewer than a client has credits for.
 AT_ONCE = 8
 GUESSES_AT_ONCE = 32
 RANGES, RANGES_IN_REQUEST = 65_000, 1000
@@ -23,12 +23,12 @@ QUERY_DIRECTORY, CHANGE_NOTIFY, LOCK = 14, 15, 10
 READ_DATA, SHARE_ALL, OPEN, DIRECTORY_FILE = 0x00120089, 7, 1, 1
 # MS-SMB2 2.2.26.1
 EXCLUSIVE, UNLOCK, FAIL_IMMEDIATELY = 0x2, 0x4, 0x10
-# Matches nothing, and asks a matcher that tries every way to try very many.
+# Matches nothing, and makes a matcher that tries every alternative try very many.
 PATTERN = ("*a" * 250 + "b").encode("utf-16le")
 
 
 def prepare(share: Path) -> None:
-    """Make what the kinds below work on."""
+    """Create the files for the kinds below."""
     crowd = share / CROWD
     crowd.mkdir()
     for number in range(NAMES):
@@ -38,12 +38,12 @@ def prepare(share: Path) -> None:
 
 
 def log_on(me: Stranger) -> smb.Client:
-    """A connection of the stranger's own account."""
+    """Open a connection with the stranger's own account."""
     return smb.Client(me.smb, me.source, me.account, me.password_of_account, me.share)
 
 
 def finish(client: smb.Client, count: int) -> None:
-    """Take the answers to `count` requests, whatever they are."""
+    """Read the answers to `count` requests, with any status."""
     while count:
         header, _ = client.receive()
         count -= struct.unpack_from("<I", header, 8)[0] != smb.PENDING
@@ -54,7 +54,7 @@ def open_directory(client: smb.Client, name: str) -> bytes:
 
 
 def smb_guesses(me: Stranger) -> None:
-    """Passwords for somebody else, over many connections at once, of which no answer is waited for."""
+    """Guesses of another account's password, over many connections at once, without reading the answers."""
     held = []
     try:
         while me.goes_on():
@@ -80,7 +80,7 @@ def smb_guesses(me: Stranger) -> None:
 
 
 def smb_patterns(me: Stranger) -> None:
-    """Listings by patterns of 500 characters that match nothing; of every second batch nobody waits for the answers."""
+    """Listings by patterns of 500 characters that match nothing. The answers of every second batch are not read."""
     body = struct.pack("<HBBI16sHHI", 33, 37, 0x10, 0, bytes(16), 96, len(PATTERN), 65536)
     while me.goes_on():
         for waits in True, False:
@@ -96,7 +96,7 @@ def smb_patterns(me: Stranger) -> None:
 
 
 def smb_watches(me: Stranger) -> None:
-    """Watches of everything below the share, as many as a connection may have, and the connection is closed."""
+    """Watches of everything below the share, as many as a connection may have, and then the connection is closed."""
     while me.goes_on():
         client = log_on(me)
         try:
@@ -113,7 +113,7 @@ def lock_body(file: bytes, flags: int, starts: Sequence[int]) -> bytes:
 
 
 def smb_ranges(me: Stranger) -> None:
-    """A file with very many locked ranges, of which one is unlocked and locked again."""
+    """A file with very many locked ranges. One of them is repeatedly unlocked and locked."""
     client = log_on(me)
     try:
         file = client.create(f"ranges-{me.number}")

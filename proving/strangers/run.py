@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""What strangers may cost: many of each kind at once, and beside them clients that do ordinary things.
+"""The permitted effect of strangers: many of each kind at once, and ordinary clients beside them.
 
-    run.py                              the short form: 4 of each kind for 10 s, what `make test` runs
+    run.py                              the short form: 4 of each kind for 10 s; `make test` runs it
     run.py --strangers 32 --seconds 300 --members --memory
                                         the long form, one of the long counts (proving/soak)
     run.py --only smb-unread            one kind; may be repeated
 
-The server may have 2.5 GB of address space and 4,096 descriptors. Strangers are niced and come from addresses of their own below
-127.0.0.0/8; so do the good clients, one for each protocol. First the good clients work beside as many niced busy loops as there will
-be strangers, then beside the strangers. It passes when the server lives, no request of a good client fails or takes more than a
-second, and the median of each client's requests is at most three times the one beside the loops. With `--memory` the memory of the
-server must also come back to at most a fifth above what it was when it had served the good clients beside the loops; without it the
-figures are only printed. The server has no huge pages here: with them the figures say what the host has joined, not what is in use.
+The server may have 2.5 GB of address space and 4,096 descriptors. Strangers are niced and come from addresses of their
+own below 127.0.0.0/8; so do the good clients, one for each protocol. First the good clients work beside niced busy
+loops, as many as there will be strangers, then beside the strangers. The suite passes when the server survives, no
+request of a good client fails or takes more than a second, and the median of each client's requests is at most three
+times the one beside the loops. With `--memory` the server's memory must also come back to at most a fifth above its
+value after serving the good clients beside the loops. Without it the figures are only printed. The server has no huge
+pages here: with them the figures would show the pages that the host has joined, not the memory in use.
 
-A kind is a function in kinds.py or members.py, the good clients are in good.py, smb.py is the SMB client of both.
+A kind is a function in kinds.py or members.py, the good clients are in good.py, and smb.py is the SMB client of both.
 """
 
 import argparse
@@ -43,25 +44,26 @@ ADDRESS_SPACE, DESCRIPTORS = 2_500_000_000, 4096
 USER, PASSWORD, SHARE, UID = "alice", "Open-Sesame-7", "files", 1000
 LEASE_S = 10
 LONGEST_S, MOST_TIMES_SLOWER, MOST_MEMORY = 1.0, 3.0, 1.2
-# Leases end, workers give back what they do not need, and the allocator what it has had of them.
+# The time for leases to end, for workers to return unused memory, and for the allocator to return it to the host.
 SETTLES_S = 40
-# The short form only prints what is left after so long.
+# The short form only prints the remaining memory after this time.
 SHORT_SETTLES_S = 15
 NICENESS = 19
 PR_SET_THP_DISABLE = 41
 
-# Of the strangers that log on.
+# The account of the strangers that log on.
 ACCOUNT, PASSWORD_OF_ACCOUNT, UID_OF_ACCOUNT = "mallory", "Close-Barley-3", 1001
 
 
 def without_huge_pages() -> None:
-    """The host gives this process pages of 4 KiB (prctl(2)). With huge ones it decides itself, and later, which 2 MiB count for one page in use."""
+    """Make the host give this process pages of 4 KiB (prctl(2)). With huge pages the host itself decides, and later,
+    which 2 MiB count for one page in use."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "PR_SET_THP_DISABLE")
 
 
 class Server:
-    """The server below its bounds."""
+    """The server with its limits."""
 
     def __init__(self, directory: Path) -> None:
         self.ports = servers.free_port(), servers.free_port()
@@ -85,14 +87,14 @@ class Server:
 
     @staticmethod
     def user(directory: Path, name: str, password: str, uid: int) -> str:
-        """Lines of the configuration for a user."""
+        """Return the configuration lines of a user."""
         file = directory / f"password-of-{name}"
         file.write_text(password)
         file.chmod(0o600)
         return f'[[user]]\nname = "{name}"\npassword_file = "{file}"\n' + (f"uid = {uid}\ngid = {uid}\n" if os.geteuid() == 0 else "")
 
     def place(self, source: str | None) -> Target:
-        """Where it is, for a client from `source`."""
+        """Return its address for a client from `source`."""
         smb, nfs = (("127.0.0.1", port) for port in self.ports)
         return Target(smb, nfs, source, USER, PASSWORD, ACCOUNT, PASSWORD_OF_ACCOUNT, SHARE, UID)
 
@@ -111,7 +113,7 @@ class Server:
         return self._process.poll() is None
 
     def memory(self) -> int:
-        """Bytes of memory that it has of its own."""
+        """Return the bytes of its private memory."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
@@ -138,7 +140,7 @@ def _good(name: str, place: Target, until: float, found: Any) -> None:
 
 
 def beside(server: Server, seconds: float, others: Any) -> dict[str, Any]:
-    """Let the good clients work for a while beside `others(until)`; gives by the client what it took, and what failed."""
+    """Let the good clients work for a while beside `others(until)`. Returns for each client its times and its failures."""
     until = time.monotonic() + seconds
     found: multiprocessing.Queue[Any] = multiprocessing.Queue()
     running = [multiprocessing.Process(target=_niced, args=other, daemon=True) for other in others(until)]
@@ -159,7 +161,7 @@ def beside(server: Server, seconds: float, others: Any) -> dict[str, Any]:
 
 
 def judge(tally: Tally, server: Server, quiet: Any, loud: Any) -> None:
-    """Hold what was seen against the bounds."""
+    """Compare the measurements with the limits."""
     tally.add("pass" if server.lives() else "fail", "the server lives", server.log.read_text(errors="replace")[-2000:])
     for name, (taken, failed) in loud.items():
         asked = f"{len(taken)} requests over {name}"
@@ -172,13 +174,13 @@ def judge(tally: Tally, server: Server, quiet: Any, loud: Any) -> None:
 
 
 def judge_memory(tally: Tally, before: int, after: int) -> None:
-    """Hold what is kept against the bound."""
+    """Compare the remaining memory with the limit."""
     told = f"{before >> 20} MiB before, {after >> 20} MiB after"
     tally.add("pass" if after <= MOST_MEMORY * before else "fail", f"the memory comes back: {told}", told)
 
 
 def settled(server: Server, before: int, limit_s: float) -> int:
-    """The memory when it has come back, or when it does not."""
+    """Return the memory once it has come back, or after the time limit."""
     end = time.monotonic() + limit_s
     while server.lives() and server.memory() > MOST_MEMORY * before and time.monotonic() < end:
         time.sleep(0.5)

@@ -1,6 +1,6 @@
-"""A small SMB 2.0.2 client in whole messages (MS-SMB2, MS-NLMP), for clients that must come from an address of their own.
+"""A small SMB 2.0.2 client in whole messages (MS-SMB2, MS-NLMP), for clients that must come from a particular address.
 
-It does one thing after the other, signs nothing and believes little. `message` and the bodies are also what strangers are made of.
+It sends one request at a time, signs nothing and checks little. Strangers also use `message` and the bodies.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ NEGOTIATE, SESSION_SETUP, TREE_CONNECT, CREATE, CLOSE, READ, WRITE, ECHO = 0, 1,
 PENDING, MORE_PROCESSING_REQUIRED = 0x103, 0xC0000016
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The server has answered with an error."""
 
     def __init__(self, command: int, status: int) -> None:
@@ -23,12 +23,12 @@ class Refused(Exception):
         self.status = status
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection is gone."""
 
 
 def connect(address: tuple[str, int], source: str | None = None, buffer: int | None = None) -> socket.socket:
-    """A TCP connection from the address `source`; `buffer` bytes are taken from the server before somebody reads."""
+    """Open a TCP connection from the address `source`. It accepts `buffer` bytes from the server before they are read."""
     plain = socket.socket()
     try:
         if buffer is not None:
@@ -45,7 +45,7 @@ def connect(address: tuple[str, int], source: str | None = None, buffer: int | N
 
 
 def message(command: int, number: int, body: bytes, session: int = 0, tree: int = 0, credits: int = 1, charge: int = 0) -> bytes:
-    """A request with its transport prefix (MS-SMB2 2.1, 2.2.1.2)."""
+    """Encode a request with its transport prefix (MS-SMB2 2.1, 2.2.1.2)."""
     header = struct.pack("<4sHHIHHIIQIIQ16x", b"\xfeSMB", 64, charge, 0, command, credits, 0, 0, number, 0xFEFF, tree, session)
     return struct.pack(">I", len(header) + len(body)) + header + body
 
@@ -57,7 +57,7 @@ ECHO_BODY = struct.pack("<HH", 4, 0)
 
 
 def receive(connection: socket.socket) -> tuple[bytes, bytes]:
-    """The next message: header and body."""
+    """Read the next message: header and body."""
     data = exactly(connection, struct.unpack(">I", exactly(connection, 4))[0])
     return data[:64], data[64:]
 
@@ -67,7 +67,7 @@ def exactly(connection: socket.socket, count: int) -> bytes:
     while len(data) < count:
         part = connection.recv(count - len(data))
         if not part:
-            raise Lost("the server has closed the connection")
+            raise ConnectionLost("the server has closed the connection")
         data += part
     return data
 
@@ -83,7 +83,7 @@ def read_body(length: int, file: bytes = b"\xff" * 16) -> bytes:
 
 
 def md4(data: bytes) -> bytes:
-    """RFC 1320; hashlib has none where OpenSSL forbids it."""
+    """RFC 1320; hashlib has no MD4 where OpenSSL forbids it."""
     def rotate(value: int, by: int) -> int:
         return ((value << by) | (value >> (32 - by))) & 0xFFFFFFFF
 
@@ -111,7 +111,7 @@ NTLM_NEGOTIATE = b"NTLMSSP\0" + struct.pack("<II8x8x", 1, _FLAGS)
 
 
 def authenticate(challenge: bytes, user: str, password: str) -> bytes:
-    """The answer to a CHALLENGE (MS-NLMP 2.2.1.3, 3.3.2)."""
+    """Return the answer to a CHALLENGE (MS-NLMP 2.2.1.3, 3.3.2)."""
     length, _, at = struct.unpack_from("<HHI", challenge, 40)
     info, nonce = challenge[at:at + length], challenge[24:32]
     wide = user.encode("utf-16le")
@@ -150,11 +150,11 @@ class Client:
         self.number += 1
 
     def receive(self) -> tuple[bytes, bytes]:
-        """The next message."""
+        """Return the next message."""
         return receive(self.socket)
 
     def call(self, command: int, body: bytes, may: int = 0) -> tuple[bytes, bytes]:
-        """Send a request and wait for its answer, whatever others come first: header and body."""
+        """Send a request and return its answer, header and body. Earlier messages for other requests are skipped."""
         number = self.number
         try:
             self.begin(command, body)
@@ -162,16 +162,16 @@ class Client:
             while struct.unpack_from("<I", header, 8)[0] == PENDING or struct.unpack_from("<Q", header, 24)[0] != number:
                 header, body = self.receive()
         except OSError as error:
-            raise Lost(str(error)) from error
+            raise ConnectionLost(str(error)) from error
         status, self.session = struct.unpack_from("<I", header, 8)[0], struct.unpack_from("<Q", header, 40)[0]
         if command == TREE_CONNECT:
             self.tree = struct.unpack_from("<I", header, 36)[0]
         if status not in (0, may):
-            raise Refused(command, status)
+            raise RequestRefused(command, status)
         return header, body
 
     def create(self, name: str, access: int = 0x0012019F, disposition: int = 3, options: int = 0x40) -> bytes:
-        """Open a file, or make it; gives its FileId."""
+        """Open or create a file. Returns its FileId."""
         wide = name.encode("utf-16le")
         body = struct.pack("<HBBIQQIIIIIHHII", 57, 0, 0, 2, 0, 0, access, 0x80, 7, disposition, options, 120, len(wide), 0, 0)
         return self.call(CREATE, body + (wide or b"\0"))[1][64:80]

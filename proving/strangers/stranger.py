@@ -1,4 +1,4 @@
-"""A stranger: where it comes from and where the server is, and what all kinds of strangers do. The kinds are in kinds.py and members.py."""
+"""A stranger: its address and the server's, and the actions common to all kinds. The kinds are in kinds.py and members.py."""
 
 import socket
 import time
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from proving.strangers import smb
 
-# So much is sent to a server that does not take it before the stranger thinks of something else.
+# The time for which a stranger sends to a server that does not read, before it tries something else.
 PATIENCE_S = 2.0
 
 
 class Target(NamedTuple):
-    """The server, for a client that comes from `source`: where it is, a user of it, and an account that strangers log on with."""
+    """The server, for a client that comes from `source`: its address, a user, and an account with which strangers log on."""
 
     smb: tuple[str, int]
     nfs: tuple[str, int]
@@ -26,7 +26,7 @@ class Target(NamedTuple):
 
 
 class Stranger:
-    """One stranger: where it comes from, where the server is, and whether its time is over."""
+    """One stranger: its address, the server's address, and its end time."""
 
     def __init__(self, number: int, place: Target, until: float) -> None:
         self.number, self.until = number, until
@@ -39,13 +39,13 @@ class Stranger:
         return time.monotonic() < self.until
 
     def connect(self, address: tuple[str, int], buffer: int = 4096) -> socket.socket:
-        """A connection that hardly takes anything."""
+        """Open a connection with a very small receive buffer."""
         connection = smb.connect(address, self.source, buffer)
         connection.settimeout(PATIENCE_S)
         return connection
 
     def pour(self, connection: socket.socket, make: Callable[[int], bytes]) -> None:
-        """Send what `make(n)` makes until the server takes no more, and leave it so for a while."""
+        """Send the results of `make(n)` until the server accepts no more, and leave it so for a while."""
         number = 0
         try:
             while self.goes_on():
@@ -55,7 +55,7 @@ class Stranger:
             time.sleep(PATIENCE_S)
 
     def hold(self, address: tuple[str, int], greeting: bytes = b"") -> None:
-        """Take as many connections as there are to be had, and keep them."""
+        """Open as many connections as possible, and keep them."""
         held = []
         try:
             while self.goes_on():
@@ -74,7 +74,7 @@ class Stranger:
 
 
 def is_open(connection: socket.socket) -> bool:
-    """Whether the server has not closed it."""
+    """Return whether the server has left the connection open."""
     connection.setblocking(False)
     try:
         return connection.recv(65536) != b""

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// What the fuzz targets read, by their names.
+/// The directory with the corpus of each fuzz target.
 fn corpus() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus"))
 }
@@ -24,7 +24,7 @@ fn every_target_withstands_its_corpus() {
         assert!(!files.is_empty(), "{name} has no corpus");
         for file in files {
             let data = fs::read(directory.join(&file)).expect("a file of the corpus");
-            // Named before it runs, since a panic tells nothing of its bytes.
+            // Printed before it runs, since a panic does not show its input.
             println!("{name}/{file}");
             target(&data);
         }
@@ -40,12 +40,12 @@ fn every_corpus_has_a_target_and_a_program() {
     assert_eq!(programs, targets.iter().map(|name| format!("{name}.rs")).collect::<Vec<_>>());
 }
 
-/// Every file of the corpus, cut short at several places and with single bytes changed: what a fuzzer would
-/// try first, for those who never run one.
+/// Runs every file of the corpus truncated at several positions and with single bytes changed. A fuzzer would
+/// try these first, and not everybody runs one.
 #[test]
 fn every_target_withstands_small_changes_to_its_corpus() {
     for (name, target) in trunkline_fuzz::TARGETS {
-        // A whole server costs a log-on each time.
+        // A whole server needs a log-on each time.
         let tries = if matches!(*name, "connection" | "nfs_server") { 4 } else { 64 };
         let directory = corpus().join(name);
         for file in names_in(&directory) {

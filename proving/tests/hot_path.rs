@@ -1,15 +1,15 @@
 //! A cached 4 KiB READ at queue depth 32: no allocation, one copy of the data, few system calls.
 //!
-//! The whole stack runs in this process: a directory of the host, the engine, the SMB server and the
-//! transport with one worker. What is counted, on the worker's thread only:
+//! The whole stack runs in this process: a directory of the host, the engine, the SMB server, and the
+//! transport with one worker. These are counted on the worker's thread only:
 //!
 //! * allocations, by the global allocator of this program;
-//! * bytes copied in user space, by the `memcpy` and `memmove` of this program: everything that the program's
-//!   own code copies in pieces of 2 KiB and more comes through them;
-//! * system calls: those of the transport by its own counters (recv, sendmsg, epoll_wait), reads of files
-//!   as the host counts them for the thread (`syscr` in /proc/PID/task/TID/io).
+//! * bytes copied in user space, by the `memcpy` and `memmove` of this program: all copies of the program's
+//!   own code in pieces of 2 KiB and more go through them;
+//! * system calls: those of the transport by its own counters (recv, sendmsg, epoll_wait), and reads of files
+//!   by the host's counters of the thread (`syscr` in /proc/PID/task/TID/io).
 //!
-//! It is alone in its program since it replaces these functions for the whole process.
+//! It is the only test of its program, since it replaces these functions for the whole process.
 
 mod counting;
 
@@ -18,22 +18,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counting::{Expected, Run, the_counters_count, undisturbed};
-use proving::raw::{RawClient, Who};
+use counting::{Expected, MeasuredRun, the_counters_count, undisturbed};
+use proving::raw::{RawClient, RawClientIdentity};
 use smb_wire::{FileId, Guid, NtStatus, read};
 use testkit::smb::{server_config, share_config, user};
 
-/// Requests on their way at once.
+/// The number of requests in flight.
 const DEPTH: usize = 32;
-/// Bytes of one READ.
+/// The length of one READ.
 const LENGTH: u32 = 4096;
 const ROUNDS: usize = 300;
 const WARM: usize = 30;
-/// What comes back for one READ: prefix, header, fixed fields, data.
+/// The length of the answer to one READ: prefix, header, fixed fields, data.
 const ANSWER: usize = 4 + 64 + read::RESPONSE_FIXED + LENGTH as usize;
 
-/// A share on `directory`, served by one worker on a port of the host's choice.
-fn serve(directory: &Path) -> (net::Handle<smb::service::SmbService>, SocketAddr) {
+/// A share on `directory`, served by one worker on a port that the host selects.
+fn serve(directory: &Path) -> (net::Handle<smb::service::Smb>, SocketAddr) {
     let (root, beside) = (directory.join("share"), directory.join("beside"));
     std::fs::create_dir(&root).expect("the share's root");
     std::fs::write(root.join("file"), vec![0x5a; DEPTH * LENGTH as usize]).expect("a file");
@@ -44,13 +44,12 @@ fn serve(directory: &Path) -> (net::Handle<smb::service::SmbService>, SocketAddr
     server.set_shares([share_config(&engine)]);
     let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
     let config = net::Config { workers: 1, ..net::Config::default() };
-    let handle =
-        net::serve(listeners, Arc::new(smb::service::SmbService(server)), config).expect("it serves");
+    let handle = net::serve(listeners, Arc::new(smb::service::Smb(server)), config).expect("it serves");
     let address = handle.local_addresses()[0];
     (handle, address)
 }
 
-/// A READ of each block.
+/// A batch with a READ of each block.
 fn batch(client: &mut RawClient, file: FileId) -> Vec<u8> {
     let mut batch = Vec::new();
     for block in 0..DEPTH as u64 {
@@ -59,16 +58,16 @@ fn batch(client: &mut RawClient, file: FileId) -> Vec<u8> {
     batch
 }
 
-/// Sends `batch` and waits for the answers to it.
+/// Sends `batch` and receives its answers.
 fn exchange(client: &mut RawClient, batch: &[u8], answers: &mut [u8]) {
     client.send_batch(batch).expect("the server takes a batch");
     client.receive_into(answers).expect("the answers");
 }
 
-/// Reads the same 32 blocks again and again on one connection, and says what one READ costs.
-fn measure(server: &net::Handle<smb::service::SmbService>, address: SocketAddr, signs: bool) {
+/// Reads the same 32 blocks repeatedly on one connection, and checks the costs of one READ.
+fn measure(server: &net::Handle<smb::service::Smb>, address: SocketAddr, signs: bool) {
     let guid = Guid([2 + u8::from(signs); 16]);
-    let who = Who { user: "anna", password: "s3cret", guid, signs };
+    let who = RawClientIdentity { user: "anna", password: "s3cret", guid, signs };
     let mut client = RawClient::log_on(address, &who, "files").expect("the client logs on");
     let file = client.open("file").expect("the file opens");
     let mut answers = vec![0; DEPTH * ANSWER];
@@ -77,8 +76,9 @@ fn measure(server: &net::Handle<smb::service::SmbService>, address: SocketAddr, 
         let (warm, measured) = batches.split_at(WARM);
         warm.iter().for_each(|batch| exchange(&mut client, batch, &mut answers));
         check(&client, &mut answers, signs);
-        let run =
-            Run::of(server, || measured.iter().for_each(|batch| exchange(&mut client, batch, &mut answers)));
+        let run = MeasuredRun::of(server, || {
+            measured.iter().for_each(|batch| exchange(&mut client, batch, &mut answers))
+        });
         check(&client, &mut answers, signs);
         run
     });
@@ -87,7 +87,7 @@ fn measure(server: &net::Handle<smb::service::SmbService>, address: SocketAddr, 
     run.costs(&Expected { name, count, from_file: u64::from(LENGTH), most: 1.2 });
 }
 
-/// The answers are what was asked for, in whatever order.
+/// Checks that the answers have the expected data, in any order.
 fn check(client: &RawClient, answers: &mut [u8], signs: bool) {
     for answer in answers.chunks_exact_mut(ANSWER) {
         let message = &mut answer[4..];
@@ -99,7 +99,7 @@ fn check(client: &RawClient, answers: &mut [u8], signs: bool) {
     }
 }
 
-/// One test, so that nothing else runs meanwhile.
+/// A single test, so that nothing else runs at the same time.
 #[test]
 fn a_cached_read_costs_one_copy_and_one_call() {
     the_counters_count();

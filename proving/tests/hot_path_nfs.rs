@@ -1,7 +1,8 @@
-//! Cached 4 KiB READs and unstable WRITEs over NFSv4.1, many under way on one connection: what one costs in allocations,
-//! copies and system calls, as `hot_path.rs` counts it for SMB. And READDIR: what a name more costs in allocations.
+//! Cached 4 KiB READs and unstable WRITEs over NFSv4.1, with many in flight on one connection: the costs of
+//! one in allocations, copies and system calls, counted like those of SMB in `hot_path.rs`. Also READDIR: the
+//! allocations for one more name.
 //!
-//! It is alone in its program since the counters replace functions of the whole process.
+//! It is the only test of its program, since the counters replace functions of the whole process.
 
 mod counting;
 
@@ -11,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use counting::{Expected, Run, the_counters_count, undisturbed};
-use nfs::connection::service::NfsService;
+use counting::{Expected, MeasuredRun, the_counters_count, undisturbed};
+use nfs::connection::service::Nfs;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::compound::{CallWriter, Reply, Target};
@@ -21,21 +22,22 @@ use nfs_wire::op::{
 };
 use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
-use nfs_wire::types::{ClientId, FileHandle, Identity, SessionId, StableHow, StateId, StateOwner};
+use nfs_wire::types::{ClientId, FileHandle, Identity, Owner, SessionId, StableHow, StateId};
 use nfs_wire::xdr::List;
 use volume::{Name, Volume};
 use wire::Frame;
 
-/// Requests on their way at once, each in a slot of its own. All of a batch of WRITEs fit into what is received at once.
+/// The number of requests in flight, each in its own slot. A whole batch of WRITEs fits into one receive
+/// buffer.
 const DEPTH: usize = 16;
-/// Bytes of one READ or WRITE.
+/// The length of one READ or WRITE.
 const LENGTH: usize = 4096;
 const ROUNDS: usize = 300;
 const WARM: usize = 30;
-/// Directories that are listed, each with so many files.
+/// The directories to list, with their number of files.
 const LISTED: [(&str, usize); 2] = [("few", 8), ("many", 400)];
 
-/// A volume in memory with directories to list. Nothing in it is so young that it would not be remembered.
+/// A volume in memory with directories to list. Nothing in it is too recent to be cached.
 fn listed() -> volume::memory::MemoryVolume {
     let memory = volume::memory::MemoryVolume::new(5);
     let root = memory.root().expect("a root");
@@ -49,8 +51,9 @@ fn listed() -> volume::memory::MemoryVolume {
     memory
 }
 
-/// A share on `directory`, and one of what is listed, served by one worker on a port of the host's choice.
-fn serve(directory: &Path) -> (net::Handle<NfsService>, SocketAddr) {
+/// A share on `directory`, and one with directories to list, served by one worker on a port that the host
+/// selects.
+fn serve(directory: &Path) -> (net::Handle<Nfs>, SocketAddr) {
     let (root, beside) = (directory.join("share"), directory.join("beside"));
     std::fs::create_dir(&root).expect("the share's root");
     std::fs::write(root.join("file"), vec![0x5a; 2 * DEPTH * LENGTH]).expect("a file");
@@ -66,7 +69,7 @@ fn serve(directory: &Path) -> (net::Handle<NfsService>, SocketAddr) {
         connections_per_client: 4,
         reply_memory: nfs::state::reply_memory::ReplyMemory::new(1 << 24),
     });
-    // Whoever runs the test is let at the file as who owns it.
+    // The user who runs the test has access to the file as its owner.
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let export = |name: &str, id, volume| nfs::Export {
         name: name.into(),
@@ -81,16 +84,16 @@ fn serve(directory: &Path) -> (net::Handle<NfsService>, SocketAddr) {
     server.set_exports([export("share", 1, Arc::new(volume)), export("listed", 2, Arc::new(listed()))]);
     let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
     let config = net::Config { workers: 1, ..net::Config::default() };
-    let handle = net::serve(listeners, Arc::new(NfsService(server)), config).expect("it serves");
+    let handle = net::serve(listeners, Arc::new(Nfs(server)), config).expect("it serves");
     let address = handle.local_addresses()[0];
     (handle, address)
 }
 
-/// A client that has the file open.
+/// A client with an open file.
 struct Client {
     socket: TcpStream,
     session: SessionId,
-    /// The last number of every slot, which are used alike.
+    /// The last sequence number of all slots, which are used in the same way.
     sequence: u32,
     handle: Vec<u8>,
     stateid: StateId,
@@ -106,19 +109,19 @@ fn call(operations: &[Args<'_>]) -> Vec<u8> {
     writer.finish().bytes().to_vec()
 }
 
-/// The body of the answer that comes next.
+/// The body of the next reply.
 fn answer(socket: &mut TcpStream) -> Vec<u8> {
     let mut mark = [0; MARK];
     socket.read_exact(&mut mark).expect("an answer");
     let mut message = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
     socket.read_exact(&mut message).expect("a whole answer");
     match Message::parse(&message) {
-        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
+        Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
         other => panic!("{other:?}"),
     }
 }
 
-/// Asks, and hands the results of what went well to `take`.
+/// Sends a call, and passes the results of a successful one to `take`.
 fn ask<T>(socket: &mut TcpStream, operations: &[Args<'_>], take: impl FnOnce(&[Res<'_>]) -> T) -> T {
     socket.write_all(&call(operations)).expect("the server takes a call");
     let body = answer(socket);
@@ -192,7 +195,7 @@ impl Client {
         })
     }
 
-    /// Uses every slot once: the first for `first`, the others for nothing.
+    /// Uses every slot once: the first for `first`, and the others for nothing.
     fn in_all_slots(&mut self, first: &Args<'_>) {
         self.sequence += 1;
         for slot in 0..DEPTH as u32 {
@@ -207,7 +210,7 @@ impl Client {
             seqid: 0,
             share_access: open::ShareAccess::BOTH | open::ShareAccess::WANT_NO_DELEG,
             share_deny: open::ShareDeny::empty(),
-            owner: StateOwner { clientid: 0, owner: Identity(b"owner") },
+            owner: Owner { clientid: 0, owner: Identity(b"owner") },
             openhow: open::OpenHow::NoCreate,
             claim: open::Claim::Null(b"file"),
         });
@@ -223,7 +226,7 @@ impl Client {
         }
     }
 
-    /// Asks in the first slot, and uses the others for nothing.
+    /// Sends a call in the first slot, and uses the others for nothing.
     fn in_first_slot<T>(&mut self, operations: &[Args<'_>], take: impl FnOnce(&[Res<'_>]) -> T) -> T {
         self.sequence += 1;
         let all = [&[self.slot(0)], operations].concat();
@@ -235,7 +238,7 @@ impl Client {
         taken
     }
 
-    /// The handle of a directory that is listed.
+    /// The handle of a directory to list.
     fn find(&mut self, name: &str) -> Vec<u8> {
         let path = [Args::PutRootFh, lookup("listed"), lookup(name), Args::GetFh];
         self.in_first_slot(&path, |results| {
@@ -244,7 +247,7 @@ impl Client {
         })
     }
 
-    /// One request in every slot.
+    /// A batch with one request in every slot.
     fn batch(&mut self, operation: impl Fn(StateId, u64) -> Args<'static>) -> Vec<u8> {
         self.sequence += 1;
         let here = Args::PutFh(filehandle::PutArgs { object: FileHandle(&self.handle) });
@@ -254,7 +257,7 @@ impl Client {
         calls.collect::<Vec<_>>().concat()
     }
 
-    /// Sends a batch and waits for the answers, `len` bytes each.
+    /// Sends a batch and receives the answers.
     fn exchange(&mut self, batch: &[u8], answers: &mut [u8]) {
         self.socket.write_all(batch).expect("the server takes a batch");
         self.socket.read_exact(answers).expect("the answers");
@@ -270,16 +273,16 @@ fn writing(stateid: StateId, offset: u64) -> Args<'static> {
     Args::Write(write::Args { stateid, offset, stable: StableHow::Unstable, data: &DATA })
 }
 
-/// Does the same again and again, and says what one of it costs; `from_file` is how many bytes it reads there, `most`
-/// how many system calls it may make.
+/// Repeats a batch, and checks the costs of one request: `from_file` is the number of bytes that it reads
+/// from the file, and `most` is its maximum number of system calls.
 fn measure(
-    server: &net::Handle<NfsService>,
+    server: &net::Handle<Nfs>,
     client: &mut Client,
     name: &str,
     operation: fn(StateId, u64) -> Args<'static>,
     (from_file, most): (u64, f64),
 ) {
-    // What one answer is like.
+    // The form of one answer.
     let one = client.batch(operation);
     client.socket.write_all(&one).expect("the server takes a batch");
     let len = MARK + rpc::SUCCESS_HEADER + check(&answer(&mut client.socket));
@@ -291,7 +294,7 @@ fn measure(
         let batches: Vec<_> = (0..WARM + ROUNDS).map(|_| client.batch(operation)).collect();
         let (warm, measured) = batches.split_at(WARM);
         warm.iter().for_each(|batch| client.exchange(batch, &mut answers));
-        Run::of(server, || measured.iter().for_each(|batch| client.exchange(batch, &mut answers)))
+        MeasuredRun::of(server, || measured.iter().for_each(|batch| client.exchange(batch, &mut answers)))
     });
     for answer in answers.chunks_exact(len) {
         check(&answer[MARK + rpc::SUCCESS_HEADER..]);
@@ -299,9 +302,9 @@ fn measure(
     run.costs(&Expected { name, count: (ROUNDS * DEPTH) as u64, from_file, most });
 }
 
-/// The least that listing a directory of `files` files allocates, once what is listed is remembered: with the attributes that Linux
-/// asks for, among them filehandles and owners.
-fn list(server: &net::Handle<NfsService>, client: &mut Client, (name, files): (&str, usize)) -> u64 {
+/// The least number of allocations of listing a directory with `files` files, when its metadata is cached.
+/// The attributes are those that Linux requests, including filehandles and owners.
+fn list(server: &net::Handle<Nfs>, client: &mut Client, (name, files): (&str, usize)) -> u64 {
     let handle = client.find(name);
     let wanted = [
         AttrNum::Type,
@@ -328,7 +331,7 @@ fn list(server: &net::Handle<NfsService>, client: &mut Client, (name, files): (&
     let operations = [Args::PutFh(filehandle::PutArgs { object: FileHandle(&handle) }), Args::ReadDir(args)];
     let mut least = u64::MAX;
     for _ in 0..WARM {
-        let run = Run::of(server, || {
+        let run = MeasuredRun::of(server, || {
             client.in_first_slot(&operations, |results| {
                 let Some(Res::ReadDir(Ok(found))) = results.last() else { panic!("{results:?}") };
                 assert!(found.eof);
@@ -343,7 +346,7 @@ fn list(server: &net::Handle<NfsService>, client: &mut Client, (name, files): (&
     least
 }
 
-/// The length of the body of an answer in which all went well.
+/// Checks that all operations of a reply succeeded, and returns the length of its body.
 fn check(body: &[u8]) -> usize {
     let reply = Reply::parse(body).expect("COMPOUND4res");
     assert_eq!(reply.status, NfsStat::Ok);
@@ -357,7 +360,7 @@ fn check(body: &[u8]) -> usize {
     body.len()
 }
 
-/// One test, so that nothing else runs meanwhile.
+/// A single test, so that nothing else runs at the same time.
 #[test]
 fn a_cached_read_and_a_write_cost_one_call_on_the_file_and_no_allocation() {
     the_counters_count();
@@ -369,7 +372,7 @@ fn a_cached_read_and_a_write_cost_one_call_on_the_file_and_no_allocation() {
     let [few, many] = LISTED.map(|directory| list(&server, &mut client, directory));
     println!("READDIR: {few} and {many} allocations");
     let more = (LISTED[1].1 - LISTED[0].1) as u64;
-    // The buffers of a longer answer grow a few times.
+    // The buffers of a longer reply grow a few times.
     assert!(many < few + more / 8, "{few} and {many}: a name more takes no allocation");
     server.shutdown(Duration::from_secs(5));
 }

@@ -1,29 +1,29 @@
-//! What an idle client costs: a connection with an authenticated session, a tree and an open file that has
-//! been read, in memory of the server's process.
+//! The memory of the server's process for an idle client: a connection with an authenticated session, a tree
+//! connect, and an open file that has been read.
 //!
-//! The server is the program itself as a process of its own, so that both ends' descriptors suffice and only
-//! its memory is counted. A thousand clients in the quick form; ten thousand with `TRUNKLINE_FULL=1`.
+//! The server runs as a process, so that there are enough descriptors for both ends and only its memory is
+//! counted. The quick form has a thousand clients. With `TRUNKLINE_FULL=1` there are ten thousand.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use proving::raw::{RawClient, Who};
-use proving::running::Running;
+use proving::raw::{RawClient, RawClientIdentity};
+use proving::server_process::ServerProcess;
 use smb_wire::Guid;
 
-/// Bytes that one idle client may cost.
+/// The maximum number of bytes for one idle client.
 const BOUND: usize = 32 * 1024;
 
 /// Serves `directory/files`.
-fn serve(directory: &Path) -> Running {
+fn serve(directory: &Path) -> ServerProcess {
     std::fs::create_dir(directory.join("files")).expect("the share's root");
     std::fs::write(directory.join("files/file"), "x".repeat(4096)).expect("a file");
-    Running::start(directory, "[share.files]\npath = \"files\"\nusers = { anna = \"read\" }\n")
+    ServerProcess::start(directory, "[share.files]\npath = \"files\"\nusers = { anna = \"read\" }\n")
 }
 
-/// Resident bytes of the server.
-fn resident(server: &Running) -> usize {
+/// The resident memory of the server, in bytes.
+fn resident(server: &ServerProcess) -> usize {
     let path = format!("/proc/{}/status", server.child.id());
     let status = BufReader::new(File::open(path).expect("procfs"));
     let line = status.lines().map_while(Result::ok).find(|line| line.starts_with("VmRSS:"));
@@ -32,10 +32,10 @@ fn resident(server: &Running) -> usize {
     kib.expect("a number") * 1024
 }
 
-/// A client of a machine of its own that has read a file and leaves it open.
-fn idle_client(server: &Running, number: usize) -> RawClient {
+/// A client with its own ClientGuid that has read a file and leaves it open.
+fn idle_client(server: &ServerProcess, number: usize) -> RawClient {
     let guid = Guid((number as u128 + 1).to_be_bytes());
-    let who = Who { user: "anna", password: "s3cret", guid, signs: true };
+    let who = RawClientIdentity { user: "anna", password: "s3cret", guid, signs: true };
     let mut client = RawClient::log_on(server.smb, &who, "files").expect("the client logs on");
     let file = client.open("file").expect("the file opens");
     let mut request = Vec::new();
@@ -55,7 +55,7 @@ fn an_idle_session_costs_less_than_32_kib() {
     assert!(limit > count as u64 + 100, "the host allows only {limit} descriptors");
     let directory = tempfile::tempdir().expect("a temporary directory");
     let server = serve(directory.path());
-    // What everybody shares is not what one more client costs.
+    // Memory that all clients share is not a cost of one more client.
     let _warm: Vec<_> = (0..50).map(|number| idle_client(&server, count + number)).collect();
     let before = resident(&server);
     let clients: Vec<_> = (0..count).map(|number| idle_client(&server, number)).collect();

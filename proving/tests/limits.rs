@@ -1,27 +1,30 @@
-//! Limits on this machine: the program with a limited share, loaded by our own clients over both protocols. In virtual
-//! time the same is held exactly in `crates/metering/tests/pacing_limits.rs`; here it is whether the whole keeps up.
+//! Limits on this machine: the program with a limited share, loaded by the project's own clients over both
+//! protocols. `crates/metering/tests/pacing_limits.rs` checks the same exactly in virtual time. This test
+//! checks whether the whole system keeps up.
 //!
-//! Three seconds of the most telling cases in the quick form; with `TRUNKLINE_FULL=1` ten seconds of each with 1, 4 and 16
-//! connections over SMB, NFS and both at once, within 2 %, and then fairness and isolation over each protocol within 10 %, as
-//! the medians of [`PAIRS`] interleaved pairs. Both at once are counted by the server, whose clock is one. All of it takes some
-//! twenty minutes; `TRUNKLINE_PAIRS=N` runs N pairs over each protocol and nothing else.
+//! The quick form runs three seconds of the most important cases. With `TRUNKLINE_FULL=1` it runs ten seconds
+//! of each with 1, 4 and 16 connections over SMB, NFS and both at once, within 2 %. Then it checks fairness
+//! and isolation over each protocol within 10 %, as the medians of [`PAIRS`] interleaved pairs. The server
+//! counts the load over both protocols at once, since it has only one clock. All of it takes some twenty
+//! minutes. `TRUNKLINE_PAIRS=N` runs only N pairs over each protocol.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use proving::running::{Running, program};
+use proving::server_process::{ServerProcess, program};
 use serde_json::Value;
 
-/// What a small standard share has: operations a second, and bytes a second in both directions together.
+/// The limits of a small standard share: operations a second, and bytes a second in both directions together.
 const OPERATIONS: f64 = 1000.0;
 const BYTES: f64 = 60.0 * 1024.0 * 1024.0;
 
-/// Pairs of runs over one protocol of which the median counts.
+/// The number of pairs of runs over one protocol, whose median is used.
 const PAIRS: usize = 20;
-/// Seconds of each run of a pair.
+/// The duration of each run of a pair in seconds.
 const PAIR_S: u32 = 3;
-/// How far two clients of one share may be apart, and what a limited share may cost its neighbour.
+/// The allowed difference between two clients of one share, and the allowed cost of a limited share for its
+/// neighbour.
 const APART: f64 = 0.1;
 
 const TABLES: &str = "[account.lab]\nkind = \"standard\"\nformula = \"small\"\n\
@@ -30,7 +33,7 @@ const TABLES: &str = "[account.lab]\nkind = \"standard\"\nformula = \"small\"\n\
                       [share.free]\npath = \"free\"\nusers = { anna = \"full\" }\n\
                       protocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\nroot_squash = \"none\"\n";
 
-/// Pairs over each protocol that are to be run, and nothing else.
+/// The number of pairs over each protocol, if nothing else is to be run.
 fn only_pairs() -> Option<usize> {
     let value = std::env::var("TRUNKLINE_PAIRS").ok()?;
     Some(value.parse().expect("a number in TRUNKLINE_PAIRS"))
@@ -40,22 +43,22 @@ fn is_full() -> bool {
     std::env::var_os("TRUNKLINE_FULL").is_some_and(|value| value == "1")
 }
 
-/// Seconds that are measured.
+/// The measured seconds.
 fn seconds() -> u32 {
     if is_full() { 10 } else { 3 }
 }
 
-/// The parts of a limit by which it may be exceeded and fallen short of. In the quick form a busy machine may give less: that
-/// tells of the machine, and not of the limit.
+/// The fractions by which a limit may be exceeded and missed. In the quick form a busy machine may deliver
+/// less: that is a property of the machine, and not of the limit.
 fn slack() -> (f64, f64) {
     if is_full() { (0.02, 0.02) } else { (0.04, 0.25) }
 }
 
-fn serve(directory: &Path) -> Running {
+fn serve(directory: &Path) -> ServerProcess {
     for share in ["files", "free"] {
         std::fs::create_dir(directory.join(share)).expect("the share's root");
     }
-    Running::start(directory, TABLES)
+    ServerProcess::start(directory, TABLES)
 }
 
 /// One load of a share.
@@ -66,12 +69,12 @@ struct Load<'a> {
     rw: &'a str,
     bs: &'a str,
     connections: u32,
-    /// For so many seconds.
+    /// The duration in seconds.
     seconds: u32,
 }
 
 impl Load<'_> {
-    fn begin(&self, program: &Path, server: &Running) -> Child {
+    fn begin(&self, program: &Path, server: &ServerProcess) -> Child {
         let Load { protocol, directory, rw, bs, connections, .. } = self;
         let target = match (*protocol, server.nfs) {
             ("nfs", Some(nfs)) => format!("nfs://{nfs}/{directory}"),
@@ -106,7 +109,8 @@ fn is_near(what: &str, got: f64, wanted: f64, (above, below): (f64, f64)) {
     assert!(bounds.contains(&got), "{what}: {got:.0} of {wanted:.0}");
 }
 
-/// What clients have had of the limited share over both protocols by the server's own count: at what time, operations, bytes.
+/// The clients' use of the limited share over both protocols, by the server's own counters: the time,
+/// operations, bytes.
 fn had(program: &Path, directory: &Path) -> (f64, f64, f64) {
     let mut command = Command::new(program);
     command.args(["status", "transactions", "--json", "--config", "trunkline.toml"]).current_dir(directory);
@@ -122,9 +126,10 @@ fn had(program: &Path, directory: &Path) -> (f64, f64, f64) {
     (at, sum(["reads", "writes"]), sum(["read_bytes", "written_bytes"]))
 }
 
-/// Ten seconds in the middle of a load over each protocol hold what the share has, together.
-fn both_at_once(program: &Path, server: &Running, directory: &Path, load: Load<'_>) {
-    // Longer than what is measured by what both may take to begin.
+/// Checks that ten seconds in the middle of a load over each protocol together stay within the share's
+/// limits.
+fn both_at_once(program: &Path, server: &ServerProcess, directory: &Path, load: Load<'_>) {
+    // The load is longer than the measured part, by the time that both may need to start.
     let smb = Load { seconds: seconds() + 8, ..load };
     let nfs = Load { protocol: "nfs", ..smb };
     let begun = Instant::now();
@@ -148,9 +153,9 @@ fn median(mut all: Vec<f64>) -> f64 {
     (all[(all.len() - 1) / 2] + all[all.len() / 2]) / 2.0
 }
 
-/// Two clients of the limited share get the same, one of them over more connections; and a share without limits gives the
-/// same whether or not the limited one beside it is asked for more than it has.
-fn pairs(program: &Path, server: &Running, load: Load<'_>, count: usize) {
+/// Two clients of the limited share get the same, although one of them has more connections. A share without
+/// limits delivers the same whether or not the load of its limited neighbour exceeds the limits.
+fn pairs(program: &Path, server: &ServerProcess, load: Load<'_>, count: usize) {
     let (one, other) = (load, Load { connections: 1, ..load });
     let free = Load { directory: "free", connections: 1, ..load };
     let (mut shares, mut costs) = (Vec::new(), Vec::new());
@@ -166,7 +171,7 @@ fn pairs(program: &Path, server: &Running, load: Load<'_>, count: usize) {
             longer.end(neighbour);
             got
         };
-        // In turns, so that whatever drifts falls on both.
+        // The order alternates, so that a drift affects both.
         let (alone, beside) = if pair % 2 == 0 {
             let alone = alone();
             (alone, beside())
@@ -179,7 +184,8 @@ fn pairs(program: &Path, server: &Running, load: Load<'_>, count: usize) {
     let (share, cost) = (median(shares), median(costs));
     let protocol = load.protocol;
     println!(
-        "{protocol} fairness: {share:.3} of each other's; isolation: {cost:.3} of what it is alone; medians of {count}"
+        "{protocol} fairness: {share:.3} of each other's; isolation: {cost:.3} of what it is alone; medians \
+         of {count}"
     );
     assert!((share - 1.0).abs() <= APART, "{protocol}: one client has {share:.3} times what the other has");
     assert!(
@@ -188,7 +194,7 @@ fn pairs(program: &Path, server: &Running, load: Load<'_>, count: usize) {
     );
 }
 
-/// One test, since its loads must not meet each other.
+/// A single test, since its loads must not affect each other.
 #[test]
 fn a_limited_share_gives_what_it_has_and_no_more() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -219,8 +225,8 @@ fn a_limited_share_gives_what_it_has_and_no_more() {
             }
         }
     }
-    // Two clients, one of each protocol, share it; and who is beside them is not held.
-    // Long enough that it matters little that one begins a moment before the other.
+    // Two clients, one for each protocol, share the limit, and their neighbour is not throttled. The run is
+    // so long that a difference of a moment between their starts hardly matters.
     let seconds = if is_full() { base.seconds } else { 9 };
     let smb = Load { rw: "randread", bs: "4k", connections: 4, seconds, ..base };
     let nfs = Load { protocol: "nfs", connections: 1, ..smb };
@@ -237,7 +243,7 @@ fn a_limited_share_gives_what_it_has_and_no_more() {
     let (first, second, third) =
         (smb.begin(&program, &server), nfs.begin(&program, &server), free.begin(&program, &server));
     let (first, second, third) = (smb.end(first).0, nfs.end(second).0, free.end(third).0);
-    // They do not begin in the same instant, so that one of them has all for a moment.
+    // They do not start at the same instant, so one of them has the whole limit for a moment.
     is_near("SMB of both", first, OPERATIONS / 2.0, (0.15, 0.3));
     is_near("NFS of both", second, OPERATIONS / 2.0, (0.15, 0.3));
     assert!(third > 2.0 * OPERATIONS, "a share without limits gives {third:.0} beside a limited one");

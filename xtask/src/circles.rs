@@ -1,8 +1,9 @@
-//! Circles of files: which files of a crate lead back to themselves through what they import.
+//! Circles of files: groups of files of a crate that import one another in a circle.
 //!
-//! In a circle nobody can read one file before another. [`check`] holds the largest circle of each crate against [`MOST`], and
-//! against `xtask/circles.toml` where a crate is not there yet; that list may only get shorter. [`print`] shows every crate's,
-//! and its lines without tests. Start with [`Graph::read`]; what a path in the code leads to is found in [`crate::modules`].
+//! No file of a circle can be read before the others. [`check`] compares the largest circle of each crate
+//! with [`MOST`], or with `xtask/circles.toml` for crates that exceed it. That list may only get shorter.
+//! [`print`] shows the circle of every crate, and its lines without tests. Start with [`Graph::read`].
+//! [`crate::modules`] resolves the paths in the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,12 +11,12 @@ use std::path::Path;
 use crate::modules::Modules;
 use crate::source::{Source, lines_without_tests};
 
-/// Files that the largest circle of a crate may have.
+/// The maximum number of files in the largest circle of a crate.
 const MOST: usize = 5;
-/// Entries that `circles.toml` may have. It is lowered with each that goes.
+/// The number of entries in `circles.toml`. It is lowered with each entry that is removed.
 const LONG_LIST_CEILING: usize = 1;
 
-/// A crate's files and what each imports of the others.
+/// The files of a crate and their imports of each other.
 pub struct Graph {
     files: Vec<String>,
     lines: Vec<usize>,
@@ -24,16 +25,17 @@ pub struct Graph {
 
 /// The largest circle of a crate.
 pub struct Circle {
-    /// Its files.
+    /// The files.
     pub files: Vec<String>,
-    /// Their lines, tests and comments with them.
+    /// The number of lines, including tests and comments.
     pub lines: usize,
 }
 
 impl Graph {
-    /// The files of the crate in `dir`. With `calls` a call of a method counts as an import of the file that defines it, where
-    /// only one file of the crate defines a method of that name, and no trait of a crate that it depends on: `stat` may be
-    /// `volume::Node`'s. On `self` the method is known to be that of the type, whatever else has its name.
+    /// The files of the crate in `dir`. With `calls`, a method call counts as an import of the file that
+    /// defines the method. This requires that only one file of the crate defines a method of that name, and
+    /// no trait of a crate below: `stat` may be `volume::Node`'s. For a call on `self`, the method is that of
+    /// the type, whatever other methods have its name.
     pub fn read(dir: &Path, calls: bool) -> Result<Graph, String> {
         let modules = Modules::read(&dir.join("src"))?;
         let mut edges = vec![BTreeSet::new(); modules.files.len()];
@@ -50,13 +52,13 @@ impl Graph {
         Ok(Graph { files, lines, edges })
     }
 
-    /// The lines of the crate in `dir` that are in no module of tests, nor in a file of tests.
+    /// The lines of the crate in `dir` outside of test modules and test files.
     fn lines_without_tests(&self, root: &Path, dir: &Path) -> Result<usize, String> {
         let read = |file: &String| Source::read(root, &dir.join("src").join(file));
         self.files.iter().map(|file| read(file).map(|source| lines_without_tests(&source.bare))).sum()
     }
 
-    /// The largest circle; one file alone where there is none.
+    /// The largest circle. Without circles it is a single file.
     pub fn largest(&self) -> Circle {
         let largest = circles(&self.edges).into_iter().max_by_key(Vec::len).unwrap_or_default();
         Circle {
@@ -66,7 +68,7 @@ impl Graph {
     }
 }
 
-/// The methods of the traits of those crates beside the one in `dir` that it depends on.
+/// The methods of the traits of the crates on which the crate in `dir` depends.
 fn trait_methods_below(dir: &Path) -> Result<BTreeSet<String>, String> {
     let path = dir.join("Cargo.toml");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -83,7 +85,7 @@ fn trait_methods_below(dir: &Path) -> Result<BTreeSet<String>, String> {
     Ok(found)
 }
 
-/// The strongly connected parts of a graph (Tarjan 1972), without recursion.
+/// The strongly connected components of a graph (Tarjan 1972), without recursion.
 fn circles(edges: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     let mut search = Search {
         index: vec![None; edges.len()],
@@ -161,10 +163,10 @@ impl Search {
     }
 }
 
-/// A crate whose largest circle is held against another number.
+/// A crate with another maximum.
 struct Exception {
     files: usize,
-    /// Whether calls of methods count too.
+    /// Whether method calls count too.
     calls: bool,
 }
 
@@ -270,7 +272,7 @@ mod tests {
         sample_above(&[], files, calls)
     }
 
-    /// The largest circle of a crate with these files that depends on one with `below`.
+    /// The largest circle of a crate with these files that depends on a crate with `below`.
     fn sample_above(below: &[(&str, &str)], files: &[(&str, &str)], calls: bool) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         for (name, files) in [("below", below), ("above", files)] {
@@ -372,10 +374,11 @@ mod tests {
                     ("lib.rs", "mod a; mod b; mod c; mod s;"),
                     ("a.rs", a.as_str()),
                     ("b.rs", b.as_str()),
-                    // Another type has all three names, so that a name alone says nothing.
+                    // Another type has all three names, so that a name alone does not identify the file.
                     (
                         "c.rs",
-                        "pub struct C; impl C { fn stat(&self) {} fn close(&self) {} fn only_here(&self) {} }",
+                        "pub struct C; impl C { fn stat(&self) {} fn close(&self) {} fn only_here(&self) {} \
+                         }",
                     ),
                     ("s.rs", "pub struct S;"),
                 ];

@@ -1,7 +1,7 @@
-//! Who may know what: the layers of the crates, and the words and calls that some of them must not use.
+//! The layers of the crates, and the words and calls that some crates must not use.
 //!
-//! [`TABLE`] is the one table of the layers. A crate may depend only on crates of a lower layer; a crate
-//! that is missing from the table is a finding, and so is an entry without a crate.
+//! [`TABLE`] is the only table of the layers. A crate may depend only on crates of a lower layer. A crate
+//! that is missing in the table is a finding, and so is an entry without a crate.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::source::{Source, line_of, rust_files, words};
 use crate::words::find;
 
-/// Directory of each crate below `crates/`, and its layer.
+/// The directory of each crate below `crates/`, with its layer.
 const TABLE: &[(&str, u8)] = &[
     ("wire", 0),
     ("smb-wire", 1),
@@ -32,12 +32,13 @@ const TABLE: &[(&str, u8)] = &[
     ("testkit", 8),
 ];
 
-/// The engine, its limits and counts, and the storage trait serve every protocol and must not know the words of one.
+/// The engine, its limits and counters, and the storage trait serve every protocol, so they must not use the
+/// words of one.
 const NEUTRAL: &[&str] = &["share", "volume", "metering"];
 const PROTOCOL_WORDS: &[&str] =
     &["smb", "nfs", "ntstatus", "stateid", "fileid", "oplock", "lease", "delegation", "filehandle", "xdr"];
 
-/// In these crates time is an argument and bytes come from the caller.
+/// In these crates, the caller passes the time and the bytes.
 const SANS_IO: &[&str] =
     &["wire", "smb-wire", "nfs-wire", "volume", "metering", "auth", "share", "smb", "nfs"];
 const SANS_IO_CALLS: &[&str] = &[
@@ -56,7 +57,7 @@ const SANS_IO_CALLS: &[&str] = &[
 ];
 const SANS_IO_CRATES: &[&str] = &["tokio", "mio", "socket2", "async-std", "smol"];
 
-/// Crates that may say `unsafe`; single files elsewhere stand in `xtask/allowed-unsafe.toml`.
+/// Crates that may use `unsafe`. Single files of other crates are in `xtask/allowed-unsafe.toml`.
 const UNSAFE: &[&str] = &["volume-posix", "net", "auth"];
 
 /// All findings about the workspace at `root`.
@@ -95,7 +96,7 @@ fn metadata(root: &Path) -> Result<serde_json::Value, String> {
     serde_json::from_slice(&out.stdout).map_err(|e| format!("cargo metadata: {e}"))
 }
 
-/// Holds `table` against the normal and build dependencies in the output of `cargo metadata`.
+/// Checks the normal and build dependencies in the output of `cargo metadata` against `table`.
 fn dependencies(metadata: &serde_json::Value, table: &[(&str, u8)]) -> Result<Vec<String>, String> {
     let packages = metadata["packages"].as_array().ok_or("cargo metadata: no packages")?;
     let layer = |name: &str| table.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer);
@@ -126,9 +127,13 @@ fn dependencies(metadata: &serde_json::Value, table: &[(&str, u8)]) -> Result<Ve
             match crate_directory(&path).map(|other| (other, layer(other))) {
                 Some((_, Some(below))) if below < own_layer => {}
                 Some((other, Some(below))) => found.push(format!(
-                    "crates/{own}/Cargo.toml: layer {own_layer} depends on {other} of layer {below}; only lower layers may be used"
+                    "crates/{own}/Cargo.toml: layer {own_layer} depends on {other} of layer {below}; only \
+                     lower layers may be used"
                 )),
-                _ => found.push(format!("crates/{own}/Cargo.toml: depends on {path}, which is outside the layers")),
+                _ => found.push(format!(
+                    "crates/{own}/Cargo.toml: depends on {path}, which is outside the \
+                                         layers"
+                )),
             }
         }
     }
@@ -146,12 +151,12 @@ fn crate_directory(manifest: &str) -> Option<&str> {
     (parent == "crates").then_some(name)
 }
 
-/// The crate a source belongs to.
+/// The crate of a source file.
 fn crate_of(source: &Source) -> &str {
     source.path.strip_prefix("crates/").and_then(|rest| rest.split('/').next()).unwrap_or_default()
 }
 
-/// Words and calls that the crate of `source` must not use.
+/// Finds words and calls that the crate of `source` must not use.
 fn knowledge(source: &Source) -> Vec<String> {
     let own = crate_of(source);
     let mut found = Vec::new();
@@ -187,7 +192,7 @@ fn knowledge(source: &Source) -> Vec<String> {
     found
 }
 
-/// `unsafe` where it may not stand, and blocks without a reason where it may.
+/// Finds `unsafe` where it is not allowed, and blocks without a reason.
 fn unsafe_code(source: &Source, allowed_here: bool) -> Vec<String> {
     let mut found = Vec::new();
     let allowed = allowed_here || UNSAFE.contains(&crate_of(source));
@@ -206,7 +211,7 @@ fn unsafe_code(source: &Source, allowed_here: bool) -> Vec<String> {
     found
 }
 
-/// Whether `line` holds SAFETY, or a comment does that stands above its statement.
+/// Whether `line`, or a comment above its statement, contains SAFETY.
 fn has_reason(text: &str, line: usize) -> bool {
     let lines: Vec<&str> = text.lines().collect();
     let above = lines[..line.min(lines.len())].iter().rev();
@@ -252,7 +257,8 @@ mod tests {
                 serde_json::json!({"name": need, "kind": kind, "path": path})
             })
             .collect();
-        serde_json::json!({"manifest_path": format!("/w/crates/{name}/Cargo.toml"), "dependencies": dependencies})
+        let manifest = format!("/w/crates/{name}/Cargo.toml");
+        serde_json::json!({"manifest_path": manifest, "dependencies": dependencies})
     }
 
     #[test]
@@ -266,7 +272,8 @@ mod tests {
     fn a_dependency_upwards_or_sideways_is_found() {
         let table = &[("wire", 0), ("share", 2), ("auth", 2)];
         let good = serde_json::json!({"packages": [
-            package("wire", &[]), package("auth", &[("wire", None)]), package("share", &[("auth", Some("dev"))])]});
+            package("wire", &[]), package("auth", &[("wire", None)]),
+            package("share", &[("auth", Some("dev"))])]});
         assert_eq!(dependencies(&good, table), Ok(Vec::new()));
         let bad = serde_json::json!({"packages": [
             package("wire", &[("share", None)]), package("auth", &[("share", None)]),

@@ -1,10 +1,11 @@
 //! The project's own checks: `cargo xtask layers`, `tidy`, `names`, `prose`, `circles` and `semantics`.
 //!
-//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks), [`names`] (how often a
-//! type's name stands), [`prose`] (how the docs read), [`circles`] (which files import one another in a circle)
-//! and [`semantics`] (the tests that SEMANTICS.md names). They read sources through [`source`], which tells code
-//! from comments and literals. Each check returns all its findings as lines `path:line: what is wrong`; one
-//! finding is enough for exit status 1. [`simulate`] runs the server in a simulated network over a failing disk.
+//! Start with [`layers`] (dependencies between crates), [`tidy`] (the form of a source file), [`names`] (the
+//! number of types with the same name), [`prose`] (the language of docs), [`circles`] (files that import one
+//! another in a circle) and [`semantics`] (the tests that SEMANTICS.md names). They read sources through
+//! [`source`], which distinguishes code from comments and literals. Each check returns all its findings as
+//! lines `path:line: finding`. One finding is enough for exit status 1. [`simulate`] runs the server in a
+//! simulated network on a failing disk.
 
 mod circles;
 mod layers;
@@ -20,8 +21,8 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | names | prose [--print] | circles [--print] | semantics | all | \
-     simulate [--seed FIRST] [--count N] [--log]";
+const USAGE: &str = "usage: cargo xtask layers | tidy | names | prose [--print] | circles [--print] | \
+                     semantics | all | simulate [--seed FIRST] [--count N] [--log]";
 
 fn main() -> ExitCode {
     let root = workspace_root();
@@ -73,7 +74,7 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The workspace in which cargo runs this program, else the one that it was built from.
+/// The workspace in which cargo runs this program, or else the one from which it was built.
 fn workspace_root() -> PathBuf {
     let manifest =
         std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());

@@ -1,20 +1,21 @@
-//! The modules of a crate, and what the paths in their code lead to.
+//! The modules of a crate, and the targets of the paths in their code.
 //!
-//! [`Modules::read`] follows the `mod` lines from the crate's root. [`Modules::imports`] resolves each path as rustc would for
-//! items of the same crate: through `use`, `pub use` and globs to the file that defines the item. An import is a `use`, or a path
-//! that begins with `crate`, `super` or `self`. What leads to a module and no further, or out of the crate, is none: a table of
-//! commands that calls `cmd::read::handle` may stand above commands and beside what they import. Modules and items under
-//! `cfg(test)` are left out. [`Modules::calls`] resolves calls of methods as far as that goes without types.
+//! [`Modules::read`] follows the `mod` lines from the crate's root. [`Modules::imports`] resolves each path
+//! like rustc for items of the same crate: through `use`, `pub use` and globs to the file that defines the
+//! item. An import is a `use`, or a path that begins with `crate`, `super` or `self`. A path that ends at a
+//! module, or leads out of the crate, is not an import: a table of commands that calls `cmd::read::handle`
+//! may be above commands and beside the modules that they import. Modules and items under `cfg(test)` are
+//! ignored. [`Modules::calls`] resolves method calls as far as this is possible without types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
 
-/// How many steps a name may be led on; `use a::b as a` would never end.
+/// The maximum number of steps to resolve a name. `use a::b as a` would never end.
 const DEEPEST: u32 = 32;
 
-/// Methods of the standard library whose names say nothing of where they are defined.
+/// Methods of the standard library. Their names do not identify the file that defines them.
 const COMMON: &[&str] = &[
     "add",
     "all",
@@ -105,55 +106,55 @@ const COMMON: &[&str] = &[
     "zip",
 ];
 
-/// A file of the crate.
+/// A file of a crate.
 pub struct File {
-    /// Its path below `src`.
+    /// The path below `src`.
     pub name: String,
-    /// Its lines.
+    /// The number of lines.
     pub lines: usize,
 }
 
-/// A module: a file, or what stands in braces in one.
+/// A module: a file, or a block in a file.
 #[derive(Default)]
 struct Module {
     file: usize,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
-    /// Names that are defined here.
+    /// The names that the module defines.
     items: BTreeSet<String>,
-    /// Names that a `use` brings in, and the paths they stand for.
+    /// The names that a `use` imports, with their paths.
     uses: BTreeMap<String, Vec<String>>,
-    /// Paths of which all names are brought in.
+    /// The paths of glob imports.
     globs: Vec<Vec<String>>,
-    /// Paths that the code says.
+    /// The paths in the code.
     mentions: Vec<Vec<String>>,
-    /// Methods that are defined here.
+    /// The methods that the module defines.
     methods: Vec<Method>,
-    /// Those of traits among them.
+    /// The methods of traits among them.
     trait_methods: Vec<String>,
-    /// Methods that are called here.
+    /// The methods that the module calls.
     calls: Vec<Method>,
-    /// The type or trait whose methods are read.
+    /// The type or trait whose methods are being read.
     of: Vec<String>,
 }
 
-/// A method that is defined or called.
+/// A defined or called method.
 struct Method {
-    /// The path of its type or trait; empty for a call on anything but `self`.
+    /// The path of its type or trait. Empty for a call on anything but `self`.
     of: Vec<String>,
     name: String,
 }
 
 /// The modules of a crate.
 pub struct Modules {
-    /// Its files.
+    /// The files.
     pub files: Vec<File>,
     modules: Vec<Module>,
     roots: Vec<usize>,
 }
 
 impl Modules {
-    /// The modules of the library and of the program in `src`.
+    /// Reads the modules of the library and of the program in `src`.
     ///
     /// # Errors
     /// A file that cannot be read or parsed, with its path.
@@ -169,7 +170,7 @@ impl Modules {
         Ok(all)
     }
 
-    /// Reads `path`, whose modules stand in `below`.
+    /// Reads `path`, whose modules are in `below`.
     fn add_file(
         &mut self,
         src: &Path,
@@ -216,7 +217,7 @@ impl Modules {
         Ok(own)
     }
 
-    /// Every import of one file of another.
+    /// All imports of a file by another.
     pub fn imports(&self) -> BTreeSet<(usize, usize)> {
         let mut found = BTreeSet::new();
         for (own, module) in self.modules.iter().enumerate() {
@@ -226,7 +227,8 @@ impl Modules {
                     found.insert((module.file, file));
                 }
             }
-            // All names of a module may come of any that it brings in; the module itself is what is known.
+            // The names of a glob may come from any module that it imports, so the target is the module
+            // itself.
             for path in &module.globs {
                 if let Some(target) =
                     self.module_at(own, path).filter(|m| self.modules[*m].file != module.file)
@@ -238,13 +240,14 @@ impl Modules {
         found
     }
 
-    /// Methods of its traits.
+    /// The methods of the crate's traits.
     pub fn trait_methods(&self) -> impl Iterator<Item = &String> {
         self.modules.iter().flat_map(|module| &module.trait_methods)
     }
 
-    /// Every call of a method that only one other file defines: for its type, when it is called on `self`, or else of all of that
-    /// name, which no trait `elsewhere` must have.
+    /// All method calls that identify one other file. For a call on `self`, that is the file that defines the
+    /// method of the type. Otherwise it is the only file with a method of that name, if no trait in
+    /// `elsewhere` has one.
     pub fn calls(&self, elsewhere: &BTreeSet<String>) -> BTreeSet<(usize, usize)> {
         let mut by_type: BTreeMap<(usize, &str, &str), BTreeSet<usize>> = BTreeMap::new();
         let mut by_name: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
@@ -270,19 +273,20 @@ impl Modules {
         found
     }
 
-    /// A method of a type of this crate: the file and the name of the type, and its own.
+    /// A method of a type of this crate: the file and the name of the type, and the method's name.
     fn typed<'m>(&self, module: usize, method: &'m Method) -> Option<(usize, &'m str, &'m str)> {
         let file = self.defining(module, &method.of, 0)?;
         Some((file, method.of.last()?.as_str(), method.name.as_str()))
     }
 
-    /// The file that defines what `path` leads to from `module`; `None` for a module and for what is not of this crate.
+    /// The file that defines the target of `path`, starting at `module`. None for a module, and for a target
+    /// outside of this crate.
     fn defining(&self, module: usize, path: &[String], depth: u32) -> Option<usize> {
         if depth > DEEPEST {
             return None;
         }
         let (mut at, mut rest) = self.start(module, path);
-        // The first name may be one of another crate, which no item here has.
+        // The first name may be that of another crate, which no item here has.
         while let Some((name, behind)) = rest.split_first() {
             if let Some(child) = self.modules[at].children.get(name) {
                 (at, rest) = (*child, behind);
@@ -293,7 +297,7 @@ impl Modules {
         None
     }
 
-    /// The file that defines `name` of the module `at`, with the path `behind` it.
+    /// The file that defines `name` in the module `at`, with the rest of the path in `behind`.
     fn named(&self, at: usize, name: &str, behind: &[String], depth: u32) -> Option<usize> {
         let module = &self.modules[at];
         if module.items.contains(name) {
@@ -315,7 +319,7 @@ impl Modules {
         })
     }
 
-    /// The module that `path` leads to, if it leads to one.
+    /// The module at the end of `path`, if it is one.
     fn module_at(&self, module: usize, path: &[String]) -> Option<usize> {
         let (mut at, rest) = self.start(module, path);
         for name in rest {
@@ -324,7 +328,7 @@ impl Modules {
         (rest.len() < path.len() || at != module).then_some(at)
     }
 
-    /// Where a path begins, and what is left of it.
+    /// The module where a path begins, and the rest of the path.
     fn start<'p>(&self, module: usize, path: &'p [String]) -> (usize, &'p [String]) {
         let (mut at, mut rest) = (module, path);
         while let Some((name, behind)) = rest.split_first() {
@@ -348,12 +352,12 @@ impl Modules {
     }
 }
 
-/// Whether a path in the code says where it begins, so that it needs no `use`.
+/// Whether a path in the code begins at a known module, so that it needs no `use`.
 fn is_written_out(path: &[String]) -> bool {
     path.first().is_some_and(|first| matches!(first.as_str(), "crate" | "super" | "self"))
 }
 
-/// The file of a `mod` line, and where the modules below it stand.
+/// The file of a `mod` line, and the directory of the modules below it.
 fn module_file(below: &Path, module: &syn::ItemMod) -> (PathBuf, PathBuf) {
     let name = module.ident.to_string();
     let given = module.attrs.iter().find(|attribute| attribute.path().is_ident("path"));
@@ -369,7 +373,7 @@ fn module_file(below: &Path, module: &syn::ItemMod) -> (PathBuf, PathBuf) {
     (path, below.join(name))
 }
 
-/// Whether what these attributes stand before is compiled for tests alone.
+/// Whether an item with these attributes is compiled for tests only.
 fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let syn::Meta::List(list) = &attribute.meta else { return attribute.path().is_ident("test") };
@@ -452,14 +456,14 @@ impl Module {
         }
     }
 
-    /// Paths and calls in what a macro is given, which is not parsed.
+    /// Finds paths and calls in the tokens of a macro call, which are not parsed.
     fn take_tokens(&mut self, tokens: proc_macro2::TokenStream) {
         use proc_macro2::Delimiter;
         use proc_macro2::TokenTree::{Group, Ident, Punct};
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
         let mut is_member = false;
-        // What stands behind a dot, until it is seen whether it is called or a field.
+        // The name after a dot, until it is known whether it is a call or a field.
         let mut member: Option<String> = None;
         for token in tokens {
             let named = member.take();
@@ -476,7 +480,7 @@ impl Module {
                 Punct(mark) if mark.as_char() == ':' => {
                     colons += 1;
                     is_member = false;
-                    // Only what is called has arguments of types.
+                    // Only a call has type arguments.
                     self.call(named);
                     continue;
                 }
@@ -498,7 +502,7 @@ impl Module {
         self.mention(&mut path);
     }
 
-    /// A call on something whose type is not known here.
+    /// Adds a call on a value of unknown type.
     fn call(&mut self, name: Option<String>) {
         self.calls.extend(name.map(|name| Method { of: Vec::new(), name }));
     }
@@ -510,12 +514,12 @@ impl Module {
     }
 }
 
-/// The names of a path, without what stands in angle brackets.
+/// The names of a path, without type arguments.
 fn segments(path: &syn::Path) -> Vec<String> {
     path.segments.iter().map(|segment| segment.ident.to_string()).collect()
 }
 
-/// The path of a type, also behind references; empty when it has none.
+/// The path of a type, also behind references. Empty if it has none.
 fn type_path(of: &syn::Type) -> Vec<String> {
     match of {
         syn::Type::Path(of) => segments(&of.path),
@@ -534,7 +538,7 @@ impl<'ast> Visit<'ast> for Module {
         visit::visit_path(self, path);
     }
 
-    /// A `use` inside a function.
+    /// Handles a `use` inside a function.
     fn visit_use_tree(&mut self, tree: &'ast syn::UseTree) {
         let mut inner = Module::default();
         inner.take_use(tree, &mut Vec::new());

@@ -1,26 +1,27 @@
-//! The names of types: a name means one thing, wherever it stands.
+//! The names of types: a name has one meaning in the whole tree.
 //!
-//! The first table of docs/glossary.md lists the words that the protocols and the trade own. Such a word names at most one type in
-//! each crate. Any other name stands at most [`IN_THE_TREE`] times in the tree. Start with [`check`].
+//! The first table of docs/glossary.md lists the words of the protocols and of the field. Such a word names
+//! at most one type in each crate. At most [`IN_THE_TREE`] types in the tree may have any other name. Start
+//! with [`check`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::source::{Source, line_of, rust_files, words};
 
-/// How many types of the tree may have the same name, when the glossary does not list it.
+/// The maximum number of types in the tree with the same name, if it is not in the glossary.
 const IN_THE_TREE: usize = 3;
-/// Types of one command in the wire crates, where the module gives the command's name.
+/// The types of one command in the wire crates, where the module has the name of the command.
 const OF_A_COMMAND: &[&str] = &["Request", "Response", "Args", "ResOk"];
-/// Words that begin the declaration of a type.
+/// The keywords that begin the declaration of a type.
 const KEYWORDS: &[&str] = &["struct", "enum", "trait", "union", "type"];
 
-/// A type's declaration.
+/// The declaration of a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Declaration {
     /// The crate, or the file of integration tests.
     unit: String,
-    /// File and line.
+    /// The file and the line.
     at: String,
 }
 
@@ -48,7 +49,7 @@ fn glossary(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The crate that a file is part of; a file of integration tests is its own.
+/// The crate of a file. A file of integration tests is a crate of its own.
 fn unit(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
@@ -67,7 +68,7 @@ fn gather(source: &Source, types: &mut BTreeMap<String, Vec<Declaration>>) {
         let is_declared = KEYWORDS.contains(&keyword)
             && name.starts_with(char::is_uppercase)
             && source.bare[at + keyword.len()..name_at].chars().all(char::is_whitespace);
-        // A `type` inside a trait or its impl names nothing new.
+        // A `type` inside a trait or its impl does not define a new name.
         let is_associated = keyword == "type" && is_indented(&source.bare, at);
         if is_declared && !is_associated {
             let at = format!("{}:{}", source.path, line_of(&source.bare, name_at));

@@ -1,29 +1,29 @@
-//! How the documentation of the code reads: sentences that begin with their subject, no doc that says nothing, no line that is too wide.
+//! The language of docs: sentences that begin with their subject, no empty docs, no lines that are too wide.
 //!
-//! CONTRIBUTING.md says why, with examples. Start with [`check`]; [`print`] shows the counts.
+//! CONTRIBUTING.md gives the reasons and examples. Start with [`check`]. [`print`] shows the counts.
 
 use std::path::Path;
 
 use crate::source::{Source, rust_files};
 
-/// Columns that a line of Rust may have.
+/// The maximum number of columns of a line of Rust.
 const COLUMNS: usize = 110;
-/// Words that open a clause, when a sentence begins with them.
+/// The words that open a clause at the beginning of a sentence.
 const OPENERS: &[&str] = &[
     "Who", "Whoever", "Whom", "Whose", "What", "Whatever", "Where", "Wherever", "Of what", "To whom",
     "Of whom",
 ];
-/// A doc of at most this many words, one of them a pronoun, repeats the name below it.
+/// A doc with at most this many words, one of them a pronoun, only repeats the name below it.
 const EMPTY_WORDS: usize = 3;
-/// Words that only point to something else.
+/// The words that only refer to something else.
 const POINTERS: &[&str] = &["it", "that", "this", "them", "these", "those", "one", "so"];
 
-/// What was counted in some files.
+/// The findings in some files.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Prose {
-    /// Doc lines that hold a word.
+    /// The number of doc lines with a word.
     lines: usize,
-    /// Places, each as `path:line: finding`.
+    /// Findings, each as `path:line: finding`.
     openings: Vec<String>,
     empty: Vec<String>,
     wide: Vec<String>,
@@ -93,14 +93,15 @@ impl Prose {
     }
 }
 
-/// The text of a doc comment's line.
+/// The text of a line of a doc comment.
 fn doc_text(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
     (!text.starts_with('/')).then(|| text.trim())
 }
 
-/// The word with which a sentence in `text` opens a clause; `begins` says that a sentence starts with the line.
+/// The word that opens a clause at the beginning of a sentence in `text`. `begins` says that a sentence
+/// starts with the line.
 fn opener(text: &str, begins: bool) -> Option<&'static str> {
     let text = text.trim_start_matches(['-', '*', ' ']);
     let is_opened = |rest: &str, word: &str| {

@@ -1,11 +1,12 @@
-//! The tests that SEMANTICS.md names: each is there.
+//! Checks that the tests in SEMANTICS.md exist.
 //!
-//! A test is named as `file: function`, or as `function` alone behind its file in the same paragraph, where a row of a table is one;
-//! a chapter may say in which file its tests without a path are. A name that ends with `…` stands for all that begin so. Of a
-//! folder of `proving/` any file may have the function. Functions alone count only behind `Test:` and in tables, since text elsewhere
-//! names much that is no test, and only with two words or more. In Rust a function is a test behind `#[test]` or `#[tokio::test]`, if no
-//! `#[ignore]` stands there too; Python's cases are registered in several ways, so any function of such a file counts. Start with
-//! [`check`]; [`Reader`] goes through the document.
+//! A test is named as `file: function`, or as `function` alone after its file in the same paragraph. A row of
+//! a table is a paragraph. A chapter may name the file of its tests without a path. A name that ends with `…`
+//! stands for all names that begin with it. For a folder of `proving/`, any of its files may have the
+//! function. Functions without a file count only after `Test:` and in tables, since other text contains many
+//! names that are not tests, and only if they have two words or more. In Rust a function is a test if it has
+//! `#[test]` or `#[tokio::test]` and no `#[ignore]`. Python's cases are registered in several ways, so any
+//! function of such a file counts. Start with [`check`]. [`Reader`] goes through the document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,9 +14,9 @@ use std::path::{Path, PathBuf};
 use crate::source::{Source, words};
 
 const DOCUMENT: &str = "SEMANTICS.md";
-/// Where files without a path are, unless they are beside the file before them.
+/// The folder of files without a path, unless they are in the folder of the previous file.
 const FOLDER: &str = "crates/share/tests";
-/// Behind this a chapter names the file of its tests without a path.
+/// The words before the file of a chapter's tests without a path.
 const CHAPTER_S: &str = "Tests without a path are in";
 
 /// All findings about the workspace at `root`.
@@ -28,7 +29,7 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     Ok(reader.found)
 }
 
-/// Paragraphs and rows of tables, each with the line on which it begins, from 1.
+/// The paragraphs and table rows, each with its first line, from 1.
 fn paragraphs(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut is_open = false;
@@ -46,7 +47,7 @@ fn paragraphs(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Goes through the document, and knows which functions each file has.
+/// Reads the document, and remembers the functions of each file.
 struct Reader<'a> {
     root: &'a Path,
     functions: BTreeMap<PathBuf, BTreeSet<String>>,
@@ -56,7 +57,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Looks at one paragraph, which begins on this line.
+    /// Checks one paragraph, which begins on this line.
     fn paragraph(&mut self, line: usize, paragraph: &str) -> Result<(), String> {
         if paragraph.starts_with("## ") {
             self.chapter = None;
@@ -93,7 +94,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Where something of this name may be, behind a name in `file`.
+    /// The existing paths for this name, which follows a name in `file`.
     fn places(&self, name: &str, file: Option<&Path>) -> Vec<PathBuf> {
         let beside = file.and_then(Path::parent).map(|folder| folder.join(name));
         let places = match name.contains('/') {
@@ -103,7 +104,7 @@ impl Reader<'_> {
         places.into_iter().filter(|place| self.root.join(place).exists()).collect()
     }
 
-    /// What is missing, if anything: all places, or the function in each of them.
+    /// The error, if all paths, or the function in each of them, are missing.
     fn missing(&mut self, places: &[PathBuf], function: Option<&str>) -> Result<Option<String>, String> {
         let Some(first) = places.first() else { return Ok(Some("there is no such file".to_owned())) };
         let Some(function) = function else { return Ok(None) };
@@ -142,7 +143,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether the function behind this code is a test that runs: what its attributes say.
+/// Whether the function after this code is a test that runs, by its attributes.
 fn is_test(before: &str) -> bool {
     let mut rest = before.trim_end();
     rest = rest.strip_suffix("async").unwrap_or(rest).trim_end();
@@ -168,7 +169,7 @@ fn files(place: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(paths.filter(|path| path.extension().is_some_and(|it| it == "rs" || it == "py")).collect())
 }
 
-/// What stands between two backticks, and where it begins.
+/// The text between two backticks, with its position.
 fn spans(paragraph: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut at = 0;
     paragraph.split('`').enumerate().filter_map(move |(number, part)| {
@@ -178,13 +179,13 @@ fn spans(paragraph: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A file with code, or something in `proving/`.
+/// Whether a name is that of a source file, or of something in `proving/`.
 fn is_place(name: &str) -> bool {
     let is_path = name.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
     is_path && (name.starts_with("proving/") || name.ends_with(".rs") || name.ends_with(".py"))
 }
 
-/// A name as tests have them: at least two words.
+/// Whether a name has the form of a test: at least two words.
 fn is_function(span: &str) -> bool {
     let name = span.strip_suffix('…').unwrap_or(span);
     let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
@@ -195,7 +196,7 @@ fn is_function(span: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What is found about a document in a tree with two files.
+    /// The findings about a document in a tree with two files.
     fn found(document: &str) -> Vec<String> {
         let root = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
@@ -214,7 +215,8 @@ mod tests {
             "fn helps_a_test() {}\n#[test]\n#[ignore = \"slow\"]\nfn is_left_out() {}\n\
              #[tokio::test(flavor = \"multi_thread\")]\n/// Text.\nasync fn waits_for_it() {}\n\
              #[test]\n#[cfg(unix)]\nfn runs_here() {}\nfn is_no_test() {}\n\
-             proptest! {\n    #![proptest_config(config())]\n\n    #[test]\n    fn any_will_do(it in all()) {}\n}\n",
+             proptest! {\n    #![proptest_config(config())]\n\n    #[test]\n    fn any_will_do(it in all()) \
+             {}\n}\n",
         );
         write("proving/peers/cases.py", "def a_peer_comes_back(): pass\n");
         check(root.path()).unwrap()
@@ -228,9 +230,11 @@ mod tests {
 
     #[test]
     fn tests_are_found_by_file_and_behind_it() {
-        let good = "Text of `what_is_no_test`.\nTest: `opening.rs:\nthe_first_one_wins`, `the_first_…`; `crates/smb/tests/waiting.rs:\n\
+        let good = "Text of `what_is_no_test`.\nTest: `opening.rs:\nthe_first_one_wins`, `the_first_…`; \
+                    `crates/smb/tests/waiting.rs:\n\
                     what_waits_is_told`; `proving/peers: a_peer_comes_back`.\n\n## A chapter\n\n\
-                    Tests without a path are in `crates/smb/tests/waiting.rs`.\n\n| a | `opening.rs` | `what_waits_is_told` |\n";
+                    Tests without a path are in `crates/smb/tests/waiting.rs`.\n\n| a | `opening.rs` | \
+                    `what_waits_is_told` |\n";
         assert_eq!(found(good), Vec::<String>::new());
     }
 
@@ -245,7 +249,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_its_line() {
-        let bad = "Rule.\nTest: `opening.rs: the_second_one_wins`,\n`the_third_one_wins`.\n\nTest: `lost.rs: a`, `what_waits_is_told`.\n\n\
+        let bad = "Rule.\nTest: `opening.rs: the_second_one_wins`,\n`the_third_one_wins`.\n\nTest: `lost.rs: \
+                   a`, `what_waits_is_told`.\n\n\
                    `proving/peers: a_peer_is_lost`\n";
         let lines = [
             "2: `opening.rs: the_second",

@@ -1,17 +1,17 @@
-//! Reads Rust sources for the checks: finds the files, and tells code from comments and literals.
+//! Reads Rust sources for the checks: finds the files, and distinguishes code from comments and literals.
 //!
-//! [`Source::read`] makes two views of a file, both with every byte at its old place: `code` without
-//! comments (literals kept, since a word in a literal is known to the program all the same), and
-//! `bare` without comments and without the insides of literals, in which braces can be counted.
-//! [`functions`] uses the latter to measure functions, [`lines_without_tests`] files.
+//! [`Source::read`] makes two views of a file, both with every byte at its original position. `code` has no
+//! comments, but literals, since the program also knows the words in its literals. `bare` has neither
+//! comments nor the content of literals, so that braces can be counted in it. [`functions`] uses `bare` to
+//! measure functions, and [`lines_without_tests`] uses it to measure files.
 
 use std::path::{Path, PathBuf};
 
 /// One source file and its views.
 pub struct Source {
-    /// Path from the root of the workspace, with `/`.
+    /// The path from the root of the workspace, with `/`.
     pub path: String,
-    /// The text as it stands.
+    /// The original text.
     pub text: String,
     /// The text with comments blanked.
     pub code: String,
@@ -27,7 +27,7 @@ impl Source {
         Ok(Source::new(path, text))
     }
 
-    /// The views of `text`, as if it stood at `path`.
+    /// The views of `text`, as the content of `path`.
     pub fn new(path: String, text: String) -> Source {
         let (code, bare) = mask(&text);
         Source { path, text, code, bare }
@@ -61,14 +61,14 @@ pub fn rust_files(dir: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// A function and where it stands.
+/// A function and its position.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Line of its `fn`, from 1.
+    /// The line of its `fn`, from 1.
     pub line: usize,
-    /// Lines from its `fn` to its closing brace.
+    /// The number of lines from its `fn` to its closing brace.
     pub lines: usize,
 }
 
@@ -94,10 +94,10 @@ pub fn functions(bare: &str) -> Vec<Function> {
     found
 }
 
-/// What stands before a module of tests.
+/// The attribute of a test module.
 const FOR_TESTS: &str = "#[cfg(test)]";
 
-/// The lines of `bare` text that are in no module of tests.
+/// The number of lines of `bare` text outside of test modules.
 pub fn lines_without_tests(bare: &str) -> usize {
     let mut lines = bare.lines().count();
     let mut from = 0;
@@ -113,7 +113,7 @@ pub fn lines_without_tests(bare: &str) -> usize {
     lines
 }
 
-/// Where the body that begins after `from` closes; `None` when the function has none.
+/// The end of the body that begins after `from`. `None` if the function has none.
 fn body_end(bytes: &[u8], from: usize) -> Option<usize> {
     let (mut nested, mut braces) = (0usize, 0usize);
     for (at, byte) in bytes.iter().enumerate().skip(from) {
@@ -146,7 +146,7 @@ pub fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1
 }
 
-/// Every run of letters, digits and `_`, with the byte it begins at.
+/// All sequences of letters, digits and `_`, with their positions.
 pub fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut rest = text;
     let mut base = 0;
@@ -165,15 +165,15 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What a stretch of the text is.
+/// The kind of a part of the text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SourceSpan {
     Code,
     Comment,
     Literal,
 }
 
-/// The views without comments, and without comments and literals.
+/// The view without comments, and the view without comments and literals.
 fn mask(text: &str) -> (String, String) {
     let mut code = String::with_capacity(text.len());
     let mut bare = String::with_capacity(text.len());
@@ -183,61 +183,61 @@ fn mask(text: &str) -> (String, String) {
         let (kind, len) = stretch(rest, after_word);
         let piece = &rest[..len];
         match kind {
-            Kind::Code => {
+            SourceSpan::Code => {
                 code.push_str(piece);
                 bare.push_str(piece);
             }
-            Kind::Comment => {
+            SourceSpan::Comment => {
                 blank(piece, &mut code);
                 blank(piece, &mut bare);
             }
-            Kind::Literal => {
+            SourceSpan::Literal => {
                 code.push_str(piece);
                 blank(piece, &mut bare);
             }
         }
-        after_word = kind == Kind::Code && piece.chars().next_back().is_some_and(is_word);
+        after_word = kind == SourceSpan::Code && piece.chars().next_back().is_some_and(is_word);
         rest = &rest[len..];
     }
     (code, bare)
 }
 
-/// Spaces for every byte of `piece`, its line ends kept.
+/// Appends a space for every byte of `piece`, and keeps its line ends.
 fn blank(piece: &str, out: &mut String) {
     out.extend(piece.bytes().map(|b| if b == b'\n' { '\n' } else { ' ' }));
 }
 
-/// The kind and length of what `rest` begins with; at least one character.
-fn stretch(rest: &str, after_word: bool) -> (Kind, usize) {
+/// The kind and the length of the first part of `rest`, which has at least one character.
+fn stretch(rest: &str, after_word: bool) -> (SourceSpan, usize) {
     if rest.starts_with("//") {
-        return (Kind::Comment, rest.find('\n').unwrap_or(rest.len()));
+        return (SourceSpan::Comment, rest.find('\n').unwrap_or(rest.len()));
     }
     if rest.starts_with("/*") {
-        return (Kind::Comment, block_comment(rest));
+        return (SourceSpan::Comment, block_comment(rest));
     }
     if !after_word {
         if let Some(len) = raw_string(rest) {
-            return (Kind::Literal, len);
+            return (SourceSpan::Literal, len);
         }
         for prefix in ["b\"", "c\""] {
             if rest.starts_with(prefix) {
-                return (Kind::Literal, 1 + quoted(&rest[1..], '"'));
+                return (SourceSpan::Literal, 1 + quoted(&rest[1..], '"'));
             }
         }
         if rest.starts_with("b'") {
-            return (Kind::Literal, 1 + quoted(&rest[1..], '\''));
+            return (SourceSpan::Literal, 1 + quoted(&rest[1..], '\''));
         }
     }
     if rest.starts_with('"') {
-        return (Kind::Literal, quoted(rest, '"'));
+        return (SourceSpan::Literal, quoted(rest, '"'));
     }
     if rest.starts_with('\'') && is_char_literal(rest) {
-        return (Kind::Literal, quoted(rest, '\''));
+        return (SourceSpan::Literal, quoted(rest, '\''));
     }
-    (Kind::Code, rest.chars().next().map_or(1, char::len_utf8))
+    (SourceSpan::Code, rest.chars().next().map_or(1, char::len_utf8))
 }
 
-/// Length of the block comment `rest` begins with; they nest.
+/// The length of the block comment at the beginning of `rest`. Block comments nest.
 fn block_comment(rest: &str) -> usize {
     let bytes = rest.as_bytes();
     let (mut at, mut depth) = (0, 0usize);
@@ -256,7 +256,7 @@ fn block_comment(rest: &str) -> usize {
     bytes.len()
 }
 
-/// Length of the raw string `rest` begins with, if it does.
+/// The length of the raw string at the beginning of `rest`, if there is one.
 fn raw_string(rest: &str) -> Option<usize> {
     let tail =
         rest.strip_prefix("br").or_else(|| rest.strip_prefix("cr")).or_else(|| rest.strip_prefix('r'))?;
@@ -268,7 +268,7 @@ fn raw_string(rest: &str) -> Option<usize> {
     Some(prefix + hashes + 1 + end)
 }
 
-/// Length of the literal `rest` begins with, escapes minded.
+/// The length of the literal at the beginning of `rest`, with its escapes.
 fn quoted(rest: &str, close: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -283,7 +283,7 @@ fn quoted(rest: &str, close: char) -> usize {
     rest.len()
 }
 
-/// Whether the `'` that `rest` begins with opens a character and not a lifetime.
+/// Whether the `'` at the beginning of `rest` opens a character and not a lifetime.
 fn is_char_literal(rest: &str) -> bool {
     let mut chars = rest.chars().skip(1);
     match (chars.next(), chars.next()) {
@@ -321,7 +321,8 @@ mod tests {
     #[test]
     fn modules_of_tests_are_no_lines() {
         let s = source(
-            "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { \"}\" }\n}\n#[cfg(test)]\nmod apart;\n#[cfg(test)]\nfn c() {\n}\n",
+            "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { \"}\" }\n}\n#[cfg(test)]\nmod apart;\n\
+             #[cfg(test)]\nfn c() {\n}\n",
         );
         assert_eq!(s.bare.lines().count(), 10);
         assert_eq!(lines_without_tests(&s.bare), 6);

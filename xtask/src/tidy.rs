@@ -1,24 +1,25 @@
-//! How a source file looks: what it begins with, how long it and its functions are, its blanks, and
-//! no unfinished work.
+//! The form of a source file: its beginning, its length and that of its functions, blanks, and unfinished
+//! work.
 //!
-//! What is longer than allowed stands in `xtask/allowed-long.toml` with its exact length and a reason.
-//! That list may only get shorter: [`LONG_LIST_CEILING`] is its length, and is lowered with it.
+//! A file or function that is longer than allowed must be in `xtask/allowed-long.toml` with its exact length
+//! and a reason. That list may only get shorter: [`LONG_LIST_CEILING`] is its length, and is lowered with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::source::{Source, functions, line_of, rust_files, words};
 
-/// Lines a file may have.
+/// The maximum number of lines of a file.
 const FILE_LINES: usize = 800;
-/// Lines a function may have.
+/// The maximum number of lines of a function.
 const FUNCTION_LINES: usize = 70;
-/// How many entries `xtask/allowed-long.toml` has. Never raise it.
+/// The number of entries in `xtask/allowed-long.toml`. Never raise it.
 const LONG_LIST_CEILING: usize = 0;
 
-/// Macros that mark unfinished work, or work of a debugging session.
+/// Macros that mark unfinished work, or a debugging session.
 const UNFINISHED_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
-/// The same as words of a comment, spelt in two parts so that this file does not hold them.
+/// The words of comments that mark unfinished work, written in two parts so that this file does not contain
+/// them.
 const UNFINISHED_WORDS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// All findings about the workspace at `root`.
@@ -29,7 +30,8 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     if allowed.len() != LONG_LIST_CEILING {
         found.push(format!(
-            "xtask/allowed-long.toml: {} entries, LONG_LIST_CEILING is {LONG_LIST_CEILING}; the list may only get shorter",
+            "xtask/allowed-long.toml: {} entries, LONG_LIST_CEILING is {LONG_LIST_CEILING}; the list may \
+             only get shorter",
             allowed.len()
         ));
     }
@@ -44,7 +46,7 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// Findings about the text of one file.
+/// The findings about the text of one file.
 fn looks(source: &Source) -> Vec<String> {
     let path = &source.path;
     let mut found = Vec::new();
@@ -75,9 +77,9 @@ fn looks(source: &Source) -> Vec<String> {
     found
 }
 
-/// What is allowed to be long.
+/// The allowed exceptions.
 struct LongList {
-    /// By path, or path and function: allowed lines, and whether the entry was needed.
+    /// By path, or path and function: the allowed lines, and whether the entry was needed.
     entries: BTreeMap<String, (usize, bool)>,
 }
 
@@ -107,7 +109,7 @@ impl LongList {
         self.entries.len()
     }
 
-    /// Findings about the lengths in `source`; marks the entries that were needed.
+    /// The findings about the lengths in `source`. It marks the entries that were needed.
     fn lengths(&mut self, source: &Source) -> Vec<String> {
         let lines = source.text.lines().count();
         let mut found = Vec::new();

@@ -1,20 +1,20 @@
-//! Looks for words in code, however they are spelt: `lease_key`, `LeaseKey` and `LEASE` all hold
-//! `lease`, while `release` does not.
+//! Finds words in code in any spelling: `lease_key`, `LeaseKey` and `LEASE` all contain `lease`, but
+//! `release` does not.
 
 use crate::source::{line_of, words};
 
-/// A forbidden word that was found.
+/// A forbidden word in the code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Its line, from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// The identifier it stands in.
+    /// The identifier that contains it.
     pub identifier: String,
     /// The word.
     pub word: &'static str,
 }
 
-/// Every identifier of `code` that holds one of `forbidden`, alone, in the plural, or written as two parts.
+/// All identifiers of `code` that contain a word of `forbidden`: alone, in the plural, or as two parts.
 pub fn find(code: &str, forbidden: &[&'static str]) -> Vec<Hit> {
     let mut hits = Vec::new();
     for (at, identifier) in words(code) {
@@ -32,7 +32,7 @@ fn holds(parts: &[String], word: &str) -> bool {
     parts.iter().any(|part| same(part)) || parts.windows(2).any(|pair| same(&pair.concat()))
 }
 
-/// The parts of an identifier in lower case: `SmbFileId2` is `smb`, `file`, `id`.
+/// The parts of an identifier in lower case: `SmbFileId2` has `smb`, `file` and `id`.
 pub fn parts(identifier: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     let chars: Vec<char> = identifier.chars().collect();

@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Client, Tricks, echo_body, record, start, workers};
-use testkit::allocations::{ALLOCATIONS, Counting};
+use testkit::allocations::{ALLOCATIONS, ServerAllocationCounter};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: ServerAllocationCounter = ServerAllocationCounter;
 
 /// Requests in flight at once.
 const DEPTH: usize = 32;

@@ -47,7 +47,7 @@ fn set_of(client: &mut Client, wire: &mut Wire, handle: &[u8], number: AttrNum) 
 #[test]
 fn each_supported_attribute_is_told_or_set_and_no_other() {
     for minor in [1, 2] {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", minor);
         let (handle, _) = client.create(&mut wire, b"file");
@@ -82,7 +82,7 @@ fn each_supported_attribute_is_told_or_set_and_no_other() {
 // RFC 8881 5.8.1.14, 18.16.3
 #[test]
 fn each_attribute_of_an_exclusive_create_is_set_by_it() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 2);
     let (handle, _) = client.create(&mut wire, b"pattern");
@@ -118,7 +118,7 @@ fn each_attribute_of_an_exclusive_create_is_set_by_it() {
 // RFC 8881 18.35.3
 #[test]
 fn exchange_id_claims_no_more_than_a_server_without_pnfs() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let told = |wire: &mut Wire| {
         let done = wire.call(2, &[introduce(b"client")]).ok();

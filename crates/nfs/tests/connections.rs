@@ -15,7 +15,7 @@ fn bind(sessid: SessionId, dir: bind_conn_to_session::FromClient) -> Args<'stati
 // RFC 8881 2.10.6.1.3
 #[test]
 fn what_ends_in_a_panic_is_told_to_its_retry_and_not_done_again() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut wire, mut other) = (world.connect(), world.connect());
     let mut client = Client::new(&mut wire, b"client", 1);
     let (file, _) = client.create(&mut wire, b"file");
@@ -34,7 +34,7 @@ fn what_ends_in_a_panic_is_told_to_its_retry_and_not_done_again() {
 
 #[test]
 fn what_was_never_begun_because_its_connection_was_lost_can_be_asked_for_again() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut wire, mut other) = (world.connect(), world.connect());
     let mut client = Client::new(&mut wire, b"client", 1);
     let make = open::OpenHow::Create(open::CreateHow::Guarded(Default::default()));
@@ -55,7 +55,7 @@ fn what_was_never_begun_because_its_connection_was_lost_can_be_asked_for_again()
 // RFC 8881 2.10.6.1.3, 18.46.3: Linux sends its present slots when it repeats a request
 #[test]
 fn a_retry_may_name_another_highest_slot_and_is_a_retry_nevertheless() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut wire, mut other) = (world.connect(), world.connect());
     let mut client = Client::new(&mut wire, b"client", 1);
     let Args::Sequence(first) = client.sequence(3, true) else { unreachable!() };
@@ -69,7 +69,7 @@ fn a_retry_may_name_another_highest_slot_and_is_a_retry_nevertheless() {
 // RFC 8881 18.37.3
 #[test]
 fn a_session_ends_when_the_requests_of_others_have() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut wire, mut other) = (world.connect(), world.connect());
     let mut client = Client::new(&mut wire, b"client", 1);
     let (file, _) = client.create(&mut wire, b"file");
@@ -90,7 +90,7 @@ fn a_session_ends_when_the_requests_of_others_have() {
 #[test]
 fn binding_stands_alone_and_names_a_session_that_is_there() {
     use bind_conn_to_session::{FromClient, FromServer};
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut wire, mut other) = (world.connect(), world.connect());
     let mut client = Client::new(&mut wire, b"client", 1);
     let asked = bind(client.session, FromClient::Back);
@@ -115,10 +115,10 @@ fn binding_stands_alone_and_names_a_session_that_is_there() {
 // RFC 8881 2.10.3.1, 18.46.3
 #[test]
 fn a_connection_that_is_bound_by_its_first_request_carries_no_callbacks() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut wire, mut other) = (world.connect(), world.connect());
     let mut client = Client::new(&mut wire, b"client", 1);
-    let flags = |answer: Answer| match answer.results()[0] {
+    let flags = |answer: ReceivedCompound| match answer.results()[0] {
         Res::Sequence(Ok(sequence)) => sequence.status_flags,
         other => panic!("{other:?}"),
     };
@@ -136,7 +136,7 @@ fn a_connection_that_is_bound_by_its_first_request_carries_no_callbacks() {
 
 #[test]
 fn sixteen_connections_and_every_slot_of_a_session_are_used_at_once() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wires: Vec<_> = (0..16).map(|_| world.connect()).collect();
     let mut client = Client::new(&mut wires[0], b"client", 1);
     let (file, stateid) = client.create(&mut wires[0], b"file");
@@ -168,7 +168,7 @@ fn sixteen_connections_and_every_slot_of_a_session_are_used_at_once() {
 
 #[test]
 fn connections_of_one_client_are_told_to_be_spread() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut first, mut second, mut other) = (world.connect(), world.connect(), world.connect());
     let mut client = Client::new(&mut first, b"client", 1);
     second.call(1, &[client.sequence(0, false)]).ok();
@@ -179,7 +179,7 @@ fn connections_of_one_client_are_told_to_be_spread() {
 
 #[test]
 fn one_connection_more_than_a_client_may_have_takes_the_place_of_the_most_silent() {
-    let mut world = World::new();
+    let mut world = NfsTestServer::new();
     let mut wires: Vec<_> = (0..CONNECTIONS).map(|_| world.connect()).collect();
     let mut client = Client::new(&mut wires[0], b"client", 1);
     for wire in &mut wires {
@@ -208,7 +208,7 @@ fn one_connection_more_than_a_client_may_have_takes_the_place_of_the_most_silent
 // RFC 8881 18.36.4
 #[test]
 fn slots_are_granted_as_long_as_there_is_memory_for_their_replies() {
-    let world = World::with_memory(200_000);
+    let world = NfsTestServer::with_memory(200_000);
     let mut wire = world.connect();
     let mut granted = Vec::new();
     let refused = loop {
@@ -230,7 +230,7 @@ fn slots_are_granted_as_long_as_there_is_memory_for_their_replies() {
 
 #[test]
 fn what_a_client_has_come_to_is_known() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let known = world.server.clients.get(client.clientid).expect("the client");

@@ -9,7 +9,7 @@ use nfs_wire::attr::Bitmap;
 use nfs_wire::op::{Args, OpNum, getattr, read_plus};
 use share::counts::{Kind, Totals};
 use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
-use testkit::nfs::{Client, EXPORT, World, lookup, reading, writing};
+use testkit::nfs::{Client, EXPORT, NfsTestServer, lookup, reading, writing};
 
 /// The test itself lets time pass.
 struct ManualTime;
@@ -18,7 +18,7 @@ impl Alarm for ManualTime {
     fn set(&self, _at_ns: u64) {}
 }
 
-fn of_share(world: &World) -> Totals {
+fn of_share(world: &NfsTestServer) -> Totals {
     world.engine.counts(&FAMILY).read()
 }
 
@@ -35,7 +35,7 @@ fn attributes() -> Args<'static> {
 
 #[test]
 fn every_operation_counts_once_for_its_share_with_its_bytes() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 2);
     let (file, stateid) = client.create(&mut wire, b"file");
@@ -72,7 +72,7 @@ fn every_operation_counts_once_for_its_share_with_its_bytes() {
 
 #[test]
 fn a_limit_that_was_met_shows_in_the_response_type() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 2);
     let (file, stateid) = client.create(&mut wire, b"file");

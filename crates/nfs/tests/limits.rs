@@ -11,7 +11,7 @@ use nfs_wire::op::{Args, Res, getattr};
 use nfs_wire::rpc::{self, Accepted, Message};
 use nfs_wire::types::StateId;
 use share::limits::{Alarm, Limits, Provision, ShareLimits, Throughput};
-use testkit::nfs::{Client, EXPORT, Wire, World, closing, lookup, put, reading, writing};
+use testkit::nfs::{Client, EXPORT, NfsTestServer, Wire, closing, lookup, put, reading, writing};
 
 /// The test itself lets time pass.
 struct ManualTime;
@@ -23,7 +23,7 @@ impl Alarm for ManualTime {
 /// A world whose share allows ten reads and writes a second, and some number of other operations; and a
 /// client with a file.
 struct Limited {
-    world: World,
+    world: NfsTestServer,
     limits: Arc<Limits>,
     share: ShareLimits,
     wire: Wire,
@@ -34,7 +34,7 @@ struct Limited {
 
 impl Limited {
     fn new(metadata: u64) -> Limited {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 2);
         let (file, stateid) = client.create(&mut wire, b"file");

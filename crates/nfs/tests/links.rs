@@ -7,7 +7,7 @@ use testkit::nfs::*;
 // RFC 8881 18.9.3; link(2): the first to find the name free gets it. Programs use that to lock without locks.
 #[test]
 fn a_name_that_is_there_is_not_given_once_more_also_to_its_own_file() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (file, _) = client.create(&mut wire, b"file");
@@ -25,7 +25,7 @@ fn a_name_that_is_there_is_not_given_once_more_also_to_its_own_file() {
 // RFC 8881 14.5 (exception: SEMANTICS.md, "Names")
 #[test]
 fn a_name_that_is_not_utf8_is_listed_opened_renamed_and_removed() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (old, new) = (&b"caf\xe9"[..], &b"\xff\xfe"[..]);
@@ -56,7 +56,7 @@ fn a_name_that_is_not_utf8_is_listed_opened_renamed_and_removed() {
 // rename(2); the Linux server returns NOTEMPTY, where RFC 8881 18.26.3 has EXIST
 #[test]
 fn a_directory_is_not_renamed_onto_one_that_holds_something() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let make = |objname: &'static [u8]| {

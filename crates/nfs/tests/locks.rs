@@ -20,7 +20,7 @@ fn unlocking(lock_stateid: StateId) -> Args<'static> {
     Args::LockU(UnlockArgs { locktype: LockType::Write, seqid: 0, lock_stateid, offset: 0, length: 10 })
 }
 
-fn taken(answer: &Answer) -> StateId {
+fn taken(answer: &ReceivedCompound) -> StateId {
     match answer.last() {
         Res::Lock(LockRes::Ok(taken)) => taken.lock_stateid,
         other => panic!("{other:?}"),
@@ -29,7 +29,7 @@ fn taken(answer: &Answer) -> StateId {
 
 #[test]
 fn an_owner_whose_stateid_was_freed_locks_again() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (handle, open) = client.create(&mut wire, b"file");
@@ -47,7 +47,7 @@ fn an_owner_whose_stateid_was_freed_locks_again() {
 
 #[test]
 fn an_owner_is_known_by_its_name_as_long_as_it_has_locks() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (handle, open) = client.create(&mut wire, b"file");
@@ -73,7 +73,7 @@ fn an_owner_is_known_by_its_name_as_long_as_it_has_locks() {
 // RFC 8881 18.10.3
 #[test]
 fn a_lock_of_another_file_than_that_of_its_open_leaves_nothing_behind() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (_, open) = client.create(&mut wire, b"file");
@@ -87,7 +87,7 @@ fn a_lock_of_another_file_than_that_of_its_open_leaves_nothing_behind() {
 // connection (found by proving/kernel_client/mixed.py: the client had a lock that the server did not know).
 #[test]
 fn a_lock_that_is_taken_while_its_owners_stateid_is_being_freed_stays() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (handle, open) = client.create(&mut wire, b"file");

@@ -34,7 +34,7 @@ impl UnstableWriter {
 #[test]
 fn who_was_not_told_that_written_data_is_lost_writes_it_again() {
     for fails in [StableHow::Unstable, StableHow::FileSync] {
-        let (world, plan) = World::counted();
+        let (world, plan) = NfsTestServer::counted();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"one", 1);
         let (file, stateid) = client.create(&mut wire, b"file");

@@ -9,7 +9,7 @@ use volume::faulty::{PlannedFault, VolumeCall};
 // RFC 8881 2.10.6.1
 #[test]
 fn a_retry_on_another_connection_gets_the_reply_of_the_first_and_does_nothing_again() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut first, mut second) = (world.connect(), world.connect());
     let mut client = Client::new(&mut first, b"client", 1);
     let sequence = client.sequence(3, true);
@@ -26,7 +26,7 @@ fn a_retry_on_another_connection_gets_the_reply_of_the_first_and_does_nothing_ag
 // RFC 8881 2.10.6.1.3.1
 #[test]
 fn another_request_under_an_old_number_is_told_apart_from_a_retry() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut first, mut second) = (world.connect(), world.connect());
     let mut client = Client::new(&mut first, b"client", 1);
     let sequence = client.sequence(0, true);
@@ -38,7 +38,7 @@ fn another_request_under_an_old_number_is_told_apart_from_a_retry() {
 // RFC 8881 2.10.6.1.3.1: the reply holds the session ID, with which others could use the session.
 #[test]
 fn another_user_does_not_get_the_reply_to_create_session() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut own, mut foreign) = (world.connect(), world.connect());
     foreign.uid = 77;
     let introduced = own.call(1, &[introduce(b"client")]).ok();
@@ -52,7 +52,7 @@ fn another_user_does_not_get_the_reply_to_create_session() {
 // RFC 8881 2.10.3.1, 18.46.3
 #[test]
 fn sixteen_connections_carry_one_session_without_being_bound() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wires: Vec<_> = (0..16).map(|_| world.connect()).collect();
     let mut client = Client::new(&mut wires[0], b"client", 1);
     let (file, stateid) = client.create(&mut wires[0], b"file");
@@ -73,7 +73,7 @@ fn sixteen_connections_carry_one_session_without_being_bound() {
 // RFC 8881 15.1.3.4
 #[test]
 fn an_operation_that_does_not_exist_is_told_as_such_wherever_it_stands() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     for number in [0, 2, 76, 10_044, u32::MAX] {
         let answer = wire.call(1, &[Args::Illegal(number)]);
@@ -84,7 +84,7 @@ fn an_operation_that_does_not_exist_is_told_as_such_wherever_it_stands() {
 // RFC 8881 18.36.4
 #[test]
 fn a_session_that_cannot_be_granted_leaves_its_number_unused() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let introduced = wire.call(1, &[introduce(b"client")]).ok();
     let Res::ExchangeId(Ok(known)) = introduced.last() else { panic!("{introduced:?}") };
@@ -100,7 +100,7 @@ fn a_session_that_cannot_be_granted_leaves_its_number_unused() {
 // RFC 8881 18.35.4
 #[test]
 fn who_makes_no_session_within_a_lease_is_forgotten() {
-    let mut world = World::new();
+    let mut world = NfsTestServer::new();
     let mut wire = world.connect();
     let introduced = wire.call(1, &[introduce(b"client")]).ok();
     let Res::ExchangeId(Ok(known)) = introduced.last() else { panic!("{introduced:?}") };
@@ -113,7 +113,7 @@ fn who_makes_no_session_within_a_lease_is_forgotten() {
 // RFC 7862 14.1
 #[test]
 fn a_flag_of_minor_version_two_is_unknown_in_one() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let Args::ExchangeId(args) = introduce(b"client") else { panic!("EXCHANGE_ID") };
     let fenced = exchange_id::Args { flags: exchange_id::ExchangeFlags::SUPP_FENCE_OPS, ..args };
@@ -124,7 +124,7 @@ fn a_flag_of_minor_version_two_is_unknown_in_one() {
 // RFC 8881 18.51.3
 #[test]
 fn nothing_is_opened_before_the_client_has_nothing_more_to_reclaim() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::before_reclaim(&mut wire, b"client", 1);
     let make = open::OpenHow::Create(open::CreateHow::Guarded(Default::default()));
@@ -139,7 +139,7 @@ fn nothing_is_opened_before_the_client_has_nothing_more_to_reclaim() {
 // RFC 8881 18.38.3, 16.2.3.1.2
 #[test]
 fn the_current_stateid_can_be_meant_by_free_stateid() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let make = open::OpenHow::Create(open::CreateHow::Guarded(Default::default()));
@@ -153,7 +153,7 @@ fn the_current_stateid_can_be_meant_by_free_stateid() {
 // is not set
 #[test]
 fn an_open_file_without_a_name_is_used_and_closed_by_its_handle() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (file, stateid) = client.create(&mut wire, b"file");
@@ -177,7 +177,7 @@ fn an_open_file_without_a_name_is_used_and_closed_by_its_handle() {
 // RFC 8881 2.10.8.3: whoever has the ID of a session can use it.
 #[test]
 fn nobody_can_tell_the_ids_of_others_from_their_own() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut ids = Vec::new();
     let mut sessions = Vec::new();
@@ -209,7 +209,7 @@ fn nobody_can_tell_the_ids_of_others_from_their_own() {
 // RFC 8881 18.36.3, 18.35.4
 #[test]
 fn a_client_that_begins_anew_waits_for_nothing_that_its_old_session_still_does() {
-    let (world, plan) = World::counted();
+    let (world, plan) = NfsTestServer::counted();
     let (mut wire, mut second) = (world.connect(), world.connect());
     let mut client = Client::new(&mut wire, b"client", 1);
     let (file, stateid) = client.create(&mut wire, b"file");

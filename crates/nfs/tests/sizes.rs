@@ -4,7 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::{Args, Res, allocate, clone, copy, getattr, setattr};
 use nfs_wire::xdr::List;
-use testkit::nfs::{Client, Wire, World, put, writing};
+use testkit::nfs::{Client, NfsTestServer, Wire, put, writing};
 
 /// space_avail, space_free and space_total.
 const SPACE: [AttrNum; 3] = [AttrNum::SpaceAvail, AttrNum::SpaceFree, AttrNum::SpaceTotal];
@@ -23,7 +23,7 @@ fn space(client: &mut Client, wire: &mut Wire, file: &[u8]) -> Vec<u64> {
 
 #[test]
 fn what_does_not_fit_is_refused_whole_and_the_rest_is_shown() {
-    let world = World::sized(100);
+    let world = NfsTestServer::sized(100);
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 2);
     let (file, stateid) = client.create(&mut wire, b"file");
@@ -44,7 +44,7 @@ fn what_does_not_fit_is_refused_whole_and_the_rest_is_shown() {
 #[test]
 fn no_file_grows_beyond_the_largest_which_is_told() {
     const LARGEST: u64 = 4 << 40;
-    let world = World::sized(1 << 50);
+    let world = NfsTestServer::sized(1 << 50);
     world.engine.set_largest_file(Some(LARGEST));
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 2);

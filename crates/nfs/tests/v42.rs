@@ -21,7 +21,7 @@ fn seek(stateid: StateId, offset: u64, what: seek::ContentType) -> Args<'static>
 
 /// A client of minor version 2 with a file that is open.
 fn begin() -> (Wire, Client, Vec<u8>, StateId) {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 2);
     let (handle, stateid) = client.create(&mut wire, b"file");
@@ -31,7 +31,7 @@ fn begin() -> (Wire, Client, Vec<u8>, StateId) {
 // RFC 8276 8.4.2
 #[test]
 fn attributes_that_find_no_room_are_told_apart_from_one_that_is_too_large() {
-    let (world, plan) = World::counted();
+    let (world, plan) = NfsTestServer::counted();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 2);
     let (file, _) = client.create(&mut wire, b"file");
@@ -188,7 +188,7 @@ fn extended_attributes_are_set_told_listed_and_removed() {
 
 #[test]
 fn minor_version_one_has_none_of_it() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (file, stateid) = client.create(&mut wire, b"file");
@@ -202,7 +202,7 @@ const UNIT: u64 = 4096;
 
 #[test]
 fn a_clone_makes_its_target_longer_only_with_what_it_brings() {
-    let (world, plan) = World::counted();
+    let (world, plan) = NfsTestServer::counted();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 2);
     let (from, source) = client.create(&mut wire, b"file");

@@ -5,7 +5,7 @@ use smb_wire::create::Disposition;
 use smb_wire::header::Flags;
 use smb_wire::{FileId, Header, NtStatus, SmbCommand, close, echo, read, utf16, write};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 
 /// One request of a compound.
 enum CompoundStep<'a> {
@@ -62,13 +62,13 @@ fn related(client: &mut Peer, steps: &[CompoundStep<'_>]) -> Vec<NtStatus> {
     let answers: Vec<_> = std::iter::from_fn(|| client.next()).collect();
     assert!(answers.iter().all(|answer| answer.frame == answers[0].frame), "all in one frame");
     assert!(answers[1..].iter().all(|answer| answer.header.is_related()));
-    answers.iter().map(testkit::smb::peer::Answer::status).collect()
+    answers.iter().map(testkit::smb::peer::ReceivedMessage::status).collect()
 }
 
 #[test]
 fn a_file_is_made_written_read_and_closed_in_one_frame() {
     for seals in [false, true] {
-        let world = World::on_disk();
+        let world = SmbTestServer::on_disk();
         let mut client = world.dial(&Dial { seals, ..Dial::default() });
         let steps = [
             CompoundStep::Create("file", Disposition::Create),
@@ -85,7 +85,7 @@ fn a_file_is_made_written_read_and_closed_in_one_frame() {
 // MS-SMB2 3.3.5.2.7.2
 #[test]
 fn what_stands_behind_a_failed_create_fails_like_it() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let steps = [
         CompoundStep::Create("missing", Disposition::Open),
@@ -111,7 +111,7 @@ fn what_stands_behind_a_failed_create_fails_like_it() {
 
 #[test]
 fn a_second_create_is_what_the_next_ones_mean() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let steps = [
         CompoundStep::Create("first", Disposition::Create),
@@ -130,7 +130,7 @@ fn a_second_create_is_what_the_next_ones_mean() {
 
 #[test]
 fn nothing_before_it_gives_nothing_to_take_over() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     let mut client = world.client();
     // Related although it is the first of its frame.
@@ -158,7 +158,7 @@ fn nothing_before_it_gives_nothing_to_take_over() {
 
 #[test]
 fn a_tree_and_a_file_in_one_frame() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let steps = [
         CompoundStep::Tree(testkit::smb::SHARE),
@@ -180,7 +180,7 @@ fn a_tree_and_a_file_in_one_frame() {
 
 #[test]
 fn an_unrelated_compound_shares_nothing() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let create = CompoundStep::Create("file", Disposition::OpenIf).message(&mut client);
     let read = CompoundStep::Read(BEFORE).message(&mut client);
@@ -194,7 +194,7 @@ fn an_unrelated_compound_shares_nothing() {
 /// One wrong signature in the middle refuses that request and no other.
 #[test]
 fn each_request_is_signed_for_itself() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let file = client.open("file");
     assert_eq!(client.write(file, 0, b"untouched"), NtStatus::SUCCESS);
@@ -213,7 +213,7 @@ fn each_request_is_signed_for_itself() {
 /// intention of its sender is unknown.
 #[test]
 fn a_frame_that_breaks_in_the_middle_closes() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     let mut client = world.client();
     let create = CompoundStep::Create("file", Disposition::OpenIf).message(&mut client);

@@ -8,7 +8,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{FileId, NtStatus, SmbCommand, set_info, utf16};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Peer, World};
+use testkit::smb::{Peer, SmbTestServer};
 use volume::memory::MemoryVolume;
 
 const OK: NtStatus = NtStatus::SUCCESS;
@@ -55,7 +55,7 @@ fn rename(client: &mut Peer, file_id: FileId, to: &str) -> NtStatus {
 // MS-SMB2 3.3.5.15.6: source and target are opens of one session, of whichever trees
 #[test]
 fn a_copy_goes_from_one_share_of_the_session_to_another() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let config = share::Config { name: "second".into(), enforce: false, ..share::Config::default() };
     let engine = Share::open(Arc::new(MemoryVolume::new(2)), config).expect("a second share");
     let mut first = None;
@@ -97,7 +97,7 @@ fn a_copy_goes_from_one_share_of_the_session_to_another() {
 // MS-FSCC 2.6
 #[test]
 fn a_file_is_made_without_the_attributes_that_no_file_has_here() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let six = [0x8000_u32, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000, 0x40_0000];
     for (number, bit) in six.into_iter().enumerate() {
@@ -116,7 +116,7 @@ fn a_file_is_made_without_the_attributes_that_no_file_has_here() {
 
 #[test]
 fn a_directory_has_one_name_however_many_directories_are_in_it() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     for name in ["d", "d\\one", "d\\two"] {
         let made = client.create(&OpenFile::directory(name)).file_id();
@@ -133,7 +133,7 @@ fn a_directory_has_one_name_however_many_directories_are_in_it() {
 // MS-FSCC 2.3.20
 #[test]
 fn a_backup_program_hears_that_no_checksums_are_kept() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let directory = client.create(&OpenFile::directory("d")).file_id();
     for file in [client.open("f"), directory] {
@@ -149,7 +149,7 @@ fn a_backup_program_hears_that_no_checksums_are_kept() {
 // MS-SMB2 3.3.5.21.1 (exception: pysmb, smbj, jcifs-ng, node-smb2 and older libsmb2)
 #[test]
 fn a_file_is_renamed_to_one_letter_without_padding_and_to_a_path_with_a_separator_before_it() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let made = client.create(&OpenFile::directory("d")).file_id();
     assert_eq!(client.close(made), OK);
@@ -168,7 +168,7 @@ fn a_file_is_renamed_to_one_letter_without_padding_and_to_a_path_with_a_separato
 #[test]
 fn a_backup_program_hears_of_a_files_number_and_the_volumes_room() {
     use std::os::unix::fs::MetadataExt;
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     client.create(&OpenFile::directory("d")).file_id();
     let file = client.open("d\\a:b".replace(':', "\u{f022}").as_str());
@@ -196,7 +196,7 @@ fn a_backup_program_hears_of_a_files_number_and_the_volumes_room() {
 // MS-FSA 2.1.5.10.35
 #[test]
 fn who_puts_files_back_gives_them_their_object_ids() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut user = testkit::smb::user(testkit::smb::USER, "s3cret", 1001);
     let restorer = share::Identity { administrator: true, ..(*user.identity).clone() };
     user.identity = Arc::new(restorer);
@@ -222,7 +222,7 @@ fn who_puts_files_back_gives_them_their_object_ids() {
 // MS-FSA 2.1.5.10.15
 #[test]
 fn a_program_hears_where_on_the_store_a_file_lies_as_far_as_the_host_says_it() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let file = client.open("f");
     let mut ask = |vcn: i64, limit| {

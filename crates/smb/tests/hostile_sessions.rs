@@ -9,7 +9,7 @@ use smb_wire::header::{Flags, transform};
 use smb_wire::negotiate::Dialect;
 use smb_wire::{FileId, Header, NtStatus, SmbCommand, create, echo, logoff, tree_disconnect, write};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 /// An unsigned WRITE on `file`.
 fn write_message(peer: &mut Peer, file: FileId, data: &[u8]) -> Vec<u8> {
@@ -26,7 +26,7 @@ fn answered(peer: &mut Peer, message: Vec<u8>) -> NtStatus {
 #[test]
 fn a_wrong_signature_changes_nothing() {
     for dialect in [Dialect::Smb202, Dialect::Smb210, Dialect::Smb300, Dialect::Smb302, Dialect::Smb311] {
-        let world = World::on_disk();
+        let world = SmbTestServer::on_disk();
         let mut bystander = world.client();
         let mut client = world.dial(&Dial::with(dialect));
         client.make("file", b"untouched");
@@ -59,7 +59,7 @@ fn a_wrong_signature_changes_nothing() {
 /// With GMAC the nonce has the message id, so a message cannot be sent again with another id.
 #[test]
 fn a_signed_message_is_not_good_under_another_id() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     client.make("file", b"first");
     let file = client.open("file");
@@ -79,7 +79,7 @@ fn a_signed_message_is_not_good_under_another_id() {
 
 #[test]
 fn one_session_does_not_sign_for_another() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut anna = world.client();
     let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::elsewhere() });
     let file = anna.open("file");
@@ -93,7 +93,7 @@ fn one_session_does_not_sign_for_another() {
 
 #[test]
 fn an_open_belongs_to_its_session_and_tree() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut anna = world.client();
     let mut bert = world.dial(&Dial { user: "bert".into(), ..Dial::elsewhere() });
     let file = anna.open("file");
@@ -125,7 +125,7 @@ fn an_open_belongs_to_its_session_and_tree() {
 
 #[test]
 fn a_session_that_was_ended_is_dead() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     let mut client = world.client();
     let file = client.open("file");
@@ -147,7 +147,7 @@ fn a_session_that_was_ended_is_dead() {
 
 #[test]
 fn a_tree_that_was_left_is_dead_with_its_opens() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let file = client.open("file");
     let leave = |client: &mut Peer| {
@@ -165,7 +165,7 @@ fn a_tree_that_was_left_is_dead_with_its_opens() {
 #[test]
 fn a_seal_that_is_not_whole_closes() {
     for dialect in [Dialect::Smb300, Dialect::Smb311] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let mut bystander = world.client();
         let dial = Dial { seals: true, ..Dial::with(dialect) };
         let mut other = world.dial(&Dial { guid: Dial::elsewhere().guid, ..dial.clone() });
@@ -218,7 +218,7 @@ fn a_seal_that_is_not_whole_closes() {
 
 #[test]
 fn where_sealing_is_required_nothing_plain_is_served() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     world.configure_server(|config| config.encryption = Encryption::Required);
     let mut client = world.dial(&Dial { seals: true, ..Dial::default() });
     assert!(client.is_served());
@@ -235,7 +235,7 @@ fn where_sealing_is_required_nothing_plain_is_served() {
 
 #[test]
 fn where_a_share_requires_sealing_nothing_plain_is_served_on_it() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     world.configure(|share| share.encryption = Encryption::Required);
     let mut client = world.client();
     let status = client.create(&OpenFile::named("planted")).status();
@@ -249,7 +249,7 @@ fn where_a_share_requires_sealing_nothing_plain_is_served_on_it() {
 
 #[test]
 fn where_signing_is_required_nothing_unsigned_is_served() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     world.configure_server(|config| config.signing = Signing::Required);
     let mut client = world.dial(&Dial { requires_signing: false, ..Dial::default() });
     assert_eq!(client.create(&OpenFile::named("planted")).status(), NtStatus::ACCESS_DENIED);
@@ -260,7 +260,7 @@ fn where_signing_is_required_nothing_unsigned_is_served() {
 // MS-SMB2 3.3.5.7
 #[test]
 fn a_plain_tree_connect_costs_a_3_1_1_client_its_connection() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut peer = world.peer();
     peer.log_on(&Dial { requires_signing: false, ..Dial::default() });
     let path = smb_wire::utf16::encode(&format!("\\\\server\\{SHARE}"));
@@ -271,7 +271,7 @@ fn a_plain_tree_connect_costs_a_3_1_1_client_its_connection() {
 
 #[test]
 fn a_share_that_is_not_there_or_not_theirs_is_refused() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     for name in ["nothing", "", "files\\deeper", "..", "files\0", "ADMIN$"] {
         assert_eq!(client.try_tree(name).status(), NtStatus::BAD_NETWORK_NAME, "{name:?}");
@@ -283,7 +283,7 @@ fn a_share_that_is_not_there_or_not_theirs_is_refused() {
 // MS-SMB2 3.3.5.5.3
 #[test]
 fn only_the_same_user_replaces_a_session() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut anna = world.client();
     let bert = Dial { user: "bert".into(), previous_session_id: anna.session_id, ..Dial::elsewhere() };
     assert!(world.dial(&bert).is_served());
@@ -304,7 +304,7 @@ fn begin_log_on(peer: &mut Peer) -> NtStatus {
 
 #[test]
 fn a_connection_has_few_log_ons_half_done() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     let mut peer = world.peer();
     assert_eq!(peer.negotiate(&Dial::default()).status(), NtStatus::SUCCESS);
@@ -328,7 +328,7 @@ fn a_connection_has_few_log_ons_half_done() {
 
 #[test]
 fn a_server_has_a_bounded_number_of_log_ons_half_done() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut strangers = Vec::new();
     for _ in 0..4096 / 16 {
         let mut peer = world.peer();
@@ -348,7 +348,7 @@ fn a_server_has_a_bounded_number_of_log_ons_half_done() {
 
 #[test]
 fn a_session_has_a_bounded_number_of_trees() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     for _ in 1..4096 {
         assert_eq!(client.try_tree(SHARE).status(), NtStatus::SUCCESS);
@@ -362,7 +362,7 @@ fn a_session_has_a_bounded_number_of_trees() {
 
 #[test]
 fn ten_thousand_opens_end_with_their_connection() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut bystander = world.client();
     let mut client = world.client();
     client.make("file", b"content");
@@ -379,7 +379,7 @@ fn ten_thousand_opens_end_with_their_connection() {
 
 #[test]
 fn opens_have_a_bound() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     world.engine.configure(share::Config { max_opens: 100, ..(*world.engine.config()).clone() });
     let mut client = world.client();
@@ -394,7 +394,7 @@ fn opens_have_a_bound() {
 
 #[test]
 fn a_client_with_more_sessions_and_trees_than_there_is_memory_left_for_gets_no_more() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let memory = share::ClientMemory::bounded(20 * SESSION_BYTES);
     world.configure_server(|config| config.session_memory = Arc::clone(&memory));
     let mut bystander = world.dial(&Dial::elsewhere());

@@ -11,7 +11,7 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::{FileId, Header, NtStatus, SmbCommand, cancel, close, create, lock, read, set_info, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 
 /// The test itself advances the time.
 struct ManualAlarm;
@@ -22,17 +22,17 @@ impl Alarm for ManualAlarm {
 
 /// A world whose share allows ten reads and writes a second, and as many other operations.
 struct Limited {
-    world: World,
+    world: SmbTestServer,
     limits: Arc<Limits>,
     share: ShareLimits,
 }
 
 impl Limited {
     fn new(metadata: u64) -> Limited {
-        Limited::over(World::in_memory(), metadata)
+        Limited::over(SmbTestServer::in_memory(), metadata)
     }
 
-    fn over(world: World, metadata: u64) -> Limited {
+    fn over(world: SmbTestServer, metadata: u64) -> Limited {
         let provision = Provision {
             operations: 10,
             burst: 10,
@@ -114,7 +114,7 @@ fn a_read_waits_for_its_turn_and_nothing_else_waits_for_it() {
 
 #[test]
 fn a_cold_read_that_was_held_asks_only_once() {
-    let limited = Limited::over(World::cold(), 1000);
+    let limited = Limited::over(SmbTestServer::cold(), 1000);
     let mut client = limited.world.client();
     client.make("file", b"data");
     let file = client.open("file");
@@ -129,7 +129,7 @@ fn a_cold_read_that_was_held_asks_only_once() {
 
 #[test]
 fn a_close_waits_for_a_read_that_is_held() {
-    for world in [World::in_memory(), World::cold()] {
+    for world in [SmbTestServer::in_memory(), SmbTestServer::cold()] {
         let limited = Limited::over(world, 1000);
         let mut client = limited.world.client();
         client.make("file", b"data");
@@ -394,7 +394,7 @@ fn the_bytes_of_a_large_read_that_is_refused_are_given_back() {
 #[test]
 fn no_file_grows_beyond_the_largest() {
     const LARGEST: u64 = 4 << 40;
-    let world = World::with_largest(LARGEST);
+    let world = SmbTestServer::with_largest(LARGEST);
     let mut client = world.client();
     client.make("file", b"data");
     let file = client.open("file");

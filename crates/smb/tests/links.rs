@@ -8,11 +8,11 @@ use smb_wire::create::{Access, CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::{FileId, NtStatus, SmbCommand as Smb, set_info, utf16};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Peer, World};
+use testkit::smb::{Peer, SmbTestServer};
 
 /// A share with files and directories in `real`, and links to them at the top.
-fn world_with_links() -> (World, Peer) {
-    let world = World::on_disk();
+fn world_with_links() -> (SmbTestServer, Peer) {
+    let world = SmbTestServer::on_disk();
     let root = world.root();
     for directory in ["real/full", "real/empty", "other"] {
         std::fs::create_dir_all(root.join(directory)).unwrap();
@@ -160,7 +160,7 @@ fn make_reparse(client: &mut Peer, name: &str, kind: CreateOptions, buffer: &[u8
 // MS-SMB2 2.2.2.2.1, 3.3.5.9
 #[test]
 fn an_absolute_link_that_a_client_has_made_stops_who_opens_it() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     make_reparse(&mut client, "file", CreateOptions::NON_DIRECTORY_FILE, &to_elsewhere(0xa000_000c));
     make_reparse(&mut client, "directory", CreateOptions::DIRECTORY_FILE, &to_elsewhere(0xa000_000c));
@@ -208,7 +208,7 @@ fn an_absolute_link_that_a_client_has_made_stops_who_opens_it() {
 // MS-FSA 2.1.5.1.2
 #[test]
 fn a_reparse_point_with_another_tag_is_not_opened_as_if_it_were_none() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     for (number, buffer) in
         [to_elsewhere(0xa000_0003), reparse(0x8000_0013, b"data"), reparse(0x0000_1234, b"data")]

@@ -4,7 +4,7 @@
 use auth::{Cipher, SigningAlgorithm};
 use smb_wire::NtStatus;
 use smb_wire::negotiate::Dialect;
-use testkit::smb::{Dial, World};
+use testkit::smb::{Dial, SmbTestServer};
 
 #[test]
 fn every_dialect_serves_a_file() {
@@ -14,7 +14,7 @@ fn every_dialect_serves_a_file() {
             if seals && dial.cipher.is_none() {
                 continue;
             }
-            let world = World::on_disk();
+            let world = SmbTestServer::on_disk();
             let mut client = world.dial(&dial);
             client.make("hello", b"world");
             assert_eq!(std::fs::read(world.root().join("hello")).unwrap(), b"world");
@@ -34,7 +34,7 @@ fn every_algorithm_of_the_newest_dialect_protects() {
         [HmacSha256, AesCmac, AesGmac].into_iter().zip(ciphers).chain([(AesGmac, ciphers[3])])
     {
         for seals in [false, true] {
-            let world = World::in_memory();
+            let world = SmbTestServer::in_memory();
             let mut client = world.dial(&Dial { signing, cipher: Some(cipher), seals, ..Dial::default() });
             assert!(client.is_served(), "{signing:?} {cipher:?}");
         }
@@ -43,7 +43,7 @@ fn every_algorithm_of_the_newest_dialect_protects() {
 
 #[test]
 fn a_wrong_password_leaves_nothing_behind() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut peer = world.peer();
     let dial = Dial { password: "guess".into(), ..Dial::default() };
     assert_eq!(peer.negotiate(&dial).status(), NtStatus::SUCCESS);
@@ -57,7 +57,7 @@ fn a_wrong_password_leaves_nothing_behind() {
 // MS-SMB2 3.3.5.5.3
 #[test]
 fn a_client_has_one_dialect_as_long_as_it_has_connections() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut main = world.client();
     let older = Dial { guid: Dial::default().guid, ..Dial::with(Dialect::Smb302) };
     let mut peer = world.peer();

@@ -8,7 +8,7 @@ use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{FileId, NtStatus};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 use volume::security::{Ace, AceFlags, AceKind, Acl, Descriptor, Rights, Sid, well_known};
 
 const SUCCESS: NtStatus = NtStatus::SUCCESS;
@@ -88,7 +88,7 @@ fn mode_said(shown: &Descriptor) -> Option<u32> {
     })
 }
 
-fn mode_on_host(world: &World, name: &str) -> u32 {
+fn mode_on_host(world: &SmbTestServer, name: &str) -> u32 {
     let found = std::fs::metadata(world.root().join(name));
     found.unwrap_or_else(|why| panic!("{name}: {why}")).permissions().mode() & 0o7777
 }
@@ -113,7 +113,7 @@ fn lets(shown: &Descriptor) -> (bool, bool) {
 
 #[test]
 fn chmod_of_a_client_with_the_posix_extensions_sets_the_mode_and_closes_nothing() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.dial(&Dial { posix: true, ..Dial::default() });
     let contexts = [RequestContext::Posix { mode: 0o644 }];
     let posix = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named("f") };
@@ -133,7 +133,7 @@ fn chmod_of_a_client_with_the_posix_extensions_sets_the_mode_and_closes_nothing(
 
 #[test]
 fn what_modefromsid_makes_has_its_mode_and_lets_nobody_else_in() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let linux = |mode| with_mode(MAKE_WITH_MODE, mode);
     let file = with_descriptor(&mut client, OpenFile::named("f"), &linux(0o640));
@@ -157,7 +157,7 @@ fn what_modefromsid_makes_has_its_mode_and_lets_nobody_else_in() {
 // RFC 8881 6.4.3: the rule for NFS applies to the mode of a POSIX create context too
 #[test]
 fn a_mode_is_applied_to_what_is_inherited_whichever_way_something_is_made() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.dial(&Dial { posix: true, ..Dial::default() });
     let above =
         client.create(&OpenFile { disposition: Disposition::Create, ..OpenFile::directory("d") }).file_id();
@@ -200,7 +200,7 @@ fn a_mode_is_applied_to_what_is_inherited_whichever_way_something_is_made() {
 
 #[test]
 fn idsfromsid_makes_files_and_is_told_owners_by_number() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let theirs = with(&with(&bytes(MAKE_WITH_IDS), 1, 1234), 2, 5678);
     let file = with_descriptor(&mut client, OpenFile::named("f"), &theirs);
@@ -220,7 +220,7 @@ fn idsfromsid_makes_files_and_is_told_owners_by_number() {
 
 #[test]
 fn nobody_else_is_told_of_numbers() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let file = client.create(&OpenFile { options: CreateOptions::empty(), ..OpenFile::named("f") }).file_id();
     let shown = query_security(&mut client, file, OWNER | GROUP | DACL);

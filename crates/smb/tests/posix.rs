@@ -14,7 +14,7 @@ use smb_wire::query_directory::{self, QueryDirectoryFlags, Request};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{FileId, NtStatus, SmbCommand, ioctl, utf16};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 
 /// A name with its type and permissions from the mode, and whether its attributes say directory.
 type ShownFile = (String, u32, bool);
@@ -56,7 +56,7 @@ fn listed(client: &mut Peer, directory: FileId) -> Vec<ShownFile> {
 
 #[test]
 fn links_and_special_files_have_their_type_in_the_mode() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let root = world.root();
     std::fs::create_dir(root.join("directory")).unwrap();
     std::fs::write(root.join("file"), "text").unwrap();
@@ -100,7 +100,7 @@ fn links_and_special_files_have_their_type_in_the_mode() {
 
 #[test]
 fn all_bits_of_a_mode_are_no_mode_when_something_is_made() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.dial(&Dial { posix: true, ..Dial::default() });
     let plain = client.create(&OpenFile::named("plain")).file_id();
     assert_eq!(client.close(plain), NtStatus::SUCCESS);
@@ -115,7 +115,7 @@ fn all_bits_of_a_mode_are_no_mode_when_something_is_made() {
 
 #[test]
 fn a_link_that_a_posix_client_makes_may_have_slashes_in_its_text() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let contexts = [RequestContext::Posix { mode: 0o7777 }];
     let make = |client: &mut Peer, name, text: &str| {
         let open = OpenFile { contexts: Contexts::Requests(&contexts), ..OpenFile::named(name) };
@@ -147,7 +147,7 @@ fn a_link_that_a_posix_client_makes_may_have_slashes_in_its_text() {
 
 #[test]
 fn a_posix_client_is_told_a_links_text_as_it_stands_and_others_with_backslashes() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     std::fs::create_dir(world.root().join("directory")).unwrap();
     symlink("directory/file", world.root().join("link")).unwrap();
     let contexts = [RequestContext::Posix { mode: 0 }];

@@ -9,7 +9,7 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{FileId, NtStatus, SmbCommand, cancel, echo, read, set_info, write};
 use testkit::smb::peer::whole;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 
 /// A request with its position in the order of the client's channels.
 #[derive(Clone, Copy)]
@@ -112,7 +112,7 @@ fn is_held_off(peer: &mut Peer, file: FileId, sent: SequencedRequest, content: &
 #[test]
 fn what_comes_late_changes_nothing() {
     for dial in [Dial::default(), Dial::with(Dialect::Smb300), Dial { seals: true, ..Dial::default() }] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let mut client = world.dial(&dial);
         let file = client.open("file");
         // From the sequence of the CREATE on, half of the numbers are ahead and half behind.
@@ -140,7 +140,7 @@ fn what_comes_late_changes_nothing() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn a_dialect_without_channels_has_no_such_order() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.dial(&Dial::with(Dialect::Smb210));
     let file = client.open("file");
     for sequence in [5, 0, 0x9000, 1] {
@@ -151,7 +151,7 @@ fn a_dialect_without_channels_has_no_such_order() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn nothing_is_done_again_while_earlier_requests_are_under_way() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let (file, theirs) = (client.open("file"), other.open("file"));
     assert_eq!(first(0).write(&mut client, file, b"original"), NtStatus::SUCCESS);
@@ -180,7 +180,7 @@ fn nothing_is_done_again_while_earlier_requests_are_under_way() {
 
 #[test]
 fn a_request_that_is_taken_back_or_lost_counts_no_more() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let (file, theirs) = (client.open("file"), other.open("file"));
     let held = first(0).lock(&mut other, theirs, lock::LockFlags::EXCLUSIVE_LOCK);
@@ -197,7 +197,7 @@ fn a_request_that_is_taken_back_or_lost_counts_no_more() {
 
 #[test]
 fn work_counts_until_it_is_done() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let file = client.open("file");
     client.holds_jobs = true;
@@ -215,7 +215,7 @@ fn work_counts_until_it_is_done() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn work_of_a_lost_channel_counts_until_it_is_done() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let dial = Dial::default();
     let mut first_channel = world.client();
     let mut second_channel = world.bind(&dial, &first_channel);
@@ -237,7 +237,7 @@ fn work_of_a_lost_channel_counts_until_it_is_done() {
 
 #[test]
 fn work_counts_no_more_when_it_is_done_though_its_channel_takes_nothing() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut stuck = world.client();
     let mut next = world.bind(&Dial::default(), &stuck);
     let file = stuck.open("file");
@@ -254,7 +254,7 @@ fn work_counts_no_more_when_it_is_done_though_its_channel_takes_nothing() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn a_request_that_waited_on_a_lost_channel_counts_no_more() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let (mut first_channel, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut second_channel = world.bind(&dial, &first_channel);
@@ -279,7 +279,7 @@ fn locked(client: &mut Peer, file: FileId, (index, number): (u32, u8), lock: boo
 // MS-SMB2 3.3.5.14
 #[test]
 fn a_lock_that_is_sent_again_is_not_taken_again() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let (file, theirs) = (client.open("file"), other.open("file"));
     let (done, refused) = (NtStatus::SUCCESS, NtStatus::LOCK_NOT_GRANTED);
@@ -303,7 +303,7 @@ fn a_lock_that_is_sent_again_is_not_taken_again() {
 // MS-SMB2 3.3.5.14
 #[test]
 fn a_lock_whose_answer_was_lost_is_known_on_the_next_channel() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut lost = world.client();
     let mut next = world.bind(&Dial::default(), &lost);
     let file = lost.open("file");
@@ -318,7 +318,7 @@ fn a_lock_whose_answer_was_lost_is_known_on_the_next_channel() {
 #[test]
 fn a_lock_outside_the_places_or_the_dialects_is_taken_each_time() {
     let places = [(0, 3), (65, 3), (0x0fff_ffff, 3)];
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let file = client.open("file");
     for place in places {
@@ -346,7 +346,7 @@ fn wait_for(client: &mut Peer, file: FileId, (index, number): (u32, u8)) -> u64 
 // MS-SMB2 3.3.5.14
 #[test]
 fn a_lock_that_is_sent_again_while_it_waits_is_granted_with_it() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut silent, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &silent);
     let (file, theirs) = (silent.open("file"), other.open("file"));
@@ -374,7 +374,7 @@ fn a_lock_that_is_sent_again_while_it_waits_is_granted_with_it() {
 #[test]
 fn a_range_goes_to_the_next_when_who_was_woken_for_it_is_gone() {
     for is_taken_back in [false, true] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
         let mut next = world.bind(&Dial::default(), &lost);
         let (file, theirs) = (lost.open("file"), other.open("file"));
@@ -402,7 +402,7 @@ fn asked(client: &mut Peer, file: FileId, sent: SequencedRequest, (index, number
 
 #[test]
 fn a_lock_that_comes_after_its_replay_was_refused_takes_nothing() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));
@@ -422,7 +422,7 @@ fn a_lock_that_comes_after_its_replay_was_refused_takes_nothing() {
 
 #[test]
 fn what_is_done_under_the_number_of_a_refused_lock_keeps_its_first_copy_from_taking_anything() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));
@@ -456,7 +456,7 @@ fn what_is_done_under_the_number_of_a_refused_lock_keeps_its_first_copy_from_tak
 
 #[test]
 fn a_lock_that_waits_takes_nothing_once_its_replay_was_taken_back() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut silent, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &silent);
     let mut third = world.dial(&Dial::elsewhere());
@@ -480,7 +480,7 @@ fn a_lock_that_waits_takes_nothing_once_its_replay_was_taken_back() {
 
 #[test]
 fn a_replay_whose_first_copy_was_done_is_not_taken_back() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut silent, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &silent);
     let (file, theirs) = (silent.open("file"), other.open("file"));
@@ -500,7 +500,7 @@ fn a_replay_whose_first_copy_was_done_is_not_taken_back() {
 
 #[test]
 fn a_lock_takes_nothing_once_its_replay_was_not_allowed_to_wait() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut lost, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let mut next = world.bind(&Dial::default(), &lost);
     let (file, theirs) = (lost.open("file"), other.open("file"));

@@ -6,7 +6,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{FileId, NtStatus, SmbCommand, change_notify, utf16};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Peer, World};
+use testkit::smb::{Peer, SmbTestServer};
 use volume::Failure;
 use volume::faulty::VolumeCall;
 
@@ -37,7 +37,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
 #[test]
 fn what_finds_no_room_beside_its_file_is_told_that_the_disk_is_full() {
     const DESCRIPTOR: &[u8] = b"\x01\0\x04\x80\0\0\0\0\0\0\0\0\0\0\0\0\x14\0\0\0\x02\0\x08\0\0\0\0\0";
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut client = world.client();
     let file = client.open("f");
     let pair = |name: u8, size: u16| {
@@ -61,7 +61,7 @@ fn what_finds_no_room_beside_its_file_is_told_that_the_disk_is_full() {
 // MS-FSCC 2.4.41
 #[test]
 fn an_empty_file_with_a_descriptor_and_extended_attributes_takes_no_room() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let file = client.open("f");
     let pair = [&b"\0\0\0\0\0\x01\xe8\x03A\0"[..], &[b'x'; 1000]].concat();
@@ -82,7 +82,7 @@ fn an_empty_file_with_a_descriptor_and_extended_attributes_takes_no_room() {
 // MS-FSA 2.1.5.15.14
 #[test]
 fn a_name_that_leads_behind_its_buffer_is_a_wrong_value() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let file = client.open("f");
     let name = utf16::encode("new");
@@ -106,7 +106,7 @@ fn a_name_that_leads_behind_its_buffer_is_a_wrong_value() {
 // MS-FSA 2.1.5.10.39
 #[test]
 fn a_directory_has_no_ranges_of_data() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let directory = client.create(&OpenFile::directory("d")).file_id();
     let looks = OpenFile { access: Access::READ_ATTRIBUTES, ..OpenFile::named("d") };
@@ -142,7 +142,7 @@ fn a_directory_has_no_ranges_of_data() {
 // MS-FSA 2.1.5.10.13
 #[test]
 fn too_little_room_for_an_answer_of_one_size_is_a_wrong_parameter() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let file = client.open("f");
     let trim = [&[0, 0, 0, 0, 1, 0, 0, 0][..], &[0; 16]].concat();
@@ -161,7 +161,7 @@ fn too_little_room_for_an_answer_of_one_size_is_a_wrong_parameter() {
 // MS-FSA 2.1.5.13.10
 #[test]
 fn a_sector_is_as_large_for_speed_as_for_safety() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let file = client.open("f");
     let sectors = query(&mut client, file, InfoType::Filesystem, FsInfoClass::SECTOR_SIZE.0);
@@ -173,7 +173,7 @@ fn a_sector_is_as_large_for_speed_as_for_safety() {
 // MS-FSA 2.1.5.12.18
 #[test]
 fn who_wants_no_cache_appends_nothing_and_is_told_the_mode() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     client.make("f", b"data");
     let unbuffered = |access| OpenFile {
@@ -199,7 +199,7 @@ fn who_wants_no_cache_appends_nothing_and_is_told_the_mode() {
 // MS-FSA 2.1.5.1
 #[test]
 fn the_way_to_a_stream_is_looked_for_before_the_stream_is_called_bad() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     client.make("f", b"data");
     client.create(&OpenFile::directory("d")).file_id();
@@ -247,7 +247,7 @@ fn the_way_to_a_stream_is_looked_for_before_the_stream_is_called_bad() {
 // MS-FSA 2.1.5.15.12.1
 #[test]
 fn a_stream_is_renamed_to_another_stream_of_its_kind() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let stream = client.open("f:one");
     let directory = client.create(&OpenFile::directory("d")).file_id();
@@ -290,7 +290,7 @@ fn a_stream_is_renamed_to_another_stream_of_its_kind() {
 // MS-SMB2 3.3.4.4
 #[test]
 fn an_empty_answer_to_a_watch_says_where_its_changes_would_be() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let file_id = client.create(&OpenFile::directory("d")).file_id();
     let watch = client.start(SmbCommand::ChangeNotify, |out| {

@@ -1,5 +1,5 @@
-//! Allocations of the transport's threads, counted by an allocator ([`Counting`]) that a program makes its global one. For programs
-//! of one test, since it stands for the whole process.
+//! Counts the allocations of the server's threads, with an allocator ([`ServerAllocationCounter`]) that a
+//! program makes its global one. It is for programs with one test, since it applies to the whole process.
 
 #![allow(unsafe_code)]
 
@@ -7,16 +7,17 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many there were.
+/// The number of allocations so far.
 pub static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Whether this thread is known to be one of the server's.
+    /// Whether this thread is known to belong to the server.
     static IS_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the caller runs on a worker of the transport or its pool, by the name that the host knows for the thread. Others
-/// allocate when they please: on a busy host the one that started the test still notes that it did.
+/// Whether the caller runs on a worker of the transport or its pool, by the thread's name on the host. Other
+/// threads are not counted: on a busy host the thread that started the test may still be recording that it
+/// did.
 pub fn is_server() -> bool {
     IS_SERVER
         .try_with(|known| {
@@ -31,10 +32,10 @@ pub fn is_server() -> bool {
         .unwrap_or(false)
 }
 
-/// The system's allocator, which counts.
-pub struct Counting;
+/// The system's allocator with a counter.
+pub struct ServerAllocationCounter;
 
-impl Counting {
+impl ServerAllocationCounter {
     fn count() {
         if is_server() {
             ALLOCATIONS.fetch_add(1, Relaxed);
@@ -43,21 +44,21 @@ impl Counting {
 }
 
 // SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for ServerAllocationCounter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Counting::count();
+        ServerAllocationCounter::count();
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        Counting::count();
+        ServerAllocationCounter::count();
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
-        Counting::count();
+        ServerAllocationCounter::count();
         // SAFETY: the caller's promises are passed on.
         unsafe { System.realloc(at, layout, len) }
     }

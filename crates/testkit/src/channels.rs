@@ -1,5 +1,5 @@
-//! What a session with several channels must do against any server: all channels carry, and none of them can be
-//! lost so that anybody notices.
+//! Checks of a session with several channels, for any server: all channels carry requests, and no operation
+//! fails when one of them is lost.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,7 +14,7 @@ use smb_wire::create::Disposition;
 use crate::proxy::{Proxy, until};
 use crate::samba::USER;
 
-/// A session that goes to `first`, and its share `files`.
+/// A session at `first`, and its share `files`.
 pub async fn log_on(first: SocketAddr, options: &Options, encrypt: bool) -> (Session, Tree) {
     let connection = Connection::connect(first, "127.0.0.1", options).await.unwrap();
     let session = Session::log_on(&connection, &Credentials::new(USER.0, USER.1), encrypt).await.unwrap();
@@ -22,7 +22,7 @@ pub async fn log_on(first: SocketAddr, options: &Options, encrypt: bool) -> (Ses
     (session, tree)
 }
 
-/// A session with four channels that it finds by itself carries its requests over all of them.
+/// Checks that a session with four channels, which it finds by itself, sends requests over all of them.
 pub async fn spread_over_four(
     server: SocketAddr,
     files: &Path,
@@ -81,7 +81,7 @@ async fn get(file: &File, block: u64, length: usize) -> Vec<u8> {
     data
 }
 
-/// Four workers do what `work` says to files of their own while one way after the other is cut `cuts` times.
+/// Runs `work` on four workers with their own files, while the four paths are cut in turn, `cuts` times.
 async fn cut_while<T, Fut>(
     server: SocketAddr,
     cuts: usize,
@@ -124,7 +124,8 @@ where
     done
 }
 
-/// What is written, read and flushed while channels are cut meets no error, and afterwards every byte is there.
+/// Checks that writes, reads and flushes do not fail while channels are cut, and that every byte is there
+/// afterwards.
 pub async fn no_byte_is_lost(server: SocketAddr, files: &Path, cuts: usize) {
     let rounds = cut_while(server, cuts, write_and_read).await;
     for (number, last) in rounds.into_iter().enumerate() {
@@ -136,7 +137,8 @@ pub async fn no_byte_is_lost(server: SocketAddr, files: &Path, cuts: usize) {
     }
 }
 
-/// Files that are made where none was and deleted once while channels are cut meet no error either.
+/// Checks that creating and deleting files does not fail while channels are cut: no request is executed
+/// twice.
 pub async fn no_name_is_done_twice(server: SocketAddr, files: &Path, cuts: usize) {
     cut_while(server, cuts, make_and_delete).await;
     let left = std::fs::read_dir(files).unwrap().flatten();
@@ -157,7 +159,7 @@ fn content_of(number: u64, block: u64, round: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(BLOCK).collect()
 }
 
-/// Writes a file again and again, each round with other content, and reads it back; answers the last round.
+/// Writes a file repeatedly, each round with other content, and reads it back. Returns the last round.
 async fn write_and_read((_, tree): (Session, Tree), number: u64, over: Arc<AtomicBool>) -> u64 {
     let path = format!("bytes.{number}");
     let file = Arc::new(tree.open(&path, &OpenOptions::file(Disposition::OpenIf)).await.unwrap());
@@ -187,11 +189,13 @@ async fn write_and_read((_, tree): (Session, Tree), number: u64, over: Arc<Atomi
     round
 }
 
-/// How a name that was deleted is refused, and `is_repeated` says whether the client may have looked at it twice.
+/// The status for a deleted name. `is_repeated` says whether the client may have sent the request twice.
 ///
-/// A client that loses a channel looks again over another, and the server may still have the first request before it or under way:
-/// nothing in it says that it comes late, since MS-SMB2 3.3.5.2.10 skips what has no FileId. It has the file open for a moment, and the
-/// name is there until then. Without a lost channel nobody has it open.
+/// A client that loses a channel repeats the request over another one. The server may still receive or
+/// process the first request after that: nothing shows that it is late, since MS-SMB2 3.3.5.2.10 does not
+/// check requests without a FileId. That request has the file open for a moment, and the name exists until
+/// then. Without a lost channel nobody has the file open.
+/// has it open.
 async fn refusal_of(tree: &Tree, name: &str, is_repeated: impl Fn() -> bool) -> Option<NtStatus> {
     let end = std::time::Instant::now() + Duration::from_secs(10);
     loop {
@@ -204,7 +208,7 @@ async fn refusal_of(tree: &Tree, name: &str, is_repeated: impl Fn() -> bool) -> 
     }
 }
 
-/// What a step came to. Where it failed, which one and of which name, and whether a channel was lost meanwhile.
+/// The result of a step. A failure is reported with the step, the name, and the number of lost channels.
 async fn must<T>(
     session: &Session,
     step: &str,
@@ -219,7 +223,7 @@ async fn must<T>(
     })
 }
 
-/// Makes and deletes one name after the other, each of which must be there exactly as long as it should.
+/// Creates and deletes one name after the other. Each must exist exactly as long as it should.
 async fn make_and_delete((session, tree): (Session, Tree), number: u64, over: Arc<AtomicBool>) {
     for round in 0.. {
         if over.load(Ordering::Relaxed) {

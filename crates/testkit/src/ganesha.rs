@@ -1,4 +1,4 @@
-//! Debian's NFS-Ganesha as a foreign peer, started by the project's own script.
+//! Debian's NFS-Ganesha as a foreign peer, started by a script of this project.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A running server with the export `/files`.
 pub struct Ganesha {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     dir: tempfile::TempDir,
 }
@@ -17,7 +17,7 @@ fn script() -> PathBuf {
 }
 
 impl Ganesha {
-    /// Starts a server, or says on standard error that the test is skipped, and why.
+    /// Starts a server. If that is not possible, prints that the test is skipped, and the reason.
     pub fn start(test: &str) -> Option<Ganesha> {
         let is_root =
             std::fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0);
@@ -27,7 +27,7 @@ impl Ganesha {
             (true, false) => Some("nfs-ganesha needs root"),
         };
         if let Some(why) = missing {
-            // Not captured by the harness, unlike eprintln.
+            // Unlike that of eprintln, the harness does not capture this output.
             let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
             return None;
         }

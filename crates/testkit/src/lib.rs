@@ -1,15 +1,16 @@
-//! What the tests of several crates share.
+//! Helpers for the tests of several crates.
 //!
-//! - [`smb`] and [`nfs`]: a server in this process, and clients that speak to it in whole messages, without sockets and in a
-//!   time of their own.
-//! - [`samba`] and [`ganesha`]: Debian's servers, started by the scripts of `proving/servers`; [`proxy`], a way to a server that
-//!   can be cut; [`channels`], what a session with several channels must do with any server.
-//! - [`program`]: our program in a directory of its own.
-//! - [`allocations`]: those of the server's threads, counted.
+//! - [`smb`] and [`nfs`]: a server in this process, and clients that exchange whole messages with it, without
+//!   sockets and with a simulated clock.
+//! - [`samba`] and [`ganesha`]: Debian's servers, started by the scripts of `proving/servers`. [`proxy`]: a
+//!   path to a server that can be cut. [`channels`]: checks of a session with several channels for any
+//!   server.
+//! - [`program`]: the program in its own directory.
+//! - [`allocations`]: counts the allocations of the server's threads.
 //!
-//! Each has a feature, so that the tests of a crate build only what they use. A crate has this one among its `dev-dependencies`,
-//! also where this one depends on it: only tests below `tests/` may use it then, since those beside the code would meet a second
-//! copy of their crate.
+//! Each has a feature, so that the tests of a crate build only the parts that they use. Crates have this
+//! crate among their `dev-dependencies`, even if this crate depends on them. In that case only tests below
+//! `tests/` may use it, since unit tests would get a second copy of their own crate.
 
 #![allow(clippy::new_without_default, reason = "tests say what they make")]
 

@@ -1,10 +1,10 @@
-//! A server in this process, over a volume in memory, and clients that speak to it in whole messages.
+//! An NFS server in this process on a volume in memory, and clients that exchange whole messages with it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nfs::connection::event::Event;
-use nfs::connection::service::NfsService;
+use nfs::connection::service::Nfs;
 use nfs::{Export, Server, ServerConfig, Squash};
 use nfs_wire::NfsStat;
 use nfs_wire::attr::Fattr;
@@ -22,118 +22,136 @@ use wire::{Conversation, Frame, Mailbox, Now, Output, Peer};
 
 /// The lease time of the server in seconds.
 pub const LEASE_S: u32 = 30;
-/// Connections that it lets one client have.
+/// The number of connections that one client may have.
 pub const CONNECTIONS: usize = 16;
-/// Bytes for the replies that its slots keep.
+/// The size of the reply cache in bytes.
 const REPLY_BYTES: usize = 1 << 24;
-/// The name of its one export.
+/// The name of the only export.
 pub const EXPORT: &[u8] = b"share";
 
-/// The server and its time.
-pub struct World {
+/// The server and its clock.
+pub struct NfsTestServer {
     /// The server.
     pub server: Arc<Server>,
-    /// The engine of its share.
+    /// The engine of the share.
     pub engine: Arc<share::Share>,
-    /// What the share lies on.
+    /// The volume of the share.
     pub memory: MemoryVolume,
-    /// The time.
+    /// The current time.
     pub now: Now,
-    /// Where a server that keeps its clients does that; none: it forgets them.
-    kept: Option<Kept>,
+    /// The stable storage. None for a server that does not survive a restart.
+    stable: Option<NfsStableStorage>,
     instance: u64,
 }
 
-/// What outlives a server.
+/// The stable storage of a server.
 #[derive(Clone)]
-pub struct Kept {
-    /// What clients have open.
+pub struct NfsStableStorage {
+    /// The opens of clients.
     pub opens: Arc<MemoryJournal>,
-    /// Who they are.
-    pub roll: Arc<MemoryJournal>,
+    /// The client records.
+    pub client_records: Arc<MemoryJournal>,
     boot: u8,
 }
 
-impl World {
-    /// With one empty share.
-    pub fn new() -> World {
-        World::with_memory(REPLY_BYTES)
+impl NfsTestServer {
+    /// A server with one empty share.
+    pub fn new() -> NfsTestServer {
+        NfsTestServer::with_memory(REPLY_BYTES)
     }
 
-    /// With so many bytes for the replies that slots keep.
-    pub fn with_memory(memory: usize) -> World {
+    /// A server with a reply cache of `memory` bytes.
+    pub fn with_memory(memory: usize) -> NfsTestServer {
         let reply_bytes = memory;
         let memory = MemoryVolume::new(3);
         memory.root().expect("a root").set_mode(0o777).expect("a mode");
         let now = Now { mono_ns: 1_000_000_000, wall_ns: 1_700_000_000_000_000_000 };
-        World::start(memory, reply_bytes, None, 0x0123_4567_89ab_cdef, now)
+        NfsTestServer::start(memory, reply_bytes, None, 0x0123_4567_89ab_cdef, now)
     }
 
-    /// Whose share has this size in bytes.
-    pub fn sized(quota: u64) -> World {
-        let World { memory, now, instance, .. } = World::new();
+    /// A server whose share has this size in bytes.
+    pub fn sized(quota: u64) -> NfsTestServer {
+        let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
         let volume = volume::MeteredVolume::new(Arc::new(memory.clone()), Some(quota), None);
-        World::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now)
+        NfsTestServer::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now)
     }
 
-    /// Whose volume counts the calls on it.
-    pub fn counted() -> (World, Arc<volume::faulty::FaultPlan>) {
-        let World { memory, now, instance, .. } = World::new();
+    /// A server whose volume counts calls.
+    pub fn counted() -> (NfsTestServer, Arc<volume::faulty::Plan>) {
+        let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
         let volume = volume::faulty::FaultyVolume::new(Arc::new(memory.clone()));
         let plan = Arc::clone(volume.plan());
-        (World::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now), plan)
+        (NfsTestServer::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now), plan)
     }
 
-    /// Whose share is on this volume.
-    pub fn on(volume: Arc<dyn Volume>) -> World {
-        let World { memory, now, instance, .. } = World::new();
-        World::start_on(volume, memory, REPLY_BYTES, None, instance, now)
+    /// A server whose share is on this volume.
+    pub fn on(volume: Arc<dyn Volume>) -> NfsTestServer {
+        let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
+        NfsTestServer::start_on(volume, memory, REPLY_BYTES, None, instance, now)
     }
 
-    /// Around a server that somebody else has made, and its engine.
-    pub fn around(server: Arc<Server>, engine: Arc<share::Share>, now: Now) -> World {
+    /// A wrapper of an existing server and its engine.
+    pub fn around(server: Arc<Server>, engine: Arc<share::Share>, now: Now) -> NfsTestServer {
         let instance = server.config().instance;
-        World { server, engine, memory: MemoryVolume::new(9), now, kept: None, instance }
+        NfsTestServer { server, engine, memory: MemoryVolume::new(9), now, stable: None, instance }
     }
 
-    /// A server that keeps its clients over a restart.
-    pub fn lasting() -> World {
-        let World { memory, now, instance, .. } = World::new();
-        let (opens, roll) = (Arc::default(), Arc::default());
-        World::start(memory, REPLY_BYTES, Some(Kept { opens, roll, boot: 1 }), instance, now)
+    /// A server with stable storage.
+    pub fn with_stable_storage() -> NfsTestServer {
+        let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
+        let (opens, client_records) = (Arc::default(), Arc::default());
+        NfsTestServer::start(
+            memory,
+            REPLY_BYTES,
+            Some(NfsStableStorage { opens, client_records, boot: 1 }),
+            instance,
+            now,
+        )
     }
 
-    /// The same server after it was killed and started again a second later.
-    pub fn restarted(&self) -> World {
+    /// The same server, after it was killed and started again a second later.
+    pub fn restarted(&self) -> NfsTestServer {
         let now = self.now.plus(Duration::from_secs(1));
-        World::start(self.memory.clone(), REPLY_BYTES, self.kept.clone(), self.instance + 1_000_000_000, now)
+        NfsTestServer::start(
+            self.memory.clone(),
+            REPLY_BYTES,
+            self.stable.clone(),
+            self.instance + 1_000_000_000,
+            now,
+        )
     }
 
-    /// The same after its host was, too.
-    pub fn on_a_new_host(mut self) -> World {
-        if let Some(kept) = &mut self.kept {
-            kept.boot += 1;
+    /// The same server, after its host was restarted too.
+    pub fn on_a_new_host(mut self) -> NfsTestServer {
+        if let Some(stable) = &mut self.stable {
+            stable.boot += 1;
         }
         self.restarted()
     }
 
-    /// What is kept over a restart.
-    pub fn kept(&self) -> &Kept {
-        self.kept.as_ref().expect("a server that keeps its clients")
+    /// The stable storage.
+    pub fn stable_storage(&self) -> &NfsStableStorage {
+        self.stable.as_ref().expect("a server that keeps its clients")
     }
 
-    fn start(memory: MemoryVolume, reply_bytes: usize, kept: Option<Kept>, instance: u64, now: Now) -> World {
-        World::start_on(Arc::new(memory.clone()), memory, reply_bytes, kept, instance, now)
+    fn start(
+        memory: MemoryVolume,
+        reply_bytes: usize,
+        stable: Option<NfsStableStorage>,
+        instance: u64,
+        now: Now,
+    ) -> NfsTestServer {
+        NfsTestServer::start_on(Arc::new(memory.clone()), memory, reply_bytes, stable, instance, now)
     }
 
     fn start_on(
         volume: Arc<dyn Volume>,
         memory: MemoryVolume,
         reply_bytes: usize,
-        kept: Option<Kept>,
+        stable: Option<NfsStableStorage>,
         instance: u64,
         now: Now,
-    ) -> World {
+    ) -> NfsTestServer {
         let reply_memory = nfs::state::reply_memory::ReplyMemory::new(reply_bytes);
         let config = share::Config {
             name: "share".into(),
@@ -152,11 +170,11 @@ impl World {
             reply_memory,
         });
         let mut restored = Vec::new();
-        if let Some(Kept { opens, roll, boot }) = &kept {
+        if let Some(NfsStableStorage { opens, client_records, boot }) = &stable {
             let records = opens.records();
             restored = engine.keep_opens(opens.clone(), &records, &|_| None, now).expect("opens");
-            let records = roll.records();
-            server.keep_clients(roll.clone(), &records, &[*boot], now).expect("clients");
+            let records = client_records.records();
+            server.keep_clients(client_records.clone(), &records, &[*boot], now).expect("clients");
         }
         server.set_exports([Export {
             name: "share".into(),
@@ -169,10 +187,10 @@ impl World {
             secure: false,
         }]);
         server.restore(&engine, restored, now);
-        World { server, engine, memory, now, kept, instance }
+        NfsTestServer { server, engine, memory, now, stable, instance }
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn pass(&mut self, seconds: u64) {
         self.now = self.now.plus(Duration::from_secs(seconds));
         self.server.tick(self.now);
@@ -190,14 +208,14 @@ impl World {
             local: "192.0.2.1:2049".parse().expect("an address"),
             remote: remote.parse().expect("an address"),
         };
-        let service = NfsService(Arc::clone(&self.server));
+        let service = Nfs(Arc::clone(&self.server));
         let connection = service.accept(peer, posted.clone(), self.now).expect("room for a connection");
         let (out, now) = (Output::default(), self.now);
         Wire { service, connection, posted, out, xid: 0, uid: 0, gid: 0, is_nobody: false, uncopied: 0, now }
     }
 }
 
-/// Events on their way to a connection.
+/// Queued events for a connection.
 #[derive(Default)]
 struct Posted(Mutex<Vec<Event>>);
 
@@ -208,27 +226,27 @@ impl Mailbox<Event> for Posted {
     }
 }
 
-/// One connection, seen from the client.
+/// A connection, as the client sees it.
 pub struct Wire {
-    service: NfsService,
-    connection: <NfsService as Service>::Conversation,
+    service: Nfs,
+    connection: <Nfs as Service>::Conversation,
     posted: Arc<Posted>,
     out: Output<Event>,
     xid: u32,
-    /// Who speaks.
+    /// The user id in the credential.
     pub uid: u32,
-    /// Their group.
+    /// The group id in the credential.
     pub gid: u32,
-    /// Nobody speaks.
+    /// Calls have no credential (AUTH_NONE).
     pub is_nobody: bool,
-    /// Answers that ended with a piece of a file.
+    /// The number of replies that ended with a range of a file.
     pub uncopied: usize,
-    /// The time.
+    /// The current time.
     pub now: Now,
 }
 
 impl Wire {
-    /// Sends a message without its record mark and gives what comes back, also without it.
+    /// Sends a message without its record mark, and returns the reply without it.
     pub fn send(&mut self, message: &[u8]) -> Vec<u8> {
         let mut answers = self.deliver(message);
         assert!(!self.is_closed(), "the server closed the connection");
@@ -236,40 +254,40 @@ impl Wire {
         answers.remove(0)
     }
 
-    /// Whether the server wants the connection closed.
+    /// Whether the server asked to close the connection.
     pub fn is_closed(&self) -> bool {
         self.out.close
     }
 
-    /// Hands any message to the server and gives what comes back, whatever that is.
+    /// Passes any message to the server and returns all replies.
     pub fn deliver(&mut self, message: &[u8]) -> Vec<Vec<u8>> {
         self.hand(message);
         self.work()
     }
 
-    /// Hands a message to the server, of which nothing is done that must wait for the device.
+    /// Passes a message to the server, without running the jobs that it starts.
     pub fn hand(&mut self, message: &[u8]) {
         self.service.before_batch(self.now);
         self.connection.on_message(&mut message.to_vec(), self.now, &mut self.out);
     }
 
-    /// How long a message may be now, and whether one that is longer is taken when it begins so.
+    /// The maximum size of a message now, and whether a larger one with this beginning is accepted.
     pub fn takes(&self, head: &[u8]) -> (usize, bool) {
         (self.connection.max_message(), self.connection.vouches_for(head))
     }
 
-    /// A COMPOUND without its record mark.
+    /// An encoded COMPOUND without its record mark.
     pub fn written(&mut self, minor: u32, operations: &[Args<'_>]) -> Vec<u8> {
         self.message(minor, operations)
     }
 
-    /// The same for a COMPOUND as root.
+    /// Passes a COMPOUND to the server, without running the jobs that it starts.
     pub fn begin(&mut self, minor: u32, operations: &[Args<'_>]) {
         let message = self.message(minor, operations);
         self.hand(&message);
     }
 
-    /// What waits for the device is given up before it began, as when a connection is lost; or ends in a panic.
+    /// Drops the pending jobs before they run, as when a connection is lost, with or without a panic.
     pub fn give_up(&mut self, panics: bool) {
         let jobs = std::mem::take(&mut self.out.jobs);
         assert!(!jobs.is_empty(), "something waits");
@@ -282,12 +300,12 @@ impl Wire {
         assert_eq!(std::panic::catch_unwind(drops).is_err(), panics);
     }
 
-    /// Where the connection is to be, as the transport is told.
+    /// The worker on which the connection should be, as the transport is told.
     pub fn placement(&self) -> Option<u128> {
         self.out.placement
     }
 
-    /// Takes what was posted to the connection.
+    /// Delivers the queued events to the connection.
     pub fn collect(&mut self) {
         let posted = std::mem::take(&mut *self.posted.0.lock().expect("nobody panicked"));
         for event in posted {
@@ -295,7 +313,7 @@ impl Wire {
         }
     }
 
-    /// Does what waits for the device; gives what the server has to say by then.
+    /// Runs all pending jobs, and returns the server's replies.
     pub fn work(&mut self) -> Vec<Vec<u8>> {
         // Jobs run here, one after the other.
         while !self.out.jobs.is_empty() {
@@ -319,7 +337,7 @@ impl Wire {
         frames.iter().map(message).collect()
     }
 
-    /// What the server calls the client for, without record marks.
+    /// The server's calls to the client, without record marks.
     pub fn called(&mut self) -> Vec<Vec<u8>> {
         let posted = std::mem::take(&mut *self.posted.0.lock().expect("nobody panicked"));
         for event in posted {
@@ -328,19 +346,19 @@ impl Wire {
         self.out.frames.drain(..).map(|frame| frame.bytes()[MARK..].to_vec()).collect()
     }
 
-    /// Answers one of those calls; the server has nothing to say to that.
+    /// Replies to one of those calls. The server sends nothing in return.
     pub fn reply(&mut self, message: &[u8]) {
         self.connection.on_message(&mut message.to_vec(), self.now, &mut self.out);
         assert!(self.out.frames.is_empty() && !self.out.close);
     }
 
-    /// What waits for the device, for the time after this connection: what it comes to reaches nobody.
+    /// The pending jobs, to be run after this connection has ended. Their results are dropped.
     pub fn take_jobs(&mut self) -> impl FnOnce() + use<> {
         let jobs = std::mem::take(&mut self.out.jobs);
         move || jobs.into_iter().for_each(|job| drop((job.0)()))
     }
 
-    /// The connection is lost.
+    /// Loses the connection.
     pub fn lose(mut self) {
         self.connection.on_close(self.now);
     }
@@ -359,26 +377,26 @@ impl Wire {
         writer.finish().bytes()[MARK..].to_vec()
     }
 
-    /// Sends a COMPOUND, as root unless said otherwise.
-    pub fn call(&mut self, minor: u32, operations: &[Args<'_>]) -> Answer {
+    /// Sends a COMPOUND, as root by default.
+    pub fn call(&mut self, minor: u32, operations: &[Args<'_>]) -> ReceivedCompound {
         let message = self.message(minor, operations);
         let answer = self.send(&message);
         match Message::parse(&answer) {
-            Ok(Message::Reply(rpc::RpcReply { xid, outcome: Ok(Accepted::Success(body)), .. })) => {
+            Ok(Message::Reply(rpc::Reply { xid, outcome: Ok(Accepted::Success(body)), .. })) => {
                 assert_eq!(xid, self.xid);
-                Answer(body.to_vec())
+                ReceivedCompound(body.to_vec())
             }
             other => panic!("{other:?}"),
         }
     }
 }
 
-/// The answer to a COMPOUND.
+/// The reply to a COMPOUND.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer(pub Vec<u8>);
+pub struct ReceivedCompound(pub Vec<u8>);
 
-impl Answer {
-    /// That of the COMPOUND.
+impl ReceivedCompound {
+    /// The status of the COMPOUND.
     pub fn status(&self) -> NfsStat {
         Reply::parse(&self.0).expect("COMPOUND4res").status
     }
@@ -394,8 +412,8 @@ impl Answer {
         self.results().pop().expect("a result")
     }
 
-    /// The answer, of which everything went well.
-    pub fn ok(self) -> Answer {
+    /// Checks that all operations succeeded.
+    pub fn ok(self) -> ReceivedCompound {
         assert_eq!(self.status(), NfsStat::Ok, "{:?}", self.results());
         self
     }
@@ -403,17 +421,17 @@ impl Answer {
 
 /// A client with a session.
 pub struct Client {
-    /// As the server knows it.
+    /// The client ID.
     pub clientid: ClientId,
-    /// Its session.
+    /// The session.
     pub session: SessionId,
-    /// Its minor version.
+    /// The minor version.
     pub minor: u32,
-    /// The last number of each slot.
+    /// The last sequence number of each slot.
     pub sequences: Vec<u32>,
 }
 
-/// Bounds that every server grants.
+/// Channel attributes that every server grants.
 pub const CHANNEL: create_session::ChannelAttrs = create_session::ChannelAttrs {
     headerpadsize: 0,
     maxrequestsize: 1 << 20,
@@ -452,7 +470,7 @@ pub fn begin_session(
 }
 
 impl Client {
-    /// A client that has reclaimed what it wanted.
+    /// A client that has finished its reclaims.
     pub fn new(wire: &mut Wire, name: &[u8], minor: u32) -> Client {
         let mut client = Client::before_reclaim(wire, name, minor);
         let complete = Args::ReclaimComplete(destroy::ReclaimCompleteArgs { one_fs: false });
@@ -460,7 +478,7 @@ impl Client {
         client
     }
 
-    /// A client that has a session and nothing else.
+    /// A client with a session and no other state.
     pub fn before_reclaim(wire: &mut Wire, name: &[u8], minor: u32) -> Client {
         let introduced = wire.call(minor, &[introduce(name)]).ok();
         let Res::ExchangeId(Ok(known)) = introduced.last() else { panic!("{introduced:?}") };
@@ -484,12 +502,12 @@ impl Client {
     }
 
     /// Runs operations in the first slot.
-    pub fn run(&mut self, wire: &mut Wire, operations: &[Args<'_>]) -> Answer {
+    pub fn run(&mut self, wire: &mut Wire, operations: &[Args<'_>]) -> ReceivedCompound {
         let all = [&[self.sequence(0, false)][..], operations].concat();
         wire.call(self.minor, &all)
     }
 
-    /// Makes a file in the export's root and gives its handle and the open's stateid.
+    /// Creates a file in the export's root. Returns its handle and the open's stateid.
     pub fn create(&mut self, wire: &mut Wire, name: &[u8]) -> (Vec<u8>, StateId) {
         let how = open::OpenHow::Create(open::CreateHow::Guarded(Fattr::default()));
         let made = self.run(wire, &[Args::PutRootFh, lookup(EXPORT), opening(how, name), Args::GetFh]).ok();
@@ -501,7 +519,7 @@ impl Client {
     }
 
     /// Runs operations on a file.
-    pub fn on(&mut self, wire: &mut Wire, handle: &[u8], operations: &[Args<'_>]) -> Answer {
+    pub fn on(&mut self, wire: &mut Wire, handle: &[u8], operations: &[Args<'_>]) -> ReceivedCompound {
         let all = [&[put(handle)][..], operations].concat();
         self.run(wire, &all)
     }
@@ -523,7 +541,7 @@ pub fn opening<'a>(openhow: open::OpenHow<'a>, name: &'a [u8]) -> Args<'a> {
         seqid: 0,
         share_access: open::ShareAccess::BOTH,
         share_deny: open::ShareDeny::empty(),
-        owner: StateOwner { clientid: 0, owner: Identity(b"owner") },
+        owner: Owner { clientid: 0, owner: Identity(b"owner") },
         openhow,
         claim: open::Claim::Null(name),
     })

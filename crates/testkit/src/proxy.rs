@@ -1,4 +1,4 @@
-//! A way to the server that can be cut: what goes in at one end comes out at the other until it does not.
+//! A proxy to a server whose connections can be cut.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,17 +12,17 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 /// Forwards connections to a server.
 pub struct Proxy {
-    /// Where this way begins.
+    /// The address of the proxy.
     pub address: SocketAddr,
     carried: Arc<Mutex<Vec<AbortHandle>>>,
     held: watch::Sender<bool>,
     accepting: JoinHandle<()>,
-    /// Bytes that were carried, in both directions.
+    /// The number of bytes in both directions.
     bytes: Arc<AtomicU64>,
 }
 
 impl Proxy {
-    /// A way to `server`.
+    /// Starts a proxy to `server`.
     pub async fn start(server: SocketAddr) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -40,7 +40,7 @@ impl Proxy {
                         let ((from_client, to_client), (from_server, to_server)) =
                             (inner.split(), outer.into_split());
                         let asking = carry(from_client, to_server, watch::channel(false).1, &count);
-                        // Half of what was under way gets lost in either direction, as on a real link.
+                        // As on a real link, data in flight is lost in both directions.
                         let _ = tokio::join!(asking, carry(from_server, to_client, holding, &count));
                     }
                 });
@@ -50,17 +50,17 @@ impl Proxy {
         Proxy { address, carried, held, accepting, bytes }
     }
 
-    /// Bytes that were carried so far, in both directions.
+    /// The number of bytes so far, in both directions.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Keeps answers of the server back, or lets them pass.
+    /// Holds the server's answers back, or lets them pass.
     pub fn hold_answers(&self, is_held: bool) {
         self.held.send_replace(is_held);
     }
 
-    /// Cuts everything that is carried; new connections pass. True when there was something to cut.
+    /// Cuts all connections. New connections pass. Returns whether there were any.
     pub fn cut(&self) -> bool {
         let carried = std::mem::take(&mut *self.carried.lock().unwrap());
         let alive = carried.iter().filter(|it| !it.is_finished());
@@ -68,7 +68,7 @@ impl Proxy {
     }
 }
 
-/// Carries what one side says, unless it is held, and counts it.
+/// Forwards one direction, unless it is held, and counts the bytes.
 async fn carry(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -77,7 +77,7 @@ async fn carry(
 ) {
     let mut room = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut room).await {
-        // Without the proxy nothing is held.
+        // An error means that the proxy was dropped, and then nothing is held.
         let _ = held.wait_for(|is_held| !is_held).await;
         bytes.fetch_add(count as u64, Ordering::Relaxed);
         if to.write_all(&room[..count]).await.is_err() {
@@ -94,7 +94,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Waits until `is` says so, for a while.
+/// Waits until `is` returns true, up to a limit.
 pub async fn until(what: &str, mut is: impl FnMut() -> bool) {
     let waiting = async {
         while !is() {

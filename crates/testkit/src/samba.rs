@@ -1,4 +1,4 @@
-//! Debian's Samba as a foreign peer, started by the project's own script.
+//! Debian's Samba as a foreign peer, started by a script of this project.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -7,12 +7,12 @@ use std::process::Command;
 
 /// A running server with the share `files` and the account [`USER`].
 pub struct Samba {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     dir: tempfile::TempDir,
 }
 
-/// The account that it has, and its password.
+/// The account's name and password.
 pub const USER: (&str, &str) = ("alice", "Trunk-alice-7");
 
 fn script() -> PathBuf {
@@ -20,7 +20,7 @@ fn script() -> PathBuf {
 }
 
 impl Samba {
-    /// Starts a server, or says on standard error that the test is skipped, and why.
+    /// Starts a server. If that is not possible, prints that the test is skipped, and the reason.
     pub fn start(test: &str) -> Option<Samba> {
         let is_root =
             std::fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0);
@@ -30,12 +30,12 @@ impl Samba {
             (true, false) => Some("smbd needs root"),
         };
         if let Some(why) = missing {
-            // Not captured by the harness, unlike eprintln.
+            // Unlike that of eprintln, the harness does not capture this output.
             let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
             return None;
         }
         let dir = tempfile::Builder::new().prefix("client-samba-").tempdir().unwrap();
-        // Samba walks to its shares as the user, not as root.
+        // Samba traverses the path to its shares as the user, not as root.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(dir.path(), open).unwrap();
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();

@@ -1,9 +1,10 @@
-//! Keys of accounts: an account's name logs on with either of two, and then all of its shares are open to it, and nothing
-//! else is.
+//! Keys of accounts. An account's name logs on with either of two keys. All shares of the account are open to
+//! it then, and nothing else.
 //!
-//! There are two so that one can be renewed while everybody works with the other. A key is the base64 of random bytes and
-//! is used as a password, by its text. Without being asked nobody has one made: as long as an account has no key, its name
-//! does not log on. Keys go with their account ([`prune`]): another one of its name begins without any.
+//! There are two keys so that one can be renewed while all clients work with the other. A key is the base64
+//! text of random bytes, and this text is used as a password. Keys are created only on request: the name of
+//! an account without keys does not log on. Keys are deleted with their account ([`prune`]), so a later
+//! account of the same name starts without any.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::config::{Account, Config, nearest, values};
 use crate::host;
-use crate::people::{Person, nt_hash};
+use crate::principals::{LogonPrincipal, nt_hash};
 use crate::state::store::{Store, StoreError, random};
 
 /// Bytes of a key.
@@ -22,16 +23,17 @@ const BYTES: usize = 64;
 /// The keys of an account.
 ///
 /// # Errors
-/// Why not, in one line.
+/// The reason, in one line.
 pub fn list(config: &Config, store: &Store, account: &str) -> Result<AccountKeys, String> {
     find(config, account)?;
     store.account_keys(account).map_err(|e| e.to_string())
 }
 
-/// Puts a new key, or the given one, in the place of `which`, or of the first that was never made. Gives which it was, and both.
+/// Replaces the key `which`, or the first missing one, by a new key or by the given one. Returns the name of
+/// the key that was replaced, and both keys.
 ///
 /// # Errors
-/// Why not, in one line. Nothing is changed then.
+/// The reason, in one line. Nothing is changed then.
 pub fn renew(
     config: &Config,
     store: &Store,
@@ -62,25 +64,26 @@ pub fn renew(
     Ok((which, keys))
 }
 
-/// Forgets the keys of the accounts that were `before` and are not `now`, which a running server has gone through. A start with
-/// another configuration, or with a mistake in it, and a reload that mends it, cost nobody a key.
+/// Deletes the keys of accounts that are in `before` but not in `now`. A running server calls it when it goes
+/// from one configuration to the other. So a start with another configuration, a start with a mistake in it,
+/// and a reload that corrects the mistake delete no keys.
 ///
 /// # Errors
 /// [`StoreError`]
 pub fn prune(before: &Config, now: &Config, store: &Store) -> Result<(), StoreError> {
     for account in before.accounts.keys().filter(|account| !now.accounts.contains_key(*account)) {
         store.remove_account_keys(account)?;
-        tracing::info!(account, "its keys are deleted, if it had any: the account is gone");
+        tracing::info!(account, "the account was removed, and its keys, if any, were deleted");
     }
     Ok(())
 }
 
-/// Adds the accounts of `config` that have keys to who may log on.
+/// Adds the accounts of `config` that have keys to the principals who may log on.
 ///
 /// # Errors
 /// [`StoreError`]
 pub fn add_to(
-    people: &mut BTreeMap<String, Person>,
+    principals: &mut BTreeMap<String, LogonPrincipal>,
     config: &Config,
     store: &Store,
 ) -> Result<(), StoreError> {
@@ -89,16 +92,16 @@ pub fn add_to(
         let AccountKeys { key1, key2 } = store.account_keys(name)?;
         let mut hashes = [key1, key2].into_iter().flatten().map(|key| nt_hash(&key.0));
         let Some(first) = hashes.next() else { continue };
-        if people.contains_key(key) {
-            tracing::warn!(account = %name, "its keys do not count: a user has the same name");
+        if principals.contains_key(key) {
+            tracing::warn!(account = %name, "its keys are not valid: a user has the same name");
             continue;
         }
         let (uid, gid) = host::own();
-        let person = Person {
+        let principal = LogonPrincipal {
             name: name.clone(),
             nt_hash: first,
             second_hash: hashes.next(),
-            // No user has such a name, so that a user who comes later is somebody else.
+            // No user can have such a name, so a user that is added later gets another SID.
             sid: store.identity().user_sid(store.rid(&format!("key:{name}"))?),
             uid,
             gid,
@@ -107,7 +110,7 @@ pub fn add_to(
             password_file: None,
             key_of: Some(name.clone()),
         };
-        people.insert(key.clone(), person);
+        principals.insert(key.clone(), principal);
     }
     Ok(())
 }
@@ -123,13 +126,13 @@ fn make() -> Result<AccountKey, StoreError> {
     Ok(AccountKey(STANDARD.encode(random::<BYTES>()?)))
 }
 
-/// Whether a text can be a key.
+/// Checks that a text is a valid key.
 fn check(text: &str) -> Result<(), String> {
     let wanted = format!("a key is {BYTES} bytes in base64, which is 88 characters");
     match STANDARD.decode(text) {
         Ok(bytes) if bytes.len() == BYTES => Ok(()),
         Ok(bytes) => Err(format!("{wanted}; this has {} bytes", bytes.len())),
-        Err(_) => Err(format!("{wanted}; this is no base64")),
+        Err(_) => Err(format!("{wanted}; this is not base64")),
     }
 }
 
@@ -137,7 +140,7 @@ fn check(text: &str) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::config::read;
-    use crate::people;
+    use crate::principals;
     use crate::state::StateDir;
     use std::path::Path;
 
@@ -176,7 +179,7 @@ mod tests {
         let wanted = "a key is 64 bytes in base64, which is 88 characters";
         assert_eq!(given(STANDARD.encode([7; 63])), Err(format!("{wanted}; this has 63 bytes")));
         assert_eq!(given(STANDARD.encode([7; 65])), Err(format!("{wanted}; this has 65 bytes")));
-        assert_eq!(given("s3cret!".to_owned()), Err(format!("{wanted}; this is no base64")));
+        assert_eq!(given("s3cret!".to_owned()), Err(format!("{wanted}; this is not base64")));
         assert_eq!(list(&config, state.store(), "lab"), Ok(AccountKeys::default()), "nothing is half-done");
         assert_eq!(given(STANDARD.encode([7; 64])), Ok(KeyName::Key1));
         let of = |account: &str| renew(&config, state.store(), account, None, None).unwrap_err();
@@ -190,17 +193,17 @@ mod tests {
         let (_dir, state, config) = world();
         let store = state.store();
         let config = Config { users: BTreeMap::new(), ..config };
-        assert!(people::resolve(&config, &state).unwrap().is_empty());
+        assert!(principals::resolve(&config, &state).unwrap().is_empty());
         let key = |byte: u8| AccountKey(STANDARD.encode([byte; 64]));
         renew(&config, store, "lab", Some(KeyName::Key2), Some(key(2))).unwrap();
-        let found = people::resolve(&config, &state).unwrap();
+        let found = principals::resolve(&config, &state).unwrap();
         let hash = |byte| nt_hash(&key(byte).0);
         assert_eq!((&found[0].nt_hash, &found[0].second_hash), (&hash(2), &None));
         renew(&config, store, "lab", Some(KeyName::Key1), Some(key(1))).unwrap();
-        let found = people::resolve(&config, &state).unwrap();
+        let found = principals::resolve(&config, &state).unwrap();
         assert_eq!((found[0].name.as_str(), found[0].key_of.as_deref()), ("Lab", Some("Lab")));
         assert_eq!((&found[0].nt_hash, &found[0].second_hash), (&hash(1), &Some(hash(2))));
-        // Somebody of that name is somebody else.
+        // A user of that name is another principal.
         let ann = admin::UserChange {
             name: "lab".to_owned(),
             add: true,
@@ -209,13 +212,13 @@ mod tests {
             gid: None,
             admin: None,
         };
-        people::change(store, ann).unwrap();
-        let user = people::resolve(&config, &state).unwrap();
+        principals::change(store, ann).unwrap();
+        let user = principals::resolve(&config, &state).unwrap();
         assert_eq!((user.len(), &user[0].key_of), (1, &None));
         assert_ne!(user[0].sid, found[0].sid);
         store.remove_user("lab").unwrap();
         store.remove_account_keys("LAB").unwrap();
-        assert!(people::resolve(&config, &state).unwrap().is_empty());
+        assert!(principals::resolve(&config, &state).unwrap().is_empty());
     }
 
     #[test]
@@ -227,7 +230,7 @@ mod tests {
         store.put_account_keys("Old", &kept).unwrap();
         let mut without = config.clone();
         without.accounts.clear();
-        // What belongs to neither may be another configuration's.
+        // Keys of an account in neither configuration may belong to a third one.
         prune(&config, &config, store).unwrap();
         prune(&without, &config, store).unwrap();
         assert_eq!(list(&config, store, "lab").unwrap(), kept);

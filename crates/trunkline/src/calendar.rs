@@ -1,14 +1,14 @@
-//! Times as people and JSON write them: RFC 3339, in UTC.
+//! Times in the format of RFC 3339, in UTC, for people and for JSON.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Now.
+/// The current time.
 pub fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     rfc3339(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// `wall_ns` nanoseconds after 1970, to the microsecond.
+/// The time `wall_ns` nanoseconds after 1970, in microseconds.
 pub fn rfc3339(wall_ns: i64) -> String {
     let seconds = wall_ns.div_euclid(1_000_000_000);
     let micros = wall_ns.rem_euclid(1_000_000_000) / 1000;
@@ -20,7 +20,8 @@ pub fn rfc3339(wall_ns: i64) -> String {
 
 /// Year, month and day, `days` after 1970-01-01 in the Gregorian calendar.
 fn date(days: i64) -> (i64, i64, i64) {
-    // Counted in eras of 400 years that begin on the first of March, so that a leap day ends its year.
+    // The algorithm counts in eras of 400 years that begin on the first of March, so that a leap day ends its
+    // year.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);

@@ -1,4 +1,4 @@
-//! The command line. What an option does is said here once, for `--help` and for readers.
+//! The command line. The doc comment of an option is also its text in `--help`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -8,75 +8,75 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Origin, Overrides, Setting};
 
-/// Serves directories to many clients, each over many connections at once.
+/// File server for SMB 3.1.1 and NFSv4.1/4.2 that serves many clients, each over many connections at once.
 #[derive(Debug, Parser)]
 #[command(name = "trunkline", version, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
-/// What to do.
+/// The commands of the program.
 #[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Serve directories over SMB 3.1.1
+pub enum CliCommand {
+    /// Serve directories over SMB 3.1.1 and NFSv4.1/4.2
     Serve(ServeArgs),
-    /// Add, list, change and remove the users that may log on
+    /// Add, list, change and remove the users who may log on
     User {
-        /// What to do with users.
+        /// The action on users.
         #[command(subcommand)]
         command: UserCommand,
     },
-    /// Make, list, show, change and remove accounts: what several shares have in common
+    /// Create, list, show, change and remove accounts, which hold settings that several shares have in common
     Account {
-        /// What to do with accounts.
+        /// The action on accounts.
         #[command(subcommand)]
         command: AccountCommand,
     },
-    /// Make, list, show, change and remove shares; sessions stay
+    /// Create, list, show, change and remove shares; sessions stay
     Share {
-        /// What to do with shares.
+        /// The action on shares.
         #[command(subcommand)]
         command: ObjectCommand,
     },
-    /// Check or show the configuration, and what can stand in it
+    /// Check or show the configuration, or list its keys
     Config {
-        /// What to do with the configuration.
+        /// The action on the configuration.
         #[command(subcommand)]
         command: ConfigCommand,
     },
     /// Show sessions, connections, opens and locks of the running server
     Status {
-        /// Something in particular.
+        /// A report on one subject.
         #[command(subcommand)]
         of: Option<StatusCommand>,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
-        /// As JSON, with the field names of smbstatus or Get-SmbMultichannelConnection
+        location: LocationArgs,
+        /// Print JSON, with the field names of smbstatus or Get-SmbMultichannelConnection
         #[arg(long, global = true)]
         json: bool,
     },
     /// Make the running server read its configuration again; sessions stay
-    Reload(Place),
-    /// End the running server; no acknowledged write is lost
-    Stop(Place),
+    Reload(LocationArgs),
+    /// Stop the running server; no acknowledged write is lost
+    Stop(LocationArgs),
     /// Load an SMB or NFS server, or a mounted directory, and report rates and latencies
     Load(Box<load::Args>),
     /// Copy files between this host, SMB shares and NFS exports, over several connections
     Copy(Box<copy::Args>),
-    /// Examine an SMB or NFS server layer by layer, say why it is slow and what to change
+    /// Examine an SMB or NFS server layer by layer, and say why it is slow and how to make it faster
     Doctor(Box<doctor::Args>),
-    /// Say how many connections, which depth and which caches suit a workload
+    /// Recommend a number of connections, a queue depth and caches for a workload
     Advise(Box<doctor::AdviseArgs>),
-    /// Send a file to whoever asks, without a protocol: what the machine itself can do
+    /// Send a file to every client without a protocol, to show the limit of the machine
     #[command(hide = true)]
     NullServer(load::null::ServerArgs),
-    /// Ask such a server as quickly as can be
+    /// Request data from a null server as fast as possible
     #[command(hide = true)]
     NullLoop(load::null::LoopArgs),
-    /// Run a command behind a long, narrow or lossy path to this machine (needs root, with --proxy not)
+    /// Run a command behind a long, narrow or lossy path to this machine (needs root, but not with --proxy)
     Link(Box<load::link::LinkArgs>),
 }
 
@@ -85,19 +85,20 @@ pub enum Command {
 pub enum StatusCommand {
     /// Show the connections of each session, and why there are no others
     Channels,
-    /// Show what was asked of each share, how that went and how long it took
+    /// Show the requests to each share, their results and their latencies
     Transactions(TransactionsArgs),
-    /// Show what clients do: data or metadata, in pieces of what size, how much at once; and what would help
+    /// Show the load of each client (data or metadata, sizes, concurrency) and recommendations for it
     Workload,
 }
 
 /// Options of `status transactions`.
 #[derive(Debug, Clone, Args)]
 pub struct TransactionsArgs {
-    /// Only of this share
+    /// Show this share only
     #[arg(long, value_name = "NAME")]
     pub share: Option<String>,
-    /// Show what comes, again and again, each time of so many seconds [2 if not said]
+    /// Print a new report again and again, each for an interval of this many seconds [2 if no number is
+    /// given]
     #[arg(
         long,
         value_name = "SECONDS",
@@ -109,9 +110,9 @@ pub struct TransactionsArgs {
     pub watch: Option<u64>,
 }
 
-/// Which server, or which state.
+/// Options that select a server or its state.
 #[derive(Debug, Clone, Args)]
-pub struct Place {
+pub struct LocationArgs {
     /// Configuration file (TOML)
     #[arg(long, global = true, value_name = "FILE", env = "TRUNKLINE_CONFIG")]
     pub config: Option<PathBuf>,
@@ -120,8 +121,8 @@ pub struct Place {
     pub state_dir: Option<PathBuf>,
 }
 
-impl Place {
-    /// As settings laid over the file.
+impl LocationArgs {
+    /// These options as settings that override the configuration file.
     pub fn overrides(&self) -> Overrides {
         let given = self.state_dir.clone().map(|dir| (dir, Origin::CommandLine("--state-dir")));
         let environment = || {
@@ -139,37 +140,37 @@ pub struct ServeArgs {
     /// Directories to serve, each as a share named after it
     #[arg(value_name = "DIR")]
     pub dirs: Vec<PathBuf>,
-    /// Where configuration and state are.
+    /// The configuration and the state of the server.
     #[command(flatten)]
-    pub place: Place,
+    pub location: LocationArgs,
     /// Address to listen on; may be repeated [default: all]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<IpAddr>,
     /// TCP port; 0 takes any that is free [default: 445 where allowed, else 4450]
     #[arg(long, value_name = "PORT")]
     pub smb_port: Option<u16>,
-    /// Serve the directories to NFSv4.1 clients too
+    /// Serve the directories to NFSv4.1 and 4.2 clients too
     #[arg(long)]
     pub nfs: bool,
-    /// TCP port for NFS, which --nfs follows from [default: 2049 where allowed, else 24490]
+    /// TCP port for NFS; implies --nfs [default: 2049 where allowed, else 24490]
     #[arg(long, value_name = "PORT")]
     pub nfs_port: Option<u16>,
-    /// Who may use the directories; may be repeated [default: everyone who can log on]
+    /// Name of a user who may use the directories; may be repeated [default: all users]
     #[arg(long, value_name = "NAME")]
     pub user: Vec<String>,
     /// Do not announce the server by mDNS and WS-Discovery
     #[arg(long)]
     pub no_discovery: bool,
-    /// Serve the admin page there: 127.0.0.1:9446 or [::1]:9446; elsewhere needs TLS in the configuration
+    /// Address of the admin page: 127.0.0.1:9446 or [::1]:9446; other addresses need TLS in the configuration
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::config::values::socket_address)]
     pub admin: Option<SocketAddr>,
-    /// Serve a demo share from ./.trunkline on port 4450, with a user made for it
+    /// Serve a demo share from ./.trunkline on port 4450, with a user created for it
     #[arg(long, conflicts_with = "config")]
     pub demo: bool,
 }
 
 impl ServeArgs {
-    /// As settings laid over the file.
+    /// These options as settings that override the configuration file.
     pub fn overrides(&self) -> Overrides {
         Overrides {
             dirs: self.dirs.clone(),
@@ -180,7 +181,7 @@ impl ServeArgs {
             users: self.user.clone(),
             no_discovery: self.no_discovery,
             admin: self.admin,
-            ..self.place.overrides()
+            ..self.location.overrides()
         }
     }
 }
@@ -192,32 +193,32 @@ pub enum UserCommand {
     Add {
         /// Name to log on with
         name: String,
-        /// How the user is known on the host.
+        /// The user's ids on the host.
         #[command(flatten)]
         host: HostUser,
         /// The password.
         #[command(flatten)]
         password: PasswordArgs,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// List the users
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// Remove a user; their sessions end
     Remove {
         /// Name of the user
         name: String,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// Change a user's password
     Passwd {
@@ -226,21 +227,21 @@ pub enum UserCommand {
         /// The password.
         #[command(flatten)]
         password: PasswordArgs,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
 }
 
 /// `trunkline account …`
 #[derive(Debug, Subcommand)]
 pub enum AccountCommand {
-    /// What is done with accounts and shares alike.
+    /// The actions that accounts and shares have in common.
     #[command(flatten)]
     Object(ObjectCommand),
-    /// Show and renew the keys with which an account's name logs on
+    /// Show and renew the keys with which the account's name logs on
     Keys {
-        /// What to do with keys.
+        /// The action on keys.
         #[command(subcommand)]
         command: KeysCommand,
     },
@@ -253,97 +254,97 @@ pub enum KeysCommand {
     List {
         /// Name of the account
         name: String,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
-    /// Make a new key in the place of one, and print it; sessions stay
+    /// Replace a key by a new one and print it; sessions stay
     Renew {
         /// Name of the account
         name: String,
-        /// key1 or key2 [default: the first that was never made]
+        /// key1 or key2 [default: the first that does not exist yet]
         key: Option<KeyName>,
         /// File whose first line is the key, 64 bytes in base64; - is standard input [default: make one]
         #[arg(long, value_name = "FILE")]
         key_file: Option<PathBuf>,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
 }
 
 /// `trunkline account …` and `trunkline share …`
 #[derive(Debug, Subcommand)]
 pub enum ObjectCommand {
-    /// Make one
+    /// Create a new one
     Create {
-        /// Its name
+        /// Name
         name: String,
         /// Keys as in the configuration: path=/srv/docs protocols=smb,nfs users=ann=write,*=read
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
-    /// List them
+    /// List all
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
-    /// Show every value of one, where it came from, and its version
+    /// Show the version and every value, with its origin
     Show {
-        /// Its name
+        /// Name
         name: String,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
-    /// Change it; limits bind at once, all else whoever connects from now on
+    /// Change settings; limits apply at once, all other settings to clients that connect from now on
     Set {
-        /// Its name
+        /// Name
         name: String,
-        /// Keys as in the configuration: provisioned_gib=1024 comment=Plans multichannel=off; users+=ann=write and users-=bob
-        /// change single users
+        /// Keys as in the configuration: provisioned_gib=1024 comment=Plans multichannel=off;
+        /// users+=ann=write and users-=bob change single users
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
-        /// Take back what was changed of this key: the configuration counts again; may be repeated
+        /// Drop the change of this key, so that the configuration file applies again; may be repeated
         #[arg(long, value_name = "KEY")]
         reset: Vec<String>,
-        /// Only if nobody has changed it since `show` or `list` gave this version
+        /// Only if it has not been changed since `show` or `list` printed this version
         #[arg(long, value_name = "VERSION")]
         if_version: Option<String>,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
     /// Remove it; its files stay
     Delete {
-        /// Its name
+        /// Name
         name: String,
-        /// Also when it is in use: whoever uses it is disconnected
+        /// Remove it even if it is in use, and disconnect its clients
         #[arg(long)]
         force: bool,
-        /// Only if nobody has changed it since `show` or `list` gave this version
+        /// Only if it has not been changed since `show` or `list` printed this version
         #[arg(long, value_name = "VERSION")]
         if_version: Option<String>,
-        /// Which server.
+        /// The server or the state directory to work on.
         #[command(flatten)]
-        place: Place,
+        location: LocationArgs,
     },
 }
 
-/// How a user is known on the host.
+/// The ids of a user on the host.
 #[derive(Debug, Clone, Args)]
 pub struct HostUser {
     /// User id on the host [default: the host's user of that name]
@@ -352,12 +353,13 @@ pub struct HostUser {
     /// Group id on the host
     #[arg(long)]
     pub gid: Option<u32>,
-    /// Make the user one of the server's administrators, who may take ownership but are still bound by a file's permissions
+    /// Make the user an administrator of the server, who may take ownership but is still bound by a file's
+    /// permissions
     #[arg(long)]
     pub admin: bool,
 }
 
-/// Where a password comes from; never the command line itself.
+/// The source of a password. It is never the command line itself.
 #[derive(Debug, Clone, Args)]
 pub struct PasswordArgs {
     /// File whose first line is the password; - is standard input [default: ask]
@@ -368,11 +370,11 @@ pub struct PasswordArgs {
 /// `trunkline config …`
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Say what is wrong, and change nothing
+    /// Report mistakes, and change nothing
     Check(ServeArgs),
-    /// Print each value and where it came from
+    /// Print each value and its origin
     Show(ServeArgs),
-    /// Print every key there is: docs/configuration.md
+    /// Print all keys: docs/configuration.md
     Keys,
     /// Print a JSON schema of the file, for editors
     Schema,

@@ -1,15 +1,15 @@
-//! What the host knows: its users and groups, and by which address it is reached.
+//! The users and groups of the host, and the address by which clients reach it.
 
 use std::net::{IpAddr, UdpSocket};
 
 /// The users and groups of the host's own files.
 #[derive(Debug, Default)]
-pub struct Accounts {
+pub struct UserDatabase {
     passwd: String,
     group: String,
 }
 
-/// Who a user is on the host.
+/// The ids of a user on the host.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ids {
     /// User id.
@@ -20,15 +20,15 @@ pub struct Ids {
     pub groups: Vec<u32>,
 }
 
-impl Accounts {
+impl UserDatabase {
     /// Reads `/etc/passwd` and `/etc/group`; a file that is missing counts as empty.
-    pub fn read() -> Accounts {
+    pub fn read() -> UserDatabase {
         let file = |path| std::fs::read_to_string(path).unwrap_or_default();
-        Accounts { passwd: file("/etc/passwd"), group: file("/etc/group") }
+        UserDatabase { passwd: file("/etc/passwd"), group: file("/etc/group") }
     }
 
-    /// Who `name` is: as `uid` and `gid` say, else as root the host's user of that name, else whoever runs
-    /// the server.
+    /// The ids for `name`. They are `uid` and `gid` if given. Otherwise they are those of the host's user of
+    /// that name if the server runs as root, and else those of the process.
     pub fn ids(&self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Ids {
         let root = rustix::process::geteuid().is_root();
         self.ids_for(name, uid, gid, root, own())
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn ids_come_from_the_setting_the_host_or_the_process() {
-        let accounts = Accounts {
+        let accounts = UserDatabase {
             passwd: "root:x:0:0::/:/bin/sh\nbroken\nann:x:1000:100:Ann:/home/ann:/bin/sh\n".to_owned(),
             group: "users:x:100:\naudio:x:29:bob,ann\nempty:x:30:\n".to_owned(),
         };

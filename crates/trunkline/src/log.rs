@@ -7,10 +7,10 @@ use tracing_subscriber::EnvFilter;
 use crate::config::Config;
 use crate::config::values::{Choice, LogFormat};
 
-/// Environment variable that says more exactly what is logged (`smb=debug,info`).
+/// Environment variable that sets the log levels of single crates (`smb=debug,info`).
 const VARIABLE: &str = "TRUNKLINE_LOG";
 
-/// Begins logging as `config` says.
+/// Starts logging as `config` says.
 ///
 /// # Errors
 /// One line that names the setting.
@@ -26,5 +26,5 @@ pub fn begin(config: &Config) -> anyhow::Result<()> {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
     };
-    begun.map_err(|e| anyhow::anyhow!("the log cannot begin: {e}"))
+    begun.map_err(|e| anyhow::anyhow!("the log cannot be started: {e}"))
 }

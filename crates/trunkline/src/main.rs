@@ -1,12 +1,13 @@
-//! Layer 7: the command line, the configuration, putting it together.
+//! Layer 7: the command line, the configuration, and the assembly of all parts.
 //!
-//! Start with [`cli`] for what can be asked and [`serve`] for what happens then. [`config`] reads the
-//! settings, [`state`] keeps what must survive, [`people`] joins both into the users who may log on, with accounts that have keys ([`account_keys`]),
-//! [`changes`] has accounts and shares changed by command.
+//! Start with [`cli`] for the commands and with [`serve`] for the server. [`config`] reads the settings.
+//! [`state`] stores the data that must survive a restart. [`principals`] joins both into the list of users
+//! who may log on, including accounts that have keys ([`account_keys`]). [`changes`] applies commands that
+//! change accounts and shares.
 //!
-//! What is wrong with a command, a setting or the host is one line on standard error and exit status 2,
-//! and nothing has been changed then. Exit status 1 is a server or a load that ran and failed, or an examination
-//! that ended early. `copy` has the exit statuses of robocopy instead.
+//! A mistake in a command, in a setting or on the host is reported as one line on standard error, with exit
+//! status 2. Nothing has been changed then. Exit status 1 means that a server or a load ran and failed, or
+//! that an examination ended early. `copy` has the exit statuses of robocopy instead.
 
 mod account_keys;
 mod calendar;
@@ -18,7 +19,7 @@ mod discovery;
 mod host;
 mod log;
 mod password;
-mod people;
+mod principals;
 mod reference;
 mod secrets;
 mod serve;
@@ -29,11 +30,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Opening, creating and listing allocate: an eighth of their time was spent in the C library's allocator.
+/// Opening, creating and listing allocate memory. The allocator of the C library took an eighth of their
+/// time.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Whether something was begun and failed; all else is a mistake of whoever called.
+/// Whether something was started and then failed. Any other error is a mistake of the caller.
 fn has_failed(error: &anyhow::Error) -> bool {
     let of_load = error.downcast_ref::<load::Error>();
     error.is::<serve::Failed>() || of_load.is_some_and(|error| !matches!(error, load::Error::Usage(_)))
@@ -55,16 +57,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// The words of the command line, as far as they are text.
+/// The words of the command line that are valid text.
 fn words() -> impl Iterator<Item = String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned())
 }
 
-/// Prints what is wrong with the command line, or the help that was asked for.
+/// Prints the error in the command line, or the help that the user requested.
 fn refused(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     let masked = secrets::masked(&text, words());
-    // Nothing is left to do when nobody reads it.
+    // A failed write means that nobody reads the output; nothing is left to do.
     let _ = match masked == text {
         true => error.print(),
         false => std::io::stderr().write_all(masked.as_bytes()),

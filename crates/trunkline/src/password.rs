@@ -1,5 +1,5 @@
-//! Passwords: read without showing them, or made up. Never taken from the command line, where every
-//! user of the host could read them.
+//! Passwords: read without echo, or generated. They are never taken from the command line, where every user
+//! of the host could read them.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,10 +15,10 @@ use crate::state::store::{StoreError, random};
 /// Longest password, in UTF-16 units (what clients can send).
 const MAX_LENGTH: usize = 256;
 
-/// Characters of a made-up password: none that is taken for another, none that a shell minds.
+/// Characters of a generated password. None is mistaken for another, and none has a meaning for a shell.
 const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
-/// The password for a user: from `file`, else asked for at the terminal, else the first line of stdin.
+/// Gets the password for a user from `file`, else from the terminal, else from the first line of stdin.
 pub fn obtain(user: &str, file: Option<&Path>) -> anyhow::Result<String> {
     if let Some(file) = file {
         return checked(from_file(file, "--password-file")?);
@@ -45,7 +45,8 @@ pub fn from_file(file: &Path, option: &str) -> anyhow::Result<String> {
     read_password(file).map_err(|why| anyhow::anyhow!("{option} {}: {why}", file.display()))
 }
 
-/// Passwords that are tried first, besides those made of the user's name and of one character or a row of the keyboard.
+/// Passwords that attackers try first. [`weakness`] also finds those made of the user's name, of one
+/// character and of a row of the keyboard.
 const COMMON: &[&str] = &[
     "password",
     "passwort",
@@ -76,7 +77,7 @@ const COMMON: &[&str] = &[
     "samba",
     "trunkline",
 ];
-/// Neighbours on keyboards and in the alphabet.
+/// Rows of neighbouring keys and the alphabet.
 const ROWS: &[&str] = &[
     "01234567890",
     "qwertyuiopasdfghjklzxcvbnm",
@@ -86,16 +87,16 @@ const ROWS: &[&str] = &[
     "1q2w3e4r5t6z7u",
     "1q2w3e4r5t6y7u",
 ];
-/// The shortest password that is not taken for weak, in characters.
+/// The shortest password that is not weak, in characters.
 const LEAST_LENGTH: usize = 8;
-/// The same of one that has digits alone.
+/// The shortest password of digits alone that is not weak, in characters.
 const LEAST_DIGITS: usize = 12;
 
-/// Why a password is soon guessed, if it is. Tries over the network are held, but whoever has recorded a log-on may try as many
-/// as there are.
+/// Why a password is easy to guess, if it is. The server slows down attempts over the network. But an
+/// attacker who has recorded a log-on can try any number of passwords offline.
 pub fn weakness(user: &str, password: &str) -> Option<&'static str> {
     let lower = password.to_lowercase();
-    // Digits and signs at the end are what people add to a word that was too weak.
+    // People often add digits and signs to the end of a word that was too weak.
     let word = lower.trim_end_matches(|letter: char| !letter.is_alphabetic());
     let backwards: String = lower.chars().rev().collect();
     let length = password.chars().count();
@@ -107,24 +108,24 @@ pub fn weakness(user: &str, password: &str) -> Option<&'static str> {
         return Some("it is the user's name");
     }
     if COMMON.iter().any(|common| lower == *common || word == *common) {
-        return Some("it is among those that are tried first");
+        return Some("it is among those that attackers try first");
     }
     let first = lower.chars().next();
     if lower.chars().all(|letter| Some(letter) == first) || ROWS.iter().any(is_row) {
         return Some("it is a row of neighbouring or of equal characters");
     }
     (length < LEAST_DIGITS && lower.chars().all(|letter| letter.is_ascii_digit()))
-        .then_some("it has digits alone")
+        .then_some("it has only digits")
 }
 
-/// Says on standard error when a password is soon guessed.
+/// Prints a warning on standard error if a password is easy to guess.
 pub fn warn_of_weakness(user: &str, password: &str) {
     if let Some(why) = weakness(user, password) {
-        eprintln!("trunkline: warning: the password of {user} is soon guessed: {why}");
+        eprintln!("trunkline: warning: the password of {user} is easy to guess: {why}");
     }
 }
 
-/// The password of a user of another server: asked for at the terminal, else the first line of stdin.
+/// Gets the password of a user of another server from the terminal, else from the first line of stdin.
 pub fn ask_once(user: &str) -> anyhow::Result<String> {
     match File::options().read(true).write(true).open("/dev/tty") {
         Ok(tty) if rustix::termios::isatty(io::stdin()) => ask(&tty, &format!("Password for {user}: ")),
@@ -148,7 +149,7 @@ fn first_line(from: impl Read) -> anyhow::Result<String> {
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// Puts the terminal back as it was.
+/// Restores the terminal's settings when dropped.
 struct Echo<'t> {
     tty: &'t File,
     before: Termios,
@@ -156,7 +157,7 @@ struct Echo<'t> {
 
 impl Drop for Echo<'_> {
     fn drop(&mut self) {
-        // Nothing is left to do if the terminal is gone.
+        // If the terminal is gone, nothing is left to do.
         let _ = tcsetattr(self.tty.as_fd(), OptionalActions::Flush, &self.before);
     }
 }
@@ -175,10 +176,10 @@ fn ask(mut tty: &File, question: &str) -> anyhow::Result<String> {
     Ok(line)
 }
 
-/// A password of 80 random bits, in groups that can be read out.
+/// Generates a password of 80 random bits, in groups that are easy to read aloud.
 ///
 /// # Errors
-/// When the host has no random bytes.
+/// The host has no random bytes.
 pub fn make() -> Result<String, StoreError> {
     let bytes: [u8; 16] = random()?;
     let letters = bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)]));
@@ -208,13 +209,13 @@ mod tests {
     fn passwords_that_are_soon_guessed_are_told_from_others() {
         for (password, why) in [
             ("s3cret", "fewer than 8"),
-            ("Password1!", "tried first"),
-            ("changeme2026", "tried first"),
+            ("Password1!", "try first"),
+            ("changeme2026", "try first"),
             ("Johanna1984", "the user's name"),
             ("aaaaaaaaaaaa", "neighbouring"),
             ("qwertzuiop", "neighbouring"),
             ("987654321", "neighbouring"),
-            ("19841224", "digits alone"),
+            ("19841224", "only digits"),
         ] {
             let found = weakness("johanna", password);
             assert!(found.is_some_and(|found| found.contains(why)), "{password}: {found:?}");

@@ -1,6 +1,7 @@
-//! The table of settings for readers and programs: `docs/configuration.md`, a JSON schema for editors and that of the admin API.
+//! The table of settings for readers and programs: `docs/configuration.md`, a JSON schema for editors, and
+//! the schemas of the admin API.
 //!
-//! Start with [`page`], [`schema`] and [`settings`]; all are made of the keys in `config/tables.rs`.
+//! Start with [`page`], [`schema`] and [`settings`]. All are generated from the keys in `config/tables.rs`.
 
 use std::fmt::Write;
 
@@ -9,11 +10,11 @@ use serde_json::{Map, Value, json};
 
 use crate::config::foreign::{ELSEWHERE, NOT_THERE};
 use crate::config::format::Shape;
-use crate::config::table::{Fallback, Key};
+use crate::config::table::{Fallback, KeyDescription};
 use crate::config::{Account, Admin, Server, Share, Testing, User};
 
-/// Each table: its title, what it is, and its keys.
-fn tables() -> [(&'static str, &'static str, Vec<Key>); 6] {
+/// Each table with its title, its purpose and its keys.
+fn tables() -> [(&'static str, &'static str, Vec<KeyDescription>); 6] {
     [
         ("[server]", Server::ABOUT, Server::keys().into()),
         ("[server.testing]", Testing::ABOUT, Testing::keys().into()),
@@ -27,14 +28,20 @@ fn tables() -> [(&'static str, &'static str, Vec<Key>); 6] {
 const INTRODUCTION: &str = "\
 # Configuration
 
-Every key of the configuration file. `trunkline config keys` prints this page, and a test holds the file to it.
+All keys of the configuration file. `trunkline config keys` prints this page, and a test keeps the two equal.
 
-The file is TOML; [the README](../README.md#configuration) has an example. Relative paths count from its directory. A list of one string may be
-written without the list. A key that is not known is refused with its line and the nearest known name. `trunkline config show` prints
-each value with where it came from, `trunkline config schema` a JSON schema for editors. Keys of accounts and
-shares can also be set by command and over the admin API ([provision](provision.md)).
+The file is TOML; [the README](../README.md#configuration) has an example. Relative paths refer to its \
+directory.
+A list of one string may be written as the string. An unknown key is refused with its line and the most \
+similar
+known name. `trunkline config show` prints each value with its origin, and `trunkline config schema` prints \
+a JSON
+schema for editors. Keys of accounts and shares can also be set by command and over the admin API
+([provision](provision.md)).
 
-*Counts*: `live` keys count as soon as the configuration is read again (`trunkline reload`), the others from the next start on.
+*Applies*: changes of `live` keys apply when the configuration is read again (`trunkline reload`), the \
+others at the
+next start.
 ";
 
 /// `docs/configuration.md`.
@@ -42,19 +49,21 @@ pub fn page() -> String {
     let mut out = INTRODUCTION.to_owned();
     for (title, about, keys) in tables() {
         let _ = write!(out, "\n## `{title}`\n\n{}\n\n", linked(about.trim()));
-        out += "| key | values | default | counts | what it does |\n|---|---|---|---|---|\n";
+        out += "| key | values | default | applies | purpose |\n|---|---|---|---|---|\n";
         for key in keys {
-            let counts = if key.is_live { "live" } else { "start" };
+            let applies = if key.is_live { "live" } else { "start" };
             let (values, default) = (values(&key), default(&key).replace('|', "\\|"));
             let _ =
-                writeln!(out, "| `{}` | {values} | {default} | {counts} | {} |", key.name, linked(key.help));
+                writeln!(out, "| `{}` | {values} | {default} | {applies} | {} |", key.name, linked(key.help));
         }
     }
-    out += "\n## Known by another name\n\nKeys of other servers, and what they are here.\n\n| there | here |\n|---|---|\n";
+    out += "\n## Keys with another name\n\nKeys of other servers, and their names here.\n\n| there | here |\n\
+            |---|---|\n";
     for (words, keys) in ELSEWHERE {
         let _ = writeln!(out, "| {} | {} |", code(words), code(keys));
     }
-    out += "\n## Not there\n\nWhat other servers have a key for and this one has not.\n\n| there | here |\n|---|---|\n";
+    out += "\n## Keys without a counterpart\n\nKeys of other servers that do not exist here, and the \
+            reason.\n\n| there | here |\n|---|---|\n";
     for (words, why) in NOT_THERE {
         let _ = writeln!(out, "| {} | {why} |", code(words));
     }
@@ -65,7 +74,7 @@ fn code(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// A text whose `(docs/page.md)` lead to other pages of the documents.
+/// Turns `(docs/page.md)` in a text into links to the other pages of the documents.
 fn linked(text: &str) -> String {
     let mut parts = text.split("(docs/");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -75,13 +84,13 @@ fn linked(text: &str) -> String {
     })
 }
 
-/// What a key may be set to, in words.
-fn values(key: &Key) -> String {
+/// The possible values of a key, in words.
+fn values(key: &KeyDescription) -> String {
     let unit = UNITS.iter().find(|(end, _)| key.name.ends_with(end)).map_or("", |(_, unit)| unit);
     words(&key.shape) + unit
 }
 
-/// What the ends of names say.
+/// The units of keys, by the end of their name.
 const UNITS: [(&str, &str); 6] =
     [("_gib", " GiB"), ("_mib", " MiB"), ("_mib_s", " MiB/s"), ("_ms", " ms"), ("_us", " µs"), ("_s", " s")];
 
@@ -108,8 +117,8 @@ fn words(shape: &Shape) -> String {
     }
 }
 
-/// What counts where nothing is set, in words.
-fn default(key: &Key) -> String {
+/// The value that applies if a key is not set, in words.
+fn default(key: &KeyDescription) -> String {
     let own = match &key.fallback {
         Fallback::Required => Some("must be set".to_owned()),
         Fallback::Value(value) => Some(format!("`{value}`")),
@@ -143,24 +152,24 @@ pub fn schema() -> Value {
     })
 }
 
-/// The JSON schema of the settings of an account or a share, as the admin API takes them.
+/// The JSON schema of the settings of an account or a share in the admin API.
 pub fn settings(kind: Kind) -> Value {
-    let keys: Vec<Key> = match kind {
+    let keys: Vec<KeyDescription> = match kind {
         Kind::Account => Account::keys().into(),
         Kind::Share => Share::keys().into(),
     };
-    let mut settings = object("null takes back what was changed of a key", &keys, or_null);
+    let mut settings = object("null drops the change of a key", &keys, or_null);
     if let Some(settings) = settings.as_object_mut() {
         settings.remove("required");
     }
     settings
 }
 
-fn object(about: &str, keys: &[Key], value: fn(&Shape) -> Value) -> Value {
-    let property = |key: &Key| {
+fn object(about: &str, keys: &[KeyDescription], value: fn(&Shape) -> Value) -> Value {
+    let property = |key: &KeyDescription| {
         let mut property = value(&key.shape);
         property["description"] = key.help.into();
-        // What a key takes over from above counts before its own default.
+        // A value that is taken over from the table above overrides the key's own default.
         if let (Fallback::Value(text), true) = (&key.fallback, key.above.is_empty()) {
             let parsed = format!("x = {text}").parse::<toml::Table>().ok();
             let default = parsed.and_then(|table| serde_json::to_value(&table["x"]).ok());
@@ -199,7 +208,7 @@ fn value(shape: &Shape) -> Value {
     }
 }
 
-/// The same in the file, where one string stands for a list of it.
+/// The JSON schema of a shape in the file, where one string stands for a list of it.
 fn in_file(shape: &Shape) -> Value {
     match shape {
         Shape::List(item) if !matches!(**item, Shape::Number(..)) => {
@@ -209,7 +218,7 @@ fn in_file(shape: &Shape) -> Value {
     }
 }
 
-/// A shape as the admin API takes it, or null.
+/// The JSON schema of a shape in the admin API, which also accepts null.
 fn or_null(shape: &Shape) -> Value {
     let mut value = value(shape);
     match value.get_mut("enum").and_then(Value::as_array_mut) {
@@ -284,7 +293,7 @@ mod tests {
         let schema = schema();
         let server = &schema["properties"]["server"]["properties"];
         let slots = json!({"type": "integer", "minimum": 1, "maximum": 1024, "default": 64,
-            "description": "Requests that an NFS session may have under way at one time."});
+            "description": "Concurrent requests of an NFS session."});
         assert_eq!(server["nfs_slots"], slots);
         assert_eq!(server["testing"]["properties"]["max_credits"]["maximum"], 8192);
         assert_eq!(schema["properties"]["user"]["items"]["required"], json!(["name"]));

@@ -1,6 +1,7 @@
-//! What must not be repeated to whoever reads along: passwords that stand in a place on the command line, where they are refused.
+//! Masks secrets in messages: passwords in an address on the command line. The program refuses such passwords
+//! and must not repeat them to people who read its output.
 
-/// What stands for a password.
+/// The text that replaces a password.
 const MASK: &str = "***";
 
 /// The password in `SCHEME://USER:PASSWORD@HOST`, if there is one.
@@ -12,7 +13,7 @@ fn password(word: &str) -> Option<&str> {
     Some(password).filter(|it| !it.is_empty())
 }
 
-/// `text` without the passwords in the words of a command line, which it may repeat as they are or in quotes.
+/// `text` with masked passwords. It may repeat words of the command line as they are or in quotes.
 pub fn masked(text: &str, words: impl IntoIterator<Item = String>) -> String {
     let mut text = text.to_owned();
     for word in words {

@@ -6,7 +6,7 @@ use volume::security::{Ace, AceFlags, AceKind, Acl, Descriptor, Rights, Sid, wel
 
 use super::*;
 
-/// Owner, group and list (MS-DTYP 2.4.7).
+/// Owner, group and access list (MS-DTYP 2.4.7).
 const WHO_MAY: u32 = 7;
 
 fn descriptor_of(client: &mut Peer, name: &str) -> Descriptor {
@@ -62,13 +62,13 @@ fn a_list_set_over_nfs_is_the_descriptor_that_smb_shows_and_the_mode_follows() {
         Ace::allow(well_known::EVERYONE, Rights::READ_ATTRIBUTES, AceFlags::empty()),
     ];
     assert_eq!(shown.dacl.expect("a list").aces, wanted);
-    // As it was set it is read, and the mode says what of it a mode can say.
+    // The list is read as it was set, and the mode expresses as much of it as it can.
     both.attributes("file", &[AttrNum::Acl, AttrNum::Aclsupport, AttrNum::Mode], |told| {
         let [Attr::Acl(list), Attr::Aclsupport(support), Attr::Mode(mode)] = told else { panic!("{told:?}") };
         assert_eq!(list.iter().collect::<Vec<_>>(), aces);
         assert_eq!((*support, *mode), (3, 0o700), "RFC 8881 6.3.2: the right to run is x");
     });
-    // A mode is applied to the list: whoever is named keeps what the bits of the group leave.
+    // A mode is applied to the list: named users keep the rights that the group bits leave.
     let reader_of = |both: &mut Both| {
         let shown = descriptor_of(&mut both.smb, "file").dacl.expect("a list");
         shown.aces.into_iter().find(|ace| ace.sid() == Some(&Sid::unix_user(1002)))
@@ -177,7 +177,7 @@ fn a_descriptor_set_over_smb_is_the_list_that_nfs_shows() {
             ]
         );
     });
-    // What was read can be set again, somebody whom nobody knows included.
+    // A list that was read can be set again, even if it has an unknown user.
     let again = [
         attr::Ace {
             ace_type: attr::AceType::Denied,

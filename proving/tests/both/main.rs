@@ -1,5 +1,5 @@
-//! One share, an SMB client and an NFS client at it in this process: who wins when they meet. Each test stands for a
-//! row of the chapter on both protocols in SEMANTICS.md.
+//! One share with an SMB client and an NFS client in this process: the precedence when they collide. Each
+//! test corresponds to a row of the chapter about both protocols in SEMANTICS.md.
 
 mod lists;
 mod watching;
@@ -8,29 +8,29 @@ use nfs_wire::attr::{self, Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::lock::{self as nfs_lock, Denied, Locker, OpenToLockOwner};
 use nfs_wire::op::names::{RemoveArgs, RenameArgs};
 use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, getattr, open, setattr};
-use nfs_wire::types::{Identity, LockType, StateId, StateOwner};
+use nfs_wire::types::{Identity, LockType, Owner, StateId};
 use smb_wire::create::{self, Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::InfoType;
-use smb_wire::{FileId, LeaseKey, NtStatus, SmbCommand, lock, oplock_break, set_info, utf16};
+use smb_wire::{Command, FileId, LeaseKey, NtStatus, lock, oplock_break, set_info, utf16};
 use testkit::nfs::{Client, EXPORT, Wire, closing, lookup, opening, reading, writing};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer};
 use testkit::{nfs as nfs_side, smb as smb_side};
 
-/// Both clients and what they speak to.
+/// Both clients and their servers.
 struct Both {
-    // Ended before the server.
+    // Dropped before the server.
     smb: Peer,
-    world: smb_side::World,
+    world: smb_side::SmbTestServer,
     wire: Wire,
     nfs: Client,
 }
 
 impl Both {
     fn new() -> Both {
-        let world = smb_side::World::in_memory();
+        let world = smb_side::SmbTestServer::in_memory();
         let config = nfs::ServerConfig {
             name: b"server".to_vec(),
             handle_key: [7; 32],
@@ -53,13 +53,13 @@ impl Both {
             secure: false,
         }]);
         let now = world.clock.read();
-        let nfs_world = nfs_side::World::around(server, std::sync::Arc::clone(&world.engine), now);
+        let nfs_world = nfs_side::NfsTestServer::around(server, std::sync::Arc::clone(&world.engine), now);
         let mut wire = nfs_world.connect();
         let nfs = Client::new(&mut wire, b"client", 2);
         Both { smb: world.client(), world, wire, nfs }
     }
 
-    /// Lets the NFS client be called, so that it gets delegations.
+    /// Gives the NFS client a callback channel, so that it gets delegations.
     fn callable(mut self) -> Both {
         let bind = bind_conn_to_session::Args {
             sessid: self.nfs.session,
@@ -70,13 +70,13 @@ impl Both {
         self
     }
 
-    /// OPEN over NFS of something that is there.
+    /// OPEN over NFS of an existing file.
     fn try_open(&mut self, name: &str, access: open::ShareAccess, deny: open::ShareDeny) -> NfsStat {
         let asked = nfs_open(name, access, deny);
         self.nfs.run(&mut self.wire, &[Args::PutRootFh, lookup(EXPORT), asked]).status()
     }
 
-    /// The same, with the handle, the open's stateid and what was delegated.
+    /// OPEN over NFS that must succeed. Returns the handle, the open's stateid and the delegation.
     fn open(
         &mut self,
         name: &str,
@@ -115,7 +115,7 @@ impl Both {
         self.in_root(&[Args::SaveFh, Args::Rename(RenameArgs { oldname, newname })])
     }
 
-    /// Attributes over NFS, handed to `look`.
+    /// Reads attributes over NFS, and passes them to `look`.
     fn attributes<T>(&mut self, name: &str, wanted: &[AttrNum], look: impl FnOnce(&[Attr<'_>]) -> T) -> T {
         let numbers: Vec<_> = wanted.iter().map(|one| one.get()).collect();
         let attr_request = Bitmap::of(&numbers);
@@ -141,7 +141,12 @@ impl Both {
         self.in_root(&[lookup(name.as_bytes()), set])
     }
 
-    fn smb_open(&mut self, name: &str, access: Access, share: ShareAccess) -> smb_side::peer::Answer {
+    fn smb_open(
+        &mut self,
+        name: &str,
+        access: Access,
+        share: ShareAccess,
+    ) -> smb_side::peer::ReceivedMessage {
         self.smb.create(&OpenFile { access, share, disposition: Disposition::Open, ..OpenFile::named(name) })
     }
 }
@@ -161,7 +166,7 @@ fn shares(what: &[ShareAccess]) -> ShareAccess {
 }
 
 fn set_information(client: &mut Peer, id: FileId, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
-    client.status(SmbCommand::SetInfo, |out| {
+    client.status(Command::SetInfo, |out| {
         let (info_type, additional_information) = (InfoType::File, 0);
         set_info::Request {
             info_type,
@@ -175,21 +180,21 @@ fn set_information(client: &mut Peer, id: FileId, class: FileInfoClass, buffer: 
 }
 
 fn smb_lock(client: &mut Peer, file_id: FileId, offset: u64, length: u64, exclusive: bool) -> NtStatus {
-    let kind = if exclusive { lock::LockFlags::EXCLUSIVE_LOCK } else { lock::LockFlags::SHARED_LOCK };
-    let element = lock::LockElement { offset, length, flags: kind | lock::LockFlags::FAIL_IMMEDIATELY };
-    client.status(SmbCommand::Lock, |out| {
+    let kind = if exclusive { lock::Flags::EXCLUSIVE_LOCK } else { lock::Flags::SHARED_LOCK };
+    let element = lock::LockElement { offset, length, flags: kind | lock::Flags::FAIL_IMMEDIATELY };
+    client.status(Command::Lock, |out| {
         lock::Request {
             lock_sequence_number: 0,
             lock_sequence_index: 0,
             file_id,
-            locks: smb_wire::WireList::Values(&[element]),
+            locks: smb_wire::List::Values(&[element]),
         }
         .write(out);
     })
 }
 
 fn nfs_lock(open_stateid: StateId, kind: LockType, offset: u64, length: u64) -> Args<'static> {
-    let lock_owner = StateOwner { clientid: 0, owner: Identity(b"locker") };
+    let lock_owner = Owner { clientid: 0, owner: Identity(b"locker") };
     let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
     Args::Lock(nfs_lock::Args { locktype: kind, reclaim: false, offset, length, locker: Locker::New(new) })
 }
@@ -204,7 +209,7 @@ fn what_an_smb_client_denies_is_denied_to_nfs_opens_and_to_io_without_one() {
     assert_eq!(both.try_open("file", WRITE, NONE), NfsStat::ShareDenied);
     assert_eq!(both.on(&handle, writing(StateId::ANONYMOUS, 0, b"x")), NfsStat::Locked);
     assert_eq!(both.on(&handle, reading(StateId::ANONYMOUS, 0, 4)), NfsStat::Ok);
-    // Who has everything open stands in the way of an OPEN that denies.
+    // A client that has the file open with all access conflicts with an OPEN that denies.
     assert_eq!(both.try_open("file", READ, open::ShareDeny::READ), NfsStat::ShareDenied);
     assert_eq!(both.smb.close(held), NtStatus::SUCCESS);
     assert_eq!(both.try_open("file", WRITE, NONE), NfsStat::Ok);
@@ -259,9 +264,9 @@ fn ranges_locked_over_nfs_keep_smb_from_locking_reading_and_writing_and_nfs_from
     assert_eq!(both.smb.write(id, 5, b"x"), NtStatus::FILE_LOCK_CONFLICT);
     assert_eq!(both.smb.read(id, 6, 4).status(), NtStatus::SUCCESS);
     assert_eq!(smb_lock(&mut both.smb, id, 0, 3, false), NtStatus::LOCK_NOT_GRANTED);
-    // Among NFS clients locks are a convention: who does not ask reads and writes.
+    // Among NFS clients locks are advisory: a client without a lock can read and write.
     assert_eq!(both.on(&handle, writing(StateId::ANONYMOUS, 3, b"x")), NfsStat::Ok);
-    // Of a lock that is split, what was given back is free.
+    // When a part of a lock is released, that part is free.
     let held = both.nfs.on(&mut both.wire, &handle, &[nfs_lock(stateid, LockType::Write, 8, 1)]).ok();
     let Res::Lock(nfs_lock::Res::Ok(taken)) = held.last() else { panic!("{held:?}") };
     let part = nfs_lock::UnlockArgs {
@@ -286,11 +291,11 @@ fn an_nfs_open_waits_until_an_smb_client_has_written_back_what_it_kept() {
     let id = both.smb.create(&kept).file_id();
     assert_eq!(both.try_open("file", READ, NONE), NfsStat::Delay);
     let notice = both.smb.notice().expect("a notice");
-    assert_eq!(notice.header.command(), SmbCommand::OplockBreak);
+    assert_eq!(notice.header.command(), Command::OplockBreak);
     assert_eq!(both.try_open("file", READ, NONE), NfsStat::Delay, "asked once is enough");
     assert!(both.smb.notice().is_none());
     assert_eq!(both.smb.write(id, 0, b"new"), NtStatus::SUCCESS);
-    let answered = both.smb.status(SmbCommand::OplockBreak, |out| {
+    let answered = both.smb.status(Command::OplockBreak, |out| {
         let level = oplock_break::Oplock { file_id: id, oplock_level: OplockLevel::LevelII };
         oplock_break::Request::Oplock(level).write(out);
     });
@@ -299,13 +304,13 @@ fn an_nfs_open_waits_until_an_smb_client_has_written_back_what_it_kept() {
     let read = both.nfs.on(&mut both.wire, &handle, &[reading(stateid, 0, 9)]).ok();
     let Res::Read(Ok(got)) = read.last() else { panic!("{read:?}") };
     assert_eq!(got.data, b"new");
-    // What it may still keep to read goes with the first change.
+    // Its remaining right to cache for reading ends with the first change.
     let (handle, writer, _) = both.open("file", WRITE, NONE);
     assert_eq!(both.on(&handle, writing(writer, 0, b"two")), NfsStat::Ok);
     assert!(both.smb.notice().is_some());
 }
 
-/// Opens a file over SMB with a lease; what is granted.
+/// Opens a file over SMB with a lease, and returns the granted state.
 fn leased(client: &mut Peer, name: &str) -> Option<LeaseState> {
     let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
     let lease = Lease { key: LeaseKey([7; 16]), state, flags: LeaseFlags::empty(), v2: None };
@@ -319,7 +324,8 @@ fn leased(client: &mut Peer, name: &str) -> Option<LeaseState> {
     })
 }
 
-// Over another channel the notice could come before the answer that granted the lease, and Linux's client would keep what that said.
+// Over another channel the notice could come before the reply that granted the lease, and Linux's client
+// would keep the state in that reply.
 #[test]
 fn a_lease_is_taken_back_over_the_channel_on_which_it_was_granted() {
     let mut both = Both::new();
@@ -331,7 +337,8 @@ fn a_lease_is_taken_back_over_the_channel_on_which_it_was_granted() {
     assert!(second.notice().is_some() && both.smb.notice().is_none());
 }
 
-// Linux's client may take what an open was granted for later than the notice that took it away at the same moment.
+// Linux's client may process the reply that granted a lease after the notice that took it away at the same
+// moment.
 #[test]
 fn a_file_that_both_sides_change_in_turn_has_no_lease_for_a_while() {
     let mut both = Both::new();
@@ -340,9 +347,8 @@ fn a_file_that_both_sides_change_in_turn_has_no_lease_for_a_while() {
     let (handle, writer, _) = both.open("file", WRITE, NONE);
     assert_eq!(both.on(&handle, writing(writer, 0, b"new")), NfsStat::Ok);
     assert!(both.smb.notice().is_some());
-    let ack = oplock_break::AcknowledgedLease { key: LeaseKey([7; 16]), state: LeaseState::empty() };
-    let answered =
-        both.smb.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(ack).write(out));
+    let ack = oplock_break::Lease { key: LeaseKey([7; 16]), state: LeaseState::empty() };
+    let answered = both.smb.status(Command::OplockBreak, |out| oplock_break::Request::Lease(ack).write(out));
     assert_eq!(answered, NtStatus::SUCCESS);
     assert_eq!(leased(&mut both.smb, "file"), Some(LeaseState::empty()));
     both.world.advance(std::time::Duration::from_millis(1_001));
@@ -357,11 +363,11 @@ fn an_smb_open_for_writing_waits_until_a_delegation_is_given_back() {
     let (handle, _, given) = both.open("file", wanting, NONE);
     let given = given.expect("a delegation");
     let everything = shares(&[ShareAccess::READ, ShareAccess::WRITE, ShareAccess::DELETE]);
-    // Reading is in nobody's way.
+    // A reader does not conflict.
     let reader = both.smb_open("file", Access::READ_DATA, everything).file_id();
     assert!(both.wire.called().is_empty());
     let asked = OpenFile { access: Access::WRITE_DATA, share: everything, ..OpenFile::named("file") };
-    let id = both.smb.start(SmbCommand::Create, |out| asked.write(out));
+    let id = both.smb.start(Command::Create, |out| asked.write(out));
     assert_eq!(both.smb.answer(id).map(|told| told.status()), Some(NtStatus::PENDING));
     assert_eq!(both.wire.called().len(), 1, "it is recalled");
     assert!(both.smb.answer(id).is_none());
@@ -369,7 +375,7 @@ fn an_smb_open_for_writing_waits_until_a_delegation_is_given_back() {
     assert_eq!(both.on(&handle, back), NfsStat::Ok);
     let opened = both.smb.answer(id).expect("an answer");
     assert_eq!(opened.status(), NtStatus::SUCCESS);
-    // Beside a writer none is given.
+    // With a writer present, no delegation is granted.
     let (_, _, given) = both.open("file", wanting, NONE);
     assert_eq!(given, None);
     both.smb.close(reader);
@@ -382,7 +388,7 @@ fn attributes_set_over_smb_wait_until_a_delegation_is_given_back_and_a_lease_sta
     let wanting = READ | open::ShareAccess::WANT_READ_DELEG;
     let everything = shares(&[ShareAccess::READ, ShareAccess::WRITE, ShareAccess::DELETE]);
     let id = both.smb_open("file", Access::WRITE_ATTRIBUTES | Access::WRITE_EA, everything).file_id();
-    // FILE_BASIC_INFORMATION with the bit for hidden files; one FILE_FULL_EA_INFORMATION.
+    // FILE_BASIC_INFORMATION with the hidden bit, and one FILE_FULL_EA_INFORMATION.
     let mut hidden = [0; 40];
     hidden[32] = 2;
     let attribute = b"\0\0\0\0\0\x01\x01\0a\0b";
@@ -397,21 +403,21 @@ fn attributes_set_over_smb_wait_until_a_delegation_is_given_back_and_a_lease_sta
             additional_information,
             buffer,
         };
-        let asked = both.smb.start(SmbCommand::SetInfo, |out| ask.write(out));
-        // MS-SMB2 3.3.4.2 with note 240: nor is it told that it waits.
+        let asked = both.smb.start(Command::SetInfo, |out| ask.write(out));
+        // MS-SMB2 3.3.4.2 with note 240: there is no interim response either.
         assert!(both.smb.answer(asked).is_none());
         assert_eq!(both.wire.called().len(), 1, "it is recalled");
         let back = Args::DelegReturn(delegation::ReturnArgs { deleg_stateid: given });
         assert_eq!(both.on(&handle, back), NfsStat::Ok);
         assert_eq!(both.smb.answer(asked).expect("an answer").status(), NtStatus::SUCCESS);
         assert_eq!(both.on(&handle, closing(opened)), NfsStat::Ok);
-        // There is none of this file for a while.
+        // For a while this file gets no new delegation.
         let quiet = std::time::Duration::from_secs(3);
         both.world.clock.advance(quiet);
         both.wire.now = both.wire.now.plus(quiet);
     }
     both.smb.close(id);
-    // Over NFS a lease to read is in nobody's way: what Windows keeps of attributes it asks for again.
+    // A read lease does not conflict with NFS: Windows requests cached attributes again.
     leased(&mut both.smb, "file").expect("a lease");
     assert_eq!(both.set("file", &[Attr::Mode(0o600)]), NfsStat::Ok);
 }
@@ -421,7 +427,7 @@ fn attributes_set_over_smb_wait_until_a_delegation_is_given_back_and_a_lease_sta
 fn what_an_nfs_client_has_whose_lease_is_over_is_in_no_smb_clients_way() {
     let everything = shares(&[ShareAccess::READ, ShareAccess::WRITE, ShareAccess::DELETE]);
     let read_and_write = Access::READ_DATA | Access::WRITE_DATA;
-    // What an SMB client does, and what it is told in time.
+    // An operation of an SMB client, and its status in time.
     type Ask = fn(&mut Both, FileId) -> NtStatus;
     let opens: Ask = |both, _| both.smb_open("denied", Access::WRITE_DATA, ShareAccess::WRITE).status();
     let locks: Ask = |both, id| smb_lock(&mut both.smb, id, 0, 4, true);
@@ -457,7 +463,7 @@ fn what_an_nfs_client_has_whose_lease_is_over_is_in_no_smb_clients_way() {
         }
         assert_eq!(ask(&mut both, id), NtStatus::SUCCESS, "instead of {in_time:?}");
     }
-    // A delegation goes at once, and a name with the last open that is left.
+    // A delegation is revoked at once, and a name is removed with the last remaining open.
     let mut both = Both::new().callable();
     both.smb.make("file", b"text");
     let (.., given) = both.open("file", READ | open::ShareAccess::WANT_READ_DELEG, NONE);
@@ -478,7 +484,7 @@ fn a_name_removed_over_nfs_goes_at_once_and_whoever_has_the_file_open_over_smb_k
     both.smb.make("file", b"another");
     assert_eq!(both.smb.read(id, 0, 4).data(), b"text");
     both.smb.close(id);
-    // Unless they said that nobody may.
+    // Unless that client denied deletion.
     let id = both.smb_open("file", Access::READ_DATA, shares(&[ShareAccess::READ, ShareAccess::WRITE]));
     assert_eq!(both.remove("file"), NfsStat::FileOpen);
     let id = id.file_id();
@@ -509,7 +515,7 @@ fn a_rename_on_either_side_moves_what_is_open_on_the_other() {
     let id = both.smb.open("one");
     assert_eq!(both.rename("one", "uno"), NfsStat::Ok);
     assert_eq!(both.smb.write(id, 0, b"i"), NtStatus::SUCCESS);
-    // A name that is taken is replaced over NFS, and who has that file open keeps it without a name.
+    // Over NFS, a rename replaces an existing name. A client that has that file open keeps it without a name.
     let held = both.smb.open("two");
     assert_eq!(both.rename("uno", "two"), NfsStat::Ok);
     assert_eq!(both.smb.read(held, 0, 1).data(), b"2");
@@ -524,7 +530,7 @@ fn a_rename_on_either_side_moves_what_is_open_on_the_other() {
     let Res::Read(Ok(got)) = read.last() else { panic!("{read:?}") };
     assert_eq!(got.data, b"i");
     assert_eq!(both.try_open("three", READ, NONE), NfsStat::Ok);
-    // Over SMB a file that an NFS client has open is not replaced.
+    // Over SMB, a file that an NFS client has open is not replaced.
     both.smb.make("four", b"4");
     let id = both.smb.open("four");
     buffer[0] = 1;
@@ -545,7 +551,7 @@ fn changes_over_smb_move_the_change_attribute_and_names_are_told_apart_by_case_o
     assert_eq!(both.try_open("file", READ, NONE), NfsStat::NoEnt);
     let how = open::OpenHow::Create(open::CreateHow::Guarded(Fattr::default()));
     assert_eq!(both.in_root(&[opening(how, b"file")]), NfsStat::Ok);
-    // Each is reached over SMB by its own spelling.
+    // Over SMB, each is reached by its own spelling.
     assert_eq!(both.smb.write(id, 0, b"T"), NtStatus::SUCCESS);
     let other = both.smb.open("file");
     assert!(both.smb.read(other, 0, 4).status() == NtStatus::END_OF_FILE, "the new one is empty");

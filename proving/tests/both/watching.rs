@@ -4,7 +4,7 @@ use smb_wire::change_notify;
 
 use super::*;
 
-/// Watches a directory, of which the next change is the answer to this request.
+/// Watches a directory. The next change is the answer to this request.
 fn watch(client: &mut Peer, file_id: FileId) -> u64 {
     let completion_filter =
         change_notify::CompletionFilter::FILE_NAME | change_notify::CompletionFilter::LAST_WRITE;
@@ -21,7 +21,7 @@ fn whoever_watches_a_directory_over_smb_is_told_of_changes_over_nfs() {
     let mut both = Both::new();
     both.smb.make("file", b"text");
     both.smb.make("one", b"1");
-    // Who may delete a directory keeps others from renaming in it.
+    // A client with the right to delete a directory prevents renames in it.
     let root = OpenFile { access: Access::READ_DATA, ..OpenFile::directory("") };
     let root = both.smb.create(&root).file_id();
     let (handle, stateid, _) = both.open("file", WRITE, NONE);

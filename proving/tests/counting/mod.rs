@@ -1,26 +1,28 @@
-//! What the server's threads in this process do, counted: allocations, by the global allocator of the program; bytes that
-//! its own code copies in pieces of 2 KiB and more, by its `memcpy` and `memmove`; calls on files, by the host.
+//! Counters of the server's threads in this process: allocations, by the global allocator of the program;
+//! bytes that the program's own code copies in pieces of 2 KiB and more, by its `memcpy` and `memmove`; calls
+//! on files, by the host.
 //!
-//! For programs of one test: it replaces these functions for the whole process. Begin with [`undisturbed`] and [`Run`].
+//! It is for programs with one test, since it replaces these functions for the whole process. Start with
+//! [`undisturbed`] and [`MeasuredRun`].
 
 #![allow(unsafe_code)]
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use testkit::allocations::{ALLOCATIONS, Counting, is_server};
+use testkit::allocations::{ALLOCATIONS, ServerAllocationCounter, is_server};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: ServerAllocationCounter = ServerAllocationCounter;
 
-/// Bytes that the server's threads copied.
+/// The bytes that the server's threads copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);
 
-/// Pieces from this size on are counted as copies of data: half of a reply's data. Smaller ones are headers,
-/// and lists of buffers that are moved.
+/// The size from which a copy counts as a copy of data: half of the data of a reply. Smaller copies are
+/// headers, and moved lists of buffers.
 const PIECE: usize = 2048;
 
-/// Stands in the place of the C library's for all code of this program that is not in a shared library.
+/// Replaces the function of the C library for all code of this program that is not in a shared library.
 ///
 /// # Safety
 /// As that of the C library.
@@ -30,7 +32,7 @@ pub unsafe extern "C" fn memcpy(to: *mut c_void, from: *const c_void, len: usize
     unsafe { memmove(to, from, len) }
 }
 
-/// Stands in the place of the C library's, as [`memcpy`] does.
+/// Replaces the function of the C library, like [`memcpy`].
 ///
 /// # Safety
 /// As that of the C library.
@@ -64,47 +66,48 @@ pub unsafe extern "C" fn memmove(to: *mut c_void, from: *const c_void, len: usiz
     to
 }
 
-/// Runs of a measurement of which one has to be undisturbed.
+/// The number of attempts to get an undisturbed run.
 const RUNS: usize = 8;
 
-/// What the server did for a run of requests.
-pub struct Run {
+/// The work of the server for a run of requests.
+pub struct MeasuredRun {
     allocations: u64,
     copied: u64,
-    /// What the transport had counted before it and after it.
+    /// The transport's counters before and after it.
     totals: (net::Totals, net::Totals),
-    /// The same of the host, for the only worker.
+    /// The host's counters before and after it, for the only worker.
     host: Option<(HostCounts, HostCounts)>,
 }
 
-/// What requests of one kind may cost.
+/// The allowed costs of requests of one kind.
 pub struct Expected<'a> {
     pub name: &'a str,
-    /// How many of them a run has.
+    /// The number of requests in a run.
     pub count: u64,
-    /// Bytes that each reads from a file.
+    /// The bytes that each reads from a file.
     pub from_file: u64,
-    /// System calls for each at most.
+    /// The maximum number of system calls for each.
     pub most: f64,
 }
 
-/// The first run that shows what the requests cost, and nothing that the host did meanwhile: none of them came in two
-/// pieces, of which the first is kept aside, and the worker was not put aside for so long that it sent its turns away
-/// as slow ones. On a busy host it is put aside in every run; what it reads in /proc to know that is counted apart.
-pub fn undisturbed(run: impl FnMut() -> Run) -> Run {
-    let quiet = |run: &Run| run.grown(|totals| totals.bytes_copied + totals.hops) == 0;
+/// The first run that shows only the costs of the requests, and no effect of the host. In such a run no
+/// request came in two pieces, of which the first is set aside. Nor was the worker suspended for so long that
+/// it moved its batches away as slow ones. On a busy host it is suspended in every run. The bytes that it
+/// reads in /proc to find that out are counted separately.
+pub fn undisturbed(run: impl FnMut() -> MeasuredRun) -> MeasuredRun {
+    let quiet = |run: &MeasuredRun| run.grown(|totals| totals.bytes_copied + totals.hops) == 0;
     let found = std::iter::repeat_with(run).take(RUNS).find(quiet);
     found.unwrap_or_else(|| panic!("in each of {RUNS} runs a request came in pieces or left its thread"))
 }
 
-impl Run {
-    /// Counts what a server of one worker does while `work` sends requests and takes the answers.
-    pub fn of<S: wire::endpoint::Service>(server: &net::Handle<S>, work: impl FnOnce()) -> Run {
+impl MeasuredRun {
+    /// Counts the work of a server with one worker while `work` sends requests and receives the answers.
+    pub fn of<S: wire::endpoint::Service>(server: &net::Handle<S>, work: impl FnOnce()) -> MeasuredRun {
         let thread = only_worker();
         let (before, host) = (server.totals(), HostCounts::of(thread));
         let (allocations, copied) = (ALLOCATIONS.load(Relaxed), COPIED.load(Relaxed));
         work();
-        Run {
+        MeasuredRun {
             allocations: ALLOCATIONS.load(Relaxed) - allocations,
             copied: COPIED.load(Relaxed) - copied,
             totals: (before, server.totals()),
@@ -112,24 +115,26 @@ impl Run {
         }
     }
 
-    /// How often it has allocated.
+    /// The number of allocations.
     pub fn allocations(&self) -> u64 {
         self.allocations
     }
 
-    /// By how much one of the transport's counts has grown.
+    /// The growth of one of the transport's counters.
     fn grown(&self, count: impl Fn(&net::Totals) -> u64) -> u64 {
         count(&self.totals.1) - count(&self.totals.0)
     }
 
-    /// What the worker has read of anything but its connections and its own effort, where the host tells.
+    /// The bytes that the worker has read, except from its connections and about its own effort. None if the
+    /// host does not report them.
     fn bytes_read(&self) -> Option<u64> {
         let (before, after) = self.host.as_ref()?;
         let others = self.grown(|totals| totals.bytes_received + totals.effort_bytes);
         Some(after.bytes_read - before.bytes_read - others)
     }
 
-    /// No allocation, no copy but the host's, no request that left its thread, and few system calls.
+    /// Checks that there was no allocation, no copy except the host's, no request that left its thread, and
+    /// few system calls.
     pub fn costs(&self, Expected { name, count, from_file, most }: &Expected<'_>) {
         assert_eq!(self.allocations(), 0, "allocations for {count} {name}s");
         assert_eq!(self.copied, 0, "bytes copied in user space for {count} {name}s");
@@ -137,8 +142,8 @@ impl Run {
         assert_eq!(self.grown(|totals| totals.records), *count);
         let received = self.grown(|totals| totals.recv_calls);
         let others = self.grown(|totals| totals.writev_calls + totals.wait_calls + totals.ack_calls);
-        // One call for each is what the engine promises, and what hosts that count confirm. The transport receives with
-        // readv(2), so they count that along.
+        // The engine promises one call for each, and hosts that count calls confirm it. The transport
+        // receives with readv(2), so they count that too.
         if let Some(read) = self.bytes_read() {
             assert_eq!(read, count * from_file, "bytes read for {count} {name}s");
         }
@@ -152,8 +157,8 @@ impl Run {
     }
 }
 
-/// The host id of the only worker. A thread that it has just begun for the pool has its name until it takes one of its own, and
-/// on a busy host that is some time.
+/// The thread id of the only worker. A thread that it has just started for the pool has its name until it
+/// sets its own, which takes some time on a busy host.
 fn only_worker() -> u32 {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
@@ -165,10 +170,10 @@ fn only_worker() -> u32 {
     }
 }
 
-/// The name of the priority lane's thread as the host keeps it, in 15 bytes. The thread has nothing to do for one client alone.
+/// The host's name of the priority lane's thread, cut to 15 bytes. With one client this thread is idle.
 const LANE: &str = "trunkline-net-l";
 
-/// The workers' threads by their host ids, without the priority lane's.
+/// The thread ids of the workers, without the priority lane.
 fn workers() -> Vec<u32> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
     let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
@@ -179,7 +184,7 @@ fn workers() -> Vec<u32> {
     .collect()
 }
 
-/// What the host counts for a thread: calls that read and write files and bytes that they read.
+/// The host's counters of a thread: calls that read and write files, and the bytes that were read.
 #[derive(Debug, Clone, Copy)]
 struct HostCounts {
     read_calls: u64,
@@ -188,7 +193,7 @@ struct HostCounts {
 }
 
 impl HostCounts {
-    /// None on a host that does not count.
+    /// Reads the counters. None on a host that does not count.
     fn of(thread: u32) -> Option<HostCounts> {
         let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/io")).ok()?;
         let field = |name: &str| {
@@ -200,7 +205,7 @@ impl HostCounts {
     }
 }
 
-/// The counters see what a thread of that name does, and nobody else.
+/// Checks that the counters count the work of a thread of that name, and of no other.
 pub fn the_counters_count() {
     let work = || {
         let before = (ALLOCATIONS.load(Relaxed), COPIED.load(Relaxed));

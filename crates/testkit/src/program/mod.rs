@@ -1,4 +1,4 @@
-//! Runs the program in a directory of its own, with an environment of its own ([`Place`]), also as a server ([`Server`]).
+//! Runs the program in its own directory and environment ([`ProgramDir`]), also as a server ([`Server`]).
 
 mod server;
 
@@ -13,34 +13,34 @@ use assert_cmd::cargo::CommandCargoExt;
 pub use server::{PATIENCE, Server};
 
 /// A directory to run the program in.
-pub struct Place {
+pub struct ProgramDir {
     dir: tempfile::TempDir,
 }
 
-impl Place {
-    /// An empty one.
-    pub fn new() -> Place {
-        Place { dir: tempfile::tempdir().expect("a temporary directory") }
+impl ProgramDir {
+    /// An empty directory.
+    pub fn new() -> ProgramDir {
+        ProgramDir { dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Writes a file below it, and the directories that lead there.
+    /// Writes a file in it, and creates parent directories.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
         std::fs::write(&path, text).expect("a file");
         if ["pw", "wrong"].contains(&name) {
-            // A password that others may read draws a warning.
+            // A password file that others may read causes a warning.
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("a mode");
         }
         path
     }
 
-    /// The program, with its state in `state` below.
+    /// The command for the program, with its state in `state`.
     pub fn trunkline(&self, line: &str) -> Command {
         let mut command = Command::cargo_bin("trunkline").expect("it is built");
         command.current_dir(self.path()).env_clear().env("HOME", self.path());
@@ -49,17 +49,17 @@ impl Place {
         command
     }
 
-    /// Runs it with `input`.
+    /// Runs the program with `input` on standard input.
     pub fn run_with(&self, line: &str, input: &str) -> Assert {
         assert_cmd::Command::from_std(self.trunkline(line)).write_stdin(input).assert()
     }
 
-    /// Runs it.
+    /// Runs the program.
     pub fn run(&self, line: &str) -> Assert {
         self.run_with(line, "")
     }
 
-    /// Every file below, with its length; sockets and locks included.
+    /// All files with their contents, including sockets and locks.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut todo = vec![self.path().to_path_buf()];

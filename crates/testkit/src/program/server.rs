@@ -1,15 +1,16 @@
-//! A server that runs as a process: it is started, waited for until it serves, and killed when nobody needs it any more.
+//! A server process. It is started, is ready after that, and is killed when it is dropped.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::Place;
+use super::ProgramDir;
 
-/// How long anything may take before the test fails.
+/// The maximum duration of any step.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running server, whose output and log are the files `output` and `log` of its place; killed when dropped.
+/// A running server. Its output and its log are the files `output` and `log` of its directory. It is killed
+/// when dropped.
 pub struct Server {
     child: Child,
     notices: UnixDatagram,
@@ -22,15 +23,15 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts `serve` with the place's `trunkline.toml`, and waits until it serves.
-    pub fn start(place: &Place) -> Server {
+    /// Starts `serve` with the directory's `trunkline.toml`, and waits until it is ready.
+    pub fn start(place: &ProgramDir) -> Server {
         Server::start_as(place, place.trunkline("serve --config trunkline.toml"))
     }
 
-    /// Starts a command that becomes the server, and waits until it serves.
-    pub fn start_as(place: &Place, mut command: Command) -> Server {
+    /// Starts a command that becomes the server, and waits until it is ready.
+    pub fn start_as(place: &ProgramDir, mut command: Command) -> Server {
         let notify = place.path().join("notify");
-        // There is one only when a server was started there before.
+        // The file exists only if a server was started there before.
         let _ = std::fs::remove_file(&notify);
         let notices = UnixDatagram::bind(&notify).unwrap();
         notices.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -42,7 +43,7 @@ impl Server {
         server
     }
 
-    /// Waits for a notice to the service manager.
+    /// Waits for a message to the service manager.
     #[track_caller]
     pub fn hears(&self, wanted: &str) {
         let mut buffer = [0; 512];
@@ -54,25 +55,25 @@ impl Server {
         }
     }
 
-    /// Its process.
+    /// The process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the server.
     pub fn signal(&self, signal: &str) {
         let sent = Command::new("/bin/kill").args([signal, &self.pid().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
-    /// Kills it, and waits until it is gone.
+    /// Kills the server, and waits until it has ended.
     pub fn kill(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Waits until it has ended, however that was.
+    /// Waits until the server has ended in any way.
     pub fn wait(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }

@@ -1,4 +1,4 @@
-//! A client's side of binding a connection to a session.
+//! The client's side of binding a connection to a session.
 
 use std::rc::Rc;
 
@@ -9,26 +9,27 @@ use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{Header, NtStatus, SmbCommand};
 
 use super::client::Transcript;
-use super::peer::{Answer, Keys, sign_with};
-use super::{Dial, Peer, World};
+use super::peer::{Keys, ReceivedMessage, sign_with};
+use super::{Dial, Peer, SmbTestServer};
 
-/// A binding under way, one request after the other; or, without the flag, a session that is renewed.
+/// A binding in progress, one request after the other. Without the flag it is a reauthentication of a
+/// session.
 pub struct Binding {
     transcript: Transcript,
     initiator: Initiator,
     token: Vec<u8>,
     dial: Dial,
-    /// The session that is asked for.
+    /// The session to bind to.
     pub session_id: u64,
     keys: Keys,
-    /// What signs the requests; none: they are not signed.
+    /// The key that signs the requests. None for unsigned requests.
     pub signer: Option<Rc<Signer>>,
-    /// Says that it is a binding.
+    /// The flag that marks a binding.
     pub flags: RequestFlags,
 }
 
 impl Binding {
-    /// To the session of `main`; `preauth` is the hash over this connection's own NEGOTIATE.
+    /// A binding to the session of `main`. `preauth` is the hash over this connection's own NEGOTIATE.
     pub fn new(dial: &Dial, main: &Peer, preauth: [u8; 64]) -> Binding {
         let initiator = Initiator::new(dial.identity(), Wrap::Spnego);
         let keys = main.keys[&main.session_id].clone();
@@ -44,8 +45,8 @@ impl Binding {
         }
     }
 
-    /// Sends the next request and takes its answer.
-    pub fn step(&mut self, peer: &mut Peer) -> Answer {
+    /// Sends the next request and receives its answer.
+    pub fn step(&mut self, peer: &mut Peer) -> ReceivedMessage {
         peer.session_id = self.session_id;
         let tree_id = std::mem::take(&mut peer.tree_id);
         let mut request = peer.message(SmbCommand::SessionSetup, |out| {
@@ -63,7 +64,8 @@ impl Binding {
             sign_with(signer, &mut request);
         }
         self.transcript.add(&request);
-        // The last answer is signed with the channel's own key, all before it with the session's.
+        // The last answer is signed with the channel's own key, and all earlier ones with that of the
+        // session.
         if self.flags.contains(RequestFlags::BINDING) {
             if let Some(key) = self.initiator.session_key() {
                 let signer = keys::signer(self.dial.protection(), key, &self.transcript.0);
@@ -86,7 +88,7 @@ impl Binding {
         answer
     }
 
-    /// Proves the user of the session once more on a channel that it has.
+    /// A reauthentication of the session's user on an existing channel.
     pub fn renewing(dial: &Dial, peer: &Peer) -> Binding {
         let mut renewing = Binding::new(dial, peer, [0; 64]);
         renewing.flags = RequestFlags::empty();
@@ -94,7 +96,7 @@ impl Binding {
         renewing
     }
 
-    /// Goes on to the end and says what it was.
+    /// Continues to the end, and returns the final status.
     pub fn finish(&mut self, peer: &mut Peer) -> NtStatus {
         loop {
             let answer = self.step(peer);
@@ -107,8 +109,9 @@ impl Binding {
     }
 }
 
-impl World {
-    /// A further channel of the session of `main`, negotiated and bound as `dial` says, and how that ended.
+impl SmbTestServer {
+    /// Negotiates a further channel of the session of `main` as `dial` says, and binds it. Returns the final
+    /// status too.
     pub fn try_bind(&self, dial: &Dial, main: &Peer) -> (Peer, NtStatus) {
         let mut peer = self.peer();
         let preauth = peer.negotiate_hashed(dial);
@@ -117,7 +120,7 @@ impl World {
         (peer, status)
     }
 
-    /// A further channel of the session of `main`; must succeed.
+    /// A further channel of the session of `main`. It must succeed.
     pub fn bind(&self, dial: &Dial, main: &Peer) -> Peer {
         let (peer, status) = self.try_bind(dial, main);
         assert_eq!(status, NtStatus::SUCCESS);

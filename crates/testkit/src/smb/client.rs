@@ -1,4 +1,4 @@
-//! A client's side of logging on and connecting a tree, and the requests that tests send most.
+//! The client's side of the log-on and the tree connect, and the most frequent requests of tests.
 
 use std::rc::Rc;
 
@@ -13,47 +13,47 @@ use smb_wire::negotiate::{
 };
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::session_setup::{self, RequestFlags};
-use smb_wire::{FileId, Guid, Header, NtStatus, SmbCommand, Utf16, WireList, set_info, tree_connect, utf16};
+use smb_wire::{Command, FileId, Guid, Header, List, NtStatus, Utf16, set_info, tree_connect, utf16};
 
-use super::peer::{Answer, Keys, Peer, whole};
+use super::peer::{Keys, Peer, ReceivedMessage, whole};
 
-/// The user with whom clients log on.
+/// The user of the clients.
 pub const USER: &str = "anna";
 
-/// How a client negotiates and logs on.
+/// The settings with which a client negotiates and logs on.
 #[derive(Debug, Clone)]
 pub struct Dial {
-    /// The one that it offers.
+    /// The offered dialect.
     pub dialect: Dialect,
-    /// How it signs.
+    /// The signing algorithm.
     pub signing: SigningAlgorithm,
-    /// How it seals, if it can.
+    /// The cipher, if it can encrypt.
     pub cipher: Option<Cipher>,
-    /// Which client it is.
+    /// The ClientGuid.
     pub guid: Guid,
-    /// Who logs on.
+    /// The user.
     pub user: String,
     /// The user's password.
     pub password: String,
-    /// Wants all messages signed.
+    /// Whether all messages must be signed.
     pub requires_signing: bool,
-    /// Wants all messages sealed.
+    /// Whether all messages are encrypted.
     pub seals: bool,
-    /// The session that it has lost, or 0.
+    /// The previous session, which was lost, or 0.
     pub previous_session_id: u64,
-    /// Says that it can have several connections.
+    /// Whether it announces multichannel.
     pub announces_multichannel: bool,
-    /// Knows handles that outlive the server.
+    /// Whether it announces persistent handles.
     pub knows_persistent: bool,
-    /// Says that it can do whatever a client can.
+    /// Whether it announces all capabilities.
     pub everything: bool,
-    /// Knows the POSIX extensions.
+    /// Whether it supports the POSIX extensions.
     pub posix: bool,
-    /// Further contexts of NEGOTIATE, each of a type and with data.
+    /// Further negotiate contexts, each a type and data.
     pub contexts: Vec<(u16, Vec<u8>)>,
-    /// The name under which it found the server.
+    /// The server name of the netname context.
     pub server_name: Option<String>,
-    /// The service that it means to log on to.
+    /// The service principal name of the log-on.
     pub target: String,
 }
 
@@ -81,13 +81,13 @@ impl Default for Dial {
 }
 
 impl Dial {
-    /// Another machine.
+    /// The settings of another machine.
     pub fn elsewhere() -> Dial {
         Dial { guid: Guid(*b"a second machine"), ..Dial::default() }
     }
 
-    /// With the one way of signing and sealing that an older dialect has. Since a client has one dialect, it is
-    /// another one for each.
+    /// Settings with the only signing algorithm and cipher of an older dialect. Since a client has one
+    /// dialect, each dialect has its own ClientGuid.
     pub fn with(dialect: Dialect) -> Dial {
         let smb3 = dialect.is_smb3();
         let signing = if smb3 { SigningAlgorithm::AesCmac } else { SigningAlgorithm::HmacSha256 };
@@ -99,7 +99,7 @@ impl Dial {
         Dial { dialect, signing, cipher: smb3.then_some(Cipher::Aes128Ccm), guid, ..default }
     }
 
-    /// Who logs on; without a name it is nobody.
+    /// The identity for the log-on. An empty user name is anonymous.
     pub fn identity(&self) -> ClientIdentity {
         match self.user.as_str() {
             "" => ClientIdentity::anonymous(&self.target),
@@ -107,7 +107,7 @@ impl Dial {
         }
     }
 
-    /// What it says of signing.
+    /// The security mode.
     pub fn security_mode(&self) -> SecurityMode {
         match self.requires_signing {
             true => SecurityMode::SIGNING_ENABLED | SecurityMode::SIGNING_REQUIRED,
@@ -115,12 +115,12 @@ impl Dial {
         }
     }
 
-    /// How the session's messages are protected.
+    /// The protection of the session's messages.
     pub fn protection(&self) -> Protection {
         Protection { dialect: self.dialect, signing: self.signing, cipher: self.cipher }
     }
 
-    /// What it says that it can do.
+    /// The announced capabilities.
     pub fn capabilities(&self) -> Capabilities {
         if self.everything {
             return Capabilities::all();
@@ -137,17 +137,17 @@ impl Dial {
         capabilities
     }
 
-    /// The body of NEGOTIATE.
+    /// Writes the body of NEGOTIATE.
     pub fn write_negotiate(&self, out: &mut Vec<u8>) {
         let hashes = [HashAlgorithm::Sha512];
         let signing = [context::SigningAlgorithm::new(self.signing as u16)];
         let ciphers: Vec<_> = self.cipher.iter().map(|&it| context::Cipher::new(it as u16)).collect();
         let mut contexts = vec![
-            Context::PreauthIntegrity { hash_algorithms: WireList::Values(&hashes), salt: &[7; 32] },
-            Context::Signing(WireList::Values(&signing)),
+            Context::PreauthIntegrity { hash_algorithms: List::Values(&hashes), salt: &[7; 32] },
+            Context::Signing(List::Values(&signing)),
         ];
         if !ciphers.is_empty() {
-            contexts.push(Context::Encryption(WireList::Values(&ciphers)));
+            contexts.push(Context::Encryption(List::Values(&ciphers)));
         }
         if self.posix {
             contexts.push(Context::Posix(&context::POSIX_GUID));
@@ -163,38 +163,38 @@ impl Dial {
             security_mode: self.security_mode(),
             capabilities: self.capabilities(),
             client_guid: self.guid,
-            dialects: WireList::Values(&[self.dialect]),
+            dialects: List::Values(&[self.dialect]),
             contexts: Contexts::Values(&contexts),
         }
         .write(out);
     }
 }
 
-/// The hash that 3.1.1 makes over the messages of a log-on.
+/// The preauthentication hash of 3.1.1 over the messages of a log-on.
 pub struct Transcript(pub [u8; 64]);
 
 impl Transcript {
-    /// Takes in a message.
+    /// Adds a message.
     pub fn add(&mut self, message: &[u8]) {
         self.0 = preauth_hash(&self.0, message);
     }
 }
 
 impl Peer {
-    /// Negotiates.
-    pub fn negotiate(&mut self, dial: &Dial) -> Answer {
-        self.call(SmbCommand::Negotiate, |out| dial.write_negotiate(out))
+    /// Sends NEGOTIATE.
+    pub fn negotiate(&mut self, dial: &Dial) -> ReceivedMessage {
+        self.call(Command::Negotiate, |out| dial.write_negotiate(out))
     }
 
-    /// Negotiates and logs on; must succeed.
+    /// Negotiates and logs on. It must succeed.
     pub fn log_on(&mut self, dial: &Dial) {
         let preauth = self.negotiate_hashed(dial);
         assert_eq!(self.set_up_session(dial, preauth), NtStatus::SUCCESS);
     }
 
-    /// Negotiates, must succeed, and gives the hash over it.
+    /// Negotiates, which must succeed, and returns the hash over it.
     pub fn negotiate_hashed(&mut self, dial: &Dial) -> [u8; 64] {
-        let request = self.message(SmbCommand::Negotiate, |out| dial.write_negotiate(out));
+        let request = self.message(Command::Negotiate, |out| dial.write_negotiate(out));
         self.send(request.clone());
         let answer = self.next().expect("an answer to NEGOTIATE");
         assert_eq!(answer.status(), NtStatus::SUCCESS);
@@ -207,23 +207,24 @@ impl Peer {
         self.preauth
     }
 
-    /// A further session on a connection that was negotiated as `dial` says; `preauth` is the hash over
-    /// NEGOTIATE. Says how the log-on ended.
+    /// Sets up a further session on a connection that was negotiated as `dial` says. `preauth` is the hash
+    /// over NEGOTIATE. Returns the final status.
     pub fn set_up_session(&mut self, dial: &Dial, preauth: [u8; 64]) -> NtStatus {
         self.try_password(dial, preauth).expect("an answer to SESSION_SETUP")
     }
 
-    /// The same for a log-on that may have to wait: the id of the message that has no answer then.
+    /// Like [`Peer::set_up_session`], for a log-on that may have to wait. The error is the id of the message
+    /// without an answer.
     ///
     /// # Errors
-    /// It waits.
+    /// The log-on waits.
     pub fn try_password(&mut self, dial: &Dial, preauth: [u8; 64]) -> Result<NtStatus, u64> {
         let mut transcript = Transcript(preauth);
         let mut initiator = Initiator::new(dial.identity(), Wrap::Spnego);
         (self.session_id, self.tree_id) = (0, 0);
         let mut token = initiator.first();
         loop {
-            let request = self.message(SmbCommand::SessionSetup, |out| {
+            let request = self.message(Command::SessionSetup, |out| {
                 session_setup::Request {
                     flags: RequestFlags::empty(),
                     security_mode: dial.security_mode(),
@@ -235,7 +236,7 @@ impl Peer {
             });
             transcript.add(&request);
             let id = Header::parse(&request).expect("a header").message_id();
-            // The keys are known before the last answer comes, and it must be signed with them.
+            // The keys are known before the last answer, which must be signed with them.
             if let Some(key) = initiator.session_key() {
                 let signer = Rc::new(keys::signer(dial.protection(), key, &transcript.0));
                 let seal = keys::server_seal(dial.protection(), key, &transcript.0);
@@ -261,17 +262,17 @@ impl Peer {
         }
     }
 
-    /// Connects a share and goes on with it.
+    /// Connects to a share, and uses its tree from now on.
     pub fn connect_tree(&mut self, share: &str) {
         let answer = self.try_tree(share);
         assert_eq!(answer.status(), NtStatus::SUCCESS);
         self.tree_id = answer.header.tree_id();
     }
 
-    /// Asks for a share. A 3.1.1 client signs this whatever else it signs (MS-SMB2 3.2.4.2.4).
-    pub fn try_tree(&mut self, share: &str) -> Answer {
+    /// Sends TREE_CONNECT. A 3.1.1 client always signs it (MS-SMB2 3.2.4.2.4).
+    pub fn try_tree(&mut self, share: &str) -> ReceivedMessage {
         let path = utf16::encode(&format!("\\\\server\\{share}"));
-        let mut message = self.message(SmbCommand::TreeConnect, |out| {
+        let mut message = self.message(Command::TreeConnect, |out| {
             tree_connect::Request::new(Utf16::new(&path).expect("whole units")).write(out);
         });
         let id = Header::parse(&message).expect("a header").message_id();
@@ -284,48 +285,54 @@ impl Peer {
         self.answer(id).expect("an answer to TREE_CONNECT")
     }
 
-    /// Opens a file as `open` says.
-    pub fn create(&mut self, open: &OpenFile<'_>) -> Answer {
-        self.call(SmbCommand::Create, |out| open.write(out))
+    /// Sends the CREATE `open`.
+    pub fn create(&mut self, open: &OpenFile<'_>) -> ReceivedMessage {
+        self.call(Command::Create, |out| open.write(out))
     }
 
-    /// Opens or makes a file for everything; must succeed.
+    /// Opens or creates a file with all access. It must succeed.
     pub fn open(&mut self, name: &str) -> FileId {
         self.create(&OpenFile::named(name)).file_id()
     }
 
-    /// Makes a file with this content and closes it.
+    /// Creates a file with this content and closes it.
     pub fn make(&mut self, name: &str, content: &[u8]) {
         let id = self.open(name);
         assert_eq!(self.write(id, 0, content), NtStatus::SUCCESS);
         assert_eq!(self.close(id), NtStatus::SUCCESS);
     }
 
-    /// Writes.
+    /// Sends WRITE.
     pub fn write(&mut self, id: FileId, offset: u64, data: &[u8]) -> NtStatus {
-        let header = self.header_for(SmbCommand::Write, data.len());
+        let header = self.header_for(Command::Write, data.len());
         let message = whole(&header, |out| smb_wire::write::Request::new(id, offset, data).write(out));
         let id = self.send(message);
         self.answer(id).expect("an answer to WRITE").status()
     }
 
-    /// Reads.
-    pub fn read(&mut self, id: FileId, offset: u64, length: u32) -> Answer {
-        let header = self.header_for(SmbCommand::Read, length as usize);
+    /// Sends READ.
+    pub fn read(&mut self, id: FileId, offset: u64, length: u32) -> ReceivedMessage {
+        let header = self.header_for(Command::Read, length as usize);
         let message = whole(&header, |out| smb_wire::read::Request::new(id, offset, length).write(out));
         let id = self.send(message);
         self.answer(id).expect("an answer to READ")
     }
 
-    /// Asks for a class of information, or with `which` for parts of a descriptor.
-    pub fn query_info(&mut self, file_id: FileId, info_type: InfoType, class: u8, which: u32) -> Answer {
-        self.call(SmbCommand::QueryInfo, |out| {
+    /// Queries an information class, or with `which` parts of a descriptor.
+    pub fn query_info(
+        &mut self,
+        file_id: FileId,
+        info_type: InfoType,
+        class: u8,
+        which: u32,
+    ) -> ReceivedMessage {
+        self.call(Command::QueryInfo, |out| {
             query_info::Request {
                 info_type,
                 file_info_class: class,
                 output_buffer_length: 4096,
                 additional_information: which,
-                flags: query_info::QueryInfoFlags::empty(),
+                flags: query_info::Flags::empty(),
                 file_id,
                 input_buffer: &[],
             }
@@ -333,7 +340,7 @@ impl Peer {
         })
     }
 
-    /// Sets a class of information, or with `which` parts of a descriptor.
+    /// Sets an information class, or with `which` parts of a descriptor.
     pub fn set_info(
         &mut self,
         file_id: FileId,
@@ -342,20 +349,20 @@ impl Peer {
         which: u32,
         buffer: &[u8],
     ) -> NtStatus {
-        self.status(SmbCommand::SetInfo, |out| {
+        self.status(Command::SetInfo, |out| {
             let (file_info_class, additional_information) = (class, which);
             set_info::Request { info_type, file_info_class, additional_information, file_id, buffer }
                 .write(out);
         })
     }
 
-    /// Closes.
+    /// Sends CLOSE.
     pub fn close(&mut self, file_id: FileId) -> NtStatus {
-        let flags = smb_wire::close::CloseFlags::empty();
-        self.status(SmbCommand::Close, |out| smb_wire::close::Request { flags, file_id }.write(out))
+        let flags = smb_wire::close::Flags::empty();
+        self.status(Command::Close, |out| smb_wire::close::Request { flags, file_id }.write(out))
     }
 
-    /// Whether this client is served as ever.
+    /// Whether the server still serves this client.
     pub fn is_served(&mut self) -> bool {
         let id = self.open("a sign of life");
         self.write(id, 0, b"alive") == NtStatus::SUCCESS
@@ -364,29 +371,29 @@ impl Peer {
     }
 }
 
-/// A CREATE.
+/// The fields of a CREATE.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenFile<'a> {
-    /// Its path.
+    /// The path.
     pub name: &'a str,
-    /// What is asked for.
+    /// The desired access.
     pub access: Access,
-    /// What others may do meanwhile.
+    /// The share access.
     pub share: ShareAccess,
-    /// What is done where there is a file, and where there is none.
+    /// The disposition.
     pub disposition: Disposition,
-    /// Further wishes.
+    /// The create options.
     pub options: CreateOptions,
-    /// Which caching right is asked for.
+    /// The requested oplock level.
     pub oplock: OplockLevel,
-    /// Those of a new file.
+    /// The attributes of a new file.
     pub attributes: u32,
-    /// What goes along.
+    /// The create contexts.
     pub contexts: CreateContexts<'a>,
 }
 
 impl<'a> OpenFile<'a> {
-    /// Opens or makes a file for everything, and lets others do the same.
+    /// Opens or creates a file with all access, and denies nothing to others.
     pub fn named(name: &'a str) -> OpenFile<'a> {
         OpenFile {
             name,
@@ -400,12 +407,12 @@ impl<'a> OpenFile<'a> {
         }
     }
 
-    /// Opens or makes a directory.
+    /// Opens or creates a directory.
     pub fn directory(name: &'a str) -> OpenFile<'a> {
         OpenFile { options: CreateOptions::DIRECTORY_FILE, ..OpenFile::named(name) }
     }
 
-    /// The body of the request.
+    /// Writes the body of the request.
     pub fn write(&self, out: &mut Vec<u8>) {
         let name = utf16::encode(self.name);
         Create {

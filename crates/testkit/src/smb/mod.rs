@@ -1,8 +1,8 @@
-//! A server in this process, and clients that speak to it without sockets and in a time of their own.
+//! An SMB server in this process, and clients that speak to it without sockets and with a simulated clock.
 //!
-//! Start with [`World`], the server with its share and its clock. [`Peer`] is a client: it hands frames to
-//! its own [`smb::Connection`], runs the jobs and events that come out of it, and reads the answers. What a
-//! client must know to log on and to protect its messages is in [`client`].
+//! Start with [`SmbTestServer`], the server with its share and its clock. [`Peer`] is a client. It passes
+//! frames to its own [`smb::Connection`], runs the jobs and events that result, and reads the answers.
+//! [`client`] implements the log-on and the protection of messages.
 
 pub mod bind;
 pub mod client;
@@ -22,7 +22,7 @@ use share::{Identity, Share};
 use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, TargetRule, UserConfig};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
-use volume::faulty::{FaultPlan, FaultyVolume, VolumeCall};
+use volume::faulty::{Call, FaultyVolume, Plan};
 use volume::journal::{Journal, MemoryJournal};
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid, well_known};
@@ -33,122 +33,131 @@ use wire::Now;
 /// The share's name.
 pub const SHARE: &str = "files";
 
-/// The clock that the server and all its peers go by. It moves by a microsecond with each reading, since
-/// the server takes one reading for one batch.
+/// The clock of the server and all its peers. Each reading advances it by a microsecond, since the server
+/// reads it once for each batch.
 #[derive(Clone)]
 pub struct Clock(Rc<Cell<Now>>);
 
 impl Clock {
-    /// One further reading.
+    /// Reads the clock, which advances it.
     pub fn read(&self) -> Now {
         self.advance(Duration::from_micros(1));
         self.0.get()
     }
 
-    /// The time, as it is without a reading.
+    /// The time, without a reading.
     pub fn time(&self) -> Now {
         self.0.get()
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         self.0.set(self.0.get().plus(by));
     }
 }
 
 /// A server with one share and its users.
-pub struct World {
+pub struct SmbTestServer {
     /// The server.
     pub server: Arc<Server>,
-    /// The engine of its share.
+    /// The engine of the share.
     pub engine: Arc<Share>,
-    /// Its time.
+    /// The clock.
     pub clock: Clock,
     directory: Option<tempfile::TempDir>,
 }
 
-/// The volume and the journal of a share, which are there whatever becomes of the server.
+/// The volume and the journal of a share, which survive the server.
 pub struct Store {
-    /// What the share lies on.
+    /// The volume of the share.
     pub memory: MemoryVolume,
-    /// What persistent opens there are.
+    /// The journal of persistent opens.
     pub journal: Arc<MemoryJournal>,
 }
 
 impl Store {
-    /// An empty one.
+    /// An empty volume and journal.
     pub fn new() -> Store {
         Store { memory: MemoryVolume::new(1), journal: Arc::default() }
     }
 
-    /// A server on it. What an earlier one writes from now on is as if it had never been.
-    pub fn serve(&mut self) -> World {
+    /// Starts a server on it. Later writes of an earlier server have no effect.
+    pub fn serve(&mut self) -> SmbTestServer {
         self.serve_faulty().0
     }
 
-    /// The same, with a plan by which calls on the volume fail.
-    pub fn serve_faulty(&mut self) -> (World, Arc<FaultPlan>) {
+    /// Like [`Store::serve`], with a plan that makes calls on the volume fail.
+    pub fn serve_faulty(&mut self) -> (SmbTestServer, Arc<Plan>) {
         let journal = Arc::new(MemoryJournal::default());
         journal.replace(&mut self.journal.records().into_iter()).expect("room for the records");
         self.journal = journal;
         let volume = FaultyVolume::new(Arc::new(self.memory.clone()));
         let plan = Arc::clone(volume.plan());
-        let world = World::lasting_over(Arc::new(volume), self.journal.clone(), &self.journal.records());
+        let world =
+            SmbTestServer::persistent_over(Arc::new(volume), self.journal.clone(), &self.journal.records());
         (world, plan)
     }
 }
 
-impl World {
-    /// On a directory of the host.
-    pub fn on_disk() -> World {
+impl SmbTestServer {
+    /// A server on a directory of the host.
+    pub fn on_disk() -> SmbTestServer {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (root, beside) = (directory.path().join("share"), directory.path().join("beside"));
         std::fs::create_dir(&root).expect("the share's root");
         let volume = PosixVolume::open(&root, &beside).expect("the directory can be served");
-        World { directory: Some(directory), ..World::over(Arc::new(volume)) }
+        SmbTestServer { directory: Some(directory), ..SmbTestServer::over(Arc::new(volume)) }
     }
 
-    /// In memory: for what does not depend on the host.
-    pub fn in_memory() -> World {
-        World::over(Arc::new(MemoryVolume::new(1)))
+    /// A server in memory, for tests that do not depend on the host.
+    pub fn in_memory() -> SmbTestServer {
+        SmbTestServer::over(Arc::new(MemoryVolume::new(1)))
     }
 
-    /// In memory, as a volume whose files are bound in size.
-    pub fn with_largest(bytes: u64) -> World {
+    /// A server in memory with a maximum file size.
+    pub fn with_largest(bytes: u64) -> SmbTestServer {
         let volume = volume::MeteredVolume::asleep(Arc::new(MemoryVolume::new(1)));
-        let world = World::over(Arc::new(volume));
+        let world = SmbTestServer::over(Arc::new(volume));
         world.engine.set_largest_file(Some(bytes));
         world
     }
 
-    /// In memory, as a volume that has nothing at hand: every READ must leave the connection's thread.
-    pub fn cold() -> World {
-        let (world, plan) = World::faulty();
-        plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
+    /// A server in memory without cached data: every READ must leave the connection's thread.
+    pub fn cold() -> SmbTestServer {
+        let (world, plan) = SmbTestServer::faulty();
+        plan.always(Call::ReadCached, Some(Failure::WouldBlock));
         world
     }
 
-    /// In memory, with a plan by which calls on the volume fail or wait.
-    pub fn faulty() -> (World, Arc<FaultPlan>) {
+    /// A server in memory with a plan that makes calls on the volume fail or wait.
+    pub fn faulty() -> (SmbTestServer, Arc<Plan>) {
         let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
         let plan = Arc::clone(volume.plan());
-        (World::over(Arc::new(volume)), plan)
+        (SmbTestServer::over(Arc::new(volume)), plan)
     }
 
-    /// One whose share is continuously available and keeps its opens in `journal`; made again with the same
-    /// volume and journal it is the server after a restart.
-    pub fn lasting(memory: &MemoryVolume, journal: &Arc<MemoryJournal>) -> World {
-        World::lasting_in(memory, journal.clone(), &journal.records())
+    /// A server whose share is continuously available and records its opens in `journal`. A second one with
+    /// the same volume and journal is the server after a restart.
+    pub fn persistent(memory: &MemoryVolume, journal: &Arc<MemoryJournal>) -> SmbTestServer {
+        SmbTestServer::persistent_in(memory, journal.clone(), &journal.records())
     }
 
-    /// The same with a journal of another kind, which has these records.
-    pub fn lasting_in(memory: &MemoryVolume, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> World {
-        World::lasting_over(Arc::new(memory.clone()), journal, records)
+    /// Like [`SmbTestServer::persistent`], with a journal of another kind that has these records.
+    pub fn persistent_in(
+        memory: &MemoryVolume,
+        journal: Arc<dyn Journal>,
+        records: &[Vec<u8>],
+    ) -> SmbTestServer {
+        SmbTestServer::persistent_over(Arc::new(memory.clone()), journal, records)
     }
 
-    /// The same on a volume of another kind.
-    pub fn lasting_over(volume: Arc<dyn Volume>, journal: Arc<dyn Journal>, records: &[Vec<u8>]) -> World {
-        let world = World::over(volume);
+    /// Like [`SmbTestServer::persistent_in`], on a volume of another kind.
+    pub fn persistent_over(
+        volume: Arc<dyn Volume>,
+        journal: Arc<dyn Journal>,
+        records: &[Vec<u8>],
+    ) -> SmbTestServer {
+        let world = SmbTestServer::over(volume);
         let users = world.server.users();
         let who = |sid: &Sid| {
             let user = users.iter().find(|user| user.identity.sid == *sid);
@@ -162,14 +171,14 @@ impl World {
         world
     }
 
-    fn over(volume: Arc<dyn Volume>) -> World {
+    fn over(volume: Arc<dyn Volume>) -> SmbTestServer {
         let config = share::Config { name: SHARE.into(), enforce: false, ..share::Config::default() };
         let engine = Share::open(volume, config).expect("the share opens");
         let now = Now { mono_ns: 1_000_000_000, wall_ns: 1_700_000_000_000_000_000 };
         let server = Server::new(server_config(), now);
         server.set_users([user(USER, "s3cret", 1001), user("bert", "s3cret", 1002)]);
         server.set_shares([share_config(&engine)]);
-        World { server, engine, clock: Clock(Rc::new(Cell::new(now))), directory: None }
+        SmbTestServer { server, engine, clock: Clock(Rc::new(Cell::new(now))), directory: None }
     }
 
     /// The share's root on the host.
@@ -177,49 +186,49 @@ impl World {
         self.directory.as_ref().expect("a share on disk").path().join("share")
     }
 
-    /// A directory beside the share's root, which no client may reach.
+    /// A directory outside of the share's root, which no client may reach.
     pub fn outside(&self) -> PathBuf {
         let outside = self.directory.as_ref().expect("a share on disk").path().join("outside");
         std::fs::create_dir_all(&outside).expect("a directory");
         outside
     }
 
-    /// Changes the share's settings for trees that are connected from now on.
+    /// Changes the share's settings, for tree connects from now on.
     pub fn configure(&self, change: impl FnOnce(&mut ShareConfig)) {
         let mut config = share_config(&self.engine);
         change(&mut config);
         self.server.set_shares([config]);
     }
 
-    /// Changes the server's settings for connections that are made from now on.
+    /// Changes the server's settings, for connections from now on.
     pub fn configure_server(&self, change: impl FnOnce(&mut ServerConfig)) {
         let mut config = server_config();
         change(&mut config);
         self.server.set_config(config);
     }
 
-    /// Lets time pass and the engine see it.
+    /// Advances the clock, and runs the timers of the engine.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
         self.engine.tick(self.clock.read());
     }
 
-    /// A connection on which nothing has been said.
+    /// A new connection, before its first message.
     pub fn peer(&self) -> Peer {
         Peer::connect(self)
     }
 
-    /// Whether the server would take a further connection.
+    /// Whether the server would accept a further connection.
     pub fn takes_connection(&self) -> bool {
         Peer::try_connect(self).is_some()
     }
 
-    /// A client that has logged on and connected the share, signing what it sends.
+    /// A client that has logged on and connected to the share, and that signs its requests.
     pub fn client(&self) -> Peer {
         self.dial(&Dial::default())
     }
 
-    /// A client that has logged on in its own way and connected the share.
+    /// A client that has logged on with the settings `dial` and connected to the share.
     pub fn dial(&self, dial: &Dial) -> Peer {
         let mut peer = self.peer();
         peer.log_on(dial);
@@ -228,7 +237,7 @@ impl World {
     }
 }
 
-/// A server that lets every dialect in and demands nothing.
+/// A server configuration that accepts every dialect and requires nothing.
 pub fn server_config() -> ServerConfig {
     ServerConfig {
         guid: Guid(*b"server under tes"),
@@ -249,13 +258,13 @@ pub fn server_config() -> ServerConfig {
         free_users: Vec::new(),
         share_endpoints: Vec::new(),
         target: TargetRule::default(),
-        // The tests that are about it set it.
+        // Tests of this delay set it themselves.
         guess_delay_ns: 0,
         session_memory: share::ClientMemory::bounded(usize::MAX),
     }
 }
 
-/// The share [`SHARE`] on `engine`, open to every user.
+/// The configuration of the share [`SHARE`] on `engine`, open to every user.
 pub fn share_config(engine: &Arc<Share>) -> ShareConfig {
     ShareConfig {
         name: SHARE.into(),
@@ -275,7 +284,7 @@ pub fn share_config(engine: &Arc<Share>) -> ShareConfig {
     }
 }
 
-/// A user with this number on the host.
+/// A user with this uid on the host.
 pub fn user(name: &str, password: &str, uid: u32) -> UserConfig {
     let identity = Identity {
         name: name.into(),

@@ -1,4 +1,4 @@
-//! One connection and the client at its other end.
+//! A connection, and the client at its other end.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,17 +12,17 @@ use smb::keys::Seal;
 use smb::state::Event;
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::header::{Chain, Flags, Packet};
-use smb_wire::{FileId, Header, NtStatus, SmbCommand};
+use smb_wire::{Command, FileId, Header, NtStatus};
 use wire::endpoint::Receipt;
 use wire::{Conversation, Mailbox, Now, Output};
 
-use super::{Clock, World};
+use super::{Clock, SmbTestServer};
 
-/// Events on their way to a connection.
+/// Queued events for a connection.
 struct Mail {
     events: Mutex<VecDeque<Event>>,
     is_open: AtomicBool,
-    /// How many of them were to be told before others were answered.
+    /// The number of events that were posted ahead of other answers.
     ahead: AtomicUsize,
 }
 
@@ -41,77 +41,77 @@ impl Mailbox<Event> for Mail {
     }
 }
 
-/// One message from the server.
+/// A message from the server.
 #[derive(Debug, Clone)]
-pub struct Answer {
-    /// Its header.
+pub struct ReceivedMessage {
+    /// The header.
     pub header: Header,
-    /// From its header on, its signature checked and taken out.
+    /// The message from its header on. Its signature has been checked and removed.
     pub message: Vec<u8>,
-    /// It came sealed.
+    /// Whether it was encrypted.
     pub is_sealed: bool,
-    /// It came signed.
+    /// Whether it was signed.
     pub is_signed: bool,
-    /// Which frame of the connection it came in, counted.
+    /// The number of the frame in which it came.
     pub frame: usize,
 }
 
-impl Answer {
-    /// That of the header.
+impl ReceivedMessage {
+    /// The status in the header.
     pub fn status(&self) -> NtStatus {
         self.header.status()
     }
 
-    /// The message as it came, with its signature.
+    /// The message in its original form, with its signature.
     pub fn signed_message(&self) -> Vec<u8> {
         let mut message = self.message.clone();
         Header::parse_mut(&mut message).expect("a whole header").set_signature(*self.header.signature());
         message
     }
 
-    /// The FileId of a CREATE that went well.
+    /// The FileId of a successful CREATE.
     pub fn file_id(&self) -> FileId {
         assert_eq!(self.status(), NtStatus::SUCCESS);
         smb_wire::create::Response::parse(&self.message).expect("a CREATE response").file_id
     }
 
-    /// The data of a READ that went well.
+    /// The data of a successful READ.
     pub fn data(&self) -> &[u8] {
         assert_eq!(self.status(), NtStatus::SUCCESS);
         smb_wire::read::Response::parse(&self.message).expect("a READ response").data
     }
 }
 
-/// What a client knows of one of its sessions.
+/// The client's keys of one session.
 #[derive(Clone)]
 pub struct Keys {
-    /// This channel's.
+    /// The signing key of this channel.
     pub signer: Rc<Signer>,
-    /// The session's own, with which channels are bound.
+    /// The signing key of the session, which binds channels.
     pub session: Rc<Signer>,
-    /// From the client's view; the session's.
+    /// The encryption keys of the session, from the client's view.
     pub seal: Option<Rc<Seal>>,
-    /// Requests are signed.
+    /// Whether requests are signed.
     pub signs: bool,
-    /// Requests are sealed.
+    /// Whether requests are encrypted.
     pub seals: bool,
 }
 
-/// One connection and its client.
+/// A connection and its client.
 pub struct Peer {
     connection: Connection,
     mail: Arc<Mail>,
     out: Output<Event>,
     clock: Clock,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<ReceivedMessage>,
     frames: usize,
-    /// What the connection asks of the transport.
+    /// The receipts that the connection requested from the transport.
     receipts: Vec<Receipt>,
-    /// Answers that ended with a piece of a file.
+    /// The number of answers that ended with a range of a file.
     pub uncopied: usize,
-    /// Of the sealed frames that came.
+    /// The nonces of the encrypted frames that were received.
     pub nonces: Vec<[u8; 16]>,
-    /// The server wants the connection to end.
+    /// Whether the server asked to close the connection.
     pub is_closed: bool,
     has_ended: bool,
     /// Jobs wait until [`Peer::run_jobs`].
@@ -124,25 +124,25 @@ pub struct Peer {
     pub session_id: u64,
     /// The TreeId of the next request.
     pub tree_id: u32,
-    /// The hash over NEGOTIATE, with which each log-on begins its own.
+    /// The hash over NEGOTIATE, with which the hash of each log-on begins.
     pub preauth: [u8; 64],
-    /// By SessionId.
+    /// The keys by SessionId.
     pub keys: HashMap<u64, Keys>,
 }
 
 impl Peer {
     /// A new connection to the server.
-    pub fn connect(world: &World) -> Peer {
+    pub fn connect(world: &SmbTestServer) -> Peer {
         Peer::try_connect(world).expect("the server takes a further connection")
     }
 
-    /// None when the server has too many connections.
-    pub fn try_connect(world: &World) -> Option<Peer> {
+    /// A new connection. None if the server has too many.
+    pub fn try_connect(world: &SmbTestServer) -> Option<Peer> {
         Peer::try_connect_from(world, Ipv4Addr::LOCALHOST.into())
     }
 
-    /// The same from another address.
-    pub fn try_connect_from(world: &World, from: IpAddr) -> Option<Peer> {
+    /// A new connection from another address.
+    pub fn try_connect_from(world: &SmbTestServer, from: IpAddr) -> Option<Peer> {
         let mail = Arc::new(Mail {
             events: Mutex::default(),
             is_open: AtomicBool::new(true),
@@ -174,26 +174,26 @@ impl Peer {
         })
     }
 
-    /// How many events came that its client is to be told of before others are answered.
+    /// The number of events that were posted ahead of other answers.
     pub fn told_ahead(&self) -> usize {
         self.mail.ahead.load(Ordering::Relaxed)
     }
 
-    /// How the data of its large reads leaves.
+    /// The transfer of large reads: copied or not.
     pub fn transfer(&self) -> &wire::Transfer {
         self.connection.transfer().expect("a server's connection has a choice")
     }
 
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> Now {
         self.clock.read()
     }
 
     // Sending ---------------------------------------------------------------------------------------
 
-    /// A header for this session and tree with the next message id, taking as many credits as `payload`
-    /// bytes need and asking for plenty.
-    pub fn header_for(&mut self, command: SmbCommand, payload: usize) -> Header {
+    /// A header for this session and tree with the next message id. It charges the credits that `payload`
+    /// bytes need, and requests many.
+    pub fn header_for(&mut self, command: Command, payload: usize) -> Header {
         let charge = (payload.saturating_sub(1) / 65536 + 1) as u16;
         let mut header = Header::request(command, self.next_id);
         self.next_id += u64::from(charge);
@@ -204,13 +204,13 @@ impl Peer {
         header
     }
 
-    /// The header of the next request, for one credit.
-    pub fn header(&mut self, command: SmbCommand) -> Header {
+    /// The header of the next request, with a charge of one credit.
+    pub fn header(&mut self, command: Command) -> Header {
         self.header_for(command, 0)
     }
 
-    /// A whole message, not protected.
-    pub fn message(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    /// A whole message without protection.
+    pub fn message(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         whole(&self.header(command), body)
     }
 
@@ -219,8 +219,8 @@ impl Peer {
         sign_with(&self.keys[&self.session_id].signer, message);
     }
 
-    /// Chains messages into one compound, the messages behind the first marked as related if so wished,
-    /// and protects it as the session wants.
+    /// Chains messages into one compound, with the messages after the first marked as related if
+    /// `is_related`, and protects it as the session requires.
     pub fn compound(&self, mut messages: Vec<Vec<u8>>, is_related: bool) -> Vec<u8> {
         let last = messages.len() - 1;
         for (index, message) in messages.iter_mut().enumerate() {
@@ -249,7 +249,7 @@ impl Peer {
         if seals { self.seal(&frame, self.session_id) } else { frame }
     }
 
-    /// Seals a frame under the keys of this session, said to be those of session `named`.
+    /// Encrypts a frame with the keys of this session. `named` is the SessionId in its header.
     pub fn seal(&self, frame: &[u8], named: u64) -> Vec<u8> {
         let seal = self.keys[&self.session_id].seal.as_ref().expect("sealing was agreed on");
         let mut header = TransformHeader::new(named, frame.len() as u32);
@@ -264,7 +264,7 @@ impl Peer {
         sealed
     }
 
-    /// Protects one message as the session wants and delivers it. Says its message id.
+    /// Protects one message as the session requires, and delivers it. Returns its message id.
     pub fn send(&mut self, message: Vec<u8>) -> u64 {
         let id = Header::parse(&message).expect("a whole header").message_id();
         let frame = self.compound(vec![message], false);
@@ -272,24 +272,24 @@ impl Peer {
         id
     }
 
-    /// Sends a request and says its message id.
-    pub fn start(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    /// Sends a request and returns its message id.
+    pub fn start(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let message = self.message(command, body);
         self.send(message)
     }
 
-    /// Sends a request and waits for its answer, which must come without anybody else's doing.
-    pub fn call(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> Answer {
+    /// Sends a request and waits for its answer, which must come without the action of another client.
+    pub fn call(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> ReceivedMessage {
         let id = self.start(command, body);
         self.answer(id).unwrap_or_else(|| panic!("no answer to {command:?}; closed: {}", self.is_closed))
     }
 
-    /// The status with which a request is answered.
-    pub fn status(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> NtStatus {
+    /// Sends a request and returns the status of its answer.
+    pub fn status(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> NtStatus {
         self.call(command, body).status()
     }
 
-    /// Delivers a frame as it is.
+    /// Delivers a frame without change.
     pub fn deliver(&mut self, mut frame: Vec<u8>) {
         assert!(!self.is_closed, "the connection was closed before");
         let now = self.now();
@@ -299,8 +299,8 @@ impl Peer {
 
     // Receiving -------------------------------------------------------------------------------------
 
-    /// The next answer to message `id`, if it is there by now.
-    pub fn answer(&mut self, id: u64) -> Option<Answer> {
+    /// The next answer to message `id`, if it has arrived.
+    pub fn answer(&mut self, id: u64) -> Option<ReceivedMessage> {
         self.turn();
         let at = self.answers.iter().position(|answer| answer.header.message_id() == id)?;
         self.answers.remove(at)
@@ -308,17 +308,17 @@ impl Peer {
 
     /// The next message of any kind.
     #[expect(clippy::should_implement_trait, reason = "more may come after none")]
-    pub fn next(&mut self) -> Option<Answer> {
+    pub fn next(&mut self) -> Option<ReceivedMessage> {
         self.turn();
         self.answers.pop_front()
     }
 
-    /// The next notice that no request asked for.
-    pub fn notice(&mut self) -> Option<Answer> {
+    /// The next unsolicited message.
+    pub fn notice(&mut self) -> Option<ReceivedMessage> {
         self.answer(u64::MAX)
     }
 
-    /// Hands events over and runs jobs until there is nothing left to do.
+    /// Delivers events and runs jobs until nothing is left to do.
     pub fn turn(&mut self) {
         if self.has_ended {
             return;
@@ -331,7 +331,7 @@ impl Peer {
                 Some(event) => event,
                 None if self.out.jobs.is_empty() || self.holds_jobs => break,
                 None => {
-                    // As the transport has it: behind what the job itself has posted.
+                    // As in the transport, the result comes after the events that the job itself posted.
                     let done = (self.out.jobs.remove(0).0)();
                     self.mail.events.lock().expect("no test panics with it held").push_back(done);
                     continue;
@@ -342,7 +342,7 @@ impl Peer {
         }
     }
 
-    /// Tells the connection whether what it sent has arrived, where it wants to know that by now.
+    /// Answers the receipts that are due: `arrived` says whether the sent data has arrived.
     pub fn answer_receipts(&mut self, arrived: bool) {
         self.turn();
         let now = self.now();
@@ -354,30 +354,30 @@ impl Peer {
         self.turn();
     }
 
-    /// Jobs that are held back, for the time after this connection: their results reach nobody.
+    /// The held jobs, to be run after this connection has ended. Their results are dropped.
     pub fn take_jobs(&mut self) -> impl FnOnce() + use<> {
         let jobs = std::mem::take(&mut self.out.jobs);
         move || jobs.into_iter().for_each(|job| drop((job.0)()))
     }
 
-    /// Jobs that are held back run now, and the connection does not come to what they give.
+    /// Runs the held jobs, and returns their results instead of delivering them.
     pub fn run_jobs_unheard(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.out.jobs).into_iter().map(|job| (job.0)()).collect()
     }
 
-    /// Whether what is posted next is taken also while the client takes no replies.
+    /// Whether the next queued event is delivered even while the client reads no replies.
     pub fn next_is_urgent(&self) -> Option<bool> {
         let events = self.mail.events.lock().expect("no test panics with it held");
         events.front().map(|event| self.connection.is_urgent(event))
     }
 
-    /// Jobs that are held back run now.
+    /// Runs the held jobs.
     pub fn run_jobs(&mut self) {
         self.holds_jobs = false;
         self.turn();
     }
 
-    /// The same, each on a thread of its own.
+    /// Runs the held jobs, each on its own thread.
     pub fn run_jobs_elsewhere(&mut self) {
         for job in std::mem::take(&mut self.out.jobs) {
             let done = std::thread::scope(|threads| threads.spawn(job.0).join()).expect("no job panics");
@@ -386,12 +386,12 @@ impl Peer {
         self.run_jobs();
     }
 
-    /// Jobs that are held back.
+    /// The number of held jobs.
     pub fn held_jobs(&self) -> usize {
         self.out.jobs.len()
     }
 
-    /// One of the jobs that are held back runs now.
+    /// Runs one of the held jobs.
     pub fn run_job(&mut self, at: usize) {
         let event = (self.out.jobs.remove(at).0)();
         let now = self.now();
@@ -399,12 +399,12 @@ impl Peer {
         self.turn();
     }
 
-    /// The longest message that the connection takes now.
+    /// The maximum size of a message now.
     pub fn max_message(&self) -> usize {
         self.connection.max_message()
     }
 
-    /// Lets the connection see its deadline, if it has passed.
+    /// Signals the connection's deadline, if it has passed.
     pub fn pass_deadline(&mut self) {
         let now = self.now();
         if self.connection.deadline().is_some_and(|deadline| deadline <= now.mono_ns) {
@@ -413,12 +413,12 @@ impl Peer {
         self.turn();
     }
 
-    /// When the connection wants to be called.
+    /// The connection's deadline.
     pub fn deadline(&self) -> Option<u64> {
         self.connection.deadline()
     }
 
-    /// Delivers a frame on another thread, which calls what this gives; its answers are there afterwards.
+    /// A closure that delivers a frame on another thread. The answers are available afterwards.
     pub fn delivery(&mut self, mut frame: Vec<u8>) -> impl FnOnce() + Send + use<'_> {
         let now = self.now();
         let Peer { connection, out, .. } = self;
@@ -469,17 +469,17 @@ impl Peer {
                 let nonce = GmacNonce::response(header.message_id());
                 // MS-SMB2 3.2.5.1.3
                 let is_early =
-                    header.command() == SmbCommand::SessionSetup && header.status() != NtStatus::SUCCESS;
+                    header.command() == Command::SessionSetup && header.status() != NtStatus::SUCCESS;
                 let signer = if is_early { &keys.session } else { &keys.signer };
                 let valid = signer.verify(&message, nonce, header.signature()).is_ok();
                 assert!(valid, "a wrong signature on {:?}", header.command());
             }
             let frame = self.frames;
-            self.answers.push_back(Answer { header: *header, message, is_sealed, is_signed, frame });
+            self.answers.push_back(ReceivedMessage { header: *header, message, is_sealed, is_signed, frame });
         }
     }
 
-    /// The transport is gone, as if the cable had been pulled.
+    /// Loses the transport, as if the cable had been pulled.
     pub fn hang_up(mut self) {
         self.end();
     }
@@ -489,7 +489,7 @@ impl Peer {
             self.mail.is_open.store(false, Ordering::Relaxed);
             let now = self.now();
             self.connection.on_close(now);
-            // As the transport does: what nobody came to is let go after the connection was told.
+            // As in the transport, undelivered events are dropped after the connection was told.
             drop(std::mem::take(&mut *self.mail.events.lock().expect("no test panics with it held")));
         }
     }
@@ -507,12 +507,12 @@ pub fn sign_with(signer: &Signer, message: &mut [u8]) {
     header.set_flags(header.flags() | Flags::SIGNED);
     header.set_signature([0; 16]);
     let header = *header;
-    let nonce = GmacNonce::request(header.message_id(), header.command() == SmbCommand::Cancel);
+    let nonce = GmacNonce::request(header.message_id(), header.command() == Command::Cancel);
     let signature = signer.sign(message, nonce);
     Header::parse_mut(message).expect("a whole header").set_signature(signature);
 }
 
-/// A header and the body that `body` appends.
+/// A header followed by the body that `body` writes.
 pub fn whole(header: &Header, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut message = Vec::new();
     header.push(&mut message);

@@ -1,4 +1,4 @@
-//! A change as the new text of the file of changes.
+//! Turns a change of an account or a share into the new text of `changes.toml`.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,12 @@ use crate::config::nearest::nearest;
 use crate::config::section::{REMOVED, WHOLE};
 use crate::config::{Config, Origin, Sources, values};
 
-/// What stands above the changes.
+/// The comment at the top of the file of changes.
 const HEADER: &str = "\
-# Accounts and shares as `trunkline account`, `trunkline share` and the admin API have changed them. The server writes this file.
-# It goes before the configuration file, key by key; `whole`: nothing else counts of a table; `removed`: it is taken out.
+# Accounts and shares as `trunkline account`, `trunkline share` and the admin API have changed them. The \
+server writes this file.
+# It goes before the configuration file, key by key; `whole`: nothing else counts of a table; `removed`: it \
+is taken out.
 # What is taken out here counts again as the configuration says, after `trunkline reload`.
 ";
 
@@ -42,7 +44,7 @@ impl Changes {
         }
     }
 
-    /// Takes out what is said of a name, however it is written.
+    /// Removes the table of a name and returns it. The case of the name does not matter.
     fn take(&mut self, kind: Kind, name: &str) -> Table {
         let all = self.of(kind);
         let key = all.keys().find(|key| key.to_lowercase() == name.to_lowercase()).cloned();
@@ -55,10 +57,11 @@ impl Changes {
     }
 }
 
-/// The file of changes with one more. Whether what comes of it can be served is not looked at here.
+/// The text of the file of changes with one more change. It does not check whether the server can serve the
+/// result.
 ///
 /// # Errors
-/// Why the change cannot be.
+/// The reason why the change is not possible.
 pub fn edit(
     config: &Config,
     sources: &Sources,
@@ -137,19 +140,21 @@ fn check_version(there: &Object, wanted: Option<&str>, history: &History) -> Res
                 "{kind} `{name}` has changed since version {wanted}: {what}; it is at version {version} now"
             )
         }
-        None => format!("{kind} `{name}` is at version {version}, not {wanted}: look at it again"),
+        None => format!(
+            "{kind} `{name}` is at version {version}, not {wanted}: read it again before you change it"
+        ),
     };
     Err(Refusal::new(Why::OldVersion, text))
 }
 
-/// What the command line of the server says cannot be changed behind its back.
+/// Refuses to change a share of the server's command line.
 fn check_changeable(config: &Config, there: &Object) -> Result<(), Refusal> {
     if !matches!(object::origin(config, there.kind, &there.name), Some(Origin::CommandLine(_))) {
         return Ok(());
     }
     let text = format!(
-        "share `{}` stands on the server's command line and is changed there; leave the directory out and make the share by \
-         `trunkline share create`",
+        "share `{}` is on the server's command line and can only be changed there; remove the directory \
+         from it and create the share with `trunkline share create`",
         there.name
     );
     Err(Refusal::new(Why::Conflict, text))
@@ -188,7 +193,7 @@ fn lay_over(table: &mut Table, settings: &Map<String, Value>) -> Result<(), Refu
         match to_toml(key, value)? {
             None => table.remove(key),
             Some(toml::Value::String(path)) if key == "path" && !path.starts_with('/') => {
-                return Err(bad(format!("`path` must be a whole path such as /srv/docs, not `{path}`")));
+                return Err(bad(format!("`path` must be an absolute path such as /srv/docs, not `{path}`")));
             }
             Some(value) => table.insert(key.clone(), value),
         };
@@ -206,7 +211,7 @@ fn to_toml(key: &str, value: &Value) -> Result<Option<toml::Value>, Refusal> {
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => toml::Value::Integer(whole),
             (None, Some(fraction)) => toml::Value::Float(fraction),
-            (None, None) => return Err(bad(format!("`{key}`: {number} is not a number that is known here"))),
+            (None, None) => return Err(bad(format!("`{key}`: {number} is not a supported number"))),
         },
         Value::String(text) => toml::Value::String(text.clone()),
         Value::Array(items) => toml::Value::Array(items.iter().map(inner).collect::<Result<_, _>>()?),
@@ -227,16 +232,16 @@ mod tests {
     const FILE: &str = "[account.Lab]\nkind = \"premium\"\n\
                         [share.Docs]\npath = \"/srv/docs\"\naccount = \"lab\"\nprovisioned_gib = 100\n";
 
-    /// A configuration and what was changed of it.
-    struct World {
+    /// A configuration and the changes to it.
+    struct EditedConfig {
         sources: Sources,
         history: History,
     }
 
-    impl World {
-        fn new() -> World {
+    impl EditedConfig {
+        fn new() -> EditedConfig {
             let sources = Sources { file: Some(FILE.to_owned()), changes: None };
-            World { sources, history: History::default() }
+            EditedConfig { sources, history: History::default() }
         }
 
         fn config(&self) -> Config {
@@ -284,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_share_of_the_configuration_is_changed_reset_deleted_and_made_again() {
-        let mut world = World::new();
+        let mut world = EditedConfig::new();
         world
             .set(
                 "DOCS",
@@ -301,7 +306,7 @@ mod tests {
         assert_eq!(world.sources.changes.as_deref().map(str::trim_end), Some(HEADER.trim_end()));
         world.change(Kind::Share, "docs", delete(), None).unwrap();
         assert_eq!(world.find(Kind::Share, "docs"), None);
-        // What is made anew takes nothing over from the one that was deleted.
+        // A new share takes nothing over from the deleted one of the same name.
         let settings = map(json!({"path": "/srv/docs"}));
         world.change(Kind::Share, "docs", What::Create { settings }, None).unwrap();
         let docs = world.find(Kind::Share, "docs").unwrap();
@@ -312,7 +317,7 @@ mod tests {
 
     #[test]
     fn whoever_was_too_slow_is_told_what_has_changed() {
-        let mut world = World::new();
+        let mut world = EditedConfig::new();
         let seen = world.find(Kind::Share, "docs").unwrap().version;
         world.set("docs", json!({"comment": "by another"})).unwrap();
         let what = || What::Set { settings: map(json!({"provisioned_gib": 300})) };
@@ -320,7 +325,10 @@ mod tests {
         assert_eq!(why.why, Why::OldVersion);
         assert!(why.text.contains("`comment` was \"\" and is \"by another\"; it is at version "), "{why}");
         let why = world.change(Kind::Share, "docs", delete(), Some("0")).unwrap_err();
-        assert!(why.why == Why::OldVersion && why.text.ends_with("look at it again"), "{why}");
+        assert!(
+            why.why == Why::OldVersion && why.text.ends_with("read it again before you change it"),
+            "{why}"
+        );
         let now = world.find(Kind::Share, "docs").unwrap();
         assert_eq!(now.settings["provisioned_gib"], 100);
         world.change(Kind::Share, "docs", what(), Some(&now.version)).unwrap();
@@ -329,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {
-        let mut world = World::new();
+        let mut world = EditedConfig::new();
         let create = |settings: Value| What::Create { settings: map(settings) };
         let set = |settings: Value| What::Set { settings: map(settings) };
         let cases = [
@@ -343,8 +351,8 @@ mod tests {
             (Kind::Share, "dcos", set(json!({})), Why::NotFound, "no share `dcos`; did you mean `Docs`?"),
             (Kind::Account, "docs", delete(), Why::NotFound, "there is no account `docs`"),
             (Kind::Account, "lab", delete(), Why::Conflict, "account `Lab` has shares: `Docs`; delete"),
-            (Kind::Share, "docs", set(json!({"path": "other"})), Why::Bad, "`path` must be a whole path"),
-            (Kind::Share, "new", create(json!({"path": "srv"})), Why::Bad, "`path` must be a whole path"),
+            (Kind::Share, "docs", set(json!({"path": "other"})), Why::Bad, "`path` must be an absolute path"),
+            (Kind::Share, "new", create(json!({"path": "srv"})), Why::Bad, "`path` must be an absolute path"),
             (Kind::Share, "a/b", create(json!({"path": "/srv"})), Why::Bad, "cannot hold '/'"),
             (Kind::Account, "a b", create(json!({})), Why::Bad, "an account's name has"),
             (Kind::Share, "docs", set(json!({"removed": true})), Why::Bad, "unknown key `removed`"),

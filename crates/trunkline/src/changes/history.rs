@@ -1,19 +1,19 @@
-//! What accounts and shares were like at versions that somebody has seen, to say what has changed since.
+//! Earlier versions of accounts and shares, to say what has changed since a version that a client has seen.
 
 use std::collections::VecDeque;
 
 use admin::objects::{Kind, Object};
 use serde_json::Value;
 
-/// How many versions are remembered.
+/// The number of versions to remember.
 const MOST: usize = 1024;
 
-/// Versions that were shown or made while the server ran, the oldest first.
+/// Versions that were shown or created while the server ran, the oldest first.
 #[derive(Debug, Default)]
 pub struct History(VecDeque<Object>);
 
 impl History {
-    /// Remembers how something is.
+    /// Remembers the current version of an account or a share.
     pub fn note(&mut self, object: &Object) {
         let is_known = |known: &Object| known.version == object.version && known.kind == object.kind;
         if self.0.iter().any(is_known) {
@@ -25,7 +25,7 @@ impl History {
         self.0.push_back(object.clone());
     }
 
-    /// What is different from an older version, in words; none when that is not remembered.
+    /// The differences from an older version, in words. None if that version is not remembered.
     pub fn since(&self, kind: Kind, version: &str, now: &Object) -> Option<String> {
         let then = self.0.iter().find(|known| known.kind == kind && known.version == version)?;
         let keys =

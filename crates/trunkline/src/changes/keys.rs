@@ -1,20 +1,21 @@
-//! What kind of value each key of an account and a share has, for those who write them without TOML.
+//! Reads the values of an account's and a share's keys from a command line, by the shape of each key.
 
 use serde_json::{Map, Value};
 
 use crate::config::format::Shape;
 use crate::config::{Account, Share};
 
-/// The shape of a key; of one that is not known, text, so that whoever reads it says what is known.
+/// The shape of a key. An unknown key has the shape of text, so that the reader of the configuration reports
+/// it together with the known keys.
 fn shape(key: &str) -> Shape {
     let mut known = Account::keys().into_iter().chain(Share::keys());
     known.find(|known| known.name == key).map_or(Shape::Text, |known| known.shape)
 }
 
-/// Reads `KEY=VALUE` items: lists as `a,b`, users as `ann=write,*=read`, switches as `on` and `off` too.
+/// Reads `KEY=VALUE` items: lists as `a,b`, users as `ann=write,*=read`, and switches also as `on` and `off`.
 ///
 /// # Errors
-/// What is wrong with one of them.
+/// The mistake in one of them.
 pub fn settings(items: &[String]) -> Result<Map<String, Value>, String> {
     let mut all = Map::new();
     for item in items {
@@ -112,11 +113,15 @@ mod tests {
     #[test]
     fn every_key_has_the_shape_that_the_configuration_wants() {
         let text = "[account.a]\nkind = \"premium\"\nformula = \"v2\"\nusers = { ann = \"read\" }\n\
-                    encryption = \"off\"\nsigning = \"auto\"\nmin_dialect = \"3.0\"\nciphers = \"AES-128-GCM\"\n\
+                    encryption = \"off\"\nsigning = \"auto\"\nmin_dialect = \"3.0\"\nciphers = \
+                    \"AES-128-GCM\"\n\
                     authentication = \"key\"\n\
-                    metadata_caching = false\nsmb_listen = \"::1\"\nnfs_listen = \"::1\"\nnfs_port = 1\nnfs_max_connections = 1\n\
-                    [share.s]\npath = \"/s\"\naccount = \"a\"\nprovisioned_gib = 100\nprovisioned_iops = 4000\n\
-                    provisioned_mib_s = 200\nusers = { ann = \"read\" }\nprotocols = [\"nfs\"]\nnfs_listen = \"::1\"\n\
+                    metadata_caching = false\nsmb_listen = \"::1\"\nnfs_listen = \"::1\"\nnfs_port = 1\n\
+                    nfs_max_connections = 1\n\
+                    [share.s]\npath = \"/s\"\naccount = \"a\"\nprovisioned_gib = 100\nprovisioned_iops = \
+                    4000\n\
+                    provisioned_mib_s = 200\nusers = { ann = \"read\" }\nprotocols = [\"nfs\"]\nnfs_listen = \
+                    \"::1\"\n\
                     nfs_port = 1\nnfs_max_connections = 1\nsmb_listen = \"::1\"\n";
         let config = read::parse("t", text, Path::new("/")).unwrap();
         let account = show::account(&config, &config.accounts["a"]).values;

@@ -1,12 +1,14 @@
-//! Accounts and shares that are made, changed and removed by command, while the server runs or without it.
+//! Accounts and shares that are created, changed and removed by command, with or without a running server.
 //!
-//! What was changed stands in `changes.toml` in the state directory: a second configuration that has only accounts and shares
-//! and is laid over the first (`config/section.rs`, `named`). So the administrator's own file stays as they wrote it, with
-//! their comments and whatever keeps it, and `config show` says of each value in which of the two it stands.
+//! The changes are in `changes.toml` in the state directory. It is a second configuration that has only
+//! accounts and shares, and it overrides the first one (`config/section.rs`, `named`). So the administrator's
+//! own file stays unchanged, with its comments and under the control of any tool that manages it. `config
+//! show` prints for each value which of the two files sets it.
 //!
-//! Start with [`edit()`], which turns a change into the new text of that file, or refuses it. Whether the server can
-//! serve what comes of it is seen by the same reading and checking that a start does. [`object`] shows what there is,
-//! [`history`] knows what has changed for somebody who was too slow, [`keys`] reads values from a command line.
+//! Start with [`edit()`], which turns a change into the new text of that file, or refuses it. The result is
+//! then read and checked in the same way as at a start, to see whether the server can serve it. [`object`]
+//! shows accounts and shares. [`history`] says what has changed when a client names an old version. [`keys`]
+//! reads values from a command line.
 
 mod edit;
 pub mod history;
@@ -22,24 +24,24 @@ use crate::state::StateDir;
 pub use edit::edit;
 use history::History;
 
-/// How a configuration is held against the host and the users, of whom it gets the names in lower case:
-/// [`crate::config::check::against`] for a server that runs, [`crate::config::check::consistent`] else.
+/// A check of a configuration against the host and the names of the users, in lower case:
+/// [`crate::config::check::against`] for a running server, [`crate::config::check::consistent`] without one.
 pub type Check = fn(&Config, &BTreeSet<String>) -> Result<(), ConfigError>;
 
 /// A configuration with a change.
 #[derive(Debug)]
 pub struct Edited {
-    /// The texts with the change.
+    /// The texts of the configuration, with the change.
     pub sources: Sources,
-    /// What they say, checked.
+    /// The checked configuration of these texts.
     pub config: Config,
 }
 
 impl Edited {
-    /// What a configuration would be with a change.
+    /// Applies a change to a configuration.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reason why the change is not possible.
     pub fn new(
         overrides: &Overrides,
         sources: &Sources,
@@ -52,10 +54,8 @@ impl Edited {
         let file = config.changes();
         let there = Sources::read_changes(&file).map_err(|e| Refusal::new(Why::Failed, e.0))?;
         if there != sources.changes {
-            let text = format!(
-                "{} was changed by hand and is not in force: `trunkline reload` reads it",
-                file.display()
-            );
+            let text =
+                format!("{} was edited and is not in force; `trunkline reload` reads it", file.display());
             return Err(Refusal::new(Why::Conflict, text));
         }
         let text = edit(config, sources, history, change)?;
@@ -66,10 +66,10 @@ impl Edited {
         Ok(Edited { sources, config })
     }
 
-    /// Keeps it.
+    /// Writes the file of changes.
     ///
     /// # Errors
-    /// What the host says; what was kept before still is.
+    /// The error of the host. The file is unchanged then.
     pub fn keep(&self, state: &StateDir) -> Result<(), Refusal> {
         let text = self.sources.changes.as_deref().unwrap_or_default();
         let written = state.write_file(CHANGES, text.as_bytes());
@@ -82,7 +82,7 @@ impl Edited {
     }
 }
 
-/// The configuration that these texts make, held against the host and the users.
+/// Reads the configuration of these texts and checks it against the host and the users.
 ///
 /// # Errors
 /// One line for the user.
@@ -99,7 +99,7 @@ pub fn checked(
     Ok(config)
 }
 
-/// A message without the line of a file that is not written.
+/// Removes the file name and the line number from a message, since that text is not in the file yet.
 fn without_place(place: &str, why: &str) -> String {
     let after_line = |rest: &str| {
         let (line, text) = rest.split_once(": ")?;

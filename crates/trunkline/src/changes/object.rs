@@ -1,4 +1,4 @@
-//! Accounts and shares of a configuration, as they are shown.
+//! Accounts and shares of a configuration, in the form in which clients see them.
 
 use admin::objects::{Kind, Object};
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::config::show::{self, Settings};
 use crate::config::{Config, Origin};
 
-/// All of a kind, sorted by name.
+/// All accounts or all shares, sorted by name.
 pub fn all(config: &Config, kind: Kind) -> Vec<Object> {
     match kind {
         Kind::Account => config
@@ -22,7 +22,7 @@ pub fn all(config: &Config, kind: Kind) -> Vec<Object> {
     }
 }
 
-/// One by its name, case not minded.
+/// An account or a share by its name, without regard to case.
 pub fn find(config: &Config, kind: Kind, name: &str) -> Option<Object> {
     let key = name.to_lowercase();
     Some(match kind {
@@ -37,7 +37,7 @@ pub fn find(config: &Config, kind: Kind, name: &str) -> Option<Object> {
     })
 }
 
-/// Where it begins: in which file, or on the command line.
+/// The origin of an account's or a share's table: a file or the command line.
 pub fn origin(config: &Config, kind: Kind, name: &str) -> Option<Origin> {
     let key = name.to_lowercase();
     match kind {
@@ -46,7 +46,7 @@ pub fn origin(config: &Config, kind: Kind, name: &str) -> Option<Origin> {
     }
 }
 
-/// The names of all of a kind.
+/// The names of all accounts or of all shares.
 pub fn names(config: &Config, kind: Kind) -> Vec<&str> {
     match kind {
         Kind::Account => config.accounts.values().map(|account| account.name.value.as_str()).collect(),
@@ -63,7 +63,7 @@ fn object(kind: Kind, name: &str, shown: Settings) -> Object {
     Object { kind, name: name.to_owned(), version, settings, origins: shown.origins }
 }
 
-/// A digest of the values (FNV-1a): the same values are the same version, also after a restart.
+/// A digest of the values (FNV-1a). The same values have the same version, also after a restart.
 fn version(name: &str, settings: &Map<String, Value>) -> String {
     let text = format!("{name}\n{}", Value::Object(settings.clone()));
     let step = |digest: u64, byte: u8| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -89,7 +89,7 @@ mod tests {
             of("# a comment\n[share.Docs]\nread_only = false\npath = '/srv'\n").version
         );
         assert_ne!(plain.version, of("[share.Docs]\npath = \"/srv\"\nread_only = true\n").version);
-        // Also when the value is taken over.
+        // An inherited value counts too.
         let above = "[server]\nsigning = \"required\"\n[share.Docs]\npath = \"/srv\"\n";
         assert_ne!(plain.version, of(above).version);
     }

@@ -1,5 +1,5 @@
-//! `trunkline account keys list|renew`: through the running server, else on the state directly. The one place where keys
-//! are printed.
+//! `trunkline account keys list|renew`: asks the running server, else works on the state directly. Keys are
+//! printed nowhere else.
 
 use std::path::Path;
 
@@ -7,31 +7,31 @@ use admin::objects::Kind;
 use admin::{AccountKey, AccountKeys, KeyName, Request, Response};
 
 use super::{control, objects};
-use crate::cli::{AccountCommand, KeysCommand, Place};
+use crate::cli::{AccountCommand, KeysCommand, LocationArgs};
 use crate::config::Config;
 use crate::state::StateDir;
 use crate::{account_keys, password};
 
-/// Does what was asked.
+/// Runs the command.
 pub fn run(command: AccountCommand) -> anyhow::Result<()> {
     match command {
         AccountCommand::Object(command) => objects::run(Kind::Account, command),
-        AccountCommand::Keys { command: KeysCommand::List { name, json, place } } => {
-            list(&name, json, &place)
+        AccountCommand::Keys { command: KeysCommand::List { name, json, location } } => {
+            list(&name, json, &location)
         }
-        AccountCommand::Keys { command: KeysCommand::Renew { name, key, key_file, place } } => {
-            renew(name, key, key_file.as_deref(), &place)
+        AccountCommand::Keys { command: KeysCommand::Renew { name, key, key_file, location } } => {
+            renew(name, key, key_file.as_deref(), &location)
         }
     }
 }
 
-fn list(account: &str, json: bool, place: &Place) -> anyhow::Result<()> {
-    let dir = control::state_dir(place)?;
+fn list(account: &str, json: bool, location: &LocationArgs) -> anyhow::Result<()> {
+    let dir = control::state_dir(location)?;
     let keys = match control::ask(&dir, &Request::AccountKeys { account: account.to_owned() })? {
         Some(Response::AccountKeys(keys)) => *keys,
-        Some(_) => anyhow::bail!("the server answered something else"),
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
         None => {
-            let config = Config::load(&place.overrides())?;
+            let config = Config::load(&location.overrides())?;
             match StateDir::open_existing(&dir)? {
                 Some(state) => {
                     account_keys::list(&config, state.store(), account).map_err(anyhow::Error::msg)?
@@ -50,16 +50,21 @@ fn list(account: &str, json: bool, place: &Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn renew(account: String, key: Option<KeyName>, file: Option<&Path>, place: &Place) -> anyhow::Result<()> {
+fn renew(
+    account: String,
+    key: Option<KeyName>,
+    file: Option<&Path>,
+    location: &LocationArgs,
+) -> anyhow::Result<()> {
     let given = file.map(|file| password::from_file(file, "--key-file")).transpose()?.map(AccountKey);
     let is_given = given.is_some();
-    let dir = control::state_dir(place)?;
+    let dir = control::state_dir(location)?;
     let request = Request::RenewKey { account: account.clone(), key, given: given.clone() };
     let (name, keys) = match control::ask(&dir, &request)? {
         Some(Response::Renewed(name, keys)) => (name, *keys),
-        Some(_) => anyhow::bail!("the server answered something else"),
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
         None => {
-            let config = Config::load(&place.overrides())?;
+            let config = Config::load(&location.overrides())?;
             let state = StateDir::open(&dir)?;
             account_keys::renew(&config, state.store(), &account, key, given).map_err(anyhow::Error::msg)?
         }

@@ -1,4 +1,4 @@
-//! `trunkline status channels`: the connections of each session, and why there are no others.
+//! `trunkline status channels`: the connections of each session, and the reason why it has no others.
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use admin::{Channels, Request, Response};
 
 use super::control;
 use super::table::{self, plain, shown};
-use crate::cli::Place;
+use crate::cli::LocationArgs;
 use crate::config::values::bits_per_second;
 
-/// Prints the channels of the server that `place` leads to.
-pub fn run(place: &Place, json: bool) -> anyhow::Result<()> {
-    let dir = control::state_dir(place)?;
+/// Prints the channels of the server that `location` selects.
+pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let dir = control::state_dir(location)?;
     let Response::Channels(channels) = control::ask_running(&dir, &Request::Channels)? else {
-        anyhow::bail!("the server answered something else");
+        anyhow::bail!("the server sent an unexpected answer");
     };
     if json {
         println!("{}", serde_json::to_string_pretty(&channels)?);
@@ -24,7 +24,7 @@ pub fn run(place: &Place, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The channels for people.
+/// The channels as text for people.
 fn page(channels: &Channels) -> String {
     let mut out = format!("{}, {}\n", plain(&channels.server_name), channels.timestamp);
     if channels.sessions.is_empty() {
@@ -80,7 +80,7 @@ fn one_session(session: &SessionChannels, out: &mut String) {
     table::rows(titles, &unused, out);
 }
 
-/// Why the data of large reads leaves as it does, for each connection on which both ways were tried.
+/// Prints why large reads are copied or sent by sendfile, for each connection on which both were tried.
 pub(super) fn reasons<'a>(connections: impl Iterator<Item = (String, &'a LargeReads)>, out: &mut String) {
     for (client, reads) in connections {
         if let Some(reason) = reads.reason() {
@@ -123,7 +123,7 @@ fn address(row: &Row) -> [String; 7] {
     ]
 }
 
-/// As PowerShell writes it.
+/// A boolean in the spelling of PowerShell.
 fn said(flag: bool) -> String {
     if flag { "True" } else { "False" }.to_owned()
 }
@@ -132,12 +132,12 @@ fn known(number: Option<u32>) -> String {
     number.map_or_else(|| "?".to_owned(), |number| number.to_string())
 }
 
-/// With its unit, in bit/s.
+/// A speed in bit/s with its unit.
 fn speed(bps: Option<u64>) -> String {
     bps.map_or_else(|| "?".to_owned(), bits_per_second)
 }
 
-/// The two largest units.
+/// A duration in its two largest units.
 pub fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -222,19 +222,26 @@ FILES, 2026-11-20T12:00:00.000000+00:00
 Session 7: ann\u{fffd}[2J, account team, SMB3_11
 MaxChannels 4, CurrentChannels 2, FailureCount 1
 No further channel: the client opens none; look at its settings, and at firewalls between
-SERVER NAME  SELECTED  CLIENT IP    SERVER IP    CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  CLIENT RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  LARGE READS  REQUESTS  AGE
-FILES        True      10.0.0.5     10.0.0.1     ?             2             ?             10G           ?           True        False  4096      1234567    sendfile     17        59s
-FILES        True      2001:db8::5  2001:db8::1  ?             3             ?             ?             ?           True        False  4096      1234567    copied       17        2h03m
-Large reads of 10.0.0.5:51000: sendfile; a MiB took 140 µs of processor time and 300 µs copied, 100 µs and 310 µs by sendfile
+SERVER NAME  SELECTED  CLIENT IP    SERVER IP    CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  \
+CLIENT RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  LARGE READS  REQUESTS  AGE
+FILES        True      10.0.0.5     10.0.0.1     ?             2             ?             10G           \
+?           True        False  4096      1234567    sendfile     17        59s
+FILES        True      2001:db8::5  2001:db8::1  ?             3             ?             ?             \
+?           True        False  4096      1234567    copied       17        2h03m
+Large reads of 10.0.0.5:51000: sendfile; a MiB took 140 µs of processor time and 300 µs copied, 100 µs and \
+310 µs by sendfile
 SERVER NAME  SELECTED  SERVER IP  SERVER INDEX  SERVER SPEED  SERVER RSS  WHY NOT
 FILES        False     127.0.0.1  1             ?             True        not offered: leads back to this host
-FILES        False     192.0.2.1  4             ?             True        no connection; the client is in another network, a route is not known
+FILES        False     192.0.2.1  4             ?             True        no connection; the client is in \
+another network, a route is not known
 
 Session 8: -, settings of [server], SMB2_10
 MaxChannels 4, CurrentChannels 1, FailureCount 0
 No further channel: the client speaks SMB 2.x; several channels need 3.0 or later
-SERVER NAME  SELECTED  CLIENT IP  SERVER IP  CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  CLIENT RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  LARGE READS  REQUESTS  AGE
-FILES        True      10.0.0.6   10.0.0.1   ?             2             ?             ?             ?           True        False  4096      1234567    copied       17        1d01h
+SERVER NAME  SELECTED  CLIENT IP  SERVER IP  CLIENT INDEX  SERVER INDEX  CLIENT SPEED  SERVER SPEED  CLIENT \
+RSS  SERVER RSS  RDMA   BYTES IN  BYTES OUT  LARGE READS  REQUESTS  AGE
+FILES        True      10.0.0.6   10.0.0.1   ?             2             ?             ?             \
+?           True        False  4096      1234567    copied       17        1d01h
 ";
         assert_eq!(page(&channels), wanted);
     }

@@ -11,7 +11,7 @@ use crate::config::{Config, check, show};
 use crate::reference;
 use crate::state::StateDir;
 
-/// Does what was asked.
+/// Runs the command.
 pub fn run(command: &ConfigCommand) -> anyhow::Result<()> {
     match command {
         ConfigCommand::Check(args) => {

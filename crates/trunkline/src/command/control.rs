@@ -1,23 +1,23 @@
-//! Asking the running server; `trunkline reload` and `trunkline stop`.
+//! Requests to the running server; `trunkline reload` and `trunkline stop`.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use admin::{Client, ClientError, Request, Response};
 
-use crate::cli::Place;
+use crate::cli::LocationArgs;
 use crate::config::Config;
 use crate::state::{StateDir, StateError};
 
-/// How long a server may take to end.
+/// The time that a server may take to stop.
 const END: Duration = Duration::from_secs(60);
 
-/// The state directory that `place` leads to.
-pub fn state_dir(place: &Place) -> anyhow::Result<PathBuf> {
-    Ok(Config::state_dir(&place.overrides())?)
+/// The state directory that `location` selects.
+pub fn state_dir(location: &LocationArgs) -> anyhow::Result<PathBuf> {
+    Ok(Config::state_dir(&location.overrides())?)
 }
 
-/// What the server that runs on `dir` answers; none when no server runs.
+/// The response of the server that runs on `dir`. None if no server runs.
 pub fn ask(dir: &Path, request: &Request) -> anyhow::Result<Option<Response>> {
     let told = |error: ClientError| anyhow::anyhow!("{}: {error}", dir.display());
     match Client::connect(dir) {
@@ -31,7 +31,7 @@ pub fn ask(dir: &Path, request: &Request) -> anyhow::Result<Option<Response>> {
     }
 }
 
-/// As [`ask`], for what needs a running server.
+/// Like [`ask`], for commands that need a running server.
 pub fn ask_running(dir: &Path, request: &Request) -> anyhow::Result<Response> {
     let shown = dir.display();
     ask(dir, request)?
@@ -39,18 +39,18 @@ pub fn ask_running(dir: &Path, request: &Request) -> anyhow::Result<Response> {
 }
 
 /// `trunkline reload`
-pub fn reload(place: &Place) -> anyhow::Result<()> {
-    ask_running(&state_dir(place)?, &Request::Reload)?;
+pub fn reload(location: &LocationArgs) -> anyhow::Result<()> {
+    ask_running(&state_dir(location)?, &Request::Reload)?;
     println!("reloaded");
     Ok(())
 }
 
-/// `trunkline stop`; returns when the server has ended.
-pub fn stop(place: &Place) -> anyhow::Result<()> {
-    let dir = state_dir(place)?;
+/// `trunkline stop`; returns when the server has stopped.
+pub fn stop(location: &LocationArgs) -> anyhow::Result<()> {
+    let dir = state_dir(location)?;
     ask_running(&dir, &Request::Stop)?;
     let begun = Instant::now();
-    // The lock is the last thing it lets go.
+    // The server releases the lock last.
     while matches!(StateDir::open_existing(&dir), Err(StateError::Locked(_))) {
         anyhow::ensure!(begun.elapsed() < END, "the server has not ended after {} s", END.as_secs());
         std::thread::sleep(Duration::from_millis(20));

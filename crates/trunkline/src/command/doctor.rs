@@ -1,4 +1,5 @@
-//! `trunkline doctor`: examines one server or two, and says why they are slow. `trunkline advise`: answers from a workload.
+//! `trunkline doctor`: examines one server or two, and says why they are slow. `trunkline advise`: gives
+//! recommendations for a workload.
 
 use std::process::ExitCode;
 
@@ -7,7 +8,7 @@ use doctor::{AdviseArgs, Args, Error};
 use crate::command::page::Page;
 use crate::password;
 
-/// Does what was asked. Whatever is found, the exit status is 0 when all was examined.
+/// Runs the command. The exit status is 0 when the examination was complete, whatever it found.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let page = args.html.as_deref().map(Page::begin).transpose()?;
     let ask =

@@ -6,7 +6,7 @@ use admin::limits::LimitedShare;
 
 use super::status::table;
 
-/// Appends it; nothing when no share is limited.
+/// Appends the table of limited shares. Without limited shares it appends nothing.
 pub fn page(limits: &BTreeMap<String, LimitedShare>, out: &mut String) {
     if limits.is_empty() {
         return;

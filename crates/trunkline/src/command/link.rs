@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use load::link::{self, LinkArgs};
 
-/// Runs it; its own exit status, or 128 and the number of the signal that ended it, as shells say it.
+/// Runs the command. Returns its exit status, or 128 plus the number of the signal that ended it, like a
+/// shell.
 pub fn run(args: &LinkArgs) -> anyhow::Result<ExitCode> {
-    // Status 1 is what a load has for its own failures; here nothing has been run then.
+    // Status 1 means a failure of a load. If the path cannot be set up, no command has run.
     let status = link::run(args).map_err(|why| anyhow::Error::msg(why.to_string()))?;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     Ok(code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))

@@ -1,4 +1,4 @@
-//! `trunkline load`: loads a server, this one or another, and reports what it did.
+//! `trunkline load`: loads this or another server, and reports the results.
 
 use load::agents::{self, Agent};
 use load::null::{LoopArgs, Server, ServerArgs};
@@ -7,11 +7,11 @@ use load::{Args, Plan, Report};
 use crate::command::page::Page;
 use crate::password;
 
-/// Does what was asked.
+/// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.agent.is_some() {
         let agent = Agent::listen(args, agents::secret(args)?)?;
-        println!("waiting at {} for who has the secret", agent.address()?);
+        println!("waiting at {} for clients with the secret", agent.address()?);
         return Ok(agent.serve()?);
     }
     let page = args.html.as_deref().map(Page::begin).transpose()?;
@@ -32,13 +32,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !lost.is_empty() {
         let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
         let lost =
-            format!("{}; what is reported is of the others, or of what was done before", lost.join("; "));
+            format!("{}; the report covers the others, and the time before the failure", lost.join("; "));
         return Err(load::Error::Wrong(lost).into());
     }
     Ok(())
 }
 
-/// `trunkline null-server`, which prints where it listens.
+/// `trunkline null-server`, which prints the address on which it listens.
 pub fn null_server(args: &ServerArgs) -> anyhow::Result<()> {
     let server = Server::start(args)?;
     println!("{}", server.address()?);
@@ -52,7 +52,7 @@ pub fn null_loop(args: &LoopArgs) -> anyhow::Result<()> {
 }
 
 fn here(args: &Args) -> anyhow::Result<Vec<Report>> {
-    // What is wrong with the options is said before a password is asked for.
+    // Mistakes in the options are reported before the program asks for a password.
     Plan::all(args, "")?;
     let password = match args.password()? {
         Some(password) => password,
@@ -61,7 +61,7 @@ fn here(args: &Args) -> anyhow::Result<Vec<Report>> {
     Ok(load::run_all(Plan::all(args, &password)?)?)
 }
 
-/// On agents, each of which knows the password itself; and what went wrong at which of them.
+/// Runs the load on agents, each of which has the password itself. Also returns the errors of single agents.
 fn elsewhere(args: &Args) -> anyhow::Result<(Vec<Report>, Vec<load::Error>)> {
     let words: Vec<String> = std::env::args().skip(2).collect();
     let conducted = agents::conduct(args, &words, &agents::secret(args)?)?;

@@ -1,4 +1,4 @@
-//! The part of `trunkline status` about what is remembered of names and files.
+//! The part of `trunkline status` about cached names and attributes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use admin::metadata::RememberedShare;
 
 use super::status::table;
 
-/// Appends it; nothing without shares.
+/// Appends the table of metadata caching. Without shares it appends nothing.
 pub fn page(shares: &BTreeMap<String, RememberedShare>, out: &mut String) {
     if shares.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! One file for each command; `serve` has a room of its own.
+//! One file for each command. `serve` has its own module.
 
 mod account;
 mod channels;
@@ -24,35 +24,39 @@ use std::process::ExitCode;
 
 use admin::objects::Kind;
 
-use crate::cli::{Command, StatusCommand};
+use crate::cli::{CliCommand, StatusCommand};
 use crate::serve;
 
-/// Does what was asked; the exit status of what went well, which for a command that was run is its own.
+/// Runs a command. Returns the exit status of a success; `link` has that of the command that it ran.
 ///
 /// # Errors
 /// One line for the user.
-pub fn run(command: Command) -> anyhow::Result<ExitCode> {
+pub fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Copy(args) => return copy::run(&args),
-        Command::Doctor(args) => return doctor::run(&args),
-        Command::Link(args) => return link::run(&args),
-        Command::Serve(args) => serve::run(&args),
-        Command::User { command } => user::run(command),
-        Command::Account { command } => account::run(command),
-        Command::Share { command } => objects::run(Kind::Share, command),
-        Command::Config { command } => config::run(&command),
-        Command::Status { of: None, place, json } => status::run(&place, json),
-        Command::Status { of: Some(StatusCommand::Channels), place, json } => channels::run(&place, json),
-        Command::Status { of: Some(StatusCommand::Transactions(args)), place, json } => {
-            transactions::run(&place, &args, json)
+        CliCommand::Copy(args) => return copy::run(&args),
+        CliCommand::Doctor(args) => return doctor::run(&args),
+        CliCommand::Link(args) => return link::run(&args),
+        CliCommand::Serve(args) => serve::run(&args),
+        CliCommand::User { command } => user::run(command),
+        CliCommand::Account { command } => account::run(command),
+        CliCommand::Share { command } => objects::run(Kind::Share, command),
+        CliCommand::Config { command } => config::run(&command),
+        CliCommand::Status { of: None, location, json } => status::run(&location, json),
+        CliCommand::Status { of: Some(StatusCommand::Channels), location, json } => {
+            channels::run(&location, json)
         }
-        Command::Status { of: Some(StatusCommand::Workload), place, json } => workload::run(&place, json),
-        Command::Reload(place) => control::reload(&place),
-        Command::Stop(place) => control::stop(&place),
-        Command::Load(args) => load::run(&args),
-        Command::Advise(args) => doctor::advise(&args),
-        Command::NullServer(args) => load::null_server(&args),
-        Command::NullLoop(args) => load::null_loop(&args),
+        CliCommand::Status { of: Some(StatusCommand::Transactions(args)), location, json } => {
+            transactions::run(&location, &args, json)
+        }
+        CliCommand::Status { of: Some(StatusCommand::Workload), location, json } => {
+            workload::run(&location, json)
+        }
+        CliCommand::Reload(location) => control::reload(&location),
+        CliCommand::Stop(location) => control::stop(&location),
+        CliCommand::Load(args) => load::run(&args),
+        CliCommand::Advise(args) => doctor::advise(&args),
+        CliCommand::NullServer(args) => load::null_server(&args),
+        CliCommand::NullLoop(args) => load::null_loop(&args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

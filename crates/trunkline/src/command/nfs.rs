@@ -1,4 +1,4 @@
-//! What `trunkline status` says of NFS clients.
+//! The part of `trunkline status` about NFS clients.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::channels::age;
 use super::status::table;
 use super::table::{plain, shown};
 
-/// The tables of NFS for people; nothing where nobody serves it.
+/// The NFS tables as text for people. Without NFS endpoints it appends nothing.
 pub fn page(nfs: &Nfs, out: &mut String) {
     if nfs.endpoints.is_empty() {
         return;
@@ -73,8 +73,8 @@ fn versions(client: &Client) -> String {
 
 fn state(client: &Client) -> &'static str {
     match client {
-        Client { confirmed: false, .. } => "has only introduced itself",
-        Client { courtesy: true, .. } => "lease over, kept until somebody else wants it",
+        Client { confirmed: false, .. } => "unconfirmed",
+        Client { courtesy: true, .. } => "lease expired, state kept until another client needs it",
         Client { reclaimed: false, .. } => "reclaims",
         _ => "active",
     }
@@ -90,12 +90,16 @@ fn connections(nfs: &Nfs, out: &mut String) {
                 client.client_id,
                 session.busy_slots,
                 session.slots,
-                if session.back_channel { "the client can be called" } else { "the client cannot be called" },
+                if session.back_channel {
+                    "the client accepts callbacks"
+                } else {
+                    "the client accepts no callbacks"
+                },
             );
             let of = format!("{} of {}", client.current_connections, client.max_connections);
             let closed = match client.crowded_out {
                 0 => String::new(),
-                count => format!("; {count} closed in favour of others"),
+                count => format!("; {count} closed to make room for others"),
             };
             let _ = writeln!(out, "Connections {of}{closed}. No further one: {}", plain(&client.why));
             let rows = session.connections.iter().map(|connection| {
@@ -138,8 +142,8 @@ fn delegations(nfs: &Nfs, out: &mut String) {
     let all = nfs.clients.iter().flat_map(|client| client.delegations.iter().map(move |one| (client, one)));
     let rows = all.map(|(client, one)| {
         let state = match one {
-            _ if one.revoked => "taken away",
-            _ if one.recalled => "asked back",
+            _ if one.revoked => "revoked",
+            _ if one.recalled => "recalled",
             _ => "held",
         };
         [
@@ -225,18 +229,24 @@ ENDPOINT  LISTENS ON     SHARES  CONNECTIONS PER CLIENT
 server    10.0.0.1:2049  docs    32
 
 NFS clients: 1
-CLIENT ID  ADDRESS   ENDPOINT  VERSION   SILENT FOR   STATE   OPENS  LOCK-OWNERS  DELEGATIONS  SHARES       PRINCIPAL          OWNER
-01         10.0.0.5  server    4.1, 4.2  3s of 1m30s  active  2      1            1            docs, music  sys uid 0 of host  Linux\u{fffd}[2J
+CLIENT ID  ADDRESS   ENDPOINT  VERSION   SILENT FOR   STATE   OPENS  LOCK-OWNERS  DELEGATIONS  SHARES       \
+PRINCIPAL          OWNER
+01         10.0.0.5  server    4.1, 4.2  3s of 1m30s  active  2      1            1            docs, music  \
+sys uid 0 of host  Linux\u{fffd}[2J
 
-NFS session 0a of 01: 3 of 64 slots busy, the client can be called
-Connections 2 of 32; 5 closed in favour of others. No further one: several shares are mounted from one endpoint, and the `nconnect` of the first mount counts for all; an `nfs_port` for a share or account of its own gives it its own
+NFS session 0a of 01: 3 of 64 slots busy, the client accepts callbacks
+Connections 2 of 32; 5 closed to make room for others. No further one: several shares are mounted from one \
+endpoint, and the `nconnect` of the first mount counts for all; an `nfs_port` for a share or account of its \
+own gives it its own
 CLIENT        SERVER         CARRIES              REQUESTS  BYTES IN  BYTES OUT  LARGE READS  SILENT FOR  AGE
-10.0.0.5:700  10.0.0.1:2049  requests, callbacks  17        4096      1234567    copied       0s          1m01s
-10.0.0.5:701  10.0.0.1:2049  requests             17        4096      1234567    copied       0s          1m01s
+10.0.0.5:700  10.0.0.1:2049  requests, callbacks  17        4096      1234567    copied       0s          \
+1m01s
+10.0.0.5:701  10.0.0.1:2049  requests             17        4096      1234567    copied       0s          \
+1m01s
 
 NFS delegations: 1
-KIND   STATE       CLIENT ID  SHARE  FILE
-write  asked back  01         docs   a/b
+KIND   STATE     CLIENT ID  SHARE  FILE
+write  recalled  01         docs   a/b
 ";
         assert_eq!(out, wanted);
     }

@@ -1,4 +1,4 @@
-//! `trunkline account` and `trunkline share`: through the running server, else on the state directly.
+//! `trunkline account` and `trunkline share`: ask the running server, else work on the state directly.
 
 use std::path::Path;
 
@@ -9,24 +9,24 @@ use serde_json::{Map, Value};
 use super::{control, table};
 use crate::changes::history::History;
 use crate::changes::{Edited, keys, object};
-use crate::cli::{ObjectCommand, Place};
+use crate::cli::{LocationArgs, ObjectCommand};
 use crate::config::{Config, Overrides, Sources, check, nearest};
 use crate::state::StateDir;
 
-/// Does what was asked.
+/// Runs the command.
 pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
     match command {
-        ObjectCommand::List { json, place } => list(kind, &place, json),
-        ObjectCommand::Show { name, json, place } => show(kind, &name, &place, json),
-        ObjectCommand::Create { name, settings, place } => {
+        ObjectCommand::List { json, location } => list(kind, &location, json),
+        ObjectCommand::Show { name, json, location } => show(kind, &name, &location, json),
+        ObjectCommand::Create { name, settings, location } => {
             let settings = read(&settings)?;
             change(
-                &place,
+                &location,
                 Change { kind, name, what: What::Create { settings }, if_version: None },
                 "created",
             )
         }
-        ObjectCommand::Set { name, settings, reset, if_version, place } => {
+        ObjectCommand::Set { name, settings, reset, if_version, location } => {
             let (users, settings): (Vec<_>, Vec<_>) = settings
                 .into_iter()
                 .partition(|item| item.starts_with("users+=") || item.starts_with("users-="));
@@ -37,24 +37,24 @@ pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
             }
             if !users.is_empty() {
                 anyhow::ensure!(!settings.contains_key("users"), "`users` cannot be both set and changed");
-                return set_users(&place, kind, &name, &settings, &users, if_version);
+                return set_users(&location, kind, &name, &settings, &users, if_version);
             }
             anyhow::ensure!(!settings.is_empty(), "nothing to set: give KEY=VALUE or --reset KEY");
-            change(&place, Change { kind, name, what: What::Set { settings }, if_version }, "changed")
+            change(&location, Change { kind, name, what: What::Set { settings }, if_version }, "changed")
         }
-        ObjectCommand::Delete { name, force, if_version, place } => {
-            change(&place, Change { kind, name, what: What::Delete { force }, if_version }, "deleted")
+        ObjectCommand::Delete { name, force, if_version, location } => {
+            change(&location, Change { kind, name, what: What::Delete { force }, if_version }, "deleted")
         }
     }
 }
 
-/// How often users are changed anew because somebody else was faster.
+/// How often a change of users is tried again because another change came first.
 const TRIES: usize = 10;
 
-/// Changes single users of a list. It is taken as it is now and changed only if it is so still, so that two who each add one
-/// lose none.
+/// Changes single users of a list. It reads the list and changes it only if it is still the same, so that two
+/// concurrent additions lose no user.
 fn set_users(
-    place: &Place,
+    location: &LocationArgs,
     kind: Kind,
     name: &str,
     settings: &Map<String, Value>,
@@ -63,23 +63,27 @@ fn set_users(
 ) -> anyhow::Result<()> {
     let mut tries = 0;
     loop {
-        let there = one(kind, name, place)?;
+        let there = one(kind, name, location)?;
         let mut settings = settings.clone();
         settings.insert("users".to_owned(), Value::Object(merged(&there, users)?));
         let version = if_version.clone().unwrap_or_else(|| there.version.clone());
         let what = What::Set { settings };
-        let done =
-            change(place, Change { kind, name: name.to_owned(), what, if_version: Some(version) }, "changed");
+        let done = change(
+            location,
+            Change { kind, name: name.to_owned(), what, if_version: Some(version) },
+            "changed",
+        );
         tries += 1;
         let Err(why) = done else { return Ok(()) };
-        let is_late = if_version.is_none() && one(kind, name, place)?.version != there.version;
+        let is_late = if_version.is_none() && one(kind, name, location)?.version != there.version;
         if !is_late || tries == TRIES {
             return Err(why);
         }
     }
 }
 
-/// The users that an object lists itself, with some more (`users+=ann=write`) or less (`users-=ann`).
+/// The users that an account or a share lists itself, with additions (`users+=ann=write`) and removals
+/// (`users-=ann`).
 fn merged(there: &Object, changes: &[String]) -> anyhow::Result<Map<String, Value>> {
     let origin = |user: &str| there.origins.get(&format!("users.{user}"));
     let inherited = |user: &str| origin(user).filter(|origin| origin.starts_with("from "));
@@ -105,7 +109,7 @@ fn merged(there: &Object, changes: &[String]) -> anyhow::Result<Map<String, Valu
     Ok(users)
 }
 
-/// What was written on the command line. A path counts from where it was written.
+/// Reads the settings of the command line. A relative path is relative to the current directory.
 fn read(items: &[String]) -> anyhow::Result<Map<String, Value>> {
     let mut settings = keys::settings(items).map_err(anyhow::Error::msg)?;
     if let Some(Value::String(path)) = settings.get_mut("path") {
@@ -114,13 +118,13 @@ fn read(items: &[String]) -> anyhow::Result<Map<String, Value>> {
     Ok(settings)
 }
 
-fn change(place: &Place, change: Change, done: &str) -> anyhow::Result<()> {
-    let overrides = place.overrides();
-    let dir = control::state_dir(place)?;
+fn change(location: &LocationArgs, change: Change, done: &str) -> anyhow::Result<()> {
+    let overrides = location.overrides();
+    let dir = control::state_dir(location)?;
     let (kind, name) = (change.kind, change.name.clone());
     let changed = match control::ask(&dir, &Request::Change(Box::new(change.clone())))? {
         Some(Response::Changed(changed)) => *changed,
-        Some(_) => anyhow::bail!("the server answered something else"),
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
         None => change_state(&overrides, &dir, &change)?,
     };
     match &changed.object {
@@ -133,7 +137,7 @@ fn change(place: &Place, change: Change, done: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Without a running server: the next one to start has it.
+/// Changes the state without a running server. The next server that starts reads it.
 fn change_state(overrides: &Overrides, dir: &Path, change: &Change) -> anyhow::Result<Changed> {
     let state = StateDir::open(dir)?;
     let sources = Sources::read(overrides)?;
@@ -141,7 +145,7 @@ fn change_state(overrides: &Overrides, dir: &Path, change: &Change) -> anyhow::R
     let history = History::default();
     let edited = Edited::new(overrides, &sources, &config, change, &history, &state, check::consistent)?;
     let is_account = change.kind == Kind::Account;
-    // One of that name that was taken out of the configuration may have left its own.
+    // An account of the same name that was removed from the configuration may have left its keys.
     if is_account && matches!(change.what, What::Create { .. }) {
         state.store().remove_account_keys(&change.name)?;
     }
@@ -152,16 +156,16 @@ fn change_state(overrides: &Overrides, dir: &Path, change: &Change) -> anyhow::R
     Ok(Changed { object: object::find(&edited.config, change.kind, &change.name), notes: Vec::new() })
 }
 
-fn all(kind: Kind, place: &Place) -> anyhow::Result<Vec<Object>> {
-    match control::ask(&control::state_dir(place)?, &Request::Objects { kind })? {
+fn all(kind: Kind, location: &LocationArgs) -> anyhow::Result<Vec<Object>> {
+    match control::ask(&control::state_dir(location)?, &Request::Objects { kind })? {
         Some(Response::Objects(objects)) => Ok(objects),
-        Some(_) => anyhow::bail!("the server answered something else"),
-        None => Ok(object::all(&Config::load(&place.overrides())?, kind)),
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
+        None => Ok(object::all(&Config::load(&location.overrides())?, kind)),
     }
 }
 
-fn one(kind: Kind, name: &str, place: &Place) -> anyhow::Result<Object> {
-    let all = all(kind, place)?;
+fn one(kind: Kind, name: &str, location: &LocationArgs) -> anyhow::Result<Object> {
+    let all = all(kind, location)?;
     if let Some(object) = all.iter().find(|object| object.name.to_lowercase() == name.to_lowercase()) {
         return Ok(object.clone());
     }
@@ -169,8 +173,8 @@ fn one(kind: Kind, name: &str, place: &Place) -> anyhow::Result<Object> {
     anyhow::bail!("there is no {kind} `{name}`{}", nearest::hint(name, &names));
 }
 
-fn show(kind: Kind, name: &str, place: &Place, json: bool) -> anyhow::Result<()> {
-    let object = &one(kind, name, place)?;
+fn show(kind: Kind, name: &str, location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let object = &one(kind, name, location)?;
     if json {
         println!("{}", serde_json::to_string_pretty(object)?);
         return Ok(());
@@ -195,7 +199,7 @@ fn rows(object: &Object, key: &str, value: &Value) -> Vec<[String; 3]> {
     }
 }
 
-/// A value as it is given on the command line.
+/// A value in the form of the command line.
 fn text(value: Option<&Value>) -> String {
     match value {
         None => "-".to_owned(),
@@ -207,8 +211,8 @@ fn text(value: Option<&Value>) -> String {
     }
 }
 
-fn list(kind: Kind, place: &Place, json: bool) -> anyhow::Result<()> {
-    let all = all(kind, place)?;
+fn list(kind: Kind, location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let all = all(kind, location)?;
     if json {
         println!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(());

@@ -1,18 +1,19 @@
-//! A page that a command writes: there when it is whole, and not before.
+//! The HTML page of a command. It gets its name only when it is complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// The page of `--html`: it has its name when it is whole, and whether it can be had is known before anything is measured.
+/// The page of `--html`. It gets its name only when it is complete. An error in creating it is found before
+/// any measurement.
 pub struct Page {
     part: PathBuf,
     place: PathBuf,
 }
 
 impl Page {
-    /// Begins it.
+    /// Starts a page as an empty file beside its final name.
     pub fn begin(place: &Path) -> anyhow::Result<Page> {
         let mut part = place.as_os_str().to_owned();
         part.push(".part");
@@ -25,7 +26,7 @@ impl Page {
         fs::write(&self.part, text).with_context(|| self.doing())
     }
 
-    /// Gives it what it holds, and its name.
+    /// Writes the page and renames it to its final name.
     pub fn end(self, text: &str) -> anyhow::Result<()> {
         self.write(text)?;
         fs::rename(&self.part, &self.place).with_context(|| self.doing())
@@ -38,7 +39,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // It is not there when the page is whole.
+        // A complete page has been renamed, so this removes nothing then.
         let _ = fs::remove_file(&self.part);
     }
 }

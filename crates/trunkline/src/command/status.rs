@@ -1,4 +1,4 @@
-//! `trunkline status`: who is connected and what they hold.
+//! `trunkline status`: the connected clients and their state.
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use admin::{Request, Response, Status};
 
 use super::table::{self, shown};
 use super::{control, limits, metadata, nfs, usage};
-use crate::cli::Place;
+use crate::cli::LocationArgs;
 
-/// Prints the status of the server that `place` leads to.
-pub fn run(place: &Place, json: bool) -> anyhow::Result<()> {
-    let dir = control::state_dir(place)?;
+/// Prints the status of the server that `location` selects.
+pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let dir = control::state_dir(location)?;
     let Response::Status(status) = control::ask_running(&dir, &Request::Status)? else {
-        anyhow::bail!("the server answered something else");
+        anyhow::bail!("the server sent an unexpected answer");
     };
     if json {
         println!("{}", serde_json::to_string_pretty(&status)?);
@@ -23,7 +23,7 @@ pub fn run(place: &Place, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The status for people.
+/// The status as text for people.
 fn page(status: &Status) -> String {
     let server = &status.server;
     let mut out = format!(
@@ -76,7 +76,7 @@ fn page(status: &Status) -> String {
     out
 }
 
-/// Connections, and what was refused or given up.
+/// The connections, and counts of refused and closed ones.
 fn transport(of: &Transport, out: &mut String) {
     let Transport { smb, nfs, unread_bytes, unread_bound_bytes, unread_closed, descriptors, client_memory } =
         of;
@@ -91,11 +91,12 @@ fn transport(of: &Transport, out: &mut String) {
     );
     let (mib, bound) = (unread_bytes.div_ceil(1 << 20), unread_bound_bytes >> 20);
     let _ =
-        writeln!(out, "unread answers: {mib} of {bound} MiB; {unread_closed} connections closed for them");
+        writeln!(out, "unread replies: {mib} of {bound} MiB; {unread_closed} connections closed for them");
     if *descriptors != Default::default() {
         let _ = writeln!(
             out,
-            "descriptors ran short: idle files were closed {} times and opened again {} times, {} opens refused",
+            "descriptors ran short: idle files were closed {} times and opened again {} times, {} opens \
+             refused",
             descriptors.idle_closed, descriptors.opened_again, descriptors.refused_opens
         );
     }
@@ -161,12 +162,12 @@ fn files(status: &Status, out: &mut String) {
     table("Byte-range locks", ["TYPE", "START", "SIZE", "OPEN", "FILE"], &rows, out);
 }
 
-/// How an open is kept, and whether that is just so.
+/// The persistence of an open, and whether its client is disconnected.
 fn kept(open: &admin::status::Open) -> String {
     if open.detached { format!("{}, client gone", open.persistence) } else { shown(&open.persistence) }
 }
 
-/// A table under its name and the number of its rows.
+/// Prints a table under its name and the number of its rows.
 pub fn table<const N: usize>(name: &str, titles: [&str; N], rows: &[[String; N]], out: &mut String) {
     let _ = writeln!(out, "\n{name}: {}", rows.len());
     table::rows(titles, rows, out);

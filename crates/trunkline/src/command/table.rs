@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// Rows under titles, each column as wide as it must be. Without rows nothing.
+/// Prints rows under titles, with each column as wide as necessary. Without rows it prints nothing.
 pub fn rows<const N: usize>(titles: [&str; N], rows: &[[String; N]], out: &mut String) {
     if rows.is_empty() {
         return;
@@ -26,12 +26,12 @@ pub fn rows<const N: usize>(titles: [&str; N], rows: &[[String; N]], out: &mut S
     }
 }
 
-/// The text, or a dash where there is none.
+/// The text, or a dash if it is empty.
 pub fn shown(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
-/// Names come from clients: what could command a terminal is replaced.
+/// Replaces control characters. Names come from clients and could send commands to a terminal.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! `trunkline status transactions`: what was asked of each share, and how that went.
+//! `trunkline status transactions`: the requests to each share and their results.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,15 +9,15 @@ use admin::{Request, Response, Transactions};
 
 use super::control;
 use super::table::{self, plain, shown};
-use crate::cli::{Place, TransactionsArgs};
+use crate::cli::{LocationArgs, TransactionsArgs};
 
-/// Prints the transactions of the server that `place` leads to: once those since its start, or what comes, until nobody
-/// reads it any more.
-pub fn run(place: &Place, args: &TransactionsArgs, json: bool) -> anyhow::Result<()> {
-    let dir = control::state_dir(place)?;
+/// Prints the transactions of the server that `location` selects: once those since its start, or repeatedly
+/// those of an interval, until its output is closed.
+pub fn run(location: &LocationArgs, args: &TransactionsArgs, json: bool) -> anyhow::Result<()> {
+    let dir = control::state_dir(location)?;
     let ask = || {
         let Response::Transactions(all) = control::ask_running(&dir, &Request::Transactions)? else {
-            anyhow::bail!("the server answered something else");
+            anyhow::bail!("the server sent an unexpected answer");
         };
         only(*all, args.share.as_deref())
     };
@@ -45,7 +45,7 @@ pub fn run(place: &Place, args: &TransactionsArgs, json: bool) -> anyhow::Result
     }
 }
 
-/// What is of one share; of all shares and of none without a name.
+/// The transactions of one share. Without a name they are those of all shares and of no share.
 fn only(mut all: Transactions, share: Option<&str>) -> anyhow::Result<Transactions> {
     let Some(wanted) = share else { return Ok(all) };
     let known = all.shares.iter().find(|name| name.to_lowercase() == wanted.to_lowercase());
@@ -56,7 +56,7 @@ fn only(mut all: Transactions, share: Option<&str>) -> anyhow::Result<Transactio
     Ok(all)
 }
 
-/// The transactions for people; with rates for what has come in so many nanoseconds.
+/// The transactions as text for people. With `passed_ns` they are rates over that many nanoseconds.
 fn page(all: &Transactions, passed_ns: Option<u64>) -> String {
     let mut out = match passed_ns {
         None => format!("{}, {}: transactions since {}\n", plain(&all.server_name), all.timestamp, all.since),
@@ -123,14 +123,14 @@ fn one(counted: &Counted, passed_ns: Option<u64>, out: &mut String) {
     table::rows(titles, &apis.iter().map(row).collect::<Vec<_>>(), out);
 }
 
-/// What sending took on average.
+/// The mean time to send a response.
 fn beyond(api: &Api) -> Option<u64> {
     let Latency { count, .. } = api.success_e2e_latency;
     let server = api.success_server_latency.mean_ns()?;
     api.success_e2e_latency.mean_ns().filter(|_| count > 0).map(|all| all.saturating_sub(server))
 }
 
-/// How transactions went; nothing where all went well at once.
+/// The response types and their counts.
 fn responses(api: &Api) -> String {
     let all: Vec<_> = api.transactions.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     all.join(", ")

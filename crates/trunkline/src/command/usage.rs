@@ -1,4 +1,4 @@
-//! The part of `trunkline status` about what lies on shares that have a size.
+//! The part of `trunkline status` about the space used on shares that have a size.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use admin::usage::UsedShare;
 
 use super::status::table;
 
-/// Appends it; nothing when no share has a size.
+/// Appends the table of sizes. If no share has a size, it appends nothing.
 pub fn page(usage: &BTreeMap<String, UsedShare>, out: &mut String) {
     if usage.is_empty() {
         return;
@@ -27,7 +27,7 @@ fn row(name: &str, share: &UsedShare) -> [String; 6] {
     ]
 }
 
-/// How far what lies there is known.
+/// How far the used space is counted.
 fn counted(share: &UsedShare) -> String {
     let again = match share.counting {
         Some(so_far) => format!("counting, {so_far} of about {} files", share.files.max(so_far)),

@@ -1,21 +1,21 @@
-//! `trunkline user add|list|remove|passwd`: through the running server, else on the state directly.
+//! `trunkline user add|list|remove|passwd`: asks the running server, else works on the state directly.
 
 use admin::{Request, Response, UserChange, UserEntry};
 
 use super::control;
-use crate::cli::{Place, UserCommand};
+use crate::cli::{LocationArgs, UserCommand};
 use crate::config::{Config, values};
 use crate::state::StateDir;
-use crate::{password, people};
+use crate::{password, principals};
 
-/// Does what was asked.
+/// Runs the command.
 pub fn run(command: UserCommand) -> anyhow::Result<()> {
     match command {
-        UserCommand::Add { name, host, password: from, place } => {
+        UserCommand::Add { name, host, password: from, location } => {
             values::user_name(&name).map_err(anyhow::Error::msg)?;
             let password = password::obtain(&name, from.password_file.as_deref())?;
             let change = UserChange {
-                nt_hash: Some(people::nt_hash(&password)),
+                nt_hash: Some(principals::nt_hash(&password)),
                 add: true,
                 uid: host.uid,
                 gid: host.gid,
@@ -23,54 +23,56 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
                 name,
             };
             let name = change.name.clone();
-            change_user(&place, change)?;
+            change_user(&location, change)?;
             password::warn_of_weakness(&name, &password);
             println!("user {name} added");
         }
-        UserCommand::Passwd { name, password: from, place } => {
+        UserCommand::Passwd { name, password: from, location } => {
             let password = password::obtain(&name, from.password_file.as_deref())?;
-            let nt_hash = Some(people::nt_hash(&password));
+            let nt_hash = Some(principals::nt_hash(&password));
             let change = UserChange { name, add: false, nt_hash, uid: None, gid: None, admin: None };
             let name = change.name.clone();
-            change_user(&place, change)?;
+            change_user(&location, change)?;
             password::warn_of_weakness(&name, &password);
             println!("password of {name} changed");
         }
-        UserCommand::Remove { name, place } => {
-            let dir = control::state_dir(&place)?;
+        UserCommand::Remove { name, location } => {
+            let dir = control::state_dir(&location)?;
             if control::ask(&dir, &Request::RemoveUser { name: name.clone() })?.is_none() {
                 match StateDir::open_existing(&dir)? {
-                    Some(state) => people::remove(state.store(), &name).map_err(anyhow::Error::msg)?,
+                    Some(state) => principals::remove(state.store(), &name).map_err(anyhow::Error::msg)?,
                     None => anyhow::bail!("there is no state directory {}; see --state-dir", dir.display()),
                 }
             }
             println!("user {name} removed");
         }
-        UserCommand::List { json, place } => list(&place, json)?,
+        UserCommand::List { json, location } => list(&location, json)?,
     }
     Ok(())
 }
 
-fn change_user(place: &Place, change: UserChange) -> anyhow::Result<()> {
-    let dir = control::state_dir(place)?;
+fn change_user(location: &LocationArgs, change: UserChange) -> anyhow::Result<()> {
+    let dir = control::state_dir(location)?;
     if control::ask(&dir, &Request::ChangeUser(change.clone()))?.is_none() {
         let state = if change.add { Some(StateDir::open(&dir)?) } else { StateDir::open_existing(&dir)? };
         let Some(state) = state else {
             anyhow::bail!("there is no state directory {}; see --state-dir", dir.display());
         };
-        people::change(state.store(), change).map_err(anyhow::Error::msg)?;
+        principals::change(state.store(), change).map_err(anyhow::Error::msg)?;
     }
     Ok(())
 }
 
-fn list(place: &Place, json: bool) -> anyhow::Result<()> {
-    let config = Config::load(&place.overrides())?;
+fn list(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let config = Config::load(&location.overrides())?;
     let dir = &config.server.state_dir.value;
     let users: Vec<UserEntry> = match control::ask(dir, &Request::Users)? {
         Some(Response::Users(users)) => users,
-        Some(_) => anyhow::bail!("the server answered something else"),
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
         None => match StateDir::open_existing(dir)? {
-            Some(state) => people::resolve(&config, &state)?.iter().map(people::Person::entry).collect(),
+            Some(state) => {
+                principals::resolve(&config, &state)?.iter().map(principals::LogonPrincipal::entry).collect()
+            }
             None => Vec::new(),
         },
     };

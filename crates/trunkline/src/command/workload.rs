@@ -1,4 +1,4 @@
-//! `trunkline status workload`: what clients do on shares, and what would help.
+//! `trunkline status workload`: the load of clients on shares, and recommendations.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,13 +9,13 @@ use admin::{Request, Response, Workload};
 
 use super::control;
 use super::table::{self, plain, shown};
-use crate::cli::Place;
+use crate::cli::LocationArgs;
 
-/// Prints the workload of the server that `place` leads to.
-pub fn run(place: &Place, json: bool) -> anyhow::Result<()> {
-    let dir = control::state_dir(place)?;
+/// Prints the workload of the server that `location` selects.
+pub fn run(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
+    let dir = control::state_dir(location)?;
     let Response::Workload(workload) = control::ask_running(&dir, &Request::Workload)? else {
-        anyhow::bail!("the server answered something else");
+        anyhow::bail!("the server sent an unexpected answer");
     };
     if json {
         println!("{}", serde_json::to_string_pretty(&workload)?);
@@ -25,7 +25,7 @@ pub fn run(place: &Place, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The workload for people.
+/// The workload as text for people.
 fn page(workload: &Workload) -> String {
     let mut out = format!("{}, {}\n", plain(&workload.server_name), workload.timestamp);
     let _ = writeln!(out, "\nShares since {}: {}", workload.since, workload.shares.len());

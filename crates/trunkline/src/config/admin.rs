@@ -1,4 +1,4 @@
-//! `[admin]`: whether what is open to those who look after the server is as it must be.
+//! `[admin]`: checks of the settings for the admin page, the metrics and the records.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use super::setting::{ConfigError, Setting};
 use super::tables::{Admin, Config};
 
 impl Admin {
-    /// The certificate of the page with its key; none where it is asked without TLS.
+    /// The certificate of the admin page with its key. None if the page is served without TLS.
     ///
     /// # Errors
-    /// What is missing or cannot be used, with the setting to change.
+    /// The file that is missing or invalid, with the setting to change.
     pub fn tls(&self, config: &Config) -> Result<Option<Tls>, ConfigError> {
         let wrong = |setting: &Setting<PathBuf>, key: &str, why: &str| {
             ConfigError(format!("{}: `{key}` in [admin]: {why}", config.place(&setting.origin)))
@@ -34,18 +34,18 @@ impl Admin {
     }
 }
 
-/// Whether the page is where it may be: at an address that other hosts reach only with TLS.
+/// Checks the address of the admin page: other hosts may reach it only over TLS.
 ///
 /// # Errors
-/// With the setting to change.
+/// The setting to change.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     let tls = config.admin.tls(config)?;
     match &config.admin.listen {
         Some(Setting { value: at, origin }) if tls.is_none() && !at.ip().to_canonical().is_loopback() => {
             let place = config.place(origin);
             Err(ConfigError(format!(
-                "{place}: the admin page at {at} can be reached from other hosts, which needs TLS: set `tls_certificate` and \
-                 `tls_key` in [admin], or give 127.0.0.1:PORT or [::1]:PORT"
+                "{place}: the admin page at {at} can be reached from other hosts, which needs TLS: set \
+                 `tls_certificate` and `tls_key` in [admin], or give 127.0.0.1:PORT or [::1]:PORT"
             )))
         }
         _ => Ok(()),
@@ -62,7 +62,9 @@ mod tests {
         let of = |text: &str| read::parse("t", text, Path::new("/etc")).map(|config| config.admin);
         let none = of("").unwrap();
         assert_eq!((none.records, none.records_sample.value, none.records_max_mib.value), (None, 1, 64));
-        let some = of("[admin]\nrecords = \"r.jsonl\"\nrecords_sample = 100\nrecords_max_mib = 5\nrecords_paths = false\n").unwrap();
+        let some = of("[admin]\nrecords = \"r.jsonl\"\nrecords_sample = 100\nrecords_max_mib = 5\n\
+                       records_paths = false\n")
+        .unwrap();
         assert_eq!(some.records.unwrap().value, Path::new("/etc/r.jsonl"));
         let rest = (some.records_sample.value, some.records_max_mib.value, some.records_paths.value);
         assert_eq!(rest, (100, 5, false));

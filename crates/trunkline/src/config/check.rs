@@ -1,17 +1,17 @@
-//! Holds the configuration against itself and against the host, and touches nothing.
+//! Checks the settings of a configuration against each other and against the host, and changes nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::setting::{ConfigError, Origin, os_error};
 use super::tables::{Config, Share, User};
-use super::values::{Encryption, Protocol};
+use super::values::{Encryption, ShareProtocol};
 
-/// Everything that would keep the configuration from being served. `stored` holds the names, in lower
-/// case, of the users whose passwords are in the state directory.
+/// Checks a configuration for mistakes that would prevent the server from serving it. `stored` holds the
+/// names, in lower case, of the users whose passwords are in the state directory.
 ///
 /// # Errors
-/// The first thing that is wrong, with the setting to change.
+/// The first mistake, with the setting to change.
 pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
     if config.shares.is_empty() {
         let place = config.file.as_ref().map_or_else(String::new, |file| format!("{}: ", file.display()));
@@ -22,7 +22,7 @@ pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigE
     consistent(config, stored)
 }
 
-/// The same of a configuration that need not have a share yet.
+/// Like [`against`], for a configuration that need not have a share yet.
 ///
 /// # Errors
 /// As for [`against`].
@@ -49,12 +49,12 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
 /// The first line of `path`, without its line end.
 ///
 /// # Errors
-/// Why there is no password in it.
+/// The reason why it holds no password.
 pub fn read_password(path: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|e| os_error(&e))?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_owned()),
-        _ => Err("its first line is empty; a password must stand there".to_owned()),
+        _ => Err("its first line is empty; it must be the password".to_owned()),
     }
 }
 
@@ -96,7 +96,7 @@ fn directory(config: &Config, share: &Share) -> Result<PathBuf, ConfigError> {
     Ok(real)
 }
 
-/// Each share keeps its own truth about opens and locks, so no file may be reached through two.
+/// Refuses two shares through which the same file can be reached. Each share has its own opens and locks.
 fn apart(
     config: &Config,
     clash: Option<&(PathBuf, &Share)>,
@@ -108,7 +108,9 @@ fn apart(
             config,
             &share.path.origin,
             format!(
-                "`path` of share `{}`: {} and {} of share `{}` hold the same files, and a share knows nothing of what is opened and locked in another; give each its own `path`, or one share more `users`",
+                "`path` of share `{}`: {} and {} of share `{}` contain the same files, but opens and locks \
+                 of one share do not apply to the other; give each its own `path`, or give one share more \
+                 `users`",
                 share.name.value,
                 real.display(),
                 other.display(),
@@ -119,36 +121,37 @@ fn apart(
     }
 }
 
-/// Whether two directories are one, or one lies in the other.
+/// Whether two directories are the same, or one lies in the other.
 pub fn hold_same_files(one: &Path, other: &Path) -> bool {
     let (mounts, mut trees) = (Mounts::read(), Trees::default());
     trees.enter(&mounts, one);
     trees.enter(&mounts, other).is_some()
 }
 
-/// A directory, by one of the ways to tell that it is the same as another.
+/// An identifier of a directory, by one of the ways to recognize that it is the same as another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Spot {
-    /// Its real path.
+    /// The real path.
     Path(PathBuf),
-    /// Its file system and number there, whatever its names are.
+    /// The device number and the inode number, independent of names.
     Node(u64, u64),
-    /// Its path on its file system, which may be mounted in several places.
+    /// The path within the file system, which may be mounted in several places.
     Mounted(String, PathBuf),
 }
 
-/// Directories with all that lies in them; each is looked at once, however many there are.
+/// Directories and their parents. Adding one costs the same however many there are.
 #[derive(Debug, Default)]
 struct Trees {
     count: usize,
-    /// Which of them begins there.
+    /// The number of the directory that has this identifier.
     tops: HashMap<Spot, usize>,
-    /// The first of them that begins there or lies in it.
+    /// The number of the first directory that has this identifier or lies below it.
     above: HashMap<Spot, usize>,
 }
 
 impl Trees {
-    /// Enters a directory. The first one of those before that is the same, lies in it or has it in it, if there is one.
+    /// Adds a directory. Returns the number of the first earlier one that is the same, lies in it or contains
+    /// it, if there is one.
     fn enter(&mut self, mounts: &Mounts, real: &Path) -> Option<usize> {
         let (tops, above) = spots(mounts, real);
         let own = tops.iter().filter_map(|spot| self.above.get(spot));
@@ -164,7 +167,7 @@ impl Trees {
     }
 }
 
-/// A directory in each way to tell it, and with it all directories that it lies in.
+/// The identifiers of a directory, and those of the directory with all its parents.
 fn spots(mounts: &Mounts, real: &Path) -> (Vec<Spot>, Vec<Spot>) {
     let nodes = nodes_above(real);
     let mut tops = vec![Spot::Path(real.to_owned())];
@@ -179,12 +182,13 @@ fn spots(mounts: &Mounts, real: &Path) -> (Vec<Spot>, Vec<Spot>) {
     (tops, above)
 }
 
-/// What going up from a directory leads through, by whatever names: itself first.
+/// The device and inode numbers of a directory and of all its parents, independent of names. The directory
+/// comes first.
 fn nodes_above(directory: &Path) -> Vec<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     let of = |path: &Path| std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
     let (mut at, mut nodes) = (directory.to_owned(), Vec::new());
-    // The root's parent is the root.
+    // The parent of the root is the root.
     while let Some(here) = of(&at).filter(|here| nodes.last() != Some(here)) {
         nodes.push(here);
         at.push("..");
@@ -192,20 +196,20 @@ fn nodes_above(directory: &Path) -> Vec<(u64, u64)> {
     nodes
 }
 
-/// Where which part of which file system is mounted: a bind mount shows the same files at another path, and going up from it
-/// does not lead to where they are else.
+/// The mounts of the host. A bind mount shows the same files at another path, and its parents are not those
+/// of the original directory.
 struct Mounts(Vec<Mount>);
 
 struct Mount {
     /// The file system.
     device: String,
-    /// What of it is there.
+    /// The mounted directory of that file system.
     root: PathBuf,
     at: PathBuf,
 }
 
 impl Mounts {
-    /// The host's; none where it does not tell.
+    /// The mounts of this host. Empty if the host does not report them.
     fn read() -> Mounts {
         Mounts::parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
@@ -220,9 +224,9 @@ impl Mounts {
         Mounts(text.split(|byte| *byte == b'\n').filter_map(one).collect())
     }
 
-    /// The file system that a path is on, and the path there.
+    /// The file system of a path, and the path within it.
     fn place(&self, path: &Path) -> Option<(&str, PathBuf)> {
-        // Of several at one place the last one is seen.
+        // Among several mounts on one directory the last one is visible.
         let over = self.0.iter().filter(|mount| path.starts_with(&mount.at));
         let mount = over.max_by_key(|mount| mount.at.components().count())?;
         let inside = path.strip_prefix(&mount.at).ok()?;
@@ -230,7 +234,7 @@ impl Mounts {
     }
 }
 
-/// A path as mountinfo writes it: blanks and the like are three octal digits.
+/// Decodes a path of mountinfo, in which blanks and similar characters are three octal digits.
 fn unescaped(text: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     let mut path = Vec::with_capacity(text.len());
@@ -245,26 +249,28 @@ fn unescaped(text: &[u8]) -> PathBuf {
     std::ffi::OsString::from_vec(path).into()
 }
 
-/// Nothing seals what goes over NFS, so what must be sealed is not offered there.
+/// Refuses a share over NFS that must be encrypted, since NFS is not encrypted here.
 fn sealed(config: &Config, share: &Share) -> Result<(), ConfigError> {
     let account =
         share.account.as_ref().and_then(|account| config.accounts.get(&account.value.to_lowercase()));
     let demands = [Some(&share.encryption), account.and_then(|account| account.encryption.as_ref())];
     let demand = demands.into_iter().flatten().find(|setting| setting.value == Encryption::Required);
-    let Some(demand) = demand.filter(|_| share.offers(Protocol::Nfs)) else { return Ok(()) };
+    let Some(demand) = demand.filter(|_| share.offers(ShareProtocol::Nfs)) else { return Ok(()) };
     let text = format!(
-        "share `{}` must be encrypted (`encryption = \"required\"`) and is offered over NFS, which is not encrypted here; \
-         take \"nfs\" out of its `protocols`, or give it and its account `encryption = \"enabled\"`",
+        "share `{}` must be encrypted (`encryption = \"required\"`) and is offered over NFS, which is not \
+         encrypted here; take \"nfs\" out of its `protocols`, or give it and its account `encryption = \
+         \"enabled\"`",
         share.name.value
     );
     Err(fail(config, &demand.origin, text))
 }
 
-/// Clients must not reach the server's own state, and what lies beside a volume must lie outside of it.
+/// Refuses a share that contains the state directory or lies in it. Clients must not reach the server's own
+/// state, and sidecar data must be outside its volume.
 fn state_apart(config: &Config, real: &Path, share: &Share) -> Result<(), ConfigError> {
     let dir = &config.server.state_dir;
     let absolute = std::path::absolute(&dir.value).unwrap_or_else(|_| dir.value.clone());
-    // It need not be there yet: what of it is there leads to where it will be.
+    // The directory need not exist yet. Its existing parent shows where it will be.
     let there = absolute.ancestors().find_map(|part| Some((part, std::fs::canonicalize(part).ok()?)));
     let state = match there {
         Some((part, real)) => real.join(absolute.strip_prefix(part).unwrap_or(Path::new(""))),
@@ -273,7 +279,8 @@ fn state_apart(config: &Config, real: &Path, share: &Share) -> Result<(), Config
     if state.starts_with(real) || real.starts_with(&state) {
         let (state, name) = (state.display(), &share.name.value);
         let text = format!(
-            "the state directory {state} and share `{name}` lie one in the other; give another --state-dir"
+            "the state directory {state} and share `{name}` overlap: one lies in the other; give another \
+             --state-dir"
         );
         return Err(fail(config, &share.path.origin, text));
     }
@@ -283,8 +290,7 @@ fn state_apart(config: &Config, real: &Path, share: &Share) -> Result<(), Config
 fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
     let name = &share.name.value;
     if share.users.is_empty() {
-        let text =
-            format!("share `{name}` has no user that may read it; set `users = {{ NAME = \"read\" }}`");
+        let text = format!("share `{name}` has no user who may read it; set `users = {{ NAME = \"read\" }}`");
         return Err(fail(config, &share.name.origin, text));
     }
     let known: Vec<&str> = config
@@ -297,14 +303,14 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
         if known.iter().any(|known| known.to_lowercase() == *user) {
             continue;
         }
-        // Without any user the first one is made when the server starts, under the name that is asked for.
+        // Without users, the server creates the first one when it starts, under the name of `--user`.
         if known.is_empty() && share.users.len() == 1 && access.origin == Origin::CommandLine("--user") {
             continue;
         }
         let hint = super::nearest::nearest(user, known.iter().copied());
-        let hint = hint.map_or_else(String::new, |near| format!(" (or was `{near}` meant?)"));
+        let hint = hint.map_or_else(String::new, |near| format!(" (or did you mean `{near}`?)"));
         let text =
-            format!("user `{user}` of share `{name}` is not known; run `trunkline user add {user}`{hint}");
+            format!("user `{user}` of share `{name}` is unknown; run `trunkline user add {user}`{hint}");
         return Err(fail(config, &access.origin, text));
     }
     Ok(())
@@ -346,12 +352,12 @@ mod tests {
             ),
             (
                 "[share.d]\npath = \"a\"\n".to_owned(),
-                "t.toml:1: share `d` has no user that may read it; set `users = { NAME = \"read\" }`"
+                "t.toml:1: share `d` has no user who may read it; set `users = { NAME = \"read\" }`"
                     .to_owned(),
             ),
             (
                 "[share.d]\npath = \"a\"\nusers = { bob = \"read\" }\n".to_owned(),
-                "t.toml:3: user `bob` of share `d` is not known; run `trunkline user add bob`".to_owned(),
+                "t.toml:3: user `bob` of share `d` is unknown; run `trunkline user add bob`".to_owned(),
             ),
             (
                 format!("[[user]]\nname = \"bob\"\n[share.d]\npath = \"a\"\n{users}"),
@@ -363,19 +369,23 @@ mod tests {
                     "[[user]]\nname = \"bob\"\npassword_file = \"empty\"\n[share.d]\npath = \"a\"\n{users}"
                 ),
                 format!(
-                    "t.toml:3: `password_file` of user `bob`: {at}/empty: its first line is empty; a password must stand there"
+                    "t.toml:3: `password_file` of user `bob`: {at}/empty: its first line is empty; it must \
+                     be the password"
                 ),
             ),
             (
                 format!("[share.d]\npath = \"a\"\n{users}[share.e]\npath = \"a/b\"\n{users}"),
                 format!(
-                    "t.toml:5: `path` of share `e`: {at}/a/b and {at}/a of share `d` hold the same files, and a share knows nothing of what is opened and locked in another; give each its own `path`, or one share more `users`"
+                    "t.toml:5: `path` of share `e`: {at}/a/b and {at}/a of share `d` contain the same files, \
+                     but opens and locks of one share do not apply to the other; give each its own `path`, \
+                     or give one share more `users`"
                 ),
             ),
             (
                 format!("[share.d]\npath = \".\"\n{users}"),
                 format!(
-                    "t.toml:2: the state directory {at}/state/s and share `d` lie one in the other; give another --state-dir"
+                    "t.toml:2: the state directory {at}/state/s and share `d` overlap: one lies in the \
+                     other; give another --state-dir"
                 ),
             ),
         ];

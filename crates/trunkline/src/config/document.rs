@@ -1,4 +1,4 @@
-//! The text that a configuration is read from, a value that stands in it, and what is said of one that is wrong.
+//! The text of a configuration, a value in it, and the errors about that value.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use super::setting::{ConfigError, Origin};
 /// The text of a configuration file and its name for messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Document<'a> {
-    /// Name as the user gave it.
+    /// Name of the file, as the user wrote it.
     pub name: &'a str,
     /// Content.
     pub text: &'a str,
-    /// From where relative paths count.
+    /// The directory to which relative paths refer.
     pub base: &'a Path,
-    /// Whether it holds what was changed by command, which goes before the configuration file.
+    /// Whether this is the file of changes by command, which overrides the configuration file.
     pub is_change: bool,
 }
 
@@ -38,36 +38,36 @@ impl Document<'_> {
     }
 }
 
-/// A value and the document that it stands in.
+/// A value and the document that contains it.
 #[derive(Debug, Clone, Copy)]
-pub struct Found<'a> {
+pub struct DocumentValue<'a> {
     /// The document.
     pub document: Document<'a>,
     /// The value.
     pub value: &'a Spanned<DeValue<'a>>,
 }
 
-/// What is wrong with a value: the end of a sentence that begins with its key and table.
+/// An error about a value. Its text is the end of a sentence that begins with the key and the table.
 #[derive(Debug)]
 pub struct Wrong {
-    /// The byte; none: the table as a whole.
+    /// The byte offset. None for an error about the table as a whole.
     pub at: Option<usize>,
     /// ` must be …` or `: …`
     pub why: String,
 }
 
-impl<'a> Found<'a> {
+impl<'a> DocumentValue<'a> {
     /// Another value of the same document.
-    pub fn item(&self, value: &'a Spanned<DeValue<'a>>) -> Found<'a> {
-        Found { value, ..*self }
+    pub fn item(&self, value: &'a Spanned<DeValue<'a>>) -> DocumentValue<'a> {
+        DocumentValue { value, ..*self }
     }
 
-    /// Where the value stands.
+    /// The position of the value.
     pub fn origin(&self) -> Origin {
         self.document.origin(self.value.span().start)
     }
 
-    /// The value is of another kind than `wanted`.
+    /// The error for a value of another type than `wanted`.
     pub fn must_be(&self, wanted: &str) -> Wrong {
         let kind = match self.value.get_ref() {
             DeValue::String(_) => "a string",
@@ -81,7 +81,7 @@ impl<'a> Found<'a> {
         Wrong { at: Some(self.value.span().start), why: format!(" must be {wanted}, not {kind}") }
     }
 
-    /// The value is of the right kind, and wrong all the same.
+    /// The error for a value of the right type that is invalid.
     pub fn bad(&self, why: impl std::fmt::Display) -> Wrong {
         Wrong { at: Some(self.value.span().start), why: format!(": {why}") }
     }

@@ -1,8 +1,9 @@
-//! Where NFS clients find what: endpoints, each an address and port with a server of its own behind it. And which
-//! addresses are an account's or a share's for SMB, where all share one port.
+//! Endpoints for NFS: each is an address and a port with its own server. Also the addresses for SMB that
+//! belong to one account or share, where all share one port.
 //!
-//! A client takes all mounts of one server together and gives them the connections of the first. An account or a share
-//! with an address or a port of its own is another server to it, whose mounts have their own.
+//! A client treats all mounts of one server as one, and they use the connections of the first mount. An
+//! account or a share with its own address or port is another server to the client, so its mounts have their
+//! own connections.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,31 +11,31 @@ use std::net::IpAddr;
 use super::section::Section;
 use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Account, Config, Share};
-use super::values::Protocol;
+use super::values::ShareProtocol;
 
-/// Where clients look unless they are told a port (RFC 8881 2.9.3).
+/// The port that clients use by default (RFC 8881 2.9.3).
 pub const STANDARD_PORT: u16 = 2049;
 
-/// What an account or a share says of an endpoint of its own.
+/// The settings of an account or a share for its own endpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnEndpoint<'a> {
-    /// Addresses to listen on; none: those of the server.
+    /// Addresses to listen on. None for those of the server.
     pub listen: Option<&'a Setting<Vec<IpAddr>>>,
-    /// TCP port; none: that of the server.
+    /// TCP port. None for that of the server.
     pub port: Option<&'a Setting<u16>>,
-    /// Connections of one client at one time; none: as for the server.
+    /// Connections of one client at one time. None for the number of the server.
     pub max_connections: Option<&'a Setting<u64>>,
 }
 
 impl OwnEndpoint<'_> {
-    /// Whether it says that there is one.
+    /// Whether the settings define an endpoint.
     pub fn is_there(&self) -> bool {
         self.listen.is_some() || self.port.is_some()
     }
 }
 
 impl Account {
-    /// What it says of an endpoint of its own.
+    /// The account's settings for its own endpoint.
     pub fn own_endpoint(&self) -> OwnEndpoint<'_> {
         OwnEndpoint {
             listen: self.nfs_listen.as_ref(),
@@ -44,59 +45,59 @@ impl Account {
     }
 }
 
-/// Refuses what counts for an endpoint where there is none.
+/// Refuses settings of an endpoint without an endpoint.
 ///
 /// # Errors
-/// With the table to change.
+/// The table to change.
 pub fn whole(table: &Section<'_>, own: OwnEndpoint<'_>) -> Result<(), ConfigError> {
     if own.max_connections.is_none() || own.is_there() {
         return Ok(());
     }
     Err(table.error(format!(
-        "`nfs_max_connections` in {} counts for an endpoint of its own: give it an `nfs_port` or `nfs_listen` too, \
-         or set it in [server]",
+        "`nfs_max_connections` in {} applies only to an own endpoint: set `nfs_port` or `nfs_listen` there \
+         too, or set it in [server]",
         table.title()
     )))
 }
 
-/// Whose an endpoint is; names are in lower case.
+/// The owner of an endpoint. Names are in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owner {
-    /// Of everything that has none of its own.
+pub enum EndpointOwner {
+    /// The server: all shares without an endpoint of their own.
     Server,
-    /// Of the shares of this account.
+    /// An account: its shares.
     Account(String),
-    /// Of this share.
+    /// A share.
     Share(String),
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for EndpointOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Owner::Server => f.write_str("server"),
-            Owner::Account(name) => write!(f, "account {name}"),
-            Owner::Share(name) => write!(f, "share {name}"),
+            EndpointOwner::Server => f.write_str("server"),
+            EndpointOwner::Account(name) => write!(f, "account {name}"),
+            EndpointOwner::Share(name) => write!(f, "share {name}"),
         }
     }
 }
 
-/// One endpoint.
+/// An address and a port at which NFS clients find shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Whose it is.
-    pub owner: Owner,
+    /// The server, the account or the share to which it belongs.
+    pub owner: EndpointOwner,
     /// Addresses to listen on.
     pub listen: Vec<IpAddr>,
-    /// Whether nobody asked for these addresses: then those count that the host has.
+    /// Whether these addresses are the default. Then the server listens on those that the host has.
     pub is_anywhere: bool,
-    /// The port; none: the standard one where allowed.
+    /// The port. None for the standard one where it is allowed.
     pub port: Option<u16>,
     /// Connections of one client at one time.
     pub max_connections: u64,
 }
 
 impl Endpoint {
-    /// Why two endpoints cannot both be, in words behind "…"; none when they can.
+    /// The address and the port that two endpoints both use. None if they do not conflict.
     fn clashes_with(&self, other: &Endpoint) -> Option<String> {
         let port = |endpoint: &Endpoint| endpoint.port.unwrap_or(STANDARD_PORT);
         if port(self) != port(other) || port(self) == 0 {
@@ -108,7 +109,7 @@ impl Endpoint {
 }
 
 impl Share {
-    /// What it says of an endpoint of its own.
+    /// The share's settings for its own endpoint.
     pub fn own_endpoint(&self) -> OwnEndpoint<'_> {
         OwnEndpoint {
             listen: self.nfs_listen.as_ref(),
@@ -117,46 +118,46 @@ impl Share {
         }
     }
 
-    /// Whose endpoint NFS clients find it at.
-    pub fn endpoint(&self, config: &Config) -> Owner {
+    /// The owner of the endpoint at which NFS clients find the share.
+    pub fn endpoint(&self, config: &Config) -> EndpointOwner {
         if self.own_endpoint().is_there() {
-            return Owner::Share(self.name.value.to_lowercase());
+            return EndpointOwner::Share(self.name.value.to_lowercase());
         }
         let account = self.account.as_ref().map(|account| account.value.to_lowercase());
         match account.filter(|name| config.accounts.get(name).is_some_and(|on| on.own_endpoint().is_there()))
         {
-            Some(name) => Owner::Account(name),
-            None => Owner::Server,
+            Some(name) => EndpointOwner::Account(name),
+            None => EndpointOwner::Server,
         }
     }
 }
 
-/// The setting that says where an endpoint listens, for a message.
-pub fn listen_setting(config: &Config, owner: &Owner) -> String {
+/// The setting that defines the addresses of an endpoint, for a message.
+pub fn listen_setting(config: &Config, owner: &EndpointOwner) -> String {
     match own(config, owner).and_then(|own| own.listen) {
         Some(listen) => format!("`nfs_listen` ({})", config.place(&listen.origin)),
         None => format!("`listen` ({})", config.place(&config.server.listen.origin)),
     }
 }
 
-fn own<'c>(config: &'c Config, owner: &Owner) -> Option<OwnEndpoint<'c>> {
+fn own<'c>(config: &'c Config, owner: &EndpointOwner) -> Option<OwnEndpoint<'c>> {
     match owner {
-        Owner::Server => None,
-        Owner::Account(name) => config.accounts.get(name).map(Account::own_endpoint),
-        Owner::Share(name) => config.shares.get(name).map(Share::own_endpoint),
+        EndpointOwner::Server => None,
+        EndpointOwner::Account(name) => config.accounts.get(name).map(Account::own_endpoint),
+        EndpointOwner::Share(name) => config.shares.get(name).map(Share::own_endpoint),
     }
 }
 
-/// The endpoints at which there is a share for NFS clients, the server's first.
+/// The endpoints that have a share for NFS clients, with the server's first.
 pub fn all(config: &Config) -> Vec<Endpoint> {
-    let offered = config.shares.values().filter(|share| share.offers(Protocol::Nfs));
-    let mut owners: Vec<Owner> = offered.map(|share| share.endpoint(config)).collect();
+    let offered = config.shares.values().filter(|share| share.offers(ShareProtocol::Nfs));
+    let mut owners: Vec<EndpointOwner> = offered.map(|share| share.endpoint(config)).collect();
     owners.sort();
     owners.dedup();
     owners.into_iter().map(|owner| one(config, owner)).collect()
 }
 
-fn one(config: &Config, owner: Owner) -> Endpoint {
+fn one(config: &Config, owner: EndpointOwner) -> Endpoint {
     let server = &config.server;
     let own = own(config, &owner);
     let port = own.and_then(|own| own.port).or(server.nfs_port.as_ref());
@@ -171,20 +172,21 @@ fn one(config: &Config, owner: Owner) -> Endpoint {
     }
 }
 
-/// Whether every endpoint can be told from the others.
+/// Checks that all endpoints differ.
 ///
 /// # Errors
-/// With the two that cannot.
+/// The two that do not.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     smb(config)?;
     for share in config.shares.values() {
         let own = share.own_endpoint();
-        if own.is_there() && !share.offers(Protocol::Nfs) {
+        if own.is_there() && !share.offers(ShareProtocol::Nfs) {
             let origin = own.port.map(|port| &port.origin);
             let origin = origin.or(own.listen.map(|listen| &listen.origin));
             let place = origin.map_or_else(String::new, |origin| config.place(origin));
             return Err(ConfigError(format!(
-                "{place}: share `{}` has an endpoint for NFS and is not offered there; add \"nfs\" to its `protocols`",
+                "{place}: share `{}` has an endpoint for NFS but is not offered over NFS; add \"nfs\" to its \
+                 `protocols`",
                 share.name.value
             )));
         }
@@ -193,13 +195,13 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     for (at, endpoint) in all.iter().enumerate() {
         for other in &all[..at] {
             if let Some(what) = endpoint.clashes_with(other) {
-                let title = |owner: &Owner| match owner {
-                    Owner::Server => "[server]".to_owned(),
-                    Owner::Account(name) => format!("[account.{name}]"),
-                    Owner::Share(name) => format!("[share.{name}]"),
+                let title = |owner: &EndpointOwner| match owner {
+                    EndpointOwner::Server => "[server]".to_owned(),
+                    EndpointOwner::Account(name) => format!("[account.{name}]"),
+                    EndpointOwner::Share(name) => format!("[share.{name}]"),
                 };
                 return Err(ConfigError(format!(
-                    "NFS clients would find {} and {} at {what}; give one of them another `nfs_port` or `nfs_listen`",
+                    "{} and {} both use {what} for NFS; give one of them another `nfs_port` or `nfs_listen`",
                     title(&other.owner),
                     title(&endpoint.owner)
                 )));
@@ -209,8 +211,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whether the addresses for SMB that are an account's or a share's own are among those that the server listens on, and
-/// nobody else's.
+/// Checks that the addresses for SMB of an account or a share are among those of the server, and that each
+/// belongs to one owner only.
 fn smb(config: &Config) -> Result<(), ConfigError> {
     let mut taken: Vec<(IpAddr, String)> = Vec::new();
     let accounts = config.accounts.values();
@@ -227,10 +229,11 @@ fn smb(config: &Config) -> Result<(), ConfigError> {
             taken.push((address, whose.clone()));
         }
     }
-    for share in config.shares.values().filter(|share| !share.offers(Protocol::Smb)) {
+    for share in config.shares.values().filter(|share| !share.offers(ShareProtocol::Smb)) {
         let Some(own) = &share.smb_listen else { continue };
         return Err(ConfigError(format!(
-            "{}: share `{}` has an address for SMB and is not offered there; add \"smb\" to its `protocols`",
+            "{}: share `{}` has an address for SMB but is not offered over SMB; add \"smb\" to its \
+             `protocols`",
             config.place(&own.origin),
             share.name.value
         )));
@@ -238,10 +241,10 @@ fn smb(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Why an address cannot be somebody's own for SMB.
+/// The reason why an address cannot belong to one account or share for SMB.
 fn why_not(config: &Config, taken: &[(IpAddr, String)], address: IpAddr) -> Option<String> {
     if address.is_unspecified() {
-        return Some(format!("{address} is every address; name those that are its own"));
+        return Some(format!("{address} stands for all addresses; name single ones"));
     }
     let listen = &config.server.listen;
     let takes = |at: &IpAddr| *at == address || at.is_unspecified() && at.is_ipv4() == address.is_ipv4();
@@ -250,7 +253,7 @@ fn why_not(config: &Config, taken: &[(IpAddr, String)], address: IpAddr) -> Opti
         return Some(format!("the server does not listen on {address}; add it to `listen` ({place})"));
     }
     let (_, other) = taken.iter().find(|(at, _)| *at == address)?;
-    Some(format!("{address} is an address of {other} too; give it to one"))
+    Some(format!("{address} is also an address of {other}; give it to only one"))
 }
 
 #[cfg(test)]
@@ -268,8 +271,10 @@ mod tests {
     #[test]
     fn a_share_is_found_at_its_own_endpoint_else_its_accounts_else_the_servers() {
         let text = format!(
-            "[server]\nnfs_port = 3000\n[account.Team]\nnfs_port = 3001\nnfs_max_connections = 5\n[account.plain]\n\
-             [share.A]\naccount = \"team\"\nnfs_listen = \"10.0.0.2\"\n{NFS}[share.b]\naccount = \"team\"\n{NFS}\
+            "[server]\nnfs_port = 3000\n[account.Team]\nnfs_port = 3001\nnfs_max_connections = 5\n\
+             [account.plain]\n\
+             [share.A]\naccount = \"team\"\nnfs_listen = \"10.0.0.2\"\n{NFS}[share.b]\naccount = \"team\"\n\
+             {NFS}\
              [share.c]\naccount = \"plain\"\n{NFS}[share.d]\n{NFS}[share.e]\npath = \"/e\"\n"
         );
         let config = config(&text).unwrap();
@@ -298,38 +303,44 @@ mod tests {
         let cases = [
             (
                 format!("{server}{}", own("a", "10.0.0.3")),
-                "line 4: `smb_listen` of account `a`: the server does not listen on 10.0.0.3; add it to `listen` (line 2)",
+                "line 4: `smb_listen` of account `a`: the server does not listen on 10.0.0.3; add it to \
+                 `listen` (line 2)",
             ),
             (
                 format!("{}{}", own("a", "10.0.0.2"), own("b", "::ffff:10.0.0.2")),
-                "line 4: `smb_listen` of account `b`: 10.0.0.2 is an address of account `a` too; give it to one",
+                "line 4: `smb_listen` of account `b`: 10.0.0.2 is also an address of account `a`; give it to \
+                 only one",
             ),
             (
                 format!("{server}{}{}", own("a", "10.0.0.2"), share("s", "10.0.0.2")),
-                "line 7: `smb_listen` of share `s`: 10.0.0.2 is an address of account `a` too; give it to one",
+                "line 7: `smb_listen` of share `s`: 10.0.0.2 is also an address of account `a`; give it to \
+                 only one",
             ),
             (
                 format!("{}{}", share("s", "10.0.0.2"), share("t", "10.0.0.2")),
-                "line 6: `smb_listen` of share `t`: 10.0.0.2 is an address of share `s` too; give it to one",
+                "line 6: `smb_listen` of share `t`: 10.0.0.2 is also an address of share `s`; give it to \
+                 only one",
             ),
             (
                 format!("{server}{}", share("s", "10.0.0.3")),
-                "line 5: `smb_listen` of share `s`: the server does not listen on 10.0.0.3; add it to `listen` (line 2)",
+                "line 5: `smb_listen` of share `s`: the server does not listen on 10.0.0.3; add it to \
+                 `listen` (line 2)",
             ),
             (
                 format!("{}protocols = [\"nfs\"]\n", share("s", "10.0.0.2")),
-                "line 3: share `s` has an address for SMB and is not offered there; add \"smb\" to its `protocols`",
+                "line 3: share `s` has an address for SMB but is not offered over SMB; add \"smb\" to its \
+                 `protocols`",
             ),
             (
                 own("a", "0.0.0.0"),
-                "line 2: `smb_listen` of account `a`: 0.0.0.0 is every address; name those that are its own",
+                "line 2: `smb_listen` of account `a`: 0.0.0.0 stands for all addresses; name single ones",
             ),
         ];
         for (text, wanted) in cases {
             assert_eq!(checked(&text).unwrap_err(), wanted, "{text}");
         }
         let none = config("[account.a]\nsmb_listen = []\n").unwrap_err().to_string();
-        assert_eq!(none, "t:1: `smb_listen` in [account.a] must name at least one, or not be there");
+        assert_eq!(none, "t:1: `smb_listen` in [account.a] must have at least one item, or be left out");
         let none = config("[account.a]\nciphers = [\"AES-512\"]\n").unwrap_err().to_string();
         assert!(
             none.starts_with("t:2: `ciphers` in [account.a]: `AES-512` is not one of \"AES-128-CCM\""),
@@ -343,8 +354,8 @@ mod tests {
         let why = check(&config(&text).unwrap()).unwrap_err().to_string();
         assert_eq!(
             why,
-            "NFS clients would find [share.a] and [share.b] at port 3000 of 0.0.0.0; give one of them another `nfs_port` or \
-             `nfs_listen`"
+            "[share.a] and [share.b] both use port 3000 of 0.0.0.0 for NFS; give one of them another \
+             `nfs_port` or `nfs_listen`"
         );
         let text = format!("[share.a]\nnfs_port = 2049\n{NFS}[share.b]\n{NFS}");
         assert!(check(&config(&text).unwrap()).is_err(), "the server's port");
@@ -354,7 +365,7 @@ mod tests {
         assert!(check(&config(text).unwrap()).unwrap_err().to_string().starts_with("line 3: share `a`"));
         let text = format!("[share.a]\nnfs_max_connections = 3\n{NFS}");
         assert!(
-            config(&text).unwrap_err().to_string().contains("in [share.a] counts for an endpoint of its own")
+            config(&text).unwrap_err().to_string().contains("in [share.a] applies only to an own endpoint")
         );
     }
 }

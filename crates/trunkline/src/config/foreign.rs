@@ -1,6 +1,7 @@
-//! What other servers have as keys: those that have another name here, and those that are not there.
+//! Configuration keys of other servers: those that have another name here, and those that have no
+//! counterpart.
 
-/// Words of other servers and the key that is meant by them, the first that is known in the table at hand.
+/// Keys of other servers and their names here. The first name that exists in the table at hand is suggested.
 pub const ELSEWHERE: &[(&[&str], &[&str])] = &[
     (&["address", "bind", "bind addr", "interfaces"], &["listen", "smb_listen"]),
     (&["anon uid"], &["anonymous_uid"]),
@@ -26,7 +27,7 @@ pub const ELSEWHERE: &[(&[&str], &[&str])] = &[
     (&["writable", "writeable", "write ok", "access type"], &["read_only"]),
 ];
 
-/// Words of other servers for what is not there, and what is said of them.
+/// Keys of other servers that have no counterpart here, and the reason.
 pub const NOT_THERE: &[(&[&str], &str)] = &[
     (
         &[
@@ -53,20 +54,24 @@ pub const NOT_THERE: &[(&[&str], &str)] = &[
             "inherit acls",
             "inherit permissions",
         ],
-        "modes come from the client and from what the directory hands down",
+        "modes come from the client and are inherited from the directory",
     ),
     (&["dfs", "host msdfs", "msdfs root"], "DFS is not offered"),
     (
         &["force user", "force group", "admin users"],
-        "each user acts as that user of the host; see `uid`, `gid` and `admin` in `[[user]]`, and `root_squash` for NFS",
+        "each user acts as that user of the host; see `uid`, `gid` and `admin` in `[[user]]`, and \
+         `root_squash` for NFS",
     ),
-    (&["fruit", "catia", "vfs objects"], "there are no modules; what macOS asks for is answered without one"),
-    (&["full audit", "audit"], "for a record of each request there is `records` in `[admin]`"),
-    (&["guest ok", "guest only", "guest account", "map to guest", "public"], "guests are not let in"),
-    (&["homes"], "there are no shares that are made for each user"),
-    (&["hosts deny", "deny hosts"], "clients are admitted by `nfs_clients`, over SMB by their users alone"),
-    (&["include"], "there is one file, and `changes.toml` for what is changed by command"),
-    (&["invalid users"], "whoever is not named in `users` is not let in"),
+    (&["fruit", "catia", "vfs objects"], "there are no modules; the server supports macOS without one"),
+    (&["full audit", "audit"], "`records` in `[admin]` writes a record of each request"),
+    (&["guest ok", "guest only", "guest account", "map to guest", "public"], "guests are not admitted"),
+    (&["homes"], "there are no shares for each user"),
+    (
+        &["hosts deny", "deny hosts"],
+        "`nfs_clients` admits NFS clients; SMB clients are admitted only by their users",
+    ),
+    (&["include"], "there is one file, besides `changes.toml` for changes by command"),
+    (&["invalid users"], "only the users in `users` are admitted"),
     (
         &[
             "kerberos method",
@@ -80,15 +85,15 @@ pub const NOT_THERE: &[(&[&str], &str)] = &[
             "passdb backend",
             "winbind",
         ],
-        "there are no domains and no Kerberos; users stand in `[[user]]` or come from `trunkline user add`",
+        "there are no domains and no Kerberos; users are defined in `[[user]]` or by `trunkline user add`",
     ),
     (
         &["lanman auth", "ntlm auth", "encrypt passwords"],
-        "over SMB users log on by NTLMv2, and nothing weaker counts",
+        "over SMB users log on by NTLMv2, and nothing weaker is accepted",
     ),
     (
         &["max protocol", "server max protocol"],
-        "the newest dialect that a client knows is spoken, up to 3.1.1",
+        "the server uses the newest dialect of the client, up to 3.1.1",
     ),
     (&["nfs3", "nfsv3", "nfs vers", "pnfs"], "NFS is 4.1 and 4.2, without pNFS"),
     (
@@ -102,21 +107,21 @@ pub const NOT_THERE: &[(&[&str], &str)] = &[
             "posix locking",
             "strict locking",
         ],
-        "caching rights and locks always count, for SMB, NFS and the host together",
+        "caching rights and locks always apply, to SMB, NFS and the host together",
     ),
     (&["printable", "printers", "printing", "load printers"], "printers are not served"),
     (&["pseudo"], "NFS clients find a share at /NAME"),
     (&["quota", "quotas", "user quota"], "users have no quotas; the size of a share is `provisioned_gib`"),
-    (&["rdma", "smb direct", "quic"], "there is TCP alone"),
-    (&["recycle"], "what is deleted is gone"),
+    (&["rdma", "smb direct", "quic"], "the only transport is TCP"),
+    (&["recycle"], "deleted files are not kept"),
     (&["shadow", "shadow copy", "snapshot", "snapshots", "previous versions"], "snapshots are not offered"),
-    (&["socket options"], "sockets are set as each connection needs it"),
-    (&["time machine"], "it is not announced as a place for Time Machine"),
-    (&["wide links"], "links are followed inside the share alone; see `follow_symlinks`"),
-    (&["veto files"], "`hide_files` shows files as hidden; none is kept from who may read it"),
+    (&["socket options"], "the server sets the options of each connection itself"),
+    (&["time machine"], "the server is not announced as a target for Time Machine"),
+    (&["wide links"], "links are followed only inside the share; see `follow_symlinks`"),
+    (&["veto files"], "`hide_files` shows files as hidden, but users who may read them still can"),
 ];
 
-/// The entry of a table that has a word, however it is spelt: `guest ok`, `guest_ok`, `GuestOk`, `guest:x`.
+/// The entry of a table for a key, in any spelling: `guest ok`, `guest_ok`, `GuestOk`, `guest:x`.
 pub fn find<T: Copy>(table: &[(&[&str], T)], given: &str) -> Option<T> {
     let plain = |text: &str| -> String {
         let name = text.split(':').next().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! How a value is written: read from TOML, written as TOML again, and described for people and programs.
+//! The formats of values: how to read them from TOML, write them as TOML, and describe them.
 //!
-//! A [`Format`] is what a line of the table of settings (`tables.rs`) names for its key.
+//! Each line of the table of settings (`tables.rs`) names the [`Format`] of its key.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -8,16 +8,16 @@ use std::path::PathBuf;
 
 use toml::de::DeValue;
 
-use super::document::{Found, Wrong};
+use super::document::{DocumentValue, Wrong};
 use super::setting::Setting;
 use super::values::{Access, Choice, choose, user_name};
 
-/// What a value looks like, for those who write it and for those who describe it.
+/// The type of a value, for its readers and for its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
     /// `true` or `false`
     Flag,
-    /// A whole number between these, both allowed.
+    /// A whole number in this range, which includes both ends.
     Number(u64, u64),
     /// A string.
     Text,
@@ -33,18 +33,18 @@ pub enum Shape {
     Users(Vec<&'static str>),
 }
 
-/// How values of one key are written.
+/// The format of a key's values.
 pub trait Format<T> {
-    /// Reads one.
+    /// Reads a value.
     ///
     /// # Errors
-    /// What is wrong with it.
-    fn read(&self, found: Found<'_>) -> Result<T, Wrong>;
+    /// The mistake in the value.
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong>;
 
-    /// One as TOML.
+    /// A value as TOML.
     fn write(&self, value: &T) -> String;
 
-    /// What it looks like.
+    /// The type of the values.
     fn shape(&self) -> Shape;
 }
 
@@ -52,7 +52,7 @@ pub trait Format<T> {
 pub struct Flag;
 
 impl Format<bool> for Flag {
-    fn read(&self, found: Found<'_>) -> Result<bool, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<bool, Wrong> {
         match found.value.get_ref() {
             DeValue::Boolean(flag) => Ok(*flag),
             _ => Err(found.must_be("true or false")),
@@ -68,11 +68,11 @@ impl Format<bool> for Flag {
     }
 }
 
-/// A whole number between these, both allowed.
+/// A whole number in this range, which includes both ends.
 pub struct Number(pub u64, pub u64);
 
 impl<T: TryFrom<u64> + Display> Format<T> for Number {
-    fn read(&self, found: Found<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
         let Number(min, max) = self;
         let DeValue::Integer(number) = found.value.get_ref() else {
             return Err(found.must_be("a whole number"));
@@ -92,11 +92,11 @@ impl<T: TryFrom<u64> + Display> Format<T> for Number {
     }
 }
 
-/// A string that a function understands; its error says what is wrong.
+/// A string that a function parses. The function's error is the message.
 pub struct Text<T>(pub fn(&str) -> Result<T, String>);
 
 impl<T: Display> Format<T> for Text<T> {
-    fn read(&self, found: Found<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
         (self.0)(found.string()?).map_err(|why| found.bad(why))
     }
 
@@ -109,11 +109,11 @@ impl<T: Display> Format<T> for Text<T> {
     }
 }
 
-/// A path; a relative one counts from the document's directory.
+/// A path. A relative path refers to the document's directory.
 pub struct File;
 
 impl Format<PathBuf> for File {
-    fn read(&self, found: Found<'_>) -> Result<PathBuf, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<PathBuf, Wrong> {
         match found.string()? {
             "" => Err(found.bad("must not be empty")),
             path => Ok(found.document.base.join(path)),
@@ -133,7 +133,7 @@ impl Format<PathBuf> for File {
 pub struct OneOf;
 
 impl<T: Choice> Format<T> for OneOf {
-    fn read(&self, found: Found<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
         choose(found.string()?).map_err(|why| found.bad(why))
     }
 
@@ -146,11 +146,11 @@ impl<T: Choice> Format<T> for OneOf {
     }
 }
 
-/// The same, where the choices `true` and `false` are flags.
+/// The name of a choice. The choices `true` and `false` are booleans.
 pub struct FlagOr;
 
 impl<T: Choice> Format<T> for FlagOr {
-    fn read(&self, found: Found<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
         let text = match found.value.get_ref() {
             DeValue::Boolean(true) => "true",
             DeValue::Boolean(false) => "false",
@@ -176,37 +176,37 @@ impl<T: Choice> Format<T> for FlagOr {
     }
 }
 
-/// A list; one string may stand without it.
-pub struct List<F> {
+/// A list. A list of one string may be written as the string.
+pub struct ListFormat<F> {
     item: F,
     may_be_empty: bool,
 }
 
-impl<F> List<F> {
+impl<F> ListFormat<F> {
     /// A list that may be empty.
-    pub const fn any(item: F) -> List<F> {
-        List { item, may_be_empty: true }
+    pub const fn any(item: F) -> ListFormat<F> {
+        ListFormat { item, may_be_empty: true }
     }
 
-    /// A list of at least one.
-    pub const fn some(item: F) -> List<F> {
-        List { item, may_be_empty: false }
+    /// A list with at least one item.
+    pub const fn some(item: F) -> ListFormat<F> {
+        ListFormat { item, may_be_empty: false }
     }
 }
 
-impl<T, F: Format<T>> Format<Vec<T>> for List<F> {
-    fn read(&self, found: Found<'_>) -> Result<Vec<T>, Wrong> {
+impl<T, F: Format<T>> Format<Vec<T>> for ListFormat<F> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<Vec<T>, Wrong> {
         let numbers = match self.item.shape() {
             Shape::Number(min, max) => Some((min, max)),
             _ => None,
         };
         let wanted = if numbers.is_some() { "a list of whole numbers" } else { "a list of strings" };
-        let items: Vec<Found<'_>> = match found.value.get_ref() {
+        let items: Vec<DocumentValue<'_>> = match found.value.get_ref() {
             DeValue::Array(items) => items.iter().map(|item| found.item(item)).collect(),
             DeValue::String(_) if numbers.is_none() => vec![found],
             _ => return Err(found.must_be(wanted)),
         };
-        let read = |item: Found<'_>| match (numbers, item.value.get_ref()) {
+        let read = |item: DocumentValue<'_>| match (numbers, item.value.get_ref()) {
             (Some((min, max)), _) => {
                 let bad = |_| item.bad(format!("must hold whole numbers from {min} to {max}"));
                 self.item.read(item).map_err(bad)
@@ -216,7 +216,7 @@ impl<T, F: Format<T>> Format<Vec<T>> for List<F> {
         };
         let list = items.into_iter().map(read).collect::<Result<Vec<T>, Wrong>>()?;
         if list.is_empty() && !self.may_be_empty {
-            return Err(Wrong { at: None, why: " must name at least one, or not be there".to_owned() });
+            return Err(Wrong { at: None, why: " must have at least one item, or be left out".to_owned() });
         }
         Ok(list)
     }
@@ -231,14 +231,14 @@ impl<T, F: Format<T>> Format<Vec<T>> for List<F> {
     }
 }
 
-/// What each user may do, by name in lower case; `*` is everyone who can log on.
+/// The access of each user, by name in lower case. `*` stands for all users who can log on.
 pub type Users = BTreeMap<String, Setting<Access>>;
 
 /// A table of users with their access.
 pub struct AccessList;
 
 impl Format<Users> for AccessList {
-    fn read(&self, found: Found<'_>) -> Result<Users, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<Users, Wrong> {
         let DeValue::Table(table) = found.value.get_ref() else {
             return Err(found.must_be("a table such as { ann = \"write\" }"));
         };
@@ -259,7 +259,7 @@ impl Format<Users> for AccessList {
                 user_name(name).map_err(wrong)?;
             }
             if users.insert(name.to_lowercase(), access).is_some() {
-                return Err(wrong(format!("`{name}` stands there twice")));
+                return Err(wrong(format!("`{name}` occurs twice")));
             }
         }
         Ok(users)
@@ -282,7 +282,7 @@ pub fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// A TOML key, quoted where it must be.
+/// A TOML key, with quotes if necessary.
 pub fn bare(name: &str) -> String {
     let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if bare { name.to_owned() } else { quoted(name) }

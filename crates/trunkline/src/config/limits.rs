@@ -1,20 +1,21 @@
-//! What an account and its shares are provisioned with.
+//! The provisioned limits of an account and its shares.
 //!
-//! An account's `kind` and `formula` say how a share's size is turned into operations and bytes a second
-//! (`share::limits::formula`); a share says what is bought for it. [`check`] refuses what cannot be bought.
+//! An account's `kind` and `formula` say how a share's size determines its operations and bytes a second
+//! (`share::limits::formula`). A share's settings say how much it has. [`check`] refuses impossible
+//! combinations.
 
 use share::limits::formula::{METADATA_CACHED, ProvisionField};
 use share::limits::{AccountProvision, Formula, ProvisionError, Provision, Throughput, ProvisionRequest};
 
 use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Account, Config, Share};
-use super::values::{Choice, Kind, Protocol};
+use super::values::{AccountKind, Choice, ShareProtocol};
 
 impl Account {
-    /// How sizes are turned into limits; none: nothing is limited.
+    /// The formula that derives limits from sizes. None if nothing is limited.
     ///
     /// # Errors
-    /// What is wrong with `formula`, without its place.
+    /// The mistake in `formula`, without its position.
     pub fn formula(&self) -> Result<Option<Formula>, String> {
         let wanted = self.formula.as_ref().map(|formula| formula.value);
         let choose = |default, fitting: &[Formula]| match wanted {
@@ -26,14 +27,14 @@ impl Account {
             }
         };
         match self.kind.value {
-            Kind::Unlimited if wanted.is_some() => {
-                Err("counts only with `kind = \"premium\"` or \"standard\"".to_owned())
+            AccountKind::Unlimited if wanted.is_some() => {
+                Err("is valid only with `kind = \"premium\"` or \"standard\"".to_owned())
             }
-            Kind::Unlimited => Ok(None),
-            Kind::Premium => {
+            AccountKind::Unlimited => Ok(None),
+            AccountKind::Premium => {
                 choose(Formula::V1, &[Formula::V1, Formula::V1Of2021, Formula::V1Of2020, Formula::V2])
             }
-            Kind::Standard => {
+            AccountKind::Standard => {
                 let chosen = choose(Formula::Large, &[Formula::Large, Formula::Small, Formula::V2])?;
                 Ok(chosen.map(|formula| if formula == Formula::V2 { Formula::V2Standard } else { formula }))
             }
@@ -42,10 +43,11 @@ impl Account {
 }
 
 impl Share {
-    /// The account's name in lower case and its formula, and what the share may do; none: it is not limited.
+    /// The account's name in lower case, its formula, and the limits of the share. None if the share is not
+    /// limited.
     ///
     /// # Errors
-    /// What cannot be bought, with its place.
+    /// The value that is not possible, with its position.
     pub fn limits(&self, config: &Config) -> Result<Option<(String, Formula, Provision)>, ConfigError> {
         let name = self.account.as_ref().map(|account| account.value.to_lowercase());
         let account = name.as_ref().and_then(|name| config.accounts.get(name));
@@ -63,8 +65,8 @@ impl Share {
                     config,
                     &setting.origin,
                     format!(
-                        "`{key}` in [share.{}] counts only in an account with `kind = \"premium\"` or \"standard\"; \
-                         set `account`",
+                        "`{key}` in [share.{}] is valid only in an account with `kind = \"premium\"` or \
+                         \"standard\"; set `account`",
                         self.name.value
                     ),
                 )),
@@ -74,14 +76,14 @@ impl Share {
         let wanted = ProvisionRequest { gib, operations, mib_s };
         let mut provision = formula.provision(wanted).map_err(|why| self.not_provided(config, &why))?;
         if matches!(formula, Formula::V1 | Formula::V1Of2021 | Formula::V1Of2020 | Formula::V2)
-            && (self.offers(Protocol::Nfs) || self.metadata_caching.value)
+            && (self.offers(ShareProtocol::Nfs) || self.metadata_caching.value)
         {
             provision.metadata = METADATA_CACHED;
         }
         Ok(Some((name.unwrap_or_default(), formula, provision)))
     }
 
-    /// What is bought for it: GiB, operations and MiB a second, by their keys.
+    /// The provisioned GiB, operations and MiB a second, by their keys.
     fn bought(&self) -> [(&'static str, &Option<Setting<u64>>); 3] {
         [
             ("provisioned_gib", &self.provisioned_gib),
@@ -109,10 +111,10 @@ fn refused(config: &Config, origin: &Origin, message: String) -> ConfigError {
     ConfigError(format!("{}: {message}", config.place(origin)))
 }
 
-/// Everything that cannot be bought.
+/// Checks the limits of all accounts and shares.
 ///
 /// # Errors
-/// The first of it, with the setting to change.
+/// The first impossible value, with the setting to change.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     for account in config.accounts.values() {
         let formula = account.formula().map_err(|why| {
@@ -127,21 +129,21 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     config.shares.values().try_for_each(|share| share.limits(config).map(|_| ()))
 }
 
-/// Refuses the share that is one too many.
+/// Refuses more shares than the account may have.
 fn count(config: &Config, account: &Account, formula: Formula) -> Result<(), ConfigError> {
     let Some(most) = formula.most_shares() else { return Ok(()) };
     let name = account.name.value.to_lowercase();
     let is_of_it = |share: &&Share| share.account.as_ref().is_some_and(|of| of.value.to_lowercase() == name);
     let Some(share) = config.shares.values().filter(is_of_it).nth(most) else { return Ok(()) };
     let text = format!(
-        "share `{}` is one too many in [account.{}], which can have {most}; put it into another account",
+        "share `{}` exceeds the {most} shares that [account.{}] can have; put it into another account",
         share.name.value, account.name.value
     );
     let origin = share.account.as_ref().map_or(&share.name.origin, |of| &of.origin);
     Err(refused(config, origin, text))
 }
 
-/// Refuses shares that may do more together than their account, where that cannot be bought.
+/// Refuses shares whose limits together exceed those of their account, if the formula does not allow that.
 fn together(config: &Config, account: &Account, formula: Formula) -> Result<(), ConfigError> {
     let AccountProvision { operations: most, throughput } = formula.account();
     let Throughput::Together(most_bytes) = throughput else { return Ok(()) };
@@ -170,7 +172,7 @@ fn together(config: &Config, account: &Account, formula: Formula) -> Result<(), 
     };
     let Some((sum, unit, most)) = too_much else { return Ok(()) };
     let text = format!(
-        "the shares of [account.{}] have {sum} {unit} a second together, of {most} that an account has; \
+        "the shares of [account.{}] together have {sum} {unit} a second, more than the {most} of an account; \
          provision less, or put some into another account",
         account.name.value
     );
@@ -206,10 +208,11 @@ mod tests {
              [share.d]\npath = \"/d\"\naccount = \"T\"\nprovisioned_gib = 1024\n")
         .unwrap();
         assert_eq!((formula, v1.operations, v1.metadata), (Formula::V1, 4024, 35_000));
-        // What is not cached has less, whether the share or its account says so.
+        // Without metadata caching the limit is lower, whether the share or its account turns it off.
         for (account, share) in [("metadata_caching = false\n", ""), ("", "metadata_caching = false\n")] {
             let (_, slow) = of(&format!(
-                "[account.t]\nkind = \"premium\"\n{account}[share.d]\npath = \"/d\"\naccount = \"t\"\n{share}provisioned_gib = 100\n"
+                "[account.t]\nkind = \"premium\"\n{account}[share.d]\npath = \"/d\"\naccount = \"t\"\n\
+                 {share}provisioned_gib = 100\n"
             ))
             .unwrap();
             assert_eq!(slow.metadata, 12_000, "{account}{share}");
@@ -246,8 +249,8 @@ mod tests {
             ),
             (
                 share(premium, "provisioned_gib = 100\nprovisioned_iops = 9000\n"),
-                "t.toml:7: `provisioned_iops` in [share.d]: the size alone decides it by this formula; leave it out, \
-                 or take provisioned v2",
+                "t.toml:7: `provisioned_iops` in [share.d]: the size alone decides it by this formula; \
+                 leave it out, or take provisioned v2",
             ),
             (
                 share(
@@ -266,17 +269,17 @@ mod tests {
             ),
             (
                 share("kind = \"premium\"\nformula = \"large\"\n", "provisioned_gib = 100\n"),
-                "t.toml:3: `formula` in [account.t]: `kind = \"premium\"` has only \"v1\", \"v1-2021\", \"v1-2020\", \
-                 \"v2\"",
+                "t.toml:3: `formula` in [account.t]: `kind = \"premium\"` has only \"v1\", \"v1-2021\", \
+                 \"v1-2020\", \"v2\"",
             ),
             (
                 share("formula = \"v1\"\n", ""),
-                "t.toml:2: `formula` in [account.t]: counts only with `kind = \"premium\"` or \"standard\"",
+                "t.toml:2: `formula` in [account.t]: is valid only with `kind = \"premium\"` or \"standard\"",
             ),
             (
                 "[share.d]\npath = \"/d\"\nprovisioned_gib = 100\n".to_owned(),
-                "t.toml:3: `provisioned_gib` in [share.d] counts only in an account with `kind = \"premium\"` or \
-                 \"standard\"; set `account`",
+                "t.toml:3: `provisioned_gib` in [share.d] is valid only in an account with `kind = \
+                 \"premium\"` or \"standard\"; set `account`",
             ),
         ];
         for (text, wanted) in cases {
@@ -295,8 +298,8 @@ mod tests {
         };
         assert_eq!(
             refusal(&two("v2", 60_000)),
-            "t.toml:1: the shares of [account.t] have 126000 operations a second together, of 102400 that an account \
-             has; provision less, or put some into another account"
+            "t.toml:1: the shares of [account.t] together have 126000 operations a second, more than the \
+             102400 of an account; provision less, or put some into another account"
         );
         assert!(
             check(&config(&two("v1", 60_000))).is_ok(),
@@ -326,14 +329,15 @@ mod tests {
         let why = check(&many("v2", 51)).unwrap_err().0;
         assert!(
             why.ends_with(
-                "share `s0050` is one too many in [account.t], which can have 50; put it into another account"
+                "share `s0050` exceeds the 50 shares that [account.t] can have; put it into another account"
             ),
             "{why}"
         );
         assert!(check(&many("v1", 60)).is_ok());
-        assert!(check(&many("v1", 1025)).unwrap_err().0.contains("which can have 1024"));
+        assert!(check(&many("v1", 1025)).unwrap_err().0.contains("exceeds the 1024 shares"));
         let standard = config(
-            "[account.t]\nkind = \"standard\"\n[share.d]\npath = \"/d\"\naccount = \"t\"\nprovisioned_gib = 7\n",
+            "[account.t]\nkind = \"standard\"\n[share.d]\npath = \"/d\"\naccount = \"t\"\nprovisioned_gib = \
+             7\n",
         );
         assert!(check(&standard).is_ok());
     }

@@ -1,12 +1,13 @@
-//! The configuration: what is served, to whom, and how.
+//! The configuration: the shares, their users, and the settings of the server.
 //!
-//! Start with `tables.rs`, in which every key stands once, with all that is known of it; [`table`] makes of a line there a
-//! field, its reading and what is shown. [`Config::load`] reads the file and lays what was changed by command
-//! ([`crate::changes`]) and the command line over it. [`read`] turns tables into values, [`section`] reads one table,
-//! [`format`] one value, [`check`] holds the values against each other and against the host, [`show`] prints each value and
-//! where it came from. [`foreign`] knows the keys of other servers.
+//! Start with `tables.rs`, which describes every key once. [`table`] turns each line there into a field, the
+//! code to read it and the text to show. [`Config::load`] reads the file, and overrides it by the changes by
+//! command ([`crate::changes`]) and by the command line. [`read`] turns tables into values. [`section`] reads
+//! one table, [`format`] one value. [`check`] checks the values against each other and against the host.
+//! [`show`] prints each value with its origin. [`foreign`] lists the keys of other servers.
 //!
-//! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name what to change.
+//! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name the setting to
+//! change.
 
 pub mod admin;
 pub mod check;
@@ -32,12 +33,12 @@ use section::Section;
 
 pub use setting::{ConfigError, Origin, Setting, os_error};
 pub use tables::{Above, Account, Admin, Config, Server, Share, Testing, User};
-pub use values::{Access, Advertised, Authentication, Protocol, Rss};
+pub use values::{Access, Advertised, Authentication, Rss, ShareProtocol};
 
-/// In the state directory: accounts and shares as they were changed by command.
+/// File in the state directory with the changes of accounts and shares by command.
 pub const CHANGES: &str = "changes.toml";
 
-/// What the command line and the environment say about the same things.
+/// Settings of the command line and the environment, which override the file.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     /// `--config`
@@ -48,13 +49,13 @@ pub struct Overrides {
     pub listen: Vec<IpAddr>,
     /// `--smb-port`
     pub smb_port: Option<u16>,
-    /// `--nfs`: the directories of the command line are for NFS clients too.
+    /// `--nfs`: NFS clients may use the directories of the command line too.
     pub nfs: bool,
-    /// `--nfs-port`, which means the same.
+    /// `--nfs-port`, which implies `--nfs`.
     pub nfs_port: Option<u16>,
     /// `--state-dir` or `TRUNKLINE_STATE_DIR`
     pub state_dir: Option<Setting<PathBuf>>,
-    /// `--user`: who may use the directories of the command line.
+    /// `--user`: the users who may use the directories of the command line.
     pub users: Vec<String>,
     /// `--no-discovery`
     pub no_discovery: bool,
@@ -63,7 +64,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// The configuration file's name for messages, and from where its relative paths count.
+    /// The configuration file's name for messages, and the directory to which its relative paths refer.
     fn file(&self) -> (String, &Path) {
         let path = self.config.as_deref();
         let shown = path.map_or_else(String::new, |path| path.display().to_string());
@@ -71,20 +72,20 @@ impl Overrides {
     }
 }
 
-/// The texts that a configuration is made of.
+/// The texts of a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     /// The configuration file.
     pub file: Option<String>,
-    /// What was changed by command since it was written.
+    /// The file of changes by command.
     pub changes: Option<String>,
 }
 
 impl Sources {
-    /// Reads both.
+    /// Reads both files. The configuration file says where the file of changes is.
     ///
     /// # Errors
-    /// What the host says; what is wrong with the file, which says where the other is.
+    /// The error of the host, or the mistake in the configuration file.
     pub fn read(overrides: &Overrides) -> Result<Sources, ConfigError> {
         let file = Sources::read_file(overrides)?;
         let changes = Config::state_dir_of(overrides, file.as_deref())?.join(CHANGES);
@@ -97,10 +98,10 @@ impl Sources {
         text.map(Some).map_err(|e| ConfigError(format!("{}: {}; see --config", path.display(), os_error(&e))))
     }
 
-    /// Reads what was changed by command; none: nothing was.
+    /// Reads the file of changes by command. None if there is no such file.
     ///
     /// # Errors
-    /// What the host says.
+    /// The error of the host.
     pub fn read_changes(path: &Path) -> Result<Option<String>, ConfigError> {
         use std::io::ErrorKind::{NotADirectory, NotFound};
         match std::fs::read_to_string(path) {
@@ -115,7 +116,8 @@ impl Sources {
 }
 
 impl Config {
-    /// Reads the file that `overrides` names, if any, lays over it what was changed by command, and then the command line.
+    /// Reads the file that `overrides` names, if any. The changes by command override it, and the command
+    /// line overrides both.
     ///
     /// # Errors
     /// [`ConfigError`] with the line or option to change. Nothing on the host is touched.
@@ -123,10 +125,10 @@ impl Config {
         Config::of(overrides, &Sources::read(overrides)?)
     }
 
-    /// Where the state is, for who only wants to know that.
+    /// The path of the state directory, for commands that need nothing else.
     ///
     /// # Errors
-    /// What is wrong with the file, as far as that says it.
+    /// A mistake in the parts of the file that determine the path.
     pub fn state_dir(overrides: &Overrides) -> Result<PathBuf, ConfigError> {
         Config::state_dir_of(overrides, Sources::read_file(overrides)?.as_deref())
     }
@@ -137,7 +139,7 @@ impl Config {
         Ok(overrides.state_dir.as_ref().unwrap_or(&server.state_dir).value.clone())
     }
 
-    /// What these texts say, and the command line.
+    /// The configuration of these texts and of the command line.
     ///
     /// # Errors
     /// As for [`Config::load`].
@@ -156,12 +158,12 @@ impl Config {
         Ok(config)
     }
 
-    /// The file of what was changed by command.
+    /// The path of the file of changes by command.
     pub fn changes(&self) -> PathBuf {
         self.server.state_dir.value.join(CHANGES)
     }
 
-    /// Where `origin` is, for a message.
+    /// The position of `origin`, for a message.
     pub fn place(&self, origin: &Origin) -> String {
         match (origin, &self.file) {
             (Origin::File { line }, Some(file)) => format!("{}:{line}", file.display()),
@@ -201,7 +203,7 @@ impl Config {
         Ok(())
     }
 
-    /// A share for a directory of the command line, named after it.
+    /// Adds a share for a directory of the command line, named after it.
     fn add_directory(&mut self, dir: &Path, overrides: &Overrides) -> Result<(), ConfigError> {
         let origin = Origin::CommandLine("DIR");
         let full = std::fs::canonicalize(dir).map_err(|e| {
@@ -227,7 +229,7 @@ impl Config {
         let mut share = Share { path, users, ..Share::read(&table, above, name)? };
         if overrides.nfs || overrides.nfs_port.is_some() {
             let option = if overrides.nfs { "--nfs" } else { "--nfs-port" };
-            let value = vec![Protocol::Smb, Protocol::Nfs];
+            let value = vec![ShareProtocol::Smb, ShareProtocol::Nfs];
             share.protocols = Setting { value, origin: Origin::CommandLine(option) };
         }
         if let Some(other) = self.shares.insert(share.name.value.to_lowercase(), share) {

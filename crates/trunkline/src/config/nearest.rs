@@ -1,8 +1,8 @@
-//! The known name that is nearest to a mistyped one.
+//! The known name that is most similar to a mistyped one.
 
 use super::foreign;
 
-/// The entry of `known` that `given` was most likely meant to be; none when all are too far away.
+/// The entry of `known` that `given` most likely stands for. None if all are too different.
 pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let given = given.to_lowercase();
     let limit = (given.chars().count() / 3).max(2);
@@ -10,7 +10,7 @@ pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
     scored.filter(|(far, name)| *far <= limit && *far < name.chars().count()).min().map(|(_, name)| name)
 }
 
-/// `; did you mean `x`?` for the nearest name, or a list of what is known.
+/// `; did you mean `x`?` for the most similar name, or a list of the known names.
 pub fn hint(given: &str, known: &[&str]) -> String {
     match nearest(given, known.iter().copied()) {
         Some(name) => format!("; did you mean `{name}`?"),
@@ -19,19 +19,19 @@ pub fn hint(given: &str, known: &[&str]) -> String {
     }
 }
 
-/// The same for a key, which other servers may have under another name, or which is not there.
+/// Like [`hint`] for a key. It also recognizes the keys of other servers.
 pub fn hint_for_key(given: &str, known: &[&str]) -> String {
     let meant = foreign::find(foreign::ELSEWHERE, given).unwrap_or_default();
     let begun = |name: &&&str| name.strip_prefix(given).is_some_and(|rest| rest.starts_with('_'));
     let near = meant.iter().find(|key| known.contains(key)).or_else(|| known.iter().find(begun));
     match (near, foreign::find(foreign::NOT_THERE, given)) {
         (Some(name), _) => format!("; did you mean `{name}`?"),
-        (None, Some(why)) => format!(": {why}; docs/configuration.md lists what is not there"),
+        (None, Some(why)) => format!(": {why}; docs/configuration.md lists the keys without a counterpart"),
         (None, None) => hint(given, known),
     }
 }
 
-/// How many insertions, deletions, replacements and swaps of neighbours lead from `a` to `b`.
+/// The number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();
@@ -86,17 +86,26 @@ mod tests {
             ("valid users", &["path", "users"], "; did you mean `users`?"),
             ("Write-OK", &["read_only"], "; did you mean `read_only`?"),
             ("records_max", &["records", "records_max_mib"], "; did you mean `records_max_mib`?"),
-            ("guest ok", &["path"], ": guests are not let in; docs/configuration.md lists what is not there"),
-            ("GuestOk", &["path"], ": guests are not let in; docs/configuration.md lists what is not there"),
+            (
+                "guest ok",
+                &["path"],
+                ": guests are not admitted; docs/configuration.md lists the keys without a counterpart",
+            ),
+            (
+                "GuestOk",
+                &["path"],
+                ": guests are not admitted; docs/configuration.md lists the keys without a counterpart",
+            ),
             (
                 "fruit:metadata",
                 &["path"],
-                ": there are no modules; what macOS asks for is answered without one; docs/configuration.md lists what is not there",
+                ": there are no modules; the server supports macOS without one; docs/configuration.md lists \
+                 the keys without a counterpart",
             ),
         ] {
             assert_eq!(hint_for_key(given, known), wanted, "{given}");
         }
-        // Names of accounts and shares are no keys.
+        // Names of accounts and shares are not keys.
         assert_eq!(hint("quota", &["quotas"]), "; did you mean `quotas`?");
     }
 }

@@ -1,7 +1,7 @@
 //! Turns the tables of the file into a [`Config`].
 //!
-//! What a table leaves out is filled in from the one above it, so that the rest of the program sees only whole values
-//! ([`super::tables`]).
+//! A table takes missing values over from the table above it, so that the rest of the program sees only
+//! complete values ([`super::tables`]).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,12 +16,12 @@ use super::tables::{Above, Account, Admin, Config, Server, Share, Testing, User}
 use super::{endpoints, nearest, values};
 
 const TOP: &[&str] = &["server", "admin", "user", "account", "share"];
-/// What can be changed by command.
+/// The tables that can be changed by command.
 const CHANGED: &[&str] = &["account", "share"];
-/// The table of `[server]` that stands inside it.
+/// The table inside `[server]`.
 const TESTING: &str = "testing";
 
-/// Reads `text`, which the user knows as `name`; relative paths count from `base`.
+/// Reads `text`. `name` is its name for messages, and relative paths refer to `base`.
 ///
 /// # Errors
 /// [`ConfigError`] with the line to change.
@@ -29,7 +29,7 @@ pub fn parse(name: &str, text: &str, base: &Path) -> Result<Config, ConfigError>
     both(name, text, base, None)
 }
 
-/// The same, with what was changed by command, a name for that and its text, laid over the accounts and shares.
+/// Like [`parse`], with a name and a text for the changes by command, which override the accounts and shares.
 ///
 /// # Errors
 /// [`ConfigError`] with the line to change.
@@ -58,7 +58,7 @@ fn both(name: &str, text: &str, base: &Path, change: Option<(&str, &str)>) -> Re
     Ok(Config { file: None, server, admin, users, accounts, shares })
 }
 
-/// Reads no more of it than `[server]`.
+/// Reads only the table `[server]`.
 ///
 /// # Errors
 /// [`ConfigError`] with the line to change.
@@ -75,9 +75,9 @@ fn server_of(top: &Section<'_>) -> Result<Server, ConfigError> {
     Server::read(&table, (), testing)
 }
 
-/// What to do with a file of changes that is not what the server wrote.
+/// The advice for a file of changes that is not as the server wrote it.
 pub(super) const MEND: &str =
-    "; restore the file, mend it, or remove it with all that was changed by command";
+    "; restore or correct the file, or remove it together with all changes by command";
 
 fn tree<'a>(document: Document<'a>) -> Result<Spanned<DeTable<'a>>, ConfigError> {
     DeTable::parse(document.text).map_err(|e| {
@@ -112,7 +112,8 @@ fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Accou
         let account = Account::read(&table, above, Setting { value: name.clone(), origin: table.origin() })?;
         endpoints::whole(&table, account.own_endpoint())?;
         if accounts.insert(name.to_lowercase(), account).is_some() {
-            return Err(table.error(format!("a second account `{name}`; names do not differ by case")));
+            return Err(table
+                .error(format!("a second account `{name}`; names that differ only in case are the same")));
         }
     }
     Ok(accounts)
@@ -131,7 +132,7 @@ fn shares(
             Share::read(&table, Above { server, account }, own)
         };
         let mut share = read(None)?;
-        // From where it takes over is known only now.
+        // Only now is the account known from which the share takes values over.
         if let Some(named) = &share.account {
             share = read(Some(account_of(&table, &named.value, accounts)?))?;
         }
@@ -140,7 +141,9 @@ fn shares(
         }
         endpoints::whole(&table, share.own_endpoint())?;
         if shares.insert(name.to_lowercase(), share).is_some() {
-            return Err(table.error(format!("a second share `{name}`; names do not differ by case")));
+            return Err(
+                table.error(format!("a second share `{name}`; names that differ only in case are the same"))
+            );
         }
     }
     Ok(shares)
@@ -162,7 +165,7 @@ fn account_of<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::values::{Access, Dialect, Kind, SendFile, netbios_of};
+    use crate::config::values::{Access, AccountKind, Dialect, SendFile, netbios_of};
     use smb::limits::DEFAULT_CHANNELS;
 
     fn read(text: &str) -> Result<Config, String> {
@@ -173,9 +176,11 @@ mod tests {
     fn a_whole_file_is_read_with_the_line_of_each_value() {
         let config = read(
             "[server]\nlisten = [\"127.0.0.1\", \"::1\"]\nsmb_port = 4450\nmin_dialect = \"3.0\"\n\
-             [server.testing]\nbreak_timeout_ms = 1000\nsmbtorture_controls = true\nmetadata_delay_us = 9\nmax_credits = 3\n\
+             [server.testing]\nbreak_timeout_ms = 1000\nsmbtorture_controls = true\nmetadata_delay_us = 9\n\
+             max_credits = 3\n\
              [[user]]\nname = \"Ann\"\npassword_file = \"ann.pw\"\nuid = 1000\n\
-             [account.team]\nusers = { ann = \"read\" }\nencryption = \"required\"\nmetadata_caching = false\n\
+             [account.team]\nusers = { ann = \"read\" }\nencryption = \"required\"\nmetadata_caching = \
+             false\n\
              [share.docs]\npath = \"/srv/docs\"\naccount = \"team\"\nusers = { Bob = \"full\" }\n",
         )
         .unwrap();
@@ -236,7 +241,8 @@ mod tests {
             ),
             (
                 "[server.testing]\nx = 1\n",
-                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms, smbtorture_controls, metadata_delay_us, max_credits",
+                "t.toml:2: unknown key `x` in [server.testing]; known: break_timeout_ms, \
+                 smbtorture_controls, metadata_delay_us, max_credits",
             ),
             (
                 "[share.d]\npath=\"/x\"\nencryption = \"on\"\n",
@@ -249,7 +255,7 @@ mod tests {
             ),
             (
                 "[share.d]\npath=\"/x\"\n[share.D]\npath=\"/y\"\n",
-                "t.toml:3: a second share `D`; names do not differ by case",
+                "t.toml:3: a second share `D`; names that differ only in case are the same",
             ),
             (
                 "[share.d]\npath=\"/x\"\ncontinuously_available=1\n",
@@ -266,11 +272,13 @@ mod tests {
             ),
             (
                 "share = 4\n",
-                "t.toml:1: `share` in the configuration must be a table for each name: [share.NAME], not a whole number",
+                "t.toml:1: `share` in the configuration must be a table for each name: [share.NAME], not a \
+                 whole number",
             ),
             (
                 "[share.d]\npath=\"/x\"\nusers = { guest = \"read\" }\n",
-                "t.toml:1: `users` in [share.d]: `guest` is refused: guests and anonymous users are not served",
+                "t.toml:1: `users` in [share.d]: `guest` is refused: guests and anonymous users are not \
+                 served",
             ),
         ];
         for (text, wanted) in cases {
@@ -319,8 +327,10 @@ mod tests {
     #[test]
     fn what_was_changed_goes_before_the_file_key_by_key_or_as_a_whole() {
         let file = "[account.Team]\nkind = \"premium\"\nmultichannel = false\n\
-                    [share.Docs]\npath = \"/srv/docs\"\naccount = \"team\"\ncomment = \"old\"\nprovisioned_gib = 100\n\
-                    [share.gone]\npath = \"/srv/gone\"\n[share.other]\npath = \"/srv/other\"\ncomment = \"old\"\n";
+                    [share.Docs]\npath = \"/srv/docs\"\naccount = \"team\"\ncomment = \"old\"\n\
+                    provisioned_gib = 100\n\
+                    [share.gone]\npath = \"/srv/gone\"\n[share.other]\npath = \"/srv/other\"\ncomment = \
+                    \"old\"\n";
         let change = "[account.team]\nmultichannel = true\n[share.docs]\nprovisioned_gib = 200\n\
                       [share.gone]\nremoved = true\n[share.other]\nwhole = true\npath = \"/srv/new\"\n\
                       [share.made]\nwhole = true\npath = \"/srv/made\"\n[share.stale]\ncomment = \"x\"\n";
@@ -328,7 +338,7 @@ mod tests {
         let config = read(change).unwrap();
         let team = &config.accounts["team"];
         assert_eq!(team.multichannel, Setting { value: true, origin: Origin::Change { line: 2 } });
-        assert_eq!(team.kind.value, Kind::Premium);
+        assert_eq!(team.kind.value, AccountKind::Premium);
         assert_eq!(config.shares.keys().collect::<Vec<_>>(), ["docs", "made", "other"]);
         let docs = &config.shares["docs"];
         assert_eq!((docs.name.value.as_str(), &docs.name.origin), ("Docs", &Origin::File { line: 4 }));

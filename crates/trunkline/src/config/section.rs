@@ -1,42 +1,42 @@
-//! Typed reading of one table of the configuration file, with the line of every key.
+//! Typed reading of one table of the configuration, with the line of every key.
 //!
-//! A [`Section`] refuses keys it does not know when it is made, so that a slip in a name can never be
-//! passed over, and [`Section::get`] refuses a value that is not as its format wants it with the line to change.
+//! A [`Section`] refuses unknown keys when it is created, so that a misspelt name is never ignored.
+//! [`Section::get`] refuses a value that does not have its format, with the line to change.
 
 use toml::de::{DeTable, DeValue};
 
-use super::document::{Document, Found, Wrong};
+use super::document::{Document, DocumentValue, Wrong};
 use super::format::Format;
 use super::nearest::hint_for_key;
 use super::setting::{ConfigError, Origin, Setting};
 
-/// In what was changed by command: the table is taken out.
+/// Key in the file of changes: the table is removed.
 pub const REMOVED: &str = "removed";
-/// In what was changed by command: nothing else counts that is said of the table.
+/// Key in the file of changes: the table replaces that of the configuration file completely.
 pub const WHOLE: &str = "whole";
 
-/// What a document says of one table.
+/// One table in one document.
 #[derive(Debug, Clone, Copy)]
 pub struct Layer<'a> {
     /// The document.
     pub document: Document<'a>,
-    /// Where the table begins.
+    /// The byte offset of the table.
     pub at: usize,
-    /// Its keys.
+    /// The keys of the table.
     pub table: &'a DeTable<'a>,
 }
 
-/// One table, whose keys have all been found to be known.
+/// One table, all of whose keys are known.
 #[derive(Debug, Clone)]
 pub struct Section<'a> {
-    /// As it is written: `[share.docs]`.
+    /// The title in the file: `[share.docs]`.
     title: String,
-    /// What goes before the others comes first; none: nothing is said of it.
+    /// The tables of the documents. The first one overrides the others. Empty if no document has the table.
     layers: Vec<Layer<'a>>,
 }
 
 impl<'a> Section<'a> {
-    /// The whole of what all `layers` say, the first before the others, when it holds only keys of `known`.
+    /// Combines all `layers`, of which the first overrides the others. Refuses keys that are not in `known`.
     pub fn new(title: String, layers: Vec<Layer<'a>>, known: &[&str]) -> Result<Self, ConfigError> {
         for layer in &layers {
             let of_changes: &[&str] = if layer.document.is_change { &[REMOVED, WHOLE] } else { &[] };
@@ -59,23 +59,24 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The section's name as it is written.
+    /// The section's title in the file.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Where the section begins: in the configuration file, where that has it.
+    /// The position of the section: in the configuration file if it is there.
     pub fn origin(&self) -> Origin {
         self.layers.last().map_or(Origin::Default, |last| last.document.origin(last.at))
     }
 
-    fn found(&self, key: &str) -> Option<Found<'a>> {
-        let found =
-            |layer: &Layer<'a>| Some(Found { document: layer.document, value: layer.table.get(key)? });
+    fn found(&self, key: &str) -> Option<DocumentValue<'a>> {
+        let found = |layer: &Layer<'a>| {
+            Some(DocumentValue { document: layer.document, value: layer.table.get(key)? })
+        };
         self.layers.iter().find_map(found)
     }
 
-    fn wrong(&self, key: &str, found: Found<'_>, wrong: Wrong) -> ConfigError {
+    fn wrong(&self, key: &str, found: DocumentValue<'_>, wrong: Wrong) -> ConfigError {
         let text = format!("`{key}` in {}{}", self.title, wrong.why);
         match wrong.at {
             Some(at) => found.document.error(at, text),
@@ -83,7 +84,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The value of a key, where it is there.
+    /// The value of a key, if it is set.
     pub fn get<T>(&self, key: &str, format: &dyn Format<T>) -> Result<Option<Setting<T>>, ConfigError> {
         let Some(found) = self.found(key) else {
             return Ok(None);
@@ -92,7 +93,7 @@ impl<'a> Section<'a> {
         Ok(Some(Setting { value, origin: found.origin() }))
     }
 
-    /// A table inside this one; one that is not there says nothing.
+    /// A table inside this one. A missing table is empty.
     pub fn section(&self, key: &str, known: &[&str]) -> Result<Section<'a>, ConfigError> {
         let title = match self.title.strip_prefix('[') {
             Some(above) => format!("[{}.{key}]", above.trim_end_matches(']')),
@@ -108,10 +109,11 @@ impl<'a> Section<'a> {
         Section::new(title, vec![layer], known)
     }
 
-    /// The sections of `[key.NAME]`, with their names and where each name stands.
+    /// The sections of `[key.NAME]`, with their names.
     ///
-    /// What was changed by command is laid over what the configuration file says of the same name, takes its place
-    /// (`whole`), or takes it out (`removed`). What changes something that is not there any more says nothing.
+    /// A table in the file of changes overrides single keys of the same table in the configuration file,
+    /// replaces that table (`whole`), or removes it (`removed`). A change of a table that no longer exists is
+    /// ignored.
     pub fn named(&self, key: &str, known: &[&str]) -> Result<Vec<(String, Section<'a>)>, ConfigError> {
         let mut found: Vec<(String, Vec<Layer<'a>>)> = Vec::new();
         for layer in self.layers.iter().rev() {
@@ -142,7 +144,7 @@ impl<'a> Section<'a> {
         found.into_iter().map(section).collect()
     }
 
-    /// What one document says below `[key.NAME]`, in its order.
+    /// The tables `[key.NAME]` of one document, in its order.
     fn tables(
         &self,
         layer: &Layer<'a>,
@@ -154,7 +156,7 @@ impl<'a> Section<'a> {
             return Ok(Vec::new());
         };
         let DeValue::Table(table) = value.get_ref() else {
-            let found = Found { document, value };
+            let found = DocumentValue { document, value };
             let wanted = format!("a table for each name: [{key}.NAME]");
             return Err(self.wrong(key, found, found.must_be(&wanted)));
         };

@@ -1,39 +1,39 @@
-//! A value of the configuration and where it came from, and what is said of one that is wrong.
+//! A value of the configuration with its origin, and the error about an invalid one.
 
-/// What is wrong with the configuration, and the setting to change: one line for the user.
+/// A mistake in the configuration and the setting to change, as one line for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// The default: the value is not set.
     Default,
     /// A line of the configuration file, from 1.
     File {
         /// The line.
         line: usize,
     },
-    /// A line of what was changed by command, from 1.
+    /// A line of the file of changes by command, from 1.
     Change {
         /// The line.
         line: usize,
     },
-    /// This option of the command line.
+    /// An option of the command line.
     CommandLine(&'static str),
-    /// This environment variable.
+    /// An environment variable.
     Environment(&'static str),
-    /// Taken over from this table, which stands above (an account, the server).
+    /// A table from which the value is taken over (that of the account or of the server).
     Inherited(String),
 }
 
-/// A value and where it came from.
+/// A value and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting<T> {
     /// The value.
     pub value: T,
-    /// Where it came from.
+    /// The origin.
     pub origin: Origin,
 }
 
@@ -50,14 +50,14 @@ impl<T: Default> Default for Setting<T> {
 }
 
 impl<T> Setting<T> {
-    /// A value that nobody set.
+    /// A value that is not set.
     pub fn default_of(value: T) -> Self {
         Setting { value, origin: Origin::Default }
     }
 }
 
 impl<T: Clone> Setting<T> {
-    /// The same value, said to come from `table` above.
+    /// The same value, with `table` as its origin.
     pub fn inherited(&self, table: &str) -> Self {
         match self.origin {
             Origin::Default => self.clone(),
@@ -66,7 +66,7 @@ impl<T: Clone> Setting<T> {
     }
 }
 
-/// An error of the host in its own words, without the number.
+/// The message of an error of the host, without the number.
 pub fn os_error(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);

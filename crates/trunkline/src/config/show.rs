@@ -1,18 +1,18 @@
-//! Prints each value of the configuration and where it came from.
+//! Prints each value of the configuration with its origin.
 
 use std::collections::BTreeMap;
 
 use super::format::bare;
 use super::setting::Origin;
-use super::table::Line;
+use super::table::ShownSetting;
 use super::tables::{Account, Config, Share};
 
-/// What one account or share is set to, with all that it takes over.
+/// The settings of one account or share, including inherited ones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
     /// The values under their keys.
     pub values: toml::Table,
-    /// Where each came from; of a user's access under `users.NAME`.
+    /// The origin of each value. That of a user's access is under `users.NAME`.
     pub origins: BTreeMap<String, String>,
 }
 
@@ -26,18 +26,19 @@ pub fn share(config: &Config, share: &Share) -> Settings {
     settings(config, share.lines())
 }
 
-/// The lines as values. They are made here, so that each can be read again.
-fn settings(config: &Config, lines: Vec<Line>) -> Settings {
+/// The lines as values. The text is parsed here, so that each value is valid TOML.
+fn settings(config: &Config, lines: Vec<ShownSetting>) -> Settings {
     let set = || lines.iter().filter_map(|line| Some((line, line.origin.as_ref()?)));
     let text: String = set().map(|(line, _)| format!("{} = {}\n", line.key, line.value)).collect();
-    let origin = |(line, origin): (&Line, &Origin)| (line.key.replace(['"', '\''], ""), config.place(origin));
+    let origin =
+        |(line, origin): (&ShownSetting, &Origin)| (line.key.replace(['"', '\''], ""), config.place(origin));
     Settings { values: text.parse().unwrap_or_default(), origins: set().map(origin).collect() }
 }
 
 /// The whole configuration as TOML, each value with its origin as a comment.
 pub fn show(config: &Config) -> String {
     let testing = config.server.testing.lines().into_iter();
-    let testing = testing.map(|line| Line { key: format!("testing.{}", line.key), ..line });
+    let testing = testing.map(|line| ShownSetting { key: format!("testing.{}", line.key), ..line });
     let mut tables = vec![
         ("[server]".to_owned(), config.server.lines().into_iter().chain(testing).collect()),
         ("[admin]".to_owned(), config.admin.lines()),
@@ -60,9 +61,9 @@ pub fn show(config: &Config) -> String {
     tables.iter().map(table).collect::<Vec<_>>().join("\n")
 }
 
-/// A line and the comment behind it.
-fn texts(config: &Config, line: &Line) -> (String, String) {
-    let Line { key, value, origin, words } = line;
+/// A line and the comment after it.
+fn texts(config: &Config, line: &ShownSetting) -> (String, String) {
+    let ShownSetting { key, value, origin, words } = line;
     let default = words.map_or_else(|| "default".to_owned(), |words| format!("default: {words}"));
     match origin {
         None => (format!("# {key} = {value}"), default),
@@ -80,7 +81,8 @@ mod tests {
     #[test]
     fn a_share_alone_is_shown_with_its_values_and_their_origins() {
         let text = "[account.lab]\nkind = \"premium\"\nusers = { ann = \"read\" }\nnfs_listen = [\"::1\"]\n\
-                    [share.docs]\npath = \"/srv\"\naccount = \"lab\"\nprovisioned_gib = 100\nusers = { '*' = \"full\" }\n";
+                    [share.docs]\npath = \"/srv\"\naccount = \"lab\"\nprovisioned_gib = 100\nusers = { '*' = \
+                    \"full\" }\n";
         let config = read::parse("t", text, Path::new("/")).unwrap();
         let shown = share(&config, &config.shares["docs"]);
         assert_eq!(shown.values["provisioned_gib"].as_integer(), Some(100));
@@ -97,9 +99,11 @@ mod tests {
     #[test]
     fn what_is_shown_is_a_configuration_of_the_same_values() {
         let text = "[server]\nsmb_port = 4450\nname = \"fi\\\"les\"\n[account.t]\nsigning = \"required\"\n\
-                    kind = \"premium\"\nformula = \"v2\"\n[share.'my docs']\npath = \"/srv\"\naccount = \"t\"\n\
+                    kind = \"premium\"\nformula = \"v2\"\n[share.'my docs']\npath = \"/srv\"\naccount = \
+                    \"t\"\n\
                     provisioned_gib = 64\nprovisioned_mib_s = 200\nusers = { '*' = \"read\" }\n\
-                    [admin]\nmetrics = \"[::1]:9445\"\nlisten = \"127.0.0.1:0\"\nrecords = \"/r\"\nrecords_sample = 9\n\
+                    [admin]\nmetrics = \"[::1]:9445\"\nlisten = \"127.0.0.1:0\"\nrecords = \"/r\"\n\
+                    records_sample = 9\n\
                     tls_key = \"/k\"\ntls_certificate = \"/c\"\n";
         let mut config = read::parse("t.toml", text, Path::new("/")).unwrap();
         let shown = show(&config);

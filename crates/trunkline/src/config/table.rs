@@ -1,88 +1,91 @@
-//! What a line of the table of settings means: [`settings!`] makes of each table a struct, its reading, what is shown of it and
-//! its description.
+//! The macro behind the table of settings: [`settings!`] turns each table into a struct with the code to read
+//! it, to show it and to describe it.
 //!
-//! A line of [`super::tables`] is a comment, which is the key's help, and
+//! A line of [`super::tables`] is a doc comment, which is the key's help, and
 //!
 //! ```text
 //! key: Type { Format, live, or DEFAULT }
 //! ```
 //!
-//! `live` counts from a reload on, `start` from the next start. What stands last says what counts where nothing is set:
+//! A `live` key applies after a reload, a `start` key after the next start. The last part of the line says
+//! which value applies if the key is not set:
 //!
-//! | | a field of | what counts |
+//! | | a field of | value without a setting |
 //! |---|---|---|
-//! | `required` | `Setting<Type>` | nothing can |
-//! | `or VALUE` | `Setting<Type>` | the value, which may come from keys above it; `=> "words"` tells how |
-//! | `from server`, `from account or server`, `from account or VALUE` | `Setting<Type>` | what the table above says of the same key |
-//! | `unset "words"`, or with an example | `Option<Setting<Type>>` | nothing; the words say what becomes of it |
-//! | `entries`, `entries from account` | `Users` | each entry has an origin of its own |
+//! | `required` | `Setting<Type>` | none: the key must be set |
+//! | `or VALUE` | `Setting<Type>` | the value, which may depend on keys above it; `=> "words"` describes how
+//! |
+//! | `from server`, `from account or server`, `from account or VALUE` | `Setting<Type>` | the value of the
+//! same key in the table above |
+//! | `unset "words"`, or with an example | `Option<Setting<Type>>` | none; the words describe the effect |
+//! | `entries`, `entries from account` | `Users` | each entry has its own origin |
 
 use super::format::{Format, Shape, Users, bare, quoted};
 use super::setting::{Origin, Setting};
 use super::values::Choice;
 
-/// A key as it is described.
+/// The description of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
-    /// Its name.
+pub struct KeyDescription {
+    /// The name.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// The help: the key's purpose in one line.
     pub help: &'static str,
-    /// What its values look like.
+    /// The type of its values.
     pub shape: Shape,
-    /// From which tables it is taken over, the first before the others.
+    /// The tables from which a missing value is taken over, in this order.
     pub above: &'static [&'static str],
-    /// What counts where nothing is set.
+    /// The value that applies if the key is not set.
     pub fallback: Fallback,
-    /// Whether a reload takes it into force.
+    /// Whether a reload applies a change.
     pub is_live: bool,
 }
 
-/// What counts where nothing is set.
+/// The value that applies if a key is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fallback {
-    /// Nothing can.
+    /// None: the key must be set.
     Required,
-    /// This value, in TOML.
+    /// A constant, in TOML.
     Value(String),
-    /// A value that is found in this way.
+    /// A computed value. The text describes how.
     Found(&'static str),
-    /// What the table above says.
+    /// The value of the table above.
     Above,
-    /// Nothing: what becomes of it, and a value in TOML as an example.
+    /// None: the effect of that, and a value in TOML as an example.
     Unset(&'static str, Option<&'static str>),
 }
 
-/// A line of what is shown.
+/// A line of `config show`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct ShownSetting {
     /// The key.
     pub key: String,
     /// The value, in TOML.
     pub value: String,
-    /// Where it came from; none: it is an example of one that is not set.
+    /// The origin. None for an example of a key that is not set.
     pub origin: Option<Origin>,
-    /// What counts where nothing is set, in words.
+    /// The description of the default, in words.
     pub words: Option<&'static str>,
 }
 
 /// A key's field of a table.
 pub trait Field<T> {
-    /// The lines that show it.
-    fn lines(&self, key: &Key, format: &dyn Format<T>) -> Vec<Line>;
+    /// The lines that `config show` prints for the field.
+    fn lines(&self, key: &KeyDescription, format: &dyn Format<T>) -> Vec<ShownSetting>;
 
-    /// Whether it has another value than `before`, wherever that came from.
+    /// Whether the value differs from `before`, without regard to origins.
     fn differs(&self, before: &Self) -> bool;
 }
 
 impl<T: PartialEq> Field<T> for Setting<T> {
-    fn lines(&self, key: &Key, format: &dyn Format<T>) -> Vec<Line> {
+    fn lines(&self, key: &KeyDescription, format: &dyn Format<T>) -> Vec<ShownSetting> {
         let words = match key.fallback {
             Fallback::Found(words) => Some(words),
             _ => None,
         };
         let (origin, value) = (Some(self.origin.clone()), format.write(&self.value));
-        vec![Line { key: key.name.to_owned(), value, origin, words }]
+        vec![ShownSetting { key: key.name.to_owned(), value, origin, words }]
     }
 
     fn differs(&self, before: &Self) -> bool {
@@ -91,12 +94,12 @@ impl<T: PartialEq> Field<T> for Setting<T> {
 }
 
 impl<T: PartialEq> Field<T> for Option<Setting<T>> {
-    fn lines(&self, key: &Key, format: &dyn Format<T>) -> Vec<Line> {
+    fn lines(&self, key: &KeyDescription, format: &dyn Format<T>) -> Vec<ShownSetting> {
         match (self, &key.fallback) {
             (Some(setting), _) => setting.lines(key, format),
             (None, Fallback::Unset(words, Some(example))) => {
                 let (key, value) = (key.name.to_owned(), (*example).to_owned());
-                vec![Line { key, value, origin: None, words: Some(words) }]
+                vec![ShownSetting { key, value, origin: None, words: Some(words) }]
             }
             (None, _) => Vec::new(),
         }
@@ -108,8 +111,8 @@ impl<T: PartialEq> Field<T> for Option<Setting<T>> {
 }
 
 impl Field<Users> for Users {
-    fn lines(&self, key: &Key, _: &dyn Format<Users>) -> Vec<Line> {
-        let line = |(user, access): (&String, &Setting<_>)| Line {
+    fn lines(&self, key: &KeyDescription, _: &dyn Format<Users>) -> Vec<ShownSetting> {
+        let line = |(user, access): (&String, &Setting<_>)| ShownSetting {
             key: format!("{}.{}", key.name, bare(user)),
             value: quoted(Choice::name(access.value)),
             origin: Some(access.origin.clone()),
@@ -123,14 +126,16 @@ impl Field<Users> for Users {
     }
 }
 
-/// Makes structs of tables of settings; see the module.
+/// Turns tables of settings into structs, as the module describes.
 macro_rules! settings {
     (@field $type:ty, unset $($rest:tt)*) => { Option<Setting<$type>> };
     (@field $type:ty, entries $($rest:tt)*) => { $type };
     (@field $type:ty, $($rest:tt)*) => { Setting<$type> };
 
     (@read $above:ident $key:ident $found:expr, unset $($rest:tt)*) => { $found };
-    (@read $above:ident $key:ident $found:expr, entries) => { $found.map(|own| own.value).unwrap_or_default() };
+    (@read $above:ident $key:ident $found:expr, entries) => {
+        $found.map(|own| own.value).unwrap_or_default()
+    };
     (@read $above:ident $key:ident $found:expr, entries from account) => {{
         let mut all = $above.entries(|account| &account.$key);
         all.extend(settings!(@read $above $key $found, entries));
@@ -183,7 +188,9 @@ macro_rules! settings {
 
     ($(
         $(#[doc = $about:literal])+
-        pub struct $Table:ident ($above:ident: $Above:ty $(, $(#[doc = $extra_help:literal])+ $extra:ident: $Extra:ty)*) {
+        pub struct $Table:ident (
+            $above:ident: $Above:ty $(, $(#[doc = $extra_help:literal])+ $extra:ident: $Extra:ty)*
+        ) {
             $($(#[doc = $help:literal])+ $key:ident: $type:ty { $format:expr, $when:ident, $($rest:tt)+ })+
         }
     )+) => {$(
@@ -195,14 +202,14 @@ macro_rules! settings {
         }
 
         impl $Table {
-            /// What the table is.
+            /// The purpose of the table.
             pub const ABOUT: &'static str = concat!($($about),+);
-            /// The names of its keys.
+            /// The names of the keys.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($key)),+];
 
-            /// Its keys in their order.
-            pub fn keys() -> [Key; Self::NAMES.len()] {
-                [$(Key {
+            /// The keys in the order of the table.
+            pub fn keys() -> [KeyDescription; Self::NAMES.len()] {
+                [$(KeyDescription {
                     name: stringify!($key),
                     help: concat!($($help),+).trim_ascii(),
                     shape: Format::<$type>::shape(&$format),
@@ -212,10 +219,10 @@ macro_rules! settings {
                 }),+]
             }
 
-            /// Reads it, and fills in what counts where nothing is set.
+            /// Reads the table, and fills in the values of keys that are not set.
             ///
             /// # Errors
-            /// With the line to change.
+            /// The mistake, with the line to change.
             pub fn read(
                 table: &Section<'_>,
                 $above: $Above,
@@ -228,15 +235,18 @@ macro_rules! settings {
                 Ok($Table { $($extra,)* $($key),+ })
             }
 
-            /// Each value and where it came from.
-            pub fn lines(&self) -> Vec<Line> {
+            /// Each value with its origin.
+            pub fn lines(&self) -> Vec<ShownSetting> {
                 let [$($key),+] = Self::keys();
                 [$(Field::<$type>::lines(&self.$key, &$key, &$format)),+].concat()
             }
 
-            /// The keys with other values than `before` that a running server cannot change.
+            /// The keys whose values differ from `before` and take effect only at the next start.
             pub fn needs_start(&self, before: &$Table) -> Vec<&'static str> {
-                let fixed = [$((stringify!($key), !settings!(@is_live $when) && Field::<$type>::differs(&self.$key, &before.$key))),+];
+                let fixed = [$((
+                    stringify!($key),
+                    !settings!(@is_live $when) && Field::<$type>::differs(&self.$key, &before.$key),
+                )),+];
                 fixed.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
             }
         }

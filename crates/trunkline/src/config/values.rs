@@ -1,4 +1,4 @@
-//! The values of the configuration, how they are spelt, and the rules of names.
+//! The types and spellings of configuration values, and the rules for names.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -14,9 +14,9 @@ pub use wire::SendFile;
 
 use super::setting::{Origin, Setting};
 
-/// A value that is chosen from a list of names.
+/// A value that has a name in a fixed list.
 pub trait Choice: Copy + PartialEq + 'static {
-    /// Each value by its name.
+    /// Each value with its name.
     const NAMES: &'static [(&'static str, Self)];
 
     /// The name of the value.
@@ -30,10 +30,10 @@ pub trait Choice: Copy + PartialEq + 'static {
     }
 }
 
-/// The choice that is named `text`.
+/// The choice with the name `text`.
 ///
 /// # Errors
-/// That there is none, and which there are.
+/// The name is unknown. The error lists the known names.
 pub fn choose<T: Choice>(text: &str) -> Result<T, String> {
     let found = T::NAMES.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     found.ok_or_else(|| {
@@ -62,10 +62,10 @@ choices! {
         "large" = Large,
         "small" = Small,
     }
-    Kind { "unlimited" = Unlimited, "premium" = Premium, "standard" = Standard }
+    AccountKind { "unlimited" = Unlimited, "premium" = Premium, "standard" = Standard }
     LogFormat { "text" = Text, "json" = Json }
     LogLevel { "error" = Error, "warn" = Warn, "info" = Info, "debug" = Debug, "trace" = Trace }
-    Protocol { "smb" = Smb, "nfs" = Nfs }
+    ShareProtocol { "smb" = Smb, "nfs" = Nfs }
     Rss { "always" = Always, "auto" = Auto, "never" = Never }
     SendFile { "auto" = Auto, "true" = Always, "false" = Never }
     Signing { "auto" = Offered, "required" = Required }
@@ -82,7 +82,7 @@ impl Choice for Dialect {
     const NAMES: &'static [(&'static str, Self)] = Dialect::NAMES;
 }
 
-/// How somebody logs on.
+/// A way to log on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authentication {
     /// As a user, with their password.
@@ -91,18 +91,18 @@ pub enum Authentication {
     Key,
 }
 
-/// What kind of account it is.
+/// The kind of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Nothing is limited but by the host.
+pub enum AccountKind {
+    /// The shares have no limits.
     Unlimited,
-    /// Shares are provisioned.
+    /// The shares are provisioned.
     Premium,
-    /// Shares have fixed limits, or are provisioned with less.
+    /// The shares have fixed limits, or are provisioned with lower ones.
     Standard,
 }
 
-/// Form of the log.
+/// Format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// A line for people.
@@ -111,24 +111,24 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is logged.
+/// The least severe messages that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// What failed.
+    /// Failures.
     Error,
-    /// Also what is suspicious.
+    /// Also suspicious events.
     Warn,
-    /// Also what an administrator wants to know.
+    /// Also events for administrators.
     Info,
-    /// Also why a request was refused.
+    /// Also the reasons of refusals.
     Debug,
     /// Everything.
     Trace,
 }
 
-/// A protocol that a share is served with.
+/// A protocol of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum ShareProtocol {
     /// SMB.
     Smb,
     /// NFSv4.1 and 4.2.
@@ -139,20 +139,20 @@ pub enum Protocol {
 /// and Linux open more than one connection to an address only then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rss {
-    /// Of all, since this server spreads connections over processors by itself.
+    /// For all interfaces, since this server itself spreads connections over processors.
     Always,
-    /// Of devices with more than one receive queue.
+    /// For interfaces with more than one receive queue.
     Auto,
-    /// Of none.
+    /// For no interface.
     Never,
 }
 
-/// Addresses of clients: `10.0.0.0/8`, or one address.
+/// Client addresses: a network such as `10.0.0.0/8`, or one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
-    /// An address in it.
+    /// An address of the network.
     pub address: IpAddr,
-    /// How many of its first bits count.
+    /// The length of the prefix in bits.
     pub bits: u8,
 }
 
@@ -162,10 +162,10 @@ impl fmt::Display for Network {
     }
 }
 
-/// Reads `10.0.0.0/8`, or one address.
+/// Parses a network such as `10.0.0.0/8`, or one address.
 ///
 /// # Errors
-/// When it is neither.
+/// The text is neither.
 pub fn network(text: &str) -> Result<Network, String> {
     let wrong = || format!("`{text}` is not an address or a network like `10.0.0.0/8`");
     let (address, bits) = match text.split_once('/') {
@@ -181,12 +181,12 @@ pub fn network(text: &str) -> Result<Network, String> {
     Ok(Network { address, bits })
 }
 
-/// An address at which clients find the server although no interface of the host has it.
+/// An address of the server that no interface of the host has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertised {
     /// The address.
     pub address: IpAddr,
-    /// Speed of the way to it in bit/s.
+    /// The speed of the path to it, in bit/s.
     pub link_speed_bps: Option<u64>,
 }
 
@@ -208,10 +208,10 @@ pub fn bits_per_second(bps: u64) -> String {
 
 const SPEEDS: [(char, u64); 3] = [('G', 1_000_000_000), ('M', 1_000_000), ('K', 1_000)];
 
-/// Reads `ADDRESS` or `ADDRESS speed=10G`.
+/// Parses `ADDRESS` or `ADDRESS speed=10G`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the text.
 pub fn advertised(text: &str) -> Result<Advertised, String> {
     let (host, speed) = match text.split_once(' ') {
         Some((host, speed)) => (host, Some(speed.trim())),
@@ -237,41 +237,41 @@ pub fn advertised(text: &str) -> Result<Advertised, String> {
     Ok(Advertised { address, link_speed_bps: Some(bps.ok_or_else(wrong)?) })
 }
 
-/// An address, not a name: listening must not depend on a resolver.
+/// Parses an address. Names are refused, so that listening does not depend on a resolver.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the text.
 pub fn address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is not an IPv4 or IPv6 address"))
 }
 
-/// An address and a port.
+/// Parses an address and a port.
 ///
 /// # Errors
-/// When it is none.
+/// The mistake in the text.
 pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is not an address with a port, such as 127.0.0.1:9445"))
 }
 
-/// An address of this host alone, and a port.
+/// Parses a loopback address and a port.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the text.
 pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let address = socket_address(text)?;
     if address.ip().to_canonical().is_loopback() {
         return Ok(address);
     }
     Err(format!(
-        "`{text}` can be reached from other hosts, and metrics are neither protected nor sealed; give 127.0.0.1:PORT or \
-         [::1]:PORT, and let a program here that protects it pass it on"
+        "`{text}` can be reached from other hosts, but metrics are neither protected nor encrypted; give \
+         127.0.0.1:PORT or [::1]:PORT, and forward it with a program on this host that protects it"
     ))
 }
 
-/// A name or an address by which clients find the server: as they write it, without a service before it or a port behind it.
+/// Parses a host name or an address as clients write it, without a service before it or a port after it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the text.
 pub fn spn_name(name: &str) -> Result<String, String> {
     let is_host = name.chars().all(|letter| letter.is_alphanumeric() || "-_.:".contains(letter));
     let has_port = name.matches(':').count() == 1;
@@ -281,18 +281,18 @@ pub fn spn_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// Any text but none.
+/// Parses a text that must not be empty.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the text.
 pub fn filled(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("must not be empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
-/// What clients show beside a share's name.
+/// Parses the comment of a share.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the text.
 pub fn comment(text: &str) -> Result<String, String> {
     match text.chars().count() {
         0..=256 if !text.contains(char::is_control) => Ok(text.to_owned()),
@@ -300,10 +300,10 @@ pub fn comment(text: &str) -> Result<String, String> {
     }
 }
 
-/// A pattern for names of files.
+/// Parses a pattern for file names.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the text.
 pub fn pattern(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(['/', '\\']) {
         return Err(format!("`{text}` is not a pattern for a file's name"));
@@ -311,10 +311,10 @@ pub fn pattern(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A NetBIOS name.
+/// Parses a NetBIOS name.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the text.
 pub fn netbios(name: &str) -> Result<String, String> {
     let fits = (1..=15).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_graphic() && !"\\/:*?\"<>|.".contains(c));
@@ -357,10 +357,10 @@ pub fn default_state_dir() -> Setting<PathBuf> {
     }
 }
 
-/// Whether `name` can be the name of a share.
+/// Checks that `name` is valid for a share.
 ///
 /// # Errors
-/// Why it cannot.
+/// The reason why it is not.
 pub fn share_name(name: &str) -> Result<(), String> {
     let length = name.encode_utf16().count();
     if !(1..=80).contains(&length) {
@@ -378,10 +378,10 @@ pub fn share_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether `name` can be the name of a user.
+/// Checks that `name` is valid for a user.
 ///
 /// # Errors
-/// Why it cannot.
+/// The reason why it is not.
 pub fn user_name(name: &str) -> Result<(), String> {
     let length = name.encode_utf16().count();
     if !(1..=104).contains(&length) {
@@ -399,18 +399,18 @@ pub fn user_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The name of a user, as it is written.
+/// Parses the name of a user and keeps its spelling.
 ///
 /// # Errors
-/// Why it cannot be one.
+/// The reason why it is not valid.
 pub fn named_user(name: &str) -> Result<String, String> {
     user_name(name).map(|()| name.to_owned())
 }
 
-/// Whether `sid` is written as `S-1-…`.
+/// Parses a security identifier `S-1-…`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in the text.
 pub fn sid(sid: &str) -> Result<String, String> {
     // MS-DTYP 2.4.2.1
     let mut parts = sid.split('-');

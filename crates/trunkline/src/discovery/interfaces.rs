@@ -1,8 +1,8 @@
-//! The addresses of the host on which the server can be found.
+//! The addresses of the host at which clients can find the server.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// IPv4 addresses that are up, are not loopback, and are listened on.
+/// IPv4 addresses that are up, are not loopback, and on which the server listens.
 pub fn ipv4(listen: &[SocketAddr]) -> std::io::Result<Vec<Ipv4Addr>> {
     let mut found = Vec::new();
     for at in net::interfaces::read()? {
@@ -16,7 +16,7 @@ pub fn ipv4(listen: &[SocketAddr]) -> std::io::Result<Vec<Ipv4Addr>> {
     Ok(found)
 }
 
-/// Whether one of `listen` takes connections to `address`.
+/// Whether one of `listen` accepts connections to `address`.
 fn listened(listen: &[SocketAddr], address: IpAddr) -> bool {
     let takes = |listen: &SocketAddr| {
         let listen = listen.ip();

@@ -1,49 +1,49 @@
-//! mDNS and DNS-SD (RFC 6762, 6763): `_smb._tcp` with the port, so that Finder and avahi list the server,
-//! and `_device-info._tcp`, from which Finder takes the picture. Probing, announcing, answering and the
-//! goodbye are those of the crate `mdns-sd`.
+//! mDNS and DNS-SD (RFC 6762, 6763): `_smb._tcp` with the port, so that Finder and avahi list the server, and
+//! `_device-info._tcp`, from which Finder takes the picture. The crate `mdns-sd` implements probing,
+//! announcing, answering and the goodbye.
 
 use std::time::Duration;
 
 use mdns_sd::{IfKind, ServiceDaemon, ServiceInfo};
 
-use super::Facts;
+use super::Announcement;
 
 const SMB: &str = "_smb._tcp.local.";
 const DEVICE_INFO: &str = "_device-info._tcp.local.";
-/// What Finder shows as a server.
+/// A model that Finder shows as a server.
 const MODEL: &str = "Xserve";
-/// How long a goodbye may take.
+/// The time that a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Longest label of a DNS name (RFC 1035 2.3.4).
 const MAX_LABEL: usize = 63;
 
-/// Registered services.
+/// The registered services.
 pub struct Mdns {
     daemon: ServiceDaemon,
     names: Vec<String>,
 }
 
 impl Mdns {
-    /// Begins to probe for the name, and announces it then.
-    pub fn start(facts: &Facts) -> Result<Mdns, mdns_sd::Error> {
+    /// Starts to probe for the name, and announces it afterwards.
+    pub fn start(announcement: &Announcement) -> Result<Mdns, mdns_sd::Error> {
         let daemon = ServiceDaemon::new()?;
-        let any = facts.addresses.iter().any(|address| address.ip().is_unspecified());
+        let any = announcement.addresses.iter().any(|address| address.ip().is_unspecified());
         if any {
             daemon.disable_interface(vec![IfKind::LoopbackV4, IfKind::LoopbackV6])?;
         } else {
             daemon.disable_interface(IfKind::All)?;
-            let own = facts.addresses.iter().map(|address| IfKind::Addr(address.ip()));
+            let own = announcement.addresses.iter().map(|address| IfKind::Addr(address.ip()));
             daemon.enable_interface(own.collect::<Vec<_>>())?;
         }
         let mut names = Vec::new();
-        for info in services(facts)? {
+        for info in services(announcement)? {
             names.push(info.get_fullname().to_owned());
             daemon.register(info)?;
         }
         Ok(Mdns { daemon, names })
     }
 
-    /// Says goodbye and ends.
+    /// Says goodbye and stops.
     pub fn end(self) {
         for name in &self.names {
             let told = self.daemon.unregister(name).map(|done| done.recv_timeout(GOODBYE));
@@ -52,28 +52,28 @@ impl Mdns {
             }
         }
         if let Ok(ended) = self.daemon.shutdown() {
-            // Nobody waits for it longer than the process lives.
+            // The process does not wait longer for it.
             let _ = ended.recv_timeout(GOODBYE);
         }
     }
 }
 
-fn services(facts: &Facts) -> Result<[ServiceInfo; 2], mdns_sd::Error> {
-    let name = label(&facts.name);
-    let host = format!("{}.local.", host_label(&facts.netbios_name));
+fn services(announcement: &Announcement) -> Result<[ServiceInfo; 2], mdns_sd::Error> {
+    let name = label(&announcement.name);
+    let host = format!("{}.local.", host_label(&announcement.netbios_name));
     let service = |kind: &str, port: u16, txt: &[(&str, &str)]| {
-        let any = facts.addresses.iter().any(|address| address.ip().is_unspecified());
-        let own: Vec<_> = facts.addresses.iter().map(|address| address.ip()).collect();
+        let any = announcement.addresses.iter().any(|address| address.ip().is_unspecified());
+        let own: Vec<_> = announcement.addresses.iter().map(|address| address.ip()).collect();
         if any {
             ServiceInfo::new(kind, name, &host, (), port, txt).map(ServiceInfo::enable_addr_auto)
         } else {
             ServiceInfo::new(kind, name, &host, &own[..], port, txt)
         }
     };
-    Ok([service(SMB, facts.port(), &[])?, service(DEVICE_INFO, 0, &[("model", MODEL)])?])
+    Ok([service(SMB, announcement.port(), &[])?, service(DEVICE_INFO, 0, &[("model", MODEL)])?])
 }
 
-/// As much of `name` as a label holds.
+/// The longest prefix of `name` that fits into a label.
 fn label(name: &str) -> &str {
     let mut end = name.len().min(MAX_LABEL);
     while !name.is_char_boundary(end) {
@@ -82,7 +82,7 @@ fn label(name: &str) -> &str {
     &name[..end]
 }
 
-/// A host's label: letters, digits and dashes.
+/// A host name's label: letters, digits and dashes.
 fn host_label(netbios_name: &str) -> String {
     let label: String = netbios_name
         .chars()
@@ -98,14 +98,14 @@ mod tests {
 
     #[test]
     fn both_services_carry_the_name_and_the_port() {
-        let facts = Facts {
+        let announcement = Announcement {
             name: "Files of Ann".to_owned(),
             netbios_name: "FILES_1".to_owned(),
             workgroup: "W".to_owned(),
             guid: [0; 16],
             addresses: vec!["192.0.2.7:4450".parse().unwrap()],
         };
-        let [smb, device] = services(&facts).unwrap();
+        let [smb, device] = services(&announcement).unwrap();
         assert_eq!(smb.get_fullname(), "Files of Ann._smb._tcp.local.");
         assert_eq!((smb.get_port(), smb.get_hostname()), (4450, "files-1.local."));
         assert_eq!(device.get_property_val_str("model"), Some(MODEL));

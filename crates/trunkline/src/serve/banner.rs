@@ -1,28 +1,30 @@
-//! What `serve` prints: what is served, to whom, and the exact lines to mount it from each client.
+//! The text that `serve` prints: the shares, their users, and the exact commands to mount them from each
+//! client.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use super::listen::{AdminBound, Bound, BoundEndpoint, NfsBound};
-use super::plan::Plan;
-use crate::config::endpoints::{Owner, STANDARD_PORT as STANDARD_NFS_PORT};
+use super::listen::{AdminBound, BoundEndpoint, BoundListeners, NfsBound};
+use super::plan::ServePlan;
+use crate::config::endpoints::{EndpointOwner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::values::{self, Choice};
-use crate::config::{Protocol, Share};
+use crate::config::{Share, ShareProtocol};
 use crate::state::store::StoredUser;
 use crate::state::{FIRST_PASSWORD, StateDir};
-use crate::{host, password, people};
+use crate::{host, password, principals};
 
-/// The user that was made at the first start, when there was none.
+/// The user that was created at the first start because there was none.
 pub struct Credentials {
     name: String,
-    /// Only right after it was made.
+    /// The password. Only known right after it was generated.
     password: Option<String>,
-    /// Where it can be read again.
+    /// The file that contains the password.
     file: String,
 }
 
 impl Credentials {
-    /// Makes the first user, `name` or one named after the program, and keeps the password in the state.
+    /// Creates the first user, named `name` or after the program, and stores the password in the state
+    /// directory.
     ///
     /// # Errors
     /// One line for the user.
@@ -31,7 +33,7 @@ impl Credentials {
         values::user_name(&name).map_err(|why| anyhow::anyhow!("--user: {why}"))?;
         let password = password::make()?;
         let file = state.write_file(FIRST_PASSWORD, format!("{password}\n{name}\n").as_bytes())?;
-        let nt_hash = people::nt_hash(&password);
+        let nt_hash = principals::nt_hash(&password);
         state.store().put_user(&StoredUser {
             name: name.clone(),
             nt_hash,
@@ -42,24 +44,29 @@ impl Credentials {
         Ok(Credentials { name, password: Some(password), file: file.display().to_string() })
     }
 
-    /// The user that was made at an earlier start, as long as the kept password is still the user's.
+    /// The user that was created at an earlier start, if the stored password is still valid.
     pub fn kept(state: &StateDir) -> Option<Credentials> {
         let file = state.path().join(FIRST_PASSWORD);
         let text = std::fs::read_to_string(&file).ok()?;
         let mut lines = text.lines();
         let (password, name) = (lines.next()?, lines.next()?);
         let user = state.store().user(name).ok()??;
-        let same = user.nt_hash == people::nt_hash(password);
+        let same = user.nt_hash == principals::nt_hash(password);
         same.then(|| Credentials { name: user.name, password: None, file: file.display().to_string() })
     }
 }
 
-/// The page.
-pub fn page(plan: &Plan, bound: &Bound, nfs: Option<&NfsBound>, user: Option<&Credentials>) -> String {
+/// The text for the current configuration.
+pub fn page(
+    plan: &ServePlan,
+    bound: &BoundListeners,
+    nfs: Option<&NfsBound>,
+    user: Option<&Credentials>,
+) -> String {
     let mut out = format!("Trunkline {} serves on {}\n", env!("CARGO_PKG_VERSION"), places(&bound.addresses));
     for endpoint in nfs.iter().flat_map(|nfs| &nfs.endpoints) {
         let whose = match &endpoint.owner {
-            Owner::Server => String::new(),
+            EndpointOwner::Server => String::new(),
             owner => format!(" ({owner})"),
         };
         let _ = writeln!(out, "and to NFS clients on {}{whose}", places(&endpoint.addresses));
@@ -86,7 +93,8 @@ pub fn page(plan: &Plan, bound: &Bound, nfs: Option<&NfsBound>, user: Option<&Cr
             Some(password) => {
                 let _ = write!(
                     out,
-                    "\n  user      {name}\n  password  {password}   (made just now, shown once, kept in {file})\n"
+                    "\n  user      {name}\n  password  {password}   (new, shown only once, stored in \
+                     {file})\n"
                 );
             }
             None => {
@@ -106,9 +114,9 @@ pub fn page(plan: &Plan, bound: &Bound, nfs: Option<&NfsBound>, user: Option<&Cr
     out
 }
 
-/// The line to mount the first share that NFS clients find at an endpoint.
-fn nfs_mount(plan: &Plan, endpoint: &BoundEndpoint, out: &mut String) {
-    let offered = plan.config.shares.values().filter(|share| share.offers(Protocol::Nfs));
+/// The command to mount the first share that NFS clients find at an endpoint.
+fn nfs_mount(plan: &ServePlan, endpoint: &BoundEndpoint, out: &mut String) {
+    let offered = plan.config.shares.values().filter(|share| share.offers(ShareProtocol::Nfs));
     let here = offered.filter(|share| share.endpoint(&plan.config) == endpoint.owner);
     let Some(share) = example(here, None) else { return };
     let standard = endpoint.port() == STANDARD_NFS_PORT;
@@ -122,7 +130,7 @@ fn nfs_mount(plan: &Plan, endpoint: &BoundEndpoint, out: &mut String) {
     );
 }
 
-fn state_dir(plan: &Plan) -> String {
+fn state_dir(plan: &ServePlan) -> String {
     plan.config.server.state_dir.value.display().to_string()
 }
 
@@ -134,8 +142,8 @@ fn places(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// By what clients reach this host.
-fn reached_by(plan: &Plan, addresses: &[SocketAddr]) -> String {
+/// The address at which clients reach this host.
+fn reached_by(plan: &ServePlan, addresses: &[SocketAddr]) -> String {
     let fixed = addresses.iter().map(SocketAddr::ip).find(|address| !address.is_unspecified());
     let address = fixed.or_else(host::main_address);
     match address {
@@ -144,13 +152,13 @@ fn reached_by(plan: &Plan, addresses: &[SocketAddr]) -> String {
     }
 }
 
-/// A user as the name is written, which is a key in lower case in the table of a share.
-fn as_written<'p>(plan: &'p Plan, user: &'p str) -> &'p str {
-    let mut people = plan.people.iter().map(|person| person.name.as_str());
-    people.find(|name| name.to_lowercase() == user).unwrap_or(user)
+/// The name of a user in its original spelling. `user` is a key of a share's table, in lower case.
+fn as_written<'p>(plan: &'p ServePlan, user: &'p str) -> &'p str {
+    let mut principals = plan.principals.iter().map(|principal| principal.name.as_str());
+    principals.find(|name| name.to_lowercase() == user).unwrap_or(user)
 }
 
-/// The share that stands as an example: the first that is meant to be found, and that `user` may use where there is one.
+/// The share for the examples: the first one that is not hidden and that `user` may use, if there is one.
 fn example<'p>(shares: impl Iterator<Item = &'p Share> + Clone, user: Option<&str>) -> Option<&'p Share> {
     let is_shown = |share: &&Share| !share.name.value.ends_with('$');
     let admits = |share: &&Share| {
@@ -162,14 +170,14 @@ fn example<'p>(shares: impl Iterator<Item = &'p Share> + Clone, user: Option<&st
     first(&|share| is_shown(share) && admits(share)).or_else(|| first(&is_shown)).or_else(|| first(&|_| true))
 }
 
-/// The lines to mount one share; the others differ in its name only.
-fn mounts(plan: &Plan, bound: &Bound, user: Option<&str>, out: &mut String) {
+/// The commands to mount one share. Those of the other shares differ only in the name.
+fn mounts(plan: &ServePlan, bound: &BoundListeners, user: Option<&str>, out: &mut String) {
     let Some(share) = example(plan.config.shares.values(), user) else { return };
     let named = share.users.keys().find(|user| *user != "*").map(|user| as_written(plan, user));
     let admitted =
         user.filter(|user| share.users.contains_key("*") || share.users.contains_key(&user.to_lowercase()));
-    let mut users = plan.people.iter().filter(|person| person.key_of.is_none());
-    let first = || users.next().map(|person| person.name.as_str());
+    let mut users = plan.principals.iter().filter(|principal| principal.key_of.is_none());
+    let first = || users.next().map(|principal| principal.name.as_str());
     let user = admitted.or(named).or_else(first).unwrap_or("USER");
     let mount = Mount {
         host: &reached_by(plan, &bound.addresses),
@@ -180,7 +188,7 @@ fn mounts(plan: &Plan, bound: &Bound, user: Option<&str>, out: &mut String) {
     let _ = write!(out, "\nMount it ({}):\n{}", share.name.value, mount.lines());
 }
 
-/// One share as one client reaches it.
+/// A share as seen from a client.
 struct Mount<'m> {
     host: &'m str,
     port: u16,
@@ -223,7 +231,7 @@ impl Mount<'_> {
     }
 }
 
-/// `text` as one word of a shell.
+/// `text` as one word for a shell.
 fn shell(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@,=[]%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
@@ -246,8 +254,8 @@ fn percent(text: &str) -> String {
     out
 }
 
-/// Where administrators ask; empty where they cannot.
-pub fn admin(plan: &Plan, bound: &AdminBound, state: &StateDir) -> String {
+/// The addresses for administrators. Empty if there are none.
+pub fn admin(plan: &ServePlan, bound: &AdminBound, state: &StateDir) -> String {
     let at =
         |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let mut out = String::new();
@@ -257,7 +265,7 @@ pub fn admin(plan: &Plan, bound: &AdminBound, state: &StateDir) -> String {
     if let Some(at) = at(&bound.page) {
         let token = state.path().join(super::ADMIN_TOKEN);
         let scheme = if plan.config.admin.tls_certificate.is_some() { "https" } else { "http" };
-        // Of every address one by which it is reached.
+        // For a wildcard address, one by which the host is reached.
         let host = reached_by(plan, &[at]);
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         out += &format!("\n  admin      {scheme}://{host}:{}/   (token: {})\n", at.port(), token.display());
@@ -301,7 +309,8 @@ mod tests {
         use crate::config::read;
         use crate::state::store::Identity;
         let text = "[[user]]\nname = \"Ann\"\n[share.'ADMIN$']\npath = \"/a\"\nusers = { '*' = \"full\" }\n\
-                    [share.b]\npath = \"/b\"\nusers = { Bob = \"read\" }\n[share.docs]\npath = \"/c\"\nusers = { Ann = \"write\" }\n";
+                    [share.b]\npath = \"/b\"\nusers = { Bob = \"read\" }\n[share.docs]\npath = \"/c\"\nusers \
+                    = { Ann = \"write\" }\n";
         let config = read::parse("t", text, std::path::Path::new("/")).unwrap();
         let example = |user| example(config.shares.values(), user).map(|share| share.name.value.as_str());
         assert_eq!(
@@ -310,9 +319,9 @@ mod tests {
         );
         let hidden = config.shares.values().filter(|share| share.name.value.ends_with('$'));
         assert_eq!(super::example(hidden, None).map(|share| share.name.value.as_str()), Some("ADMIN$"));
-        let person = |name: &str| crate::people::Person {
+        let principal = |name: &str| crate::principals::LogonPrincipal {
             name: name.to_owned(),
-            nt_hash: people::nt_hash("x"),
+            nt_hash: principals::nt_hash("x"),
             sid: String::new(),
             uid: 1,
             gid: 1,
@@ -323,13 +332,17 @@ mod tests {
             key_of: None,
         };
         let identity = Identity { guid: [0; 16], machine_sid: [0; 3] };
-        let plan = Plan { config: config.clone(), people: vec![person("Ann"), person("Bob")], identity };
+        let plan = ServePlan {
+            config: config.clone(),
+            principals: vec![principal("Ann"), principal("Bob")],
+            identity,
+        };
         assert_eq!((as_written(&plan, "ann"), as_written(&plan, "zoe")), ("Ann", "zoe"));
         let addresses = vec!["192.0.2.1:445".parse().unwrap()];
         let mut out = String::new();
         mounts(
             &plan,
-            &Bound { listeners: net::Listeners::bind(&[]).unwrap(), addresses, note: None },
+            &BoundListeners { listeners: net::Listeners::bind(&[]).unwrap(), addresses, note: None },
             None,
             &mut out,
         );
@@ -346,7 +359,7 @@ mod tests {
         let kept = Credentials::kept(&state).unwrap();
         assert_eq!((kept.name.as_str(), kept.password, kept.file), ("ann", None, made.file));
         let mut ann = state.store().user("ann").unwrap().unwrap();
-        ann.nt_hash = people::nt_hash("another");
+        ann.nt_hash = principals::nt_hash("another");
         state.store().put_user(&ann).unwrap();
         assert!(Credentials::kept(&state).is_none());
         assert!(Credentials::make(&state, Some("a/b")).is_err());

@@ -1,4 +1,4 @@
-//! The running server as the control socket and the signals reach it.
+//! The running server, as the control socket, the admin API and the signals see it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,42 +11,42 @@ use admin::{
 };
 use tokio::sync::Notify;
 
-use super::plan::Plan;
+use super::plan::ServePlan;
 use super::server::FileServer;
 use crate::changes::history::History;
 use crate::changes::{self, Edited, object};
 use crate::config::{Config, Overrides, Sources, check};
-use crate::people::Person;
+use crate::principals::LogonPrincipal;
 use crate::state::StateDir;
 use crate::state::store::Store;
-use crate::{account_keys, calendar, people, reference};
+use crate::{account_keys, calendar, principals, reference};
 
 /// The running server.
 pub struct Control {
     overrides: Overrides,
     state: Arc<StateDir>,
-    /// What is served now. Held while it is changed, so that changes come one after another.
-    served: Mutex<Served>,
+    /// The current configuration. It is locked during a change, so that changes are made one after the other.
+    served: Mutex<ServedConfig>,
     addresses: Vec<SocketAddr>,
     server: Box<dyn FileServer>,
     started_at: String,
     stop: Notify,
 }
 
-/// What is served.
-struct Served {
-    plan: Arc<Plan>,
-    /// From which texts it was made.
+/// The configuration that the server currently serves.
+struct ServedConfig {
+    plan: Arc<ServePlan>,
+    /// The texts of that configuration.
     sources: Sources,
     history: History,
 }
 
 impl Control {
-    /// A server that serves `plan`, which was made from `sources`, on `addresses`.
+    /// A server that serves `plan` on `addresses`. `sources` are the texts of the configuration.
     pub fn new(
         overrides: Overrides,
         state: Arc<StateDir>,
-        plan: Plan,
+        plan: ServePlan,
         sources: Sources,
         addresses: Vec<SocketAddr>,
         server: Box<dyn FileServer>,
@@ -54,7 +54,7 @@ impl Control {
         Control {
             overrides,
             state,
-            served: Mutex::new(Served { plan: Arc::new(plan), sources, history: History::default() }),
+            served: Mutex::new(ServedConfig { plan: Arc::new(plan), sources, history: History::default() }),
             addresses,
             server,
             started_at: calendar::now(),
@@ -62,49 +62,50 @@ impl Control {
         }
     }
 
-    /// Its state directory.
+    /// The server's state directory.
     pub fn state(&self) -> &StateDir {
         &self.state
     }
 
-    /// What it serves now.
-    pub fn plan(&self) -> Arc<Plan> {
+    /// The configuration that it serves now.
+    pub fn plan(&self) -> Arc<ServePlan> {
         Arc::clone(&self.lock().plan)
     }
 
-    /// Where it listens.
+    /// The addresses on which it listens.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What serves the files.
+    /// The file server.
     pub fn server(&self) -> &dyn FileServer {
         &*self.server
     }
 
-    /// Returns when the server is told to end.
+    /// Returns when the server is told to stop.
     pub async fn stopped(&self) {
         self.stop.notified().await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Served> {
-        // A plan is replaced as a whole, so it is whole also after a panic.
+    fn lock(&self) -> MutexGuard<'_, ServedConfig> {
+        // The configuration is replaced as a whole, so it is consistent even after a panic.
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves `config` with the users as they are now.
-    fn serve(&self, current: &mut Served, config: Config) -> Result<(), String> {
-        let people = people::resolve(&config, &self.state).map_err(|e| format!("{e:#}"))?;
-        let plan = Plan::new(config, people, &self.state);
+    /// Serves `config` with the current users.
+    fn serve(&self, current: &mut ServedConfig, config: Config) -> Result<(), String> {
+        let principals = principals::resolve(&config, &self.state).map_err(|e| format!("{e:#}"))?;
+        let plan = ServePlan::new(config, principals, &self.state);
         self.server.apply(&plan)?;
         current.plan = Arc::new(plan);
         Ok(())
     }
 
-    /// Forgets the keys of accounts that were served `before` and are not any more.
-    fn prune_keys(&self, before: &Plan, current: &Served) {
+    /// Deletes the keys of accounts that were in `before` and no longer exist.
+    fn prune_keys(&self, before: &ServePlan, current: &ServedConfig) {
         if let Err(error) = account_keys::prune(&before.config, &current.plan.config, self.state.store()) {
-            tracing::error!(%error, "keys of accounts that are gone stay, and count again with them");
+            tracing::error!(%error, "the keys of removed accounts could not be deleted, and will be valid \
+                                     again if the accounts return");
         }
     }
 
@@ -115,21 +116,22 @@ impl Control {
         let before = Arc::clone(&current.plan);
         self.serve(&mut current, config)?;
         if let Err(error) = self.state.accept_changes(sources.changes.as_deref()) {
-            tracing::warn!(%error, "the next start will say that the file of changes is not as the server wrote it");
+            tracing::warn!(%error, "the next start will report that the file of changes differs from the \
+                                    server's version");
         }
         current.sources = sources;
         self.prune_keys(&before, &current);
         Ok(current.plan.fixed_changes(&before))
     }
 
-    /// Takes a changed configuration into force and keeps it, or neither.
-    fn take(&self, current: &mut Served, edited: Edited) -> Result<(), Refusal> {
+    /// Applies a changed configuration and stores it. If one of the two fails, neither is done.
+    fn take(&self, current: &mut ServedConfig, edited: Edited) -> Result<(), Refusal> {
         let before = Arc::clone(&current.plan);
         self.serve(current, edited.config.clone()).map_err(|why| Refusal::new(Why::Bad, why))?;
         if let Err(refusal) = edited.keep(&self.state) {
             current.plan = before;
             if let Err(why) = self.server.apply(&current.plan) {
-                tracing::error!(%why, "a change that could not be kept is in force until the next start");
+                tracing::error!(%why, "a change that could not be stored is in force until the next start");
             }
             return Err(refusal);
         }
@@ -138,10 +140,10 @@ impl Control {
         Ok(())
     }
 
-    /// Changes what is stored of a user and serves it, or neither.
+    /// Changes a stored user and applies the change. If one of the two fails, neither is done.
     fn with_user(
         &self,
-        current: &mut Served,
+        current: &mut ServedConfig,
         name: &str,
         change: impl FnOnce(&Store) -> Result<(), String>,
     ) -> Result<(), String> {
@@ -155,18 +157,19 @@ impl Control {
             None => store.remove_user(name).map(|_| ()),
         };
         if let Err(error) = undone {
-            tracing::error!(%error, user = name, "a user that could not be served counts from the next change on");
+            tracing::error!(%error, user = name, "a user change that could not be undone takes effect with \
+                                                  the next change");
         }
         Err(why)
     }
 
-    /// Refuses that a share is deleted that somebody uses.
+    /// Refuses to delete a share that is in use.
     fn check_unused(&self, name: &str) -> Result<(), Refusal> {
         let used = self.server.use_of(name);
         if used.is_none() {
             return Ok(());
         }
-        let text = format!("share `{name}` is in use: {used}; to delete it all the same, force it (--force)");
+        let text = format!("share `{name}` is in use: {used}; --force deletes it anyway");
         Err(Refusal::new(Why::Conflict, text))
     }
 }
@@ -228,7 +231,12 @@ impl Controlled for Control {
     }
 
     fn users(&self) -> Vec<UserEntry> {
-        self.plan().people.iter().filter(|person| person.key_of.is_none()).map(Person::entry).collect()
+        self.plan()
+            .principals
+            .iter()
+            .filter(|principal| principal.key_of.is_none())
+            .map(LogonPrincipal::entry)
+            .collect()
     }
 
     fn change_user(&self, change: UserChange) -> Result<(), String> {
@@ -238,12 +246,12 @@ impl Controlled for Control {
         if let Some(file) = file {
             let path = file.value.display();
             return Err(format!(
-                "the password of `{}` stands in {path}; change it there and reload",
+                "the password of `{}` is in {path}; change it there and reload",
                 change.name
             ));
         }
         let name = change.name.clone();
-        self.with_user(&mut current, &name, |store| people::change(store, change))?;
+        self.with_user(&mut current, &name, |store| principals::change(store, change))?;
         tracing::info!(user = %name, "user changed");
         Ok(())
     }
@@ -251,17 +259,19 @@ impl Controlled for Control {
     fn remove_user(&self, name: &str) -> Result<(), String> {
         let mut current = self.lock();
         if current.plan.config.users.contains_key(&name.to_lowercase()) {
-            return Err(format!("`{name}` stands in the configuration; take [[user]] out there and reload"));
+            return Err(format!(
+                "`{name}` is a user of the configuration file; remove that [[user]] there and reload"
+            ));
         }
         let mut shares = current.plan.config.shares.values();
         let named = shares.find(|share| share.users.contains_key(&name.to_lowercase()));
         if let Some(share) = named {
             let share = &share.name.value;
             return Err(format!(
-                "`users` of share `{share}` names `{name}`; take it out there and reload first"
+                "`users` of share `{share}` names `{name}`; remove it there and reload first"
             ));
         }
-        self.with_user(&mut current, name, |store| people::remove(store, name))?;
+        self.with_user(&mut current, name, |store| principals::remove(store, name))?;
         tracing::info!(user = %name, "user removed");
         Ok(())
     }
@@ -282,7 +292,8 @@ impl Controlled for Control {
         let renewed = account_keys::renew(&config, store, account, key, given)?;
         if let Err(why) = self.serve(&mut current, config) {
             if let Err(error) = store.put_account_keys(account, &before) {
-                tracing::error!(%error, account, "a renewed key that could not be served counts from the next change on");
+                tracing::error!(%error, account, "a renewed key that could not be undone takes effect with \
+                                                  the next change");
             }
             return Err(why);
         }
@@ -303,12 +314,12 @@ impl Controlled for Control {
 
     fn change(&self, change: Change) -> Result<Changed, Refusal> {
         let mut current = self.lock();
-        let Served { plan: before, sources, history } = &*current;
+        let ServedConfig { plan: before, sources, history } = &*current;
         let before = Arc::clone(before);
         let (config, state) = (&before.config, &self.state);
         let edited = Edited::new(&self.overrides, sources, config, &change, history, state, check::against)?;
         let kind = change.kind;
-        // As it is written, which the change need not know.
+        // The name in its stored spelling, which may differ from that in the change.
         let there = object::find(&before.config, kind, &change.name);
         let name = there.map_or_else(|| change.name.clone(), |there| there.name);
         let is_forced = match change.what {
@@ -318,13 +329,14 @@ impl Controlled for Control {
         if kind == Kind::Share && matches!(change.what, What::Delete { force: false }) {
             self.check_unused(&name)?;
         }
-        // One of that name may have left its own, as when the server was killed too early.
+        // A deleted account of that name may have left its keys, for example if the server was killed too
+        // early.
         if kind == Kind::Account && matches!(change.what, What::Create { .. }) {
             let forgotten = self.state.store().remove_account_keys(&name);
             forgotten.map_err(|why| Refusal::new(Why::Failed, why.to_string()))?;
         }
         let path_of =
-            |plan: &Plan| plan.config.shares.get(&name.to_lowercase()).map(|it| it.path.value.clone());
+            |plan: &ServePlan| plan.config.shares.get(&name.to_lowercase()).map(|it| it.path.value.clone());
         let used = is_set(&change.what, "path").then(|| self.server.use_of(&name));
         self.take(&mut current, edited)?;
         if kind == Kind::Share && is_forced {
@@ -337,15 +349,16 @@ impl Controlled for Control {
         let is_sized = ["provisioned_gib", "path"].iter().any(|key| is_set(&change.what, key));
         if is_sized && self.server.is_counting(&name) {
             notes.push(
-                "what lies on the share is being counted: until that is done (`trunkline status`), the size binds only \
-                 what was found so far"
+                "the share's used space is being counted; until that is done (see `trunkline status`), the \
+                 size limits only the space counted so far"
                     .to_owned(),
             );
         }
         let is_moved = path_of(&before) != path_of(&current.plan);
         if let Some(used) = used.filter(|used| is_moved && !used.is_none()) {
             notes.push(format!(
-                "who was there before ({used}) keeps what is open in the old directory until it is closed"
+                "clients that were connected before ({used}) keep their open files in the old directory \
+                 until they close them"
             ));
         }
         Ok(Changed { object, notes })
@@ -376,16 +389,16 @@ fn verb(what: &What) -> &'static str {
     }
 }
 
-/// Whether something is set of a share or account that is there.
+/// Whether the change sets a key of an existing share or account.
 fn is_set(what: &What, key: &str) -> bool {
     matches!(what, What::Set { settings } if settings.contains_key(key))
 }
 
-/// What does not count at once.
+/// The notes about settings that do not apply at once.
 fn notes(fixed: &[String]) -> Vec<String> {
     match fixed {
         [] => Vec::new(),
-        fixed => vec![format!("counts from the next start on: {}", fixed.join(", "))],
+        fixed => vec![format!("takes effect at the next start: {}", fixed.join(", "))],
     }
 }
 
@@ -398,7 +411,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    /// Remembers what it was told to serve; refuses a share named `bad`.
+    /// A file server that records the configurations that it gets, and refuses a share named `bad`.
     #[derive(Default)]
     struct Fake(Arc<Mutex<Vec<String>>>);
 
@@ -419,12 +432,12 @@ mod tests {
         fn clients(&self) -> Vec<admin::workload::ClientWork> {
             vec![admin::workload::ClientWork::default()]
         }
-        fn apply(&self, plan: &Plan) -> Result<(), String> {
+        fn apply(&self, plan: &ServePlan) -> Result<(), String> {
             if plan.config.shares.contains_key("bad") {
                 return Err("bad".to_owned());
             }
-            let people: Vec<_> = plan.people.iter().map(|person| person.name.clone()).collect();
-            let told = format!("{} for {}", plan.share_names().join(","), people.join(","));
+            let principals: Vec<_> = plan.principals.iter().map(|principal| principal.name.clone()).collect();
+            let told = format!("{} for {}", plan.share_names().join(","), principals.join(","));
             self.0.lock().unwrap().push(told);
             Ok(())
         }
@@ -451,7 +464,7 @@ mod tests {
         let sources = Sources::read(&overrides).unwrap();
         let config = Config::of(&overrides, &sources).unwrap();
         let state = Arc::new(StateDir::open(&dir.join("state")).unwrap());
-        let plan = Plan::new(config, Vec::new(), &state);
+        let plan = ServePlan::new(config, Vec::new(), &state);
         let told = Arc::new(Mutex::new(Vec::new()));
         let server = Box::new(Fake(Arc::clone(&told)));
         (Control::new(overrides, state, plan, sources, Vec::new(), server), told)
@@ -504,7 +517,8 @@ mod tests {
         assert!(!shown.contains(&keys.key1.unwrap().0) && shown.contains("lab"));
         control.change(account(What::Delete { force: false })).unwrap();
         assert_eq!(told.lock().unwrap().last().unwrap(), "docs for ");
-        // What is left of another account of that name, as when the server was killed too early.
+        // Keys that another account of that name has left, for example because the server was killed too
+        // early.
         control.state.store().put_account_keys("lab", &kept).unwrap();
         control.change(account(What::Create { settings: serde_json::Map::new() })).unwrap();
         assert_eq!(control.account_keys("lab").unwrap(), AccountKeys::default());
@@ -584,8 +598,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
         let (control, told) = control(dir.path(), user);
-        assert!(control.change_user(ann()).unwrap_err().contains("stands in"));
-        assert!(control.remove_user("ann").unwrap_err().contains("take [[user]] out"));
+        assert!(control.change_user(ann()).unwrap_err().contains("change it there"));
+        assert!(control.remove_user("ann").unwrap_err().contains("remove that [[user]]"));
         assert!(told.lock().unwrap().is_empty());
     }
 
@@ -616,10 +630,10 @@ mod tests {
             settings.insert("users".to_owned(), serde_json::json!({"*": "read"}));
             control.change(share(name, What::Create { settings }))
         };
-        // Nothing is there, in the other share, refused by what serves.
+        // A missing directory, one inside the other share, and a name that the file server refuses.
         for (name, at, wanted) in [
             ("more", dir.path().join("none").display().to_string(), "`path` of share `more`: "),
-            ("more", path("data/inner"), "hold the same files"),
+            ("more", path("data/inner"), "contain the same files"),
             ("bad", path("bad"), "bad"),
         ] {
             let refusal = create(name, at).unwrap_err();
@@ -633,14 +647,14 @@ mod tests {
         let text = kept().unwrap();
         control.reload().unwrap();
         assert_eq!(control.plan().share_names(), ["busy", "more"]);
-        // An unknown key, and a file that somebody has edited, which is not written over.
+        // An unknown key, and a file that was edited by hand, which is not overwritten.
         let unknown = control.change(share("more", What::Set { settings: settings("coment", "x") }));
         let text_of = unknown.unwrap_err().text;
         assert_eq!(text_of, "unknown key `coment` in [share.more]; did you mean `comment`?");
         std::fs::write(dir.path().join("state/changes.toml"), format!("{text}\n# mine\n")).unwrap();
         let set = || control.change(share("more", What::Set { settings: settings("comment", "x") }));
         let refusal = set().unwrap_err();
-        assert!(refusal.why == Why::Conflict && refusal.text.contains("changed by hand"), "{refusal}");
+        assert!(refusal.why == Why::Conflict && refusal.text.contains("was edited"), "{refusal}");
         control.reload().unwrap();
         assert_eq!(set().unwrap().object.unwrap().settings["comment"], "x");
         assert_eq!(control.objects(Kind::Share).len(), 2);
@@ -653,7 +667,7 @@ mod tests {
         let set = |key: &str, value: serde_json::Value| {
             control.change(share("busy", What::Set { settings: settings(key, value) })).unwrap().notes
         };
-        let told = ["counts from the next start on: [share.busy] continuously_available"];
+        let told = ["takes effect at the next start: [share.busy] continuously_available"];
         assert_eq!(set("continuously_available", true.into()), told);
         assert!(set("comment", "x".into()).is_empty());
     }

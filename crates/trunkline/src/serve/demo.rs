@@ -1,4 +1,4 @@
-//! `serve --demo`: a share to look at, with nothing to configure. All of it lies in `./.trunkline`.
+//! `serve --demo`: a share that needs no configuration. All of its files are in `./.trunkline`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -6,28 +6,28 @@ use std::path::Path;
 
 use crate::config::{Origin, Overrides, Setting, os_error};
 
-/// Everything of the demo is below this directory.
+/// The directory of all files of the demo.
 const BASE: &str = ".trunkline";
-/// An unprivileged port, also for root, so that the demo is the same for everyone.
+/// An unprivileged port, also for root, so that the demo works in the same way for all users.
 const PORT: u16 = 4450;
-/// The same for NFS.
+/// The same for NFS: an unprivileged port.
 const NFS_PORT: u16 = 24_490;
-/// What everyone may do in the demo's directory: NFS clients come as whoever they say they are.
+/// The mode of the demo's directory. NFS clients choose their user ids themselves.
 const MODE: u32 = 0o1777;
-/// Who the demo is made for.
+/// The user of the demo.
 const USER: &str = "demo";
 
 const WELCOME: &str = "This is a file of a Trunkline demo share.\n\n\
     Change it, add others beside it, or open it from a second client: what one client does,\n\
     the other sees. The directory on the server is .trunkline/demo.\n";
 
-/// Fills in what the command line left open.
+/// Fills in the options that the command line does not give.
 ///
 /// # Errors
-/// When the share's directory cannot be made.
+/// The share's directory cannot be created.
 pub fn lay_over(overrides: &mut Overrides) -> anyhow::Result<()> {
     let base = std::env::current_dir()?.join(BASE);
-    // What somebody else has is not handed out to whoever comes: NFS asks for no password.
+    // The user's own directories are not served over NFS, since NFS asks for no password.
     let is_own = overrides.dirs.is_empty();
     if is_own {
         let dir = base.join("demo");
@@ -41,7 +41,7 @@ pub fn lay_over(overrides: &mut Overrides) -> anyhow::Result<()> {
         overrides.nfs = true;
         overrides.nfs_port.get_or_insert(NFS_PORT);
     }
-    // Any port that is free: the demo prints it.
+    // Any free port: the demo prints it.
     overrides.admin.get_or_insert(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let origin = Origin::CommandLine("--demo");
     overrides.state_dir.get_or_insert(Setting { value: base.join("state"), origin });

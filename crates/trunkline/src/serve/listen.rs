@@ -1,46 +1,47 @@
-//! Binds the port, and says what to change when it cannot be had.
+//! Binds the ports, and says which setting to change if that fails.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use net::{BindError, Listeners};
 
-use crate::config::endpoints::{self, Endpoint, Owner, STANDARD_PORT as STANDARD_NFS_PORT};
+use crate::config::endpoints::{self, Endpoint, EndpointOwner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::{Config, Origin, Setting, os_error};
 
-/// The port that clients use unless they are told another (MS-SMB2 2.1).
+/// The port that clients use by default (MS-SMB2 2.1).
 const STANDARD_PORT: u16 = 445;
-/// The port where the standard one is not allowed.
+/// The port that is used if the standard one is not allowed.
 const OTHER_PORT: u16 = 4450;
-/// The port for NFS where the standard one is not allowed.
+/// The NFS port that is used if the standard one is not allowed.
 const OTHER_NFS_PORT: u16 = 24_490;
-/// How often a port that is free on the first address is tried on the others, when any port will do.
+/// How often another free port is tried, if any port will do and the port of the first address is taken on
+/// another.
 const PORT_ATTEMPTS: usize = 16;
 
-/// What is listened on.
+/// The listening sockets for SMB.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListeners {
     /// One socket for each address.
     pub listeners: Listeners,
-    /// The addresses, with the port that was taken.
+    /// The addresses, with the port that was bound.
     pub addresses: Vec<SocketAddr>,
-    /// Why it is not the standard port.
+    /// The reason why the port is not the standard one.
     pub note: Option<String>,
 }
 
 /// A protocol's port.
 struct Port {
-    /// What clients use unless they are told another.
+    /// The port that clients use by default.
     standard: u16,
-    /// Where that is not allowed.
+    /// The port if the standard one is not allowed.
     other: u16,
-    /// What the configuration says.
+    /// The port of the configuration.
     asked: Option<u16>,
-    /// The option that chooses another.
+    /// The option that selects another port.
     option: &'static str,
 }
 
-impl Bound {
+impl BoundListeners {
     /// The port.
     pub fn port(&self) -> u16 {
         self.addresses.first().map_or(0, SocketAddr::port)
@@ -51,24 +52,27 @@ impl Bound {
 ///
 /// # Errors
 /// One line with the setting to change.
-pub fn bind(config: &Config) -> anyhow::Result<Bound> {
+pub fn bind(config: &Config) -> anyhow::Result<BoundListeners> {
     let asked = config.server.smb_port.as_ref().map(|port| port.value);
     let port = Port { standard: STANDARD_PORT, other: OTHER_PORT, asked, option: "--smb-port" };
     let listen = &config.server.listen;
     let setting = format!("`listen` ({})", config.place(&listen.origin));
-    bind_at(&Place { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting }, &port)
+    bind_at(
+        &ListenAddresses { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting },
+        &port,
+    )
 }
 
-/// Where administrators ask.
+/// The listening sockets for administrators.
 #[derive(Debug)]
 pub struct AdminBound {
-    /// Metrics for programs.
+    /// The metrics.
     pub metrics: Option<TcpListener>,
     /// The admin page and its API.
     pub page: Option<TcpListener>,
 }
 
-/// Binds the addresses at which metrics and the admin page are, where there are any.
+/// Binds the addresses of the metrics and the admin page, if they are set.
 ///
 /// # Errors
 /// One line with the setting to change.
@@ -87,23 +91,23 @@ pub fn bind_admin(config: &Config) -> anyhow::Result<AdminBound> {
     })
 }
 
-/// What is listened on for NFS clients.
+/// The listening sockets for NFS.
 #[derive(Debug)]
 pub struct NfsBound {
     /// The sockets of all endpoints.
     pub listeners: Listeners,
-    /// The endpoints, the server's first.
+    /// The endpoints, with the server's first.
     pub endpoints: Vec<BoundEndpoint>,
-    /// Why it is not the standard port.
+    /// The reason why the port is not the standard one.
     pub note: Option<String>,
 }
 
-/// An endpoint whose addresses are known.
+/// An endpoint with its bound addresses.
 #[derive(Debug, Clone)]
 pub struct BoundEndpoint {
-    /// Whose it is.
-    pub owner: Owner,
-    /// Where clients find it.
+    /// The server, the account or the share to which it belongs.
+    pub owner: EndpointOwner,
+    /// The addresses at which clients find it.
     pub addresses: Vec<SocketAddr>,
     /// Connections of one client at one time.
     pub max_connections: u64,
@@ -116,31 +120,35 @@ impl BoundEndpoint {
     }
 }
 
-/// The same for NFS, where some share is offered to its clients.
+/// Binds the endpoints for NFS, if some share is offered over it.
 ///
 /// # Errors
 /// One line with the setting to change.
 pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
     let mut wanted = endpoints::all(config);
-    // Those on every address of the host first: what comes to one of them there needs no socket of its own.
+    // Endpoints on all addresses of the host come first. Other endpoints on their port need no socket of
+    // their own.
     wanted.sort_by_key(|endpoint| !endpoint.listen.iter().any(IpAddr::is_unspecified));
     let mut all: Option<NfsBound> = None;
     for endpoint in wanted {
         let Endpoint { owner, listen, is_anywhere, port: asked, max_connections } = endpoint;
         let taken: Vec<SocketAddr> =
             all.iter().flat_map(|all| &all.endpoints).flat_map(|one| one.addresses.clone()).collect();
-        let place =
-            Place { listen: &listen, is_anywhere, setting: endpoints::listen_setting(config, &owner) };
+        let place = ListenAddresses {
+            listen: &listen,
+            is_anywhere,
+            setting: endpoints::listen_setting(config, &owner),
+        };
         if let Some(addresses) = within(&taken, &place, asked)? {
             if let Some(all) = &mut all {
                 all.endpoints.push(BoundEndpoint { owner, addresses, max_connections });
             }
             continue;
         }
-        let option = if owner == Owner::Server { "--nfs-port" } else { "`nfs_port`" };
+        let option = if owner == EndpointOwner::Server { "--nfs-port" } else { "`nfs_port`" };
         let port = Port { standard: STANDARD_NFS_PORT, other: OTHER_NFS_PORT, asked, option };
         let bound = bind_at(&place, &port).map_err(|why| {
-            if owner == Owner::Server { why } else { anyhow::anyhow!("NFS for {owner}: {why}") }
+            if owner == EndpointOwner::Server { why } else { anyhow::anyhow!("NFS for {owner}: {why}") }
         })?;
         let one = BoundEndpoint { owner, addresses: bound.addresses, max_connections };
         all = Some(match all {
@@ -157,10 +165,11 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
     Ok(all)
 }
 
-/// The addresses of an endpoint when the sockets that listen on every address of the host take what comes to them.
+/// The addresses of an endpoint, if sockets that listen on all addresses of the host already receive its
+/// connections.
 fn within(
     taken: &[SocketAddr],
-    place: &Place<'_>,
+    place: &ListenAddresses<'_>,
     asked: Option<u16>,
 ) -> anyhow::Result<Option<Vec<SocketAddr>>> {
     let mut found = Vec::new();
@@ -174,7 +183,7 @@ fn within(
                 )
         };
         let Some(any) = taken.iter().find(same) else { return Ok(None) };
-        // Nobody would ever come to an address that the host does not have.
+        // An address that the host does not have would never receive a connection.
         let own = Listeners::bind(&[SocketAddr::new(*address, 0)]);
         own.map_err(|error| told(place, &error, "`nfs_port`"))?;
         found.push(SocketAddr::new(*address, any.port()));
@@ -183,15 +192,15 @@ fn within(
 }
 
 /// Addresses to bind.
-struct Place<'a> {
+struct ListenAddresses<'a> {
     listen: &'a [IpAddr],
-    /// Whether nobody asked for these.
+    /// Whether these addresses are the default.
     is_anywhere: bool,
-    /// What says so, for a message.
+    /// The setting that defines the addresses, for a message.
     setting: String,
 }
 
-fn bind_at(place: &Place<'_>, port: &Port) -> anyhow::Result<Bound> {
+fn bind_at(place: &ListenAddresses<'_>, port: &Port) -> anyhow::Result<BoundListeners> {
     let Port { standard, other, asked, option } = *port;
     let told = |error: BindError| told(place, &error, option);
     let (listeners, note) = match asked {
@@ -204,12 +213,12 @@ fn bind_at(place: &Place<'_>, port: &Port) -> anyhow::Result<Bound> {
             bound => (bound.map_err(told)?, None),
         },
     };
-    Ok(Bound { addresses: listeners.local_addresses(), listeners, note })
+    Ok(BoundListeners { addresses: listeners.local_addresses(), listeners, note })
 }
 
-fn bind_port(place: &Place<'_>, port: u16) -> Result<Listeners, BindError> {
-    let Place { listen, is_anywhere, .. } = *place;
-    // A host without IPv6 is no reason not to serve, as long as nobody asked for it.
+fn bind_port(place: &ListenAddresses<'_>, port: u16) -> Result<Listeners, BindError> {
+    let ListenAddresses { listen, is_anywhere, .. } = *place;
+    // By default, a host without IPv6 is served over IPv4 only.
     if is_anywhere {
         return Listeners::bind_any(port);
     }
@@ -233,8 +242,8 @@ fn bind_port(place: &Place<'_>, port: u16) -> Result<Listeners, BindError> {
     }
 }
 
-/// The error with the setting to change.
-fn told(place: &Place<'_>, error: &BindError, option: &str) -> anyhow::Error {
+/// An error that names the setting to change.
+fn told(place: &ListenAddresses<'_>, error: &BindError, option: &str) -> anyhow::Error {
     let BindError { address, reason } = error;
     match reason.kind() {
         io::ErrorKind::AddrInUse => {
@@ -295,7 +304,8 @@ mod tests {
     fn endpoints_of_their_own_have_ports_and_addresses_of_their_own() {
         let offered = "path = \"/x\"\nprotocols = [\"nfs\"]\n";
         let text = format!(
-            "[server]\nlisten = [\"127.0.0.1\"]\nnfs_port = 0\n[share.a]\n{offered}[share.b]\nnfs_port = 0\n{offered}\
+            "[server]\nlisten = [\"127.0.0.1\"]\nnfs_port = 0\n[share.a]\n{offered}[share.b]\nnfs_port = 0\n\
+             {offered}\
              [share.c]\nnfs_listen = [\"127.0.0.2\", \"127.0.0.3\"]\n{offered}"
         );
         let bound = bind_nfs(&nfs(&text)).unwrap().unwrap();
@@ -312,8 +322,11 @@ mod tests {
             [SocketAddr::from(([0, 0, 0, 0], 4000)), SocketAddr::from(([0, 0, 0, 0], STANDARD_NFS_PORT))];
         let at = |address: &str, asked| {
             let listen = [address.parse().unwrap()];
-            let place =
-                Place { listen: &listen, is_anywhere: false, setting: "`nfs_listen` (t:6)".to_owned() };
+            let place = ListenAddresses {
+                listen: &listen,
+                is_anywhere: false,
+                setting: "`nfs_listen` (t:6)".to_owned(),
+            };
             within(&taken, &place, asked)
         };
         let own = |port| Some(vec![SocketAddr::from(([127, 0, 0, 2], port))]);

@@ -1,8 +1,8 @@
-//! `trunkline serve`: from the command line to a server that runs, and to its clean end.
+//! `trunkline serve`: from the command line to a running server, and to its clean end.
 //!
-//! The order matters: [`Setup::prepare`] refuses everything that is wrong before anything is made; then the
-//! ports are bound, the state is opened, and the protocol crates are started behind the seam
-//! [`server::FileServer`]. [`wiring`] is the one file that knows those crates.
+//! The order matters. [`Setup::prepare`] refuses all mistakes before it creates anything. Then the ports are
+//! bound, the state is opened, and the protocol crates are started behind the interface
+//! [`server::FileServer`]. Only [`wiring`] depends on those crates.
 
 mod banner;
 mod control;
@@ -25,32 +25,33 @@ use crate::cli::ServeArgs;
 use crate::config::{Config, Overrides, Sources, check};
 use crate::discovery::{self, Announced};
 use crate::state::{ADMIN_TOKEN, StateDir};
-use crate::{log, people};
+use crate::{log, principals};
 use banner::Credentials;
 use control::Control;
-use listen::{AdminBound, Bound, NfsBound};
-use plan::Plan;
+use listen::{AdminBound, BoundListeners, NfsBound};
+use plan::ServePlan;
 
-/// How long requests may take to end when the server does.
+/// The time that requests have to finish when the server stops.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// The server ran and failed; everything before that is the user's to change.
+/// A failure of a running server. All errors before that are mistakes that the user can correct.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// Serves until a signal or `trunkline stop` ends it.
+/// Serves until a signal or `trunkline stop` stops it.
 ///
 /// # Errors
 /// One line for the user; see [`Failed`].
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;
-    state.look_over().iter().for_each(|note| tracing::warn!("{note}"));
-    // Which bits a new file has is for clients to say, and nobody else may enter the directory of the server's own files.
+    state.check_files().iter().for_each(|note| tracing::warn!("{note}"));
+    // The clients choose the mode bits of new files, so the umask is empty. The directory of the server's own
+    // files is closed to other users.
     rustix::process::umask(rustix::fs::Mode::empty());
-    let people = people::resolve(&config, &state)?;
-    let plan = Plan::new(config, people, &state);
+    let principals = principals::resolve(&config, &state)?;
+    let plan = ServePlan::new(config, principals, &state);
     print!("{}", banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
     let door = door(&admin, &state)?;
     let tls = plan.config.admin.tls(&plan.config)?.map(Arc::new);
@@ -63,23 +64,25 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     runtime.block_on(supervise(&control, admin, door.map(|door| (door, tls))))
 }
 
-/// What lets administrators in, where the admin page is open.
+/// The authentication of the admin page, if the page is open.
 fn door(admin: &AdminBound, state: &StateDir) -> anyhow::Result<Option<Door>> {
     if admin.page.is_none() {
         return Ok(None);
     }
     let told = |why: String| anyhow::anyhow!("{}: {why}", state.path().join(ADMIN_TOKEN).display());
     let token = state.token(ADMIN_TOKEN).map_err(|e| told(e.to_string()))?;
-    Door::new(&token).map(Some).map_err(|why| told(format!("{why}; remove the file, and one is made")))
+    Door::new(&token)
+        .map(Some)
+        .map_err(|why| told(format!("{why}; remove the file, and a new one is generated")))
 }
 
-/// What must be right before a server can start, and what it starts with.
+/// The checked prerequisites of a server.
 struct Setup {
     overrides: Overrides,
     config: Config,
-    /// What it was made from.
+    /// The texts of the configuration.
     sources: Sources,
-    bound: Bound,
+    bound: BoundListeners,
     nfs: Option<NfsBound>,
     admin: AdminBound,
     state: StateDir,
@@ -87,7 +90,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// Nothing is made before everything that can be known has been found to be right.
+    /// Checks everything that can be checked, before it creates anything.
     fn prepare(args: &ServeArgs) -> anyhow::Result<Setup> {
         let mut overrides = args.overrides();
         if args.demo {
@@ -118,7 +121,7 @@ impl Setup {
     }
 }
 
-/// Waits for what may happen to a running server, until it is to end.
+/// Handles signals and requests of administrators until the server must stop.
 async fn supervise(
     control: &Arc<Control>,
     admin: AdminBound,
@@ -159,7 +162,7 @@ async fn supervise(
             _ = hangup.recv() => {
                 notify::reloading();
                 let control = Arc::clone(control);
-                // What is wrong is logged by the reload itself, and what was served is served on.
+                // The reload logs its errors itself, and the old configuration stays in force.
                 let _ = tokio::task::spawn_blocking(move || admin::Controlled::reload(&*control)).await;
                 notify::ready();
             }
@@ -169,7 +172,7 @@ async fn supervise(
         }
     }
     notify::stopping();
-    tracing::info!("ending: answering what was received");
+    tracing::info!("stopping: answering the received requests");
     announced.end().await;
     let ending = Arc::clone(control);
     let clean = tokio::task::spawn_blocking(move || ending.server().drain(DRAIN)).await?;
@@ -188,7 +191,7 @@ async fn announce(control: &Control) -> Announced {
     if !server.discovery.value {
         return Announced::nothing();
     }
-    discovery::announce(&discovery::Facts {
+    discovery::announce(&discovery::Announcement {
         name: server.name.value.clone(),
         netbios_name: server.netbios_name.value.clone(),
         workgroup: server.workgroup.value.clone(),

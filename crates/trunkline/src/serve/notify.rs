@@ -1,22 +1,22 @@
-//! Tells the service manager how the server is, by the protocol of `sd_notify(3)`.
+//! Reports the server's state to the service manager, by the protocol of `sd_notify(3)`.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// It serves.
+/// The server is ready.
 pub fn ready() {
     tell("READY=1\nSTATUS=Serving\n");
 }
 
-/// It reads its configuration again; [`ready`] follows.
+/// The server reads its configuration again. [`ready`] follows.
 pub fn reloading() {
     let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let micros = since_boot.tv_sec.unsigned_abs() * 1_000_000 + since_boot.tv_nsec.unsigned_abs() / 1000;
     tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}\n"));
 }
 
-/// It ends.
+/// The server is stopping.
 pub fn stopping() {
     tell("STOPPING=1\nSTATUS=Ending\n");
 }
@@ -24,7 +24,7 @@ pub fn stopping() {
 fn tell(text: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(e) = send(path.as_bytes(), text) {
-        tracing::warn!(error = %e, "the service manager could not be told");
+        tracing::warn!(error = %e, "the service manager could not be notified");
     }
 }
 

@@ -1,36 +1,36 @@
-//! All that a server of files needs to know, complete and checked.
+//! The checked input of a file server: the configuration, the principals and the identity.
 
 use std::collections::BTreeMap;
 
 use crate::config::{Account, Config, Share, User, endpoints};
-use crate::people::Person;
+use crate::principals::LogonPrincipal;
 use crate::state::StateDir;
 use crate::state::store::Identity;
 
-/// All that a server of files needs to know.
+/// The complete input of a file server.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct ServePlan {
     /// Settings and shares.
     pub config: Config,
-    /// Who may log on.
-    pub people: Vec<Person>,
-    /// What makes this server itself.
+    /// The principals who may log on.
+    pub principals: Vec<LogonPrincipal>,
+    /// The identity of this server.
     pub identity: Identity,
 }
 
-impl Plan {
-    /// Joins what was read.
-    pub fn new(config: Config, people: Vec<Person>, state: &StateDir) -> Plan {
-        Plan { config, people, identity: state.store().identity() }
+impl ServePlan {
+    /// Combines the parts.
+    pub fn new(config: Config, principals: Vec<LogonPrincipal>, state: &StateDir) -> ServePlan {
+        ServePlan { config, principals, identity: state.store().identity() }
     }
 
-    /// The names of the shares as they are written.
+    /// The names of the shares, in their original spelling.
     pub fn share_names(&self) -> Vec<String> {
         self.config.shares.values().map(|share| share.name.value.clone()).collect()
     }
 
-    /// Settings that differ from `before` and that a running server cannot change.
-    pub fn fixed_changes(&self, before: &Plan) -> Vec<String> {
+    /// The settings that differ from `before` and that a running server cannot change.
+    pub fn fixed_changes(&self, before: &ServePlan) -> Vec<String> {
         let (new, old) = (&self.config, &before.config);
         let mut changed = inside("", new.server.needs_start(&old.server));
         changed.extend(inside("testing.", new.server.testing.needs_start(&old.server.testing)));
@@ -45,7 +45,8 @@ impl Plan {
     }
 }
 
-/// The keys that `needs_start` names of each table that was there before; `[new, old]` are all of one kind.
+/// The keys that `needs_start` returns for each table that existed before. `[new, old]` are tables of one
+/// kind.
 fn each<T>(
     kind: &str,
     [new, old]: [&BTreeMap<String, T>; 2],
@@ -67,9 +68,9 @@ mod tests {
 
     #[test]
     fn what_needs_a_restart_is_named() {
-        let plan = |text: &str| Plan {
+        let plan = |text: &str| ServePlan {
             config: read::parse("t", text, Path::new("/")).unwrap(),
-            people: Vec::new(),
+            principals: Vec::new(),
             identity: Identity { guid: [0; 16], machine_sid: [0; 3] },
         };
         let before = plan("[server]\nsmb_port = 4450\nname = \"a\"\n");

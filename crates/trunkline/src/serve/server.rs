@@ -1,4 +1,4 @@
-//! The seam between the program and the protocol crates: what a server of files must be able to do.
+//! The interface between the program and the protocol crates: the operations of a file server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,21 +10,21 @@ use admin::status::Transport;
 use admin::transactions::{Counted, Gauges};
 use admin::workload::ClientWork;
 
-use super::plan::Plan;
+use super::plan::ServePlan;
 
-/// Who uses a share.
+/// The number of users of a share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShareUse {
-    /// Sessions of SMB that are connected to it.
+    /// SMB tree connects to it.
     pub trees: usize,
-    /// Clients of NFS that have been there.
+    /// NFS clients that have accessed it.
     pub nfs_clients: usize,
-    /// What is open on it, also for clients that are away.
+    /// Opens on it, including those of disconnected clients.
     pub opens: usize,
 }
 
 impl ShareUse {
-    /// Whether nobody does.
+    /// Whether the share is unused.
     pub fn is_none(&self) -> bool {
         *self == ShareUse::default()
     }
@@ -34,7 +34,7 @@ impl fmt::Display for ShareUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
             (self.trees, "connection", "connections", " over SMB"),
-            (self.nfs_clients, "client", "clients", " of NFS that came to it"),
+            (self.nfs_clients, "client", "clients", " over NFS"),
             (self.opens, "open file", "open files", ""),
         ];
         let there = counts.iter().filter(|(count, ..)| *count > 0);
@@ -44,46 +44,46 @@ impl fmt::Display for ShareUse {
     }
 }
 
-/// A server of files that runs on threads of its own.
+/// A file server that runs on its own threads.
 pub trait FileServer: Send + Sync {
     /// Fills in sessions, connections, tree connects, opens and locks.
     fn report(&self, status: &mut Status);
 
-    /// Connections, what was refused to them, and what is held for clients that do not read.
+    /// The connections, counts of refused ones, and the memory for clients that do not read their replies.
     fn transport(&self) -> Transport {
         Transport::default()
     }
 
-    /// Which connections carry each session; the server's name is left out.
+    /// The connections of each session, without the server's name.
     fn channels(&self) -> Vec<SessionChannels>;
 
-    /// What was asked of each share, and how that went.
+    /// The requests to each share and their results.
     fn transactions(&self) -> Vec<Counted>;
 
-    /// What is so now of each share, by its name.
+    /// The current values of each share, by its name.
     fn gauges(&self) -> BTreeMap<String, Gauges>;
 
-    /// What each client does that is connected.
+    /// The load of each connected client.
     fn clients(&self) -> Vec<ClientWork>;
 
-    /// Serves the shares and users of `plan` from now on. Sessions stay, except those of users who are
-    /// no longer there; who is connected to a share that is gone keeps it until they disconnect.
+    /// Serves the shares and users of `plan` from now on. Sessions stay, except those of users that no longer
+    /// exist. A client that is connected to a removed share keeps it until it disconnects.
     ///
     /// # Errors
-    /// Why not, in one line; what was served before is served on.
-    fn apply(&self, plan: &Plan) -> Result<(), String>;
+    /// The reason, in one line. The old shares and users stay in force.
+    fn apply(&self, plan: &ServePlan) -> Result<(), String>;
 
-    /// Whether a share has a size, and what lies there is not known yet.
+    /// Whether a share has a size and its used space is not known yet.
     fn is_counting(&self, share: &str) -> bool;
 
-    /// Who uses a share, by its name.
+    /// The number of users of a share, by its name.
     fn use_of(&self, share: &str) -> ShareUse;
 
-    /// Disconnects whoever still uses a share that is not in the plan any more: what they have open there is closed. Their
-    /// sessions go on.
+    /// Disconnects all clients from a share that is no longer in the plan, and closes their open files there.
+    /// Their sessions stay.
     fn disconnect(&self, share: &str);
 
-    /// Takes no more connections and requests, answers what was received, flushes what was written,
-    /// and ends. False when something had to be cut off after `within`.
+    /// Accepts no more connections and requests, answers the received requests, flushes the written data, and
+    /// stops. Returns false if requests had to be cut off after `within`.
     fn drain(&self, within: Duration) -> bool;
 }

@@ -1,8 +1,10 @@
-//! Every file of a state directory, with one bit changed and cut short, at offsets by chance: it is refused with a line that says
-//! what to do, taken with a line that says what is not as it was, or nothing of it has changed.
+//! Tests that damage every file of a state directory: they change one bit or truncate the file, at many
+//! offsets. The directory must be refused with a line that says what to do, or accepted with a line that says
+//! what differs, or its content must be unchanged.
 //!
-//! `DAMAGED_OFFSETS=500` tries so many of each file, `DAMAGED_OFFSETS=4096+512` the offsets from 4,096 on, one after the other, and from
-//! the beginning again where a file ends: [`LONGEST`] of them are all.
+//! `DAMAGED_OFFSETS=500` tries this many offsets of each file. `DAMAGED_OFFSETS=4096+512` tries 512
+//! consecutive offsets from 4,096 on, and continues at the beginning where a file ends. [`LONGEST`] of them
+//! cover all offsets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,17 +17,17 @@ use super::{ADMIN_TOKEN, FIRST_PASSWORD, StateDir};
 use crate::config::CHANGES;
 
 const SECRET: &str = "handle-key";
-/// How many offsets of each file a quick run tries.
+/// The number of offsets of each file in a quick run.
 const QUICK: u64 = 16;
-/// No file here is longer.
+/// An upper bound of the files' lengths.
 const LONGEST: usize = 200_000;
 
-/// A directory, in memory where the host has one: nothing here is about what a disk keeps.
+/// A directory, in memory if the host has one. These tests do not depend on a disk.
 fn place() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Everything that a state directory says.
+/// The complete content of a state directory.
 #[derive(Debug, PartialEq)]
 struct Content {
     identity: Identity,
@@ -42,7 +44,7 @@ fn user(name: &str) -> StoredUser {
     StoredUser { name: name.to_owned(), nt_hash: NtHash([7; 16]), uid: Some(1), gid: None, admin: false }
 }
 
-/// Fills a directory. It is open still: a copy of it is what a killed server leaves.
+/// Fills a directory. It is still open: a copy of it is like that of a killed server.
 fn filled(dir: &Path) -> StateDir {
     let state = StateDir::open(dir).unwrap();
     let store = state.store();
@@ -61,16 +63,16 @@ fn filled(dir: &Path) -> StateDir {
     state.write_file(FIRST_PASSWORD, b"correct horse\nann\n").unwrap();
     state.write_file(CHANGES, b"[share.a]\npath = \"/srv/a\"\n\n[share.b]\npath = \"/srv/b\"\n").unwrap();
     drop(state);
-    // Its last change is one that a record of a user has.
+    // The last change is that of a user's record.
     let state = StateDir::open(dir).unwrap();
     state.store().put_user(&StoredUser { nt_hash: NtHash([9; 16]), ..user("user-7") }).unwrap();
     state
 }
 
-/// What is read of a directory, and what is told of it.
+/// Reads the content of a directory, and the notes about it.
 fn read(dir: &Path) -> Result<(Content, Vec<String>), String> {
     let state = StateDir::open(dir).map_err(|e| e.to_string())?;
-    let notes = state.look_over();
+    let notes = state.check_files();
     let store = state.store();
     let content = Content {
         identity: store.identity(),
@@ -94,7 +96,7 @@ fn read(dir: &Path) -> Result<(Content, Vec<String>), String> {
     Ok((content, notes))
 }
 
-/// A copy of a directory without directories in it.
+/// Copies a directory without its subdirectories.
 fn copy(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     fs::create_dir(to).unwrap();
@@ -103,7 +105,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The offsets to try of a file of this length.
+/// The offsets to try for a file of this length.
 fn offsets(length: u64) -> Vec<u64> {
     let told = std::env::var("DAMAGED_OFFSETS").unwrap_or_else(|_| QUICK.to_string());
     let number = |text: &str| text.parse::<u64>().unwrap();
@@ -113,19 +115,19 @@ fn offsets(length: u64) -> Vec<u64> {
             (first..first + count).map(|at| at % length).collect()
         }
         None => {
-            // An odd step meets places of every kind.
+            // With an odd step, all kinds of positions are tried.
             let step = (length / number(&told)).max(1) | 1;
             (0..length).step_by(usize::try_from(step).unwrap()).collect()
         }
     }
 }
 
-/// Which bits of a byte to change: in what redb has no checksum over, all of them.
+/// The bits of a byte to change. These are all bits of the parts that have no checksum in redb.
 fn bits(at: usize) -> std::ops::Range<usize> {
     if at < 64 { 0..8 } else { at % 8..at % 8 + 1 }
 }
 
-/// What was wrong with a file that was damaged so; none: nothing.
+/// The error in the handling of a damaged directory. None if it was handled correctly.
 fn wrong(dir: &Path, before: &Content) -> Option<String> {
     match read(dir) {
         Err(refusal)
@@ -140,7 +142,7 @@ fn wrong(dir: &Path, before: &Content) -> Option<String> {
             Some(format!("changed without a word: {content:?}"))
         }
         Ok((content, notes)) => {
-            // Of what is in the database nothing may be another, whatever is told.
+            // The content of the database must not differ, even with a note.
             let same = Content { files: before.files.clone(), ..content } == *before;
             (!same).then(|| format!("another identity or user: {notes:?}"))
         }
@@ -161,7 +163,7 @@ fn damage_to_a_file_is_refused_told_or_changes_nothing() {
     for name in
         ["state.redb", "state.generation", "version", "lock", SECRET, ADMIN_TOKEN, FIRST_PASSWORD, CHANGES]
     {
-        // Only the database is another when the server was killed.
+        // Only the database differs after the server was killed.
         let wholes = if name == "state.redb" { vec![&closed, &killed] } else { vec![&closed] };
         for whole in wholes {
             let bytes = fs::read(whole.join(name)).unwrap();
@@ -196,7 +198,7 @@ fn a_missing_file_is_refused_or_told() {
         copy(&whole, &tried);
         fs::remove_file(tried.join(name)).unwrap();
         if name == "version" {
-            // A directory of volumes tells it from one that was just begun.
+            // A directory `volumes` shows that this is not a directory that was just created.
             fs::create_dir(tried.join("volumes")).unwrap();
         }
         assert_eq!(wrong(&tried, &before), None, "{name}");

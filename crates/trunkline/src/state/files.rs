@@ -1,8 +1,8 @@
-//! The smaller files of the state directory. What was written of them stands in the database too, so that a file that is cut
-//! short, damaged or gone is never taken for what was written.
+//! The smaller files of the state directory. Their content is also in the database, so that a truncated,
+//! damaged or missing file is noticed.
 //!
-//! Some of them people may edit: then the file counts as it stands, and who starts the server is told. A secret that
-//! nobody has reason to edit is written anew.
+//! People may edit some of these files. An edited file is accepted as it is, with a warning at the start. A
+//! secret, which has no reason to be edited, is restored.
 
 use std::fs;
 use std::io;
@@ -14,15 +14,15 @@ use crate::config::CHANGES;
 
 /// The first user's password.
 pub const FIRST_PASSWORD: &str = "first-password";
-/// What administrators show to be let in.
+/// The token of administrators for the admin API.
 pub const ADMIN_TOKEN: &str = "admin-token";
 
 impl StateDir {
-    /// Thirty-two random bytes that stay the same as long as the directory lives, in a file open to its owner
-    /// only.
+    /// Thirty-two random bytes that stay the same for the lifetime of the directory, in a file that only its
+    /// owner can read.
     ///
     /// # Errors
-    /// What the host says.
+    /// The error of the host.
     pub fn secret(&self, name: &str) -> io::Result<[u8; 32]> {
         let path = self.path.join(name);
         let found = match fs::read(&path) {
@@ -35,7 +35,7 @@ impl StateDir {
             (Some(kept), found) => {
                 if found.as_ref() != Some(&kept) {
                     let what = if found.is_some() { "damaged" } else { "missing" };
-                    tracing::warn!(path = %path.display(), "it was {what}, and is written anew from state.redb");
+                    tracing::warn!(path = %path.display(), "it was {what} and was restored from state.redb");
                     write_private(&path, &kept)?;
                 }
                 kept
@@ -55,10 +55,11 @@ impl StateDir {
             .map_err(|_| io::Error::other(format!("{} is damaged; restore or remove it", path.display())))
     }
 
-    /// Random text that stays the same as long as the file does, which is open to its owner only and may be edited.
+    /// Random text that stays the same for the lifetime of the file. Only its owner can read the file, and it
+    /// may be edited.
     ///
     /// # Errors
-    /// What the host says.
+    /// The error of the host.
     pub fn token(&self, name: &str) -> io::Result<String> {
         match fs::read_to_string(self.path.join(name)) {
             Ok(kept) => Ok(kept.trim().to_owned()),
@@ -72,10 +73,10 @@ impl StateDir {
         }
     }
 
-    /// Writes `content` to the file `name`, open to its owner only, whole or not at all.
+    /// Writes `content` to the file `name`, completely or not at all. Only its owner can read it.
     ///
     /// # Errors
-    /// What the host says.
+    /// The error of the host.
     pub fn write_file(&self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         write_private(&path, content)?;
@@ -83,22 +84,22 @@ impl StateDir {
         Ok(path)
     }
 
-    /// Whether a journal that is to be in the directory is gone.
+    /// Whether a journal that was in use is missing.
     pub fn lacks_journal(&self, journal: &Path) -> bool {
         self.store.file(&self.name_of(journal)).is_some() && !journal.exists()
     }
 
-    /// Whether what lay beside the files of a served directory, kept in `volume`, is gone.
-    pub fn lacks_what_lay_beside(&self, volume: &Path) -> bool {
+    /// Whether the sidecar data of a served directory, in `volume`, is missing.
+    pub fn lacks_sidecar(&self, volume: &Path) -> bool {
         self.store.file(&self.name_of(volume)).is_some() && !has_something(volume)
     }
 
-    /// Takes note of the journals that are in the directory, each of which is made with its first record, and of the served
-    /// directories beside whose files something lies.
+    /// Records the journals that exist, each of which is created with its first record, and the served
+    /// directories with sidecar data.
     ///
     /// # Errors
     /// [`StoreError`]
-    pub fn note_what_is_kept(&self) -> Result<(), StoreError> {
+    pub fn record_present_files(&self) -> Result<(), StoreError> {
         let of = |directory: PathBuf, is_journal: fn(&Path) -> bool| {
             let found = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
             found.filter(move |path| is_journal(path))
@@ -121,7 +122,7 @@ impl StateDir {
         self.store.note_files(&names)
     }
 
-    /// Takes note that a journal is not kept any more.
+    /// Records that a journal is no longer in use.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -130,12 +131,12 @@ impl StateDir {
         if self.store.file(&name).is_some() { self.store.forget_file(&name) } else { Ok(()) }
     }
 
-    /// What a file of the directory is called in the database.
+    /// The name of a file of the directory in the database.
     fn name_of(&self, file: &Path) -> String {
         file.strip_prefix(&self.path).unwrap_or(file).display().to_string()
     }
 
-    /// Takes the file of changes as it stands, whoever wrote it: from now on that is what was written.
+    /// Accepts the file of changes as it is, whoever wrote it.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -146,9 +147,10 @@ impl StateDir {
         }
     }
 
-    /// Looks at the files that people may edit, and says of each in a line if it is not what was written. A server of an earlier version
-    /// wrote nothing down: what is found is kept then.
-    pub fn look_over(&self) -> Vec<String> {
+    /// Checks the files that people may edit, and returns a line for each that differs from the version that
+    /// the server wrote. An earlier version of the server recorded no content: then the current content is
+    /// recorded.
+    pub fn check_files(&self) -> Vec<String> {
         let mut notes = self.store.notes().to_vec();
         for name in [CHANGES, ADMIN_TOKEN, FIRST_PASSWORD] {
             let path = self.path.join(name);
@@ -169,32 +171,34 @@ impl StateDir {
     }
 }
 
-/// Whether something lies beside a served directory's files, which have a folder each here.
+/// Whether a served directory has sidecar data. Each file with such data has a folder there.
 fn has_something(volume: &Path) -> bool {
     fs::read_dir(volume).into_iter().flatten().flatten().any(|entry| entry.path().is_dir())
 }
 
-/// What to tell of a file that has not the content that was written.
+/// The text about a file whose content differs from the version that the server wrote.
 fn difference(name: &str, kept: &[u8], found: Option<&[u8]>) -> String {
     let how = match found {
         None => "it is missing",
-        Some(found) if found.len() < kept.len() && kept.starts_with(found) => "it is cut short",
-        Some(_) => "it is not as the server wrote it: somebody edited it, or it is damaged",
+        Some(found) if found.len() < kept.len() && kept.starts_with(found) => "it is truncated",
+        Some(_) => "it differs from the server's version: it was edited or is damaged",
     };
     let then = match name {
         CHANGES => {
             let changed = tables_that_differ(kept, found.unwrap_or_default());
-            format!("{changed}; restore it, or `trunkline reload` takes it as it stands")
+            format!("{changed}; restore it, or accept it as it is with `trunkline reload`")
         }
-        ADMIN_TOKEN if found.is_none() => "another token is made, and callers must be given that".to_owned(),
-        ADMIN_TOKEN => "callers must show what stands in it now".to_owned(),
-        _ => "it may not have the first user's password any more; `trunkline user passwd` sets another"
+        ADMIN_TOKEN if found.is_none() => {
+            "a new token is generated, and administrators need the new one".to_owned()
+        }
+        ADMIN_TOKEN => "administrators need the token that it contains now".to_owned(),
+        _ => "it may no longer contain the first user's password; `trunkline user passwd` sets a new one"
             .to_owned(),
     };
     format!("{how}; {then}")
 }
 
-/// Which accounts and shares the file of changes said something else of.
+/// The accounts and shares that differ in the file of changes.
 fn tables_that_differ(kept: &[u8], found: &[u8]) -> String {
     let read = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<toml::Table>().ok();
     let (Some(kept), Some(found)) = (read(kept), read(found)) else { return "it cannot be read".to_owned() };
@@ -204,7 +208,7 @@ fn tables_that_differ(kept: &[u8], found: &[u8]) -> String {
         for (name, was) in tables.as_table().into_iter().flatten() {
             match now.and_then(|now| now.get(name)) {
                 None => told.push(format!("{kind} `{name}` is missing")),
-                Some(now) if now != was => told.push(format!("{kind} `{name}` is another")),
+                Some(now) if now != was => told.push(format!("{kind} `{name}` differs")),
                 Some(_) => {}
             }
         }

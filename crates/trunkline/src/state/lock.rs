@@ -1,8 +1,10 @@
-//! The lock of a state directory: one server at a time, and the next one as soon as a killed one has let go.
+//! The lock of a state directory. It admits one server at a time, and the next one as soon as a killed one
+//! has released it.
 //!
-//! A process that is killed keeps what it holds until the last of its threads has come back from the disk. Who starts
-//! a server again at once must not hear of another one. So the lock's file names the process that took it, and
-//! [`take`] waits for one that has ended or is about to; one that lives is told of at once.
+//! A process that is killed keeps its files and locks until the last of its threads has returned from the
+//! disk. A restart right after that must not fail because of another server. So the lock's file contains the
+//! id of the process that took it. [`take`] waits for a process that has ended or is about to end, and
+//! reports a living one at once.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,35 +14,35 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// How long a process that has ended is waited for.
+/// The time to wait for a process that has ended.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Between two tries.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A process that will not be mistaken for a later one with its number.
+/// A process, identified in a way that does not match a later process with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     pid: u32,
-    /// When it began, in the host's ticks since its start.
+    /// The start time, in ticks since the host's boot.
     since: u64,
 }
 
-/// How far a process is.
+/// The stage of a process's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Lives,
-    /// It was killed, or has begun to end; it still holds its files.
+    /// It was killed, or has begun to end. It still holds its files.
     Ends,
-    /// It holds nothing any more.
+    /// It holds no files any more.
     Gone,
 }
 
-/// Takes the lock `path`, which is made when it is missing. None when a process holds it that lives, or does not come
-/// to its end within `patience`.
+/// Takes the lock `path`, and creates it if it is missing. Returns none if a living process holds it, or if
+/// its process does not end within `patience`.
 ///
 /// # Errors
-/// What the host says.
+/// The error of the host.
 pub fn take(path: &Path, patience: Duration) -> io::Result<Option<File>> {
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -53,7 +55,7 @@ pub fn take(path: &Path, patience: Duration) -> io::Result<Option<File>> {
             Err(rustix::io::Errno::WOULDBLOCK) => false,
             Err(e) => return Err(e.into()),
         };
-        // Its other files, and its ports, go after the lock.
+        // The process releases its other files and its ports after the lock.
         if is_free && (stage != Some(Stage::Ends) || Instant::now() >= until) {
             record(&file)?;
             return Ok(Some(file));
@@ -65,7 +67,7 @@ pub fn take(path: &Path, patience: Duration) -> io::Result<Option<File>> {
     }
 }
 
-/// The process that last took the lock.
+/// The process that took the lock last.
 fn recorded(file: &File) -> io::Result<Option<Process>> {
     let mut text = [0; 64];
     let length = file.read_at(&mut text, 0)?;
@@ -75,7 +77,7 @@ fn recorded(file: &File) -> io::Result<Option<Process>> {
     Ok(u32::try_from(pid).ok().map(|pid| Process { pid, since }))
 }
 
-/// Names this process in the lock's file.
+/// Writes the id of this process to the lock's file.
 fn record(file: &File) -> io::Result<()> {
     let pid = std::process::id();
     let Some(thread) = Thread::read(Path::new("/proc/self/stat")) else { return file.set_len(0) };
@@ -84,23 +86,23 @@ fn record(file: &File) -> io::Result<()> {
     file.write_all_at(text.as_bytes(), 0)
 }
 
-/// What the host says of a thread.
+/// The state of a thread, from the host.
 struct Thread {
     state: char,
     flags: u32,
     since: u64,
 }
 
-/// The kernel's marks on a thread that is on its way out, or has taken a signal that ends it.
+/// The kernel's flags of a thread that is ending, or that was ended by a signal.
 const EXITING: u32 = 0x4;
 const SIGNALED: u32 = 0x400;
 const SIGKILL: u32 = 9;
 
 impl Thread {
-    /// From its `stat` in /proc; none when there is no such thread.
+    /// Reads a `stat` file of /proc. None if there is no such thread.
     fn read(stat: &Path) -> Option<Thread> {
         let text = fs::read_to_string(stat).ok()?;
-        // The name, in brackets, may hold anything.
+        // The name, in parentheses, may contain anything.
         let mut words = text.rsplit_once(')')?.1.split_whitespace();
         let state = words.next()?.chars().next()?;
         let flags = words.nth(5)?.parse().ok()?;
@@ -108,13 +110,13 @@ impl Thread {
         Some(Thread { state, flags, since })
     }
 
-    /// Whether nothing is left of it but its status.
+    /// Whether only the exit status of the thread is left.
     fn is_over(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }
 
-/// Whether SIGKILL waits for the thread whose `status` in /proc this is.
+/// Whether SIGKILL is pending for the thread with this `status` file of /proc.
 fn is_killed(status: &Path) -> bool {
     let text = fs::read_to_string(status).unwrap_or_default();
     let masks = text.lines().filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
@@ -127,7 +129,7 @@ impl Process {
         self.stage_in(&Path::new("/proc").join(self.pid.to_string()))
     }
 
-    /// By the host's directory about it.
+    /// The stage according to the process's directory in /proc.
     fn stage_in(self, dir: &Path) -> Stage {
         match Thread::read(&dir.join("stat")) {
             Some(first) if first.since == self.since => {}
@@ -154,14 +156,14 @@ mod tests {
 
     use super::*;
 
-    /// Far longer than anything here takes.
+    /// Much longer than any step of these tests.
     const LONG: Duration = Duration::from_secs(60);
 
-    struct Place(tempfile::TempDir);
+    struct LockDir(tempfile::TempDir);
 
-    impl Place {
-        fn new() -> Place {
-            Place(tempfile::tempdir().unwrap())
+    impl LockDir {
+        fn new() -> LockDir {
+            LockDir(tempfile::tempdir().unwrap())
         }
 
         fn take(&self, patience: Duration) -> Option<File> {
@@ -172,7 +174,7 @@ mod tests {
             fs::read_to_string(self.0.path().join("lock")).unwrap()
         }
 
-        /// Names another process as the holder.
+        /// Writes another process as the holder.
         fn name(&self, pid: u32, since: u64) {
             fs::write(self.0.path().join("lock"), format!("{pid} {since}\n")).unwrap();
         }
@@ -194,7 +196,7 @@ mod tests {
         assert_eq!(process.stage(), Stage::Lives);
         assert_eq!(Process { since: process.since + 1, ..process }.stage(), Stage::Gone);
         child.kill().unwrap();
-        // Nobody has collected it: it stays in the list of processes.
+        // The process has not been waited for, so it stays in the list of processes.
         let until = Instant::now() + LONG;
         while process.stage() != Stage::Gone {
             assert!(Instant::now() < until);
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(process.stage(), Stage::Gone);
     }
 
-    /// What /proc says of a thread of a process that began at 77.
+    /// Writes the files of /proc about a thread of a process that started at 77.
     fn thread(dir: &Path, tid: u32, state: char, flags: u32, pending: u64) {
         let dir = dir.join("task").join(tid.to_string());
         fs::create_dir_all(&dir).unwrap();
@@ -221,7 +223,7 @@ mod tests {
             fs::copy(dir.join("task/7/stat"), dir.join("stat")).unwrap();
             process.stage_in(dir)
         };
-        // As a process looks that nothing happens to.
+        // The flags of an ordinary process.
         const USUAL: u32 = 0x0040_0000;
         thread(dir, 7, 'S', USUAL, 0);
         thread(dir, 8, 'D', USUAL, 1 << 14);
@@ -231,7 +233,7 @@ mod tests {
         thread(dir, 8, 'D', USUAL, 0);
         thread(dir, 7, 'R', USUAL | 0x404, 0);
         assert_eq!(stage(), Stage::Ends);
-        // The first thread is over and another waits for the disk.
+        // The first thread has ended, and another waits for the disk.
         thread(dir, 7, 'Z', USUAL | 0x40c, 0);
         thread(dir, 8, 'D', USUAL, 1 << 8);
         assert_eq!(stage(), Stage::Ends);
@@ -241,12 +243,12 @@ mod tests {
 
     #[test]
     fn one_that_lives_is_told_of_at_once() {
-        let place = Place::new();
+        let place = LockDir::new();
         let held = place.take(LONG).unwrap();
         assert_eq!(place.content().split_whitespace().next().unwrap(), std::process::id().to_string());
         let began = Instant::now();
         assert!(place.take(LONG).is_none());
-        // Who holds it without having named itself is about to.
+        // A holder that has not written its id yet is about to do so.
         held.set_len(0).unwrap();
         assert!(place.take(LONG).is_none());
         assert!(began.elapsed() < LONG / 2);
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn one_that_has_ended_is_waited_for_and_not_for_ever() {
-        let place = Place::new();
+        let place = LockDir::new();
         let held = place.take(LONG).unwrap();
         let mut child = sleeper();
         let process = of(child.id());
@@ -262,7 +264,7 @@ mod tests {
         child.wait().unwrap();
         place.name(process.pid, process.since);
         assert!(place.take(PAUSE).is_none());
-        // What it held is let go of while the next one waits.
+        // The lock is released while the next process waits.
         let waits = std::thread::scope(|scope| {
             let next = scope.spawn(|| place.take(LONG));
             drop(held);

@@ -1,11 +1,12 @@
-//! The state directory: what must survive between runs, and is no configuration.
+//! The state directory: data that must survive a restart and is not configuration.
 //!
-//! Start with [`StateDir::open`], which makes the directory, holds its lock and refuses one of another
-//! version. [`store`] keeps users and the server's identity in it.
+//! Start with [`StateDir::open`], which creates the directory, takes its lock and refuses other versions.
+//! [`store`] keeps the users and the server's identity.
 //!
-//! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `admin-token`, `handle-key`, `changes.toml`, `volumes/N/`
-//! for each directory that was ever served, `volumes/N.opens` where opens outlive the server. Everything is open to its owner only.
-//! [`files`] tells of the smaller ones when they are not what was written.
+//! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `admin-token`, `handle-key`,
+//! `changes.toml`, `volumes/N/` for each directory that was ever served, and `volumes/N.opens` for persistent
+//! opens. Only the owner can access any of it. [`files`] reports changes of the smaller files.
+//! are not what was written.
 
 #[cfg(test)]
 mod damage;
@@ -25,36 +26,38 @@ use store::{Store, StoreError};
 /// First and only line of `version`.
 const VERSION: &str = "trunkline state 1";
 
-/// What a first start that was interrupted may leave behind.
+/// The files that an interrupted first start may leave.
 const BEGINNINGS: [&str; 5] = ["lock", "state.new", "state.redb", "state.generation", "version.new"];
 
-/// Why a state directory cannot be used; one line that names it.
+/// The reason why a state directory cannot be used, as one line that names it.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The host refused.
+    /// An error of the host.
     #[error("state directory {dir}: {what}; see --state-dir")]
     Host {
         /// The directory.
         dir: String,
-        /// What the host says.
+        /// The host's message.
         what: String,
     },
-    /// There is something else in it.
+    /// It contains other files.
     #[error("state directory {0}: it holds other files and no `version`; give an empty one with --state-dir")]
     Foreign(String),
-    /// It is one, and the file that says so is not there.
+    /// It is a state directory without its file `version`.
     #[error(
-        "state directory {0}: `version` is missing beside `state.redb`; restore it, or write `{VERSION}` into it, if it is of this version"
+        "state directory {0}: `version` is missing beside `state.redb`; restore it, or write `{VERSION}` \
+         into it, if it is of this version"
     )]
     NoVersion(String),
     /// It was written by another version of the program.
     #[error(
-        "state directory {dir}: it is of version `{found}`, this program knows `{VERSION}`; give another one with --state-dir"
+        "state directory {dir}: it is of version `{found}`, this program knows `{VERSION}`; give another one \
+         with --state-dir"
     )]
     Version {
         /// The directory.
         dir: String,
-        /// What its file `version` says.
+        /// The content of its file `version`.
         found: String,
     },
     /// Another server holds it.
@@ -65,25 +68,25 @@ pub enum StateError {
     Store {
         /// The directory.
         dir: String,
-        /// What is wrong.
+        /// The reason.
         why: StoreError,
     },
 }
 
-/// A state directory that this process alone holds.
+/// A state directory that this process has locked.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
     store: Store,
-    /// The exclusive lock; given back by the host when the process ends, however it ends.
+    /// The exclusive lock. The host releases it when the process ends in any way.
     _lock: File,
 }
 
 impl StateDir {
-    /// Opens `path`, which is made when it is missing.
+    /// Opens `path`, and creates it if it is missing.
     ///
     /// # Errors
-    /// [`StateError`]; a directory that is refused is left as it was.
+    /// [`StateError`]. A directory that is refused stays unchanged.
     pub fn open(path: &Path) -> Result<StateDir, StateError> {
         let host = |e: io::Error| host_error(path, &e);
         let fresh = is_fresh(path)?;
@@ -98,14 +101,14 @@ impl StateDir {
             if !database.try_exists().map_err(host)? {
                 Store::make(&database).map_err(failed)?;
             }
-            // The last, so that it never stands beside less than all.
+            // `version` is written last, so that it never exists without the other files.
             write_private(&path.join("version"), format!("{VERSION}\n").as_bytes()).map_err(host)?;
         }
         let store = Store::open(&database).map_err(failed)?;
         Ok(StateDir { path: path.to_path_buf(), store, _lock: lock })
     }
 
-    /// Opens `path` only if it is there already.
+    /// Opens `path` only if it exists.
     ///
     /// # Errors
     /// As [`StateDir::open`].
@@ -113,18 +116,18 @@ impl StateDir {
         if is_fresh(path)? { Ok(None) } else { StateDir::open(path).map(Some) }
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Users and identity.
+    /// The database of users and identity.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Where what belongs to the served directory `path` and does not fit into it is kept; made when it
-    /// is missing. It goes with the directory, not with the share's name.
+    /// The sidecar directory of the served directory `path`, which is created if it is missing. It belongs to
+    /// the directory, not to the share's name.
     ///
     /// # Errors
     /// [`StateError`]
@@ -135,7 +138,8 @@ impl StateDir {
         made.map(|()| dir).map_err(|e| host_error(&self.path, &e))
     }
 
-    /// The number of `path`, a directory or something that is kept apart by a path of its own; never given twice.
+    /// The number of `path`, which is a directory or another key in the form of a path. Numbers are never
+    /// reused.
     ///
     /// # Errors
     /// [`StateError`]
@@ -143,7 +147,7 @@ impl StateDir {
         self.store.volume(path).map_err(|source| store_error(&self.path, source))
     }
 
-    /// Gives each of these paths a number that has none. The disk is waited for once, however many they are.
+    /// Gives each of these paths a number if it has none. It waits for the disk only once.
     ///
     /// # Errors
     /// [`StateError`]
@@ -151,8 +155,7 @@ impl StateDir {
         self.store.give_volumes(paths).map_err(|source| store_error(&self.path, source))
     }
 
-    /// Where it is recorded what clients have open in the served directory `path`, if that is to outlive
-    /// the server.
+    /// The journal of the persistent opens in the served directory `path`.
     ///
     /// # Errors
     /// [`StateError`]
@@ -160,7 +163,7 @@ impl StateDir {
         Ok(self.volume_dir(path)?.with_extension("opens"))
     }
 
-    /// Where the NFS clients of an endpoint are recorded.
+    /// The journal of the NFS client records of an endpoint.
     ///
     /// # Errors
     /// [`StateError`]
@@ -178,7 +181,7 @@ fn store_error(path: &Path, why: StoreError) -> StateError {
     StateError::Store { dir: path.display().to_string(), why }
 }
 
-/// Whether nothing is in `path` yet; otherwise it must be a state directory of this version.
+/// Whether `path` is still empty. Otherwise it must be a state directory of this version.
 fn is_fresh(path: &Path) -> Result<bool, StateError> {
     let shown = || path.display().to_string();
     match fs::read(path.join("version")) {
@@ -210,7 +213,7 @@ fn lock(path: &Path) -> Result<File, StateError> {
     taken.ok_or_else(|| StateError::Locked(path.display().to_string()))
 }
 
-/// Writes a file that only its owner can read, whole or not at all.
+/// Writes a file that only its owner can read, completely or not at all.
 fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
@@ -258,7 +261,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("lock"), "").unwrap();
         assert!(StateDir::open(dir.path()).is_ok());
-        // Everything was there but the last.
+        // Only the last file is missing.
         let identity = StateDir::open(dir.path()).unwrap().store().identity();
         fs::remove_file(dir.path().join("version")).unwrap();
         fs::write(dir.path().join("state.new"), "half").unwrap();

@@ -1,14 +1,14 @@
-//! Users and the server's identity, in one redb file.
+//! The users and the server's identity, in one redb file.
 //!
-//! Of a password only its NT hash is kept (MS-NLMP 3.3.1), which NTLMv2 needs; nothing leads back to the
-//! password but guessing. The server's GUID and the machine SID are made once and kept; the RID of a user
-//! is given once and never to another, so that descriptors on disk keep their meaning. Keys of accounts are kept as they
-//! are, since whoever looks after the server may ask for them again.
+//! Only the NT hash of a password is stored (MS-NLMP 3.3.1), which NTLMv2 needs. The password can be found
+//! from it only by guessing. The server's GUID and the machine SID are generated once. The RID of a user is
+//! never given to another user, so that descriptors on disk keep their meaning. Keys of accounts are stored
+//! as they are, since administrators may ask for them again.
 //!
-//! [`records`] keeps the bytes, and sees to it that damage is never taken for content.
+//! [`records`] stores the bytes and detects damage.
 
-mod earlier;
-mod guard;
+mod old_format;
+mod panic_guard;
 mod records;
 
 use std::collections::HashMap;
@@ -20,19 +20,19 @@ use serde::{Deserialize, Serialize};
 
 use records::{Contents, Edits, Records, Table};
 
-/// By the names of users in lower case.
+/// Key: a user's name in lower case.
 const USERS: Table = Table("users");
 const RIDS: Table = Table("rids");
-/// By the paths of directories.
+/// Key: a directory's path.
 const VOLUMES: Table = Table("volumes");
-/// By the numbers of directories: the count, and since when (ns since 1970).
+/// Key: a directory's number. Value: the count, and its time (ns since 1970).
 const BURST_CREDITS: Table = Table("burst_credits");
-/// By the numbers of directories: bytes and files that lie there.
+/// Key: a directory's number. Value: the bytes and files in it.
 const USAGE: Table = Table("usage");
-/// By the names of accounts in lower case.
+/// Key: an account's name in lower case.
 const ACCOUNT_KEYS: Table = Table("account_keys");
 const IDENTITY: Table = Table("identity");
-/// By their names: what was written to files that lie beside this one.
+/// Key: a file's name. Value: the content that was written to that file of the state directory.
 const FILES: Table = Table("files");
 const TABLES: [Table; 8] = [USERS, RIDS, VOLUMES, BURST_CREDITS, USAGE, ACCOUNT_KEYS, IDENTITY, FILES];
 
@@ -40,28 +40,29 @@ const TABLES: [Table; 8] = [USERS, RIDS, VOLUMES, BURST_CREDITS, USAGE, ACCOUNT_
 const GUID: &str = "guid";
 const MACHINE_SID: &str = "machine_sid";
 
-/// The first RID that is not given to well-known users (MS-SAMR 2.2.1.14).
+/// The first RID that is not reserved for well-known users (MS-SAMR 2.2.1.14).
 const FIRST_RID: u32 = 1000;
 
-/// The store cannot be read or written.
+/// An error in reading or writing the store.
 #[derive(Debug, thiserror::Error)]
 #[error("state.redb: {0}")]
 pub struct StoreError(String);
 
 impl StoreError {
-    /// Something in the file is not what was written.
+    /// The error for a damaged file.
     fn damaged(what: &str) -> StoreError {
         StoreError(format!(
-            "it is damaged ({what}); restore the state directory from a backup, or begin anew with another one \
-             (--state-dir): users, keys and the machine's SID, by which files know their owners, are then new"
+            "it is damaged ({what}); restore the state directory from a backup, or begin anew with another \
+             one (--state-dir): users, keys and the machine's SID, by which files know their owners, are \
+             then new"
         ))
     }
 
-    /// There is no file, and there was one.
+    /// The error for a missing file that existed before.
     fn missing() -> StoreError {
         StoreError(
-            "it is missing beside `version`; in it are users, keys and the machine's SID, by which files know their owners: \
-             restore it from a backup, or begin anew with another directory (--state-dir)"
+            "it is missing beside `version`; in it are users, keys and the machine's SID, by which files \
+             know their owners: restore it from a backup, or begin anew with another directory (--state-dir)"
                 .to_owned(),
         )
     }
@@ -87,7 +88,7 @@ from_store!(
     std::io::Error
 );
 
-/// What makes this server itself, for as long as its state directory lives.
+/// The identity of this server, for the lifetime of its state directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// ServerGuid of MS-SMB2 3.3.1.5.
@@ -116,10 +117,10 @@ impl Identity {
     }
 }
 
-/// A user whose password is kept here.
+/// A user whose password is in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredUser {
-    /// The name as it was given.
+    /// The name, in its original spelling.
     pub name: String,
     /// The password's NT hash.
     pub nt_hash: NtHash,
@@ -131,12 +132,12 @@ pub struct StoredUser {
     pub admin: bool,
 }
 
-/// The burst credits that a limited share had.
+/// The burst credits of a limited share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BurstCredits {
-    /// How many.
+    /// The number of credits.
     pub count: u64,
-    /// When, in nanoseconds since 1970.
+    /// Their time, in nanoseconds since 1970.
     pub at_ns: i64,
 }
 
@@ -148,7 +149,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes the file at `path`, whole or not at all, with a new identity.
+    /// Creates the file at `path` with a new identity, completely or not at all.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -159,10 +160,10 @@ impl Store {
         Records::make(path, edits)
     }
 
-    /// Opens the file at `path`, which must be there.
+    /// Opens the file at `path`, which must exist.
     ///
     /// # Errors
-    /// [`StoreError`]; a file that is refused is left as it was.
+    /// [`StoreError`]. A file that is refused stays unchanged.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         if !path.try_exists()? {
             return Err(StoreError::missing());
@@ -172,17 +173,17 @@ impl Store {
         Ok(Store { records, identity })
     }
 
-    /// What the administrator is to be told of the file, in lines.
+    /// Notes about the file for the administrator, as lines.
     pub fn notes(&self) -> &[String] {
         &self.records.notes
     }
 
-    /// What makes this server itself.
+    /// The server's identity.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Every user, sorted by name.
+    /// All users, sorted by name.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -190,7 +191,7 @@ impl Store {
         self.records.all(USERS).iter().map(|(_, record)| Ok(serde_json::from_slice(record)?)).collect()
     }
 
-    /// The user `name`, whatever its case.
+    /// The user `name`, without regard to case.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -199,7 +200,7 @@ impl Store {
         found.map(|record| Ok(serde_json::from_slice(&record)?)).transpose()
     }
 
-    /// Adds or replaces `user`. On disk when it returns.
+    /// Adds or replaces `user`. The change is on disk when it returns.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -208,7 +209,7 @@ impl Store {
         self.put(USERS, user.name.to_lowercase(), record)
     }
 
-    /// Removes the user `name`; false when there was none. Its RID is not given again.
+    /// Removes the user `name`. Returns false if there was none. Its RID is not reused.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -216,7 +217,7 @@ impl Store {
         self.remove(USERS, &name.to_lowercase())
     }
 
-    /// The keys of `account`, whatever its case.
+    /// The keys of `account`, without regard to case.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -225,7 +226,7 @@ impl Store {
         Ok(found.map(|record| serde_json::from_slice(&record)).transpose()?.unwrap_or_default())
     }
 
-    /// Keeps the keys of `account`. On disk when it returns.
+    /// Stores the keys of `account`. They are on disk when it returns.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -234,7 +235,7 @@ impl Store {
         self.put(ACCOUNT_KEYS, account.to_lowercase(), record)
     }
 
-    /// Forgets the keys of `account`.
+    /// Removes the keys of `account`.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -242,7 +243,7 @@ impl Store {
         self.remove(ACCOUNT_KEYS, &account.to_lowercase()).map(drop)
     }
 
-    /// The RID of the user `name`, given at the first call.
+    /// The RID of the user `name`. The first call assigns it.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -250,7 +251,7 @@ impl Store {
         self.number(RIDS, name.to_lowercase().as_bytes(), FIRST_RID)
     }
 
-    /// The number of the directory `path`, given at the first call, whatever shares show it.
+    /// The number of the directory `path`, which is independent of shares. The first call assigns it.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -258,8 +259,8 @@ impl Store {
         self.number(VOLUMES, path.as_os_str().as_bytes(), 1)
     }
 
-    /// Gives each of these paths that has none its number. All of them are on disk when it returns, and the disk was
-    /// waited for once.
+    /// Gives each of these paths a number if it has none. All are on disk when it returns, with one wait for
+    /// the disk.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -268,7 +269,7 @@ impl Store {
         self.numbers(VOLUMES, &keys, 1).map(drop)
     }
 
-    /// The burst credits that the share of the directory `number` had when they were last kept.
+    /// The saved burst credits of the share of the directory `number`.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -277,7 +278,7 @@ impl Store {
         Ok(found.map(|(count, at_ns)| BurstCredits { count, at_ns: at_ns.cast_signed() }))
     }
 
-    /// Keeps the burst credits of these shares. On disk when it returns.
+    /// Saves the burst credits of these shares. They are on disk when it returns.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -286,7 +287,7 @@ impl Store {
         self.put_pairs(BURST_CREDITS, shares.iter().map(|(number, credits)| (*number, pair(*credits))))
     }
 
-    /// What lay in the directory `number` when it was last kept: bytes and files.
+    /// The saved usage of the directory `number`: bytes and files.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -294,7 +295,7 @@ impl Store {
         self.pair(USAGE, number)
     }
 
-    /// Keeps what lies in these directories. On disk when it returns.
+    /// Saves the usage of these directories. It is on disk when it returns.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -302,12 +303,12 @@ impl Store {
         self.put_pairs(USAGE, directories.iter().copied())
     }
 
-    /// What was last written to the file `name`, if anything was.
+    /// The content that was last written to the file `name`, if any.
     pub fn file(&self, name: &str) -> Option<Vec<u8>> {
         self.records.get(FILES, name)
     }
 
-    /// Keeps what was written to the file `name`. On disk when it returns.
+    /// Stores the content that was written to the file `name`. It is on disk when it returns.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -315,7 +316,8 @@ impl Store {
         self.put(FILES, name.to_owned(), content.to_vec())
     }
 
-    /// Takes note that these files are written, which change too often for their content to be kept. On disk when it returns.
+    /// Records that these files exist. They change too often to store their content. It is on disk when it
+    /// returns.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -331,7 +333,7 @@ impl Store {
         })
     }
 
-    /// Forgets what was written to the file `name`.
+    /// Removes the stored content of the file `name`.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -339,13 +341,13 @@ impl Store {
         self.remove(FILES, name).map(drop)
     }
 
-    /// The number of `key`; a new one follows the highest that was ever given.
+    /// The number of `key`. A new one is the highest number ever assigned plus one.
     fn number(&self, table: Table, key: &[u8], first: u32) -> Result<u32, StoreError> {
         let missing = || StoreError("no number was given".to_owned());
         self.numbers(table, &[key], first)?.pop().ok_or_else(missing)
     }
 
-    /// The numbers of some keys; those that have none get theirs in one change.
+    /// The numbers of some keys. Missing ones are assigned in one change.
     fn numbers(&self, table: Table, keys: &[&[u8]], first: u32) -> Result<Vec<u32>, StoreError> {
         let known = |key: &&[u8]| Some(number_of(&self.records.get(table, *key)?));
         if let Some(numbers) = keys.iter().map(known).collect::<Option<Result<Vec<u32>, _>>>() {
@@ -382,7 +384,7 @@ impl Store {
         })
     }
 
-    /// Whether there was one.
+    /// Removes a record, and returns whether it existed.
     fn remove(&self, table: Table, key: &str) -> Result<bool, StoreError> {
         self.records.change(|contents, edits| {
             let was_there = contents.get(&table).is_some_and(|records| records.contains_key(key.as_bytes()));
@@ -427,7 +429,7 @@ fn guid_of(mut random: [u8; 16]) -> [u8; 16] {
     random
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes that nobody can guess.
 pub fn random<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut bytes = [0; N];
     let mut filled = 0;

@@ -1,4 +1,4 @@
-//! A server that never grants more than a few credits makes the client slower, and nothing it does fails.
+//! A server that never grants more than a few credits makes the client slower, but no operation fails.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use smb_wire::create::{Access, Disposition};
 use testkit::channels::log_on;
 use testkit::samba::USER;
 
-use crate::Running;
+use crate::MultichannelServer;
 
 /// Fewer than any compound needs, and fewer than a block of 1 MiB.
 const FEW: [u32; 4] = [1, 2, 3, 8];
 const MIB: usize = 1 << 20;
 
-fn few(credits: u32) -> Running {
-    Running::start(&format!("[server.testing]\nmax_credits = {credits}"))
+fn few(credits: u32) -> MultichannelServer {
+    MultichannelServer::start(&format!("[server.testing]\nmax_credits = {credits}"))
 }
 
 fn content() -> Vec<u8> {
     (0..MIB as u32).map(|at| (at % 253) as u8).collect()
 }
 
-/// A file that is made, written and read in blocks, by several at once.
-async fn blocks(server: &Running, tree: &Tree) {
+/// Creates a file, and writes and reads it in blocks, with several requests at once.
+async fn blocks(server: &MultichannelServer, tree: &Tree) {
     let (block, how) = (Arc::new(content()), OpenOptions::file(Disposition::OverwriteIf));
     let file = Arc::new(tree.open("blocks", &how).await.unwrap());
     let tasks = (0..4).map(|number| {
@@ -44,8 +44,8 @@ async fn blocks(server: &Running, tree: &Tree) {
     Arc::into_inner(file).unwrap().close().await.unwrap();
 }
 
-/// Files that are made, looked at, read, renamed and deleted whole, each in what is one round trip elsewhere.
-async fn whole_files(server: &Running, tree: &Tree) {
+/// Creates, examines, reads, renames and deletes whole files. Each of these needs one round trip elsewhere.
+async fn whole_files(server: &MultichannelServer, tree: &Tree) {
     let (block, path) = (content(), server.files());
     let how = OpenOptions::file(Disposition::Create);
     let making = OpenOptions { access: how.access | Access::DELETE, ..how };
@@ -67,12 +67,12 @@ async fn whole_files(server: &Running, tree: &Tree) {
     for name in ["moved", "delivered", "renamed"] {
         tree.touch(name, &OpenOptions::delete()).await.unwrap();
     }
-    // The part of what was refused may be left, as with many credits.
+    // A part of the refused request may have been done, as with many credits.
     let _ = tree.touch("part", &OpenOptions::delete()).await;
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 2, "all but `blocks` and `many`");
 }
 
-async fn everything(server: &Running, tree: &Tree) {
+async fn everything(server: &MultichannelServer, tree: &Tree) {
     blocks(server, tree).await;
     let many = server.files().join("many");
     std::fs::create_dir_all(&many).unwrap();
@@ -116,8 +116,8 @@ fn a_load_says_that_its_blocks_went_in_parts() {
     for credits in [1, 8] {
         let server = few(credits);
         let line = format!(
-            "load smb://{}@{}/files/loaded --password-file password --bs 1m --filesize 4m --numjobs 1 --iodepth 2 \
-             --rw randread --number-ios 8",
+            "load smb://{}@{}/files/loaded --password-file password --bs 1m --filesize 4m --numjobs 1 \
+             --iodepth 2 --rw randread --number-ios 8",
             USER.0, server.address
         );
         let said = server.place.run(&format!("{line} --json")).success().get_output().stdout.clone();

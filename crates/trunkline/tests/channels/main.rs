@@ -1,8 +1,8 @@
-//! Several channels to a running server, and what is left of the work when they are lost; and what is left when
-//! the server itself is killed ([`lasting`]), or grants few credits ([`credits`]).
+//! Several channels to a running server: the effects of losing channels, of killing the server
+//! ([`persistent`]), and of few credits ([`credits`]).
 
 mod credits;
-mod lasting;
+mod persistent;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -13,30 +13,30 @@ use client::smb::{ChannelOptions, Options};
 use smb_wire::NtStatus;
 use smb_wire::negotiate::Dialect;
 use testkit::channels;
-use testkit::program::{Place, Server};
+use testkit::program::{ProgramDir, Server};
 use testkit::samba::USER;
 
 /// A running server with the share `files`; killed when dropped.
-struct Running {
+struct MultichannelServer {
     server: Server,
-    place: Place,
+    place: ProgramDir,
     address: SocketAddr,
 }
 
-impl Running {
-    /// Starts one, with `settings` for the server as a whole.
-    fn start(settings: &str) -> Running {
-        Running::start_with(settings, "")
+impl MultichannelServer {
+    /// Starts a server with `settings` for the server as a whole.
+    fn start(settings: &str) -> MultichannelServer {
+        MultichannelServer::start_with(settings, "")
     }
 
-    /// Starts one, with `of_share` for the share.
-    fn start_with(settings: &str, of_share: &str) -> Running {
-        Running::start_at(Ipv4Addr::LOCALHOST.into(), settings, of_share)
+    /// Starts a server with `of_share` for the share.
+    fn start_with(settings: &str, of_share: &str) -> MultichannelServer {
+        MultichannelServer::start_at(Ipv4Addr::LOCALHOST.into(), settings, of_share)
     }
 
-    /// Starts one that listens on this address alone.
-    fn start_at(listen: IpAddr, settings: &str, of_share: &str) -> Running {
-        let place = Place::new();
+    /// Starts a server that listens on this address only.
+    fn start_at(listen: IpAddr, settings: &str, of_share: &str) -> MultichannelServer {
+        let place = ProgramDir::new();
         let password = place.write("password", USER.1);
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::create_dir(place.path().join("files")).unwrap();
@@ -47,19 +47,20 @@ impl Running {
             USER.0
         );
         place.write("trunkline.toml", &config);
-        let mut running = Running { server: Server::start(&place), place, address: (listen, 0).into() };
+        let mut running =
+            MultichannelServer { server: Server::start(&place), place, address: (listen, 0).into() };
         running.address.set_port(running.port());
         running
     }
 
-    /// Ends it, in order or where it stands, and starts it again.
+    /// Stops the server, in order or by force, and starts it again.
     fn restart(&mut self, in_order: bool) {
         let signal = if in_order { "-TERM" } else { "-KILL" };
         self.server.signal(signal);
         self.begin_again(|| ());
     }
 
-    /// Kills it, does something to what it has left, and starts it again.
+    /// Kills the server, runs `act` on its files, and starts it again.
     fn restart_after(&mut self, act: impl FnOnce()) {
         self.server.signal("-KILL");
         self.begin_again(act);
@@ -72,7 +73,7 @@ impl Running {
         self.address.set_port(self.port());
     }
 
-    /// The port, from the line that says how to connect.
+    /// The port, from the line with the mount commands.
     fn port(&self) -> u16 {
         let text = std::fs::read_to_string(self.place.path().join("output")).unwrap();
         let port = text.split(" -p ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
@@ -86,7 +87,7 @@ impl Running {
 
 #[tokio::test]
 async fn a_session_uses_four_channels_signed_and_sealed_in_every_dialect_that_has_them() {
-    let server = Running::start("");
+    let server = MultichannelServer::start("");
     for dialect in [Dialect::Smb300, Dialect::Smb302, Dialect::Smb311] {
         for encrypt in [false, true] {
             let options = Options { dialects: vec![dialect], ..Options::default() };
@@ -98,7 +99,7 @@ async fn a_session_uses_four_channels_signed_and_sealed_in_every_dialect_that_ha
 
 #[tokio::test]
 async fn a_session_uses_four_channels_over_ipv6() {
-    let server = Running::start_at(Ipv6Addr::LOCALHOST.into(), "", "");
+    let server = MultichannelServer::start_at(Ipv6Addr::LOCALHOST.into(), "", "");
     assert!(server.address.is_ipv6());
     for encrypt in [false, true] {
         let name = format!("ipv6-{encrypt}");
@@ -109,19 +110,19 @@ async fn a_session_uses_four_channels_over_ipv6() {
 
 #[tokio::test]
 async fn no_byte_is_lost_with_a_channel() {
-    let server = Running::start("");
+    let server = MultichannelServer::start("");
     channels::no_byte_is_lost(server.address, &server.files(), 24).await;
 }
 
 #[tokio::test]
 async fn no_name_is_done_twice_when_a_channel_is_lost() {
-    let server = Running::start("");
+    let server = MultichannelServer::start("");
     channels::no_name_is_done_twice(server.address, &server.files(), 48).await;
 }
 
 #[tokio::test]
 async fn a_server_that_takes_no_more_channels_leaves_the_session_with_what_it_has() {
-    let server = Running::start("max_channels = 2");
+    let server = MultichannelServer::start("max_channels = 2");
     let (session, tree) = channels::log_on(server.address, &Options::default(), false).await;
     let opened = session.open_channels(&ChannelOptions::default()).await.unwrap();
     assert_eq!(opened.channels, 2);
@@ -129,7 +130,7 @@ async fn a_server_that_takes_no_more_channels_leaves_the_session_with_what_it_ha
     assert_eq!(status, Some(NtStatus::INSUFFICIENT_RESOURCES));
     assert!(tree.stat("").await.is_ok());
 
-    let server = Running::start("multichannel = false");
+    let server = MultichannelServer::start("multichannel = false");
     let (session, tree) = channels::log_on(server.address, &Options::default(), false).await;
     let refused = session.open_channels(&ChannelOptions::default()).await.unwrap_err();
     assert!(matches!(refused, Error::NotOffered(_)), "{refused}");
@@ -138,7 +139,7 @@ async fn a_server_that_takes_no_more_channels_leaves_the_session_with_what_it_ha
 
 #[tokio::test]
 async fn channels_that_are_given_up_lose_nothing_and_can_be_had_again() {
-    let server = Running::start("");
+    let server = MultichannelServer::start("");
     let (session, tree) = channels::log_on(server.address, &Options::default(), false).await;
     let all = ChannelOptions::default();
     assert_eq!(session.open_channels(&all).await.unwrap().channels, 4);

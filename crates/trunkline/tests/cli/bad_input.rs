@@ -1,11 +1,11 @@
-//! What is wrong with a command, a setting or the host is one line that names what to change, exit
-//! status 2, and nothing has been changed.
+//! A mistake in a command, in a setting or on the host is reported as one line that names what to change,
+//! with exit status 2. Nothing has been changed.
 
-use testkit::program::Place;
+use testkit::program::ProgramDir;
 
-/// Runs `line` and expects the one line `wanted`, and every file as it was.
+/// Runs `line` and expects the single line `wanted`, with all files unchanged.
 #[track_caller]
-fn refused(place: &Place, line: &str, wanted: &str) {
+fn refused(place: &ProgramDir, line: &str, wanted: &str) {
     let before = place.files();
     let done = place.run(line).code(2);
     let errors = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
@@ -16,17 +16,17 @@ fn refused(place: &Place, line: &str, wanted: &str) {
 const SHARE: &str = "[share.docs]\npath = \"docs\"\n";
 const USER: &str = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
 
-fn place(configuration: &str) -> Place {
-    let place = Place::new();
+fn place(configuration: &str) -> ProgramDir {
+    let place = ProgramDir::new();
     place.write("t.toml", configuration);
     place.write("pw", "secret\n");
     place.write("docs/file", "");
     place
 }
 
-/// Every command that reads the configuration says the same.
+/// Checks that all commands that read the configuration report the same.
 #[track_caller]
-fn configuration_refused(place: &Place, wanted: &str) {
+fn configuration_refused(place: &ProgramDir, wanted: &str) {
     for line in ["config check --config t.toml", "serve --config t.toml --listen 127.0.0.1 --smb-port 0"] {
         refused(place, line, wanted);
     }
@@ -46,16 +46,18 @@ fn a_key_of_another_server() {
         ("[admin]\naddress = \"127.0.0.1:1\"\n", "`address` in [admin]; did you mean `listen`?"),
         (
             "[share.docs]\nguest_ok = true\n",
-            "`guest_ok` in [share.docs]: guests are not let in; docs/configuration.md lists what is not there",
+            "`guest_ok` in [share.docs]: guests are not admitted; docs/configuration.md lists the keys \
+             without a counterpart",
         ),
         (
             "[share.docs]\nsnapshots = 4\n",
-            "`snapshots` in [share.docs]: snapshots are not offered; docs/configuration.md lists what is not there",
+            "`snapshots` in [share.docs]: snapshots are not offered; docs/configuration.md lists the keys \
+             without a counterpart",
         ),
         (
             "[share.docs]\nquota = 4\n",
             "`quota` in [share.docs]: users have no quotas; the size of a share is `provisioned_gib`; \
-             docs/configuration.md lists what is not there",
+             docs/configuration.md lists the keys without a counterpart",
         ),
     ] {
         configuration_refused(&place(text), &format!("t.toml:2: unknown key {wanted}"));
@@ -72,7 +74,11 @@ fn a_file_that_is_no_toml() {
 
 #[test]
 fn a_configuration_that_is_not_there() {
-    refused(&Place::new(), "config check --config t.toml", "t.toml: no such file or directory; see --config");
+    refused(
+        &ProgramDir::new(),
+        "config check --config t.toml",
+        "t.toml: no such file or directory; see --config",
+    );
 }
 
 #[test]
@@ -98,10 +104,10 @@ fn a_user_without_a_password() {
     let empty = place(&format!("{USER}{SHARE}{users}"));
     empty.write("pw", "\n");
     let wanted =
-        "t.toml:3: `password_file` of user `ann`: pw: its first line is empty; a password must stand there";
+        "t.toml:3: `password_file` of user `ann`: pw: its first line is empty; it must be the password";
     configuration_refused(&empty, wanted);
     let unknown = place(&format!("{SHARE}{users}"));
-    let wanted = "t.toml:3: user `ann` of share `docs` is not known; run `trunkline user add ann`";
+    let wanted = "t.toml:3: user `ann` of share `docs` is unknown; run `trunkline user add ann`";
     configuration_refused(&unknown, wanted);
     let empty = "the password is empty; give it with --password-file or on standard input";
     refused(&unknown, "user add ann", empty);
@@ -110,7 +116,7 @@ fn a_user_without_a_password() {
 #[test]
 fn a_share_without_a_reader() {
     let place = place(&format!("{USER}{SHARE}"));
-    let wanted = "t.toml:4: share `docs` has no user that may read it; set `users = { NAME = \"read\" }`";
+    let wanted = "t.toml:4: share `docs` has no user who may read it; set `users = { NAME = \"read\" }`";
     configuration_refused(&place, wanted);
 }
 
@@ -136,8 +142,8 @@ fn a_state_directory_of_another_version() {
     place.write("state/version", "trunkline state 99\n");
     let state = place.path().join("state").display().to_string();
     let wanted = format!(
-        "state directory {state}: it is of version `trunkline state 99`, this program knows `trunkline state 1`; \
-         give another one with --state-dir"
+        "state directory {state}: it is of version `trunkline state 99`, this program knows `trunkline \
+         state 1`; give another one with --state-dir"
     );
     for line in ["serve docs --listen 127.0.0.1 --smb-port 0", "user list", "user remove ann"] {
         refused(&place, line, &wanted);
@@ -190,8 +196,9 @@ fn two_directories_of_one_name_or_of_the_same_files() {
         "other/docs: there is already a share `docs` (DIR); give it another name as [share.NAME]",
     );
     let wanted = format!(
-        "DIR: `path` of share `other`: {0}/other and {0}/other/docs of share `docs` hold the same files, \
-         and a share knows nothing of what is opened and locked in another; give each its own `path`, or one share more `users`",
+        "DIR: `path` of share `other`: {0}/other and {0}/other/docs of share `docs` contain the same files, \
+         but opens and locks of one share do not apply to the other; give each its own `path`, or give one \
+         share more `users`",
         place.path().display()
     );
     refused(&place, "serve other/docs other --listen 127.0.0.1 --smb-port 0", &wanted);

@@ -1,17 +1,17 @@
-//! `trunkline status channels` against a session that really has several connections.
+//! `trunkline status channels` with a session that has several connections.
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use client::smb::{ChannelOptions, Connection, Credentials, Options, Session};
 use serde_json::Value;
-use testkit::program::{PATIENCE, Place, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server};
 
 use crate::running::{json, start};
 
-/// A server with these settings and where it listens.
-fn serve(settings: &str) -> (Place, Server, SocketAddr) {
-    let place = Place::new();
+/// A server with these settings, and its address.
+fn serve(settings: &str) -> (ProgramDir, Server, SocketAddr) {
+    let place = ProgramDir::new();
     place.write("docs/file", "content");
     place.write("pw", "secret\n");
     let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
@@ -22,7 +22,7 @@ fn serve(settings: &str) -> (Place, Server, SocketAddr) {
     (place, running, listen)
 }
 
-/// Logs on, and gives the means to cut the first connection besides.
+/// Logs on. Also returns the stream of the first connection, so that a test can cut it.
 pub async fn log_on(listen: SocketAddr) -> (Session, TcpStream) {
     let stream = TcpStream::connect(listen).unwrap();
     let knife = stream.try_clone().unwrap();
@@ -33,8 +33,8 @@ pub async fn log_on(listen: SocketAddr) -> (Session, TcpStream) {
     (session, knife)
 }
 
-/// The one session, once it is as `wanted` says.
-pub fn shown(place: &Place, wanted: impl Fn(&Value) -> bool) -> Value {
+/// The only session, once `wanted` holds for it.
+pub fn shown(place: &ProgramDir, wanted: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
     loop {
         let page = json(place, "status channels --json");
@@ -79,7 +79,7 @@ fn each_connection_is_shown_and_the_limit_and_losses_are_told() {
                 "{row:#}"
             );
         }
-        // It listens on 127.0.0.1 only.
+        // The server listens on 127.0.0.1 only.
         for row in unused {
             let reason = row["reason"].as_str().unwrap();
             let right = ["loopback", "link_local", "down", "unsettled", "not_listened"];

@@ -1,4 +1,5 @@
-//! Network interfaces that come and go while the server runs, in a network namespace of its own. Needs root.
+//! Network interfaces that appear and disappear while the server runs, in a separate network namespace. Needs
+//! root.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -8,15 +9,15 @@ use std::process::Command;
 use client::smb::ChannelOptions;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
-use testkit::program::{Place, Server};
+use testkit::program::{ProgramDir, Server};
 
 use crate::channels::{log_on, run, shown};
 use crate::running::json;
 
-/// The address of the interface that comes later.
+/// The address of the interface that appears later.
 const LATER: &str = "192.0.2.1";
 
-/// As `command`, in a network namespace that ends with it and in which nothing is up.
+/// Runs `command` in a new network namespace in which no interface is up.
 fn apart(command: &Command) -> Command {
     let mut apart = Command::new("/usr/bin/unshare");
     apart.arg("--net").arg(command.get_program()).args(command.get_args());
@@ -46,11 +47,11 @@ fn is_because(session: &Value, address: &str, reason: &str) -> bool {
 fn an_interface_that_comes_later_is_offered_and_one_that_goes_is_not() {
     let can = Command::new("/usr/bin/unshare").args(["--net", "true"]).status();
     if !can.is_ok_and(|status| status.success()) {
-        // Past the test harness, which keeps what a test that passes prints.
+        // Written directly, since the test harness captures the output of tests that pass.
         let _ = writeln!(std::io::stderr(), "SKIPPED an interface that comes later: it takes root");
         return;
     }
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "content");
     place.run_with("user add ann", "secret\n").success();
     let server = apart(&place.trunkline("serve docs --listen 0.0.0.0 --smb-port 0 --no-discovery"));
@@ -60,7 +61,7 @@ fn an_interface_that_comes_later_is_offered_and_one_that_goes_is_not() {
     let pid = running.pid();
     ip(pid, "link set lo up");
     let namespace = std::fs::File::open(format!("/proc/{pid}/ns/net")).unwrap();
-    // Only this thread moves, and it ends with the test.
+    // Only this thread changes its namespace, and it ends with the test.
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
     run(async {
         let (session, _knife) = log_on(SocketAddr::from(([127, 0, 0, 1], port))).await;

@@ -1,7 +1,7 @@
-//! A command behind a path that is longer, narrower and worse than the host's own. Needs root.
+//! A command behind a path that is longer, narrower and less reliable than the host's own. Needs root.
 //!
-//! Only what a path must take at least is held here; that it takes no longer is held where time is an argument
-//! (`load::link::path`).
+//! These tests check only the minimum duration. The maximum is tested where time is an argument
+//! (`load::link::way`).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -9,25 +9,26 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::program::Place;
+use testkit::program::ProgramDir;
 
 const MEGABYTE: usize = 1_000_000;
 
-/// Runs `script` behind a path with bash; none, and says so, where that cannot be done.
+/// Runs `script` in bash behind a path. Returns none, with a message, if the host does not allow that.
 fn behind(path: &str, script: &str) -> Option<Output> {
     let can = Command::new("/usr/bin/unshare").args(["--net", "true"]).status();
     if !can.is_ok_and(|status| status.success()) || !std::path::Path::new("/dev/net/tun").exists() {
-        // Past the test harness, which keeps what a test that passes prints.
+        // Written directly, since the test harness captures the output of tests that pass.
         let _ = writeln!(std::io::stderr(), "SKIPPED a path ({path}): it takes root and /dev/net/tun");
         return None;
     }
-    let place = Place::new();
+    let place = ProgramDir::new();
     let mut link = place.trunkline(&format!("link {path} --"));
     link.args(["bash", "-c", script]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     Some(link.output().expect("it runs"))
 }
 
-/// Sends each of `count` clients a megabyte; where, and how long the last byte took to be read, from the first accepted one.
+/// Sends a megabyte to each of `count` clients. Returns the port, and a thread that returns the time from the
+/// first accepted connection to the last byte that was read.
 fn sender(count: usize) -> (u16, thread::JoinHandle<Duration>) {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -40,7 +41,8 @@ fn sender(count: usize) -> (u16, thread::JoinHandle<Duration>) {
                 thread::spawn(move || {
                     client.write_all(&vec![7; MEGABYTE]).unwrap();
                     client.shutdown(std::net::Shutdown::Write).unwrap();
-                    // Until the client has everything and closes. When that is lost, nobody says it again: the path is gone.
+                    // Waits until the client has all data and closes. If that segment is lost, it is not sent
+                    // again, since the path is gone.
                     client.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
                     let _ = client.read(&mut [0]);
                 })
@@ -52,12 +54,12 @@ fn sender(count: usize) -> (u16, thread::JoinHandle<Duration>) {
     (port, sending)
 }
 
-/// Fetches from the port with as many connections at once and prints what each has got.
+/// A script that opens `count` connections to the port at once and prints the number of bytes from each.
 fn fetch(port: u16, count: usize) -> String {
     format!("for i in $(seq {count}); do wc -c < /dev/tcp/{{host}}/{port} & done; wait")
 }
 
-/// How long `count` megabytes over as many connections take.
+/// The time to transfer `count` megabytes over as many connections.
 fn takes(path: &str, count: usize) -> Option<Duration> {
     let (port, sending) = sender(count);
     let output = behind(path, &fetch(port, count))?;
@@ -68,7 +70,7 @@ fn takes(path: &str, count: usize) -> Option<Duration> {
 
 #[test]
 fn a_line_is_shared_and_a_connection_has_its_own_rate() {
-    // 1 MB at 40 Mbit/s takes 200 ms, and what comes with it in headers a little more.
+    // 1 MB at 40 Mbit/s takes 200 ms, and the headers add a little.
     let (line, flow) = (takes("--rate 40Mbit", 2), takes("--flow-rate 40Mbit --rtt 2ms", 2));
     let (Some(line), Some(flow)) = (line, flow) else { return };
     assert!(line >= Duration::from_millis(390), "{line:?}");
@@ -97,7 +99,7 @@ fn nothing_is_left_when_there_is_no_such_command() {
     if behind("--rtt 1ms", "true").is_none() {
         return;
     }
-    let place = Place::new();
+    let place = ProgramDir::new();
     let mut link = place.trunkline("link -- no-such-command-at-all");
     let output = link.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -1,4 +1,4 @@
-//! `trunkline load` on files of this host, and what is wrong with its command line or with what it loads.
+//! `trunkline load` on files of this host, and its errors.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use testkit::program::Place;
+use testkit::program::ProgramDir;
 
-/// An agent in a process of its own, which ends with this.
+/// An agent process that is killed when this is dropped.
 struct Agent(Child, String);
 
 impl Agent {
-    fn start(place: &Place) -> Agent {
+    fn start(place: &ProgramDir) -> Agent {
         let mut command = place.trunkline("load --agent 127.0.0.1:0 --secret-file secret");
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -25,13 +25,13 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Also where it is stopped, and where it has ended.
+        // This also works for a stopped process and for one that has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Waits until a file is there whose name begins with `begin`.
+/// Waits until a file exists whose name begins with `begin`.
 fn wait_for(directory: &Path, begin: &str) {
     let until = Instant::now() + Duration::from_secs(60);
     let is_there = || {
@@ -50,9 +50,9 @@ fn ended(mut command: Command, meanwhile: impl FnOnce()) -> std::process::Output
     child.wait_with_output().unwrap()
 }
 
-/// What it says on standard error when it ends with `status`.
+/// The program's standard error, when it exits with `status`.
 #[track_caller]
-fn says(place: &Place, line: &str, status: i32) -> String {
+fn says(place: &ProgramDir, line: &str, status: i32) -> String {
     let done = place.run(line).code(status);
     let errors = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
     assert!(done.get_output().stdout.is_empty(), "{line}");
@@ -61,7 +61,7 @@ fn says(place: &Place, line: &str, status: i32) -> String {
 
 #[test]
 fn a_line_of_diskspd_is_measured_told_and_drawn() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     let line = "load -c64K -b4K -t1 -o2 -r -w50 -L -d1 -W0 --json --html page.html a.dat b.dat";
     let done = place.run(line).code(0);
     let json: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
@@ -74,7 +74,7 @@ fn a_line_of_diskspd_is_measured_told_and_drawn() {
 
 #[test]
 fn what_is_wrong_with_the_command_line_changes_nothing() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("pw", "secret\n");
     for (line, wanted) in [
         ("load -d1 -q a", "-q: this flag is not understood; of diskspd's there are -b -t -o"),
@@ -96,7 +96,7 @@ fn what_is_wrong_with_the_command_line_changes_nothing() {
 
 #[test]
 fn what_cannot_be_loaded_is_said_in_one_line() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("pw", "secret\n");
     for (line, wanted) in [
         ("load -d1 none/a", "opening none/a, which must be there unless -cSIZE or --filesize makes it"),
@@ -114,16 +114,17 @@ fn what_cannot_be_loaded_is_said_in_one_line() {
 
 #[test]
 fn an_agent_that_is_stopped_in_the_middle_is_named_and_the_others_are_reported() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("secret", "a secret of enough length\n");
     let agents = [Agent::start(&place), Agent::start(&place)];
     let [Agent(_, first), Agent(stopped, second)] = &agents;
     let line = format!(
-        "load {} --metadata create --files 1 --runtime 3 --json --agents {first},{second} --agent-timeout 1 --secret-file secret",
+        "load {} --metadata create --files 1 --runtime 3 --json --agents {first},{second} --agent-timeout 1 \
+         --secret-file secret",
         place.path().display()
     );
     let done = ended(place.trunkline(&line), || {
-        // What create makes is made when all have begun.
+        // The create workload creates files only after all agents have started.
         wait_for(&place.path().join("client-2/trunkline.names"), "v");
         kill_process(Pid::from_child(stopped), Signal::STOP).unwrap();
     });

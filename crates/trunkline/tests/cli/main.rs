@@ -1,4 +1,4 @@
-//! The program as its users meet it: started as a process, in a directory and an environment of its own.
+//! The program as its users see it: started as a process, in its own directory and environment.
 
 mod bad_input;
 mod channels;

@@ -1,31 +1,31 @@
-//! A server that runs: how it starts and ends, what it prints, and the commands and signals that reach it.
+//! A running server: its start and end, its output, and the commands and signals that it receives.
 
 use std::io::Read;
 use std::net::TcpStream;
 use std::process::Command;
 
-use testkit::program::{PATIENCE, Place, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server};
 
-/// Starts `serve` with `line` in `place`, and waits until it serves.
-pub fn start(place: &Place, line: &str) -> Server {
+/// Starts `serve` with `line` in `place`, and waits until it is ready.
+pub fn start(place: &ProgramDir, line: &str) -> Server {
     let line = format!("serve {line} --listen 127.0.0.1 --smb-port 0");
     Server::start_as(place, place.trunkline(&line))
 }
 
-/// Waits until a server has ended, and checks that it ended well.
+/// Waits until a server has ended, and checks that it ended cleanly.
 #[track_caller]
 fn ended(server: &mut Server) {
     let status = server.wait();
     assert!(status.success(), "{status}");
 }
 
-fn text(place: &Place, name: &str) -> String {
+fn text(place: &ProgramDir, name: &str) -> String {
     let mut text = String::new();
     std::fs::File::open(place.path().join(name)).unwrap().read_to_string(&mut text).unwrap();
     text
 }
 
-pub fn json(place: &Place, line: &str) -> serde_json::Value {
+pub fn json(place: &ProgramDir, line: &str) -> serde_json::Value {
     serde_json::from_slice(&place.run(line).success().get_output().stdout).unwrap()
 }
 
@@ -35,7 +35,7 @@ fn names(users: &serde_json::Value) -> Vec<&str> {
 
 #[test]
 fn the_first_minute_shows_a_user_and_how_to_mount() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     let mut running = start(&place, "docs");
     let port = json(&place, "status --json")["server"]["listen"][0]
@@ -48,7 +48,7 @@ fn the_first_minute_shows_a_user_and_how_to_mount() {
     let page = text(&place, "output");
     let kept = text(&place, "state/first-password");
     let password = kept.lines().next().unwrap();
-    assert!(page.contains(password) && page.contains("shown once"), "{page}");
+    assert!(page.contains(password) && page.contains("shown only once"), "{page}");
     for line in [
         format!("net use Z: \\\\127.0.0.1\\docs /user:trunkline /TCPPORT:{port}   (Windows 11 24H2"),
         format!("open smb://trunkline@127.0.0.1:{port}/docs"),
@@ -68,7 +68,7 @@ fn the_first_minute_shows_a_user_and_how_to_mount() {
     ended(&mut again);
 }
 
-/// Everything below a directory, with its permission bits.
+/// All files below a directory, with their permission bits.
 fn modes(below: &std::path::Path) -> Vec<(std::path::PathBuf, u32)> {
     use std::os::unix::fs::PermissionsExt;
     let (mut found, mut todo) = (Vec::new(), vec![below.to_path_buf()]);
@@ -84,7 +84,7 @@ fn modes(below: &std::path::Path) -> Vec<(std::path::PathBuf, u32)> {
 
 #[test]
 fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     place.write("more/file", "");
     place.write("pw", "secret\n");
@@ -103,13 +103,14 @@ fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
         .arg(own.join(serve.get_program()))
         .args(serve.get_args());
     let _running = Server::start_as(&place, masked);
-    // More is made while it runs, by it and by others in its place.
+    // More files are created while it runs, by the server and by clients.
     place.write("t.toml", &format!("{user}{}{}", share("docs"), share("more")));
     place.run("reload").success();
     place.run_with("user add bob", "two\n").success();
     let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
     let load = format!(
-        "load smb://ann@{listen}/more/made --password-file pw --metadata create --keep --files 4 --number-ios 4"
+        "load smb://ann@{listen}/more/made --password-file pw --metadata create --keep --files 4 \
+         --number-ios 4"
     );
     place.run(&load).success();
     let state = modes(&place.path().join("state"));
@@ -117,14 +118,14 @@ fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
         assert!(state.iter().any(|(path, _)| path.ends_with(wanted)), "{wanted} in {state:?}");
     }
     assert!(state.iter().all(|(_, mode)| mode & 0o077 == 0), "{state:?}");
-    // And nobody but the owner may write what clients make without saying who may.
+    // Files of clients without a mode must be writable for their owner only.
     let made = modes(&place.path().join("more/made"));
     assert!(made.len() > 1 && made.iter().all(|(_, mode)| mode & 0o022 == 0), "{made:?}");
 }
 
 #[test]
 fn users_of_a_running_server_are_changed_through_it() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     place.run_with("user add ann", "one\n").success();
     let _running = start(&place, "docs");
@@ -143,7 +144,7 @@ fn users_of_a_running_server_are_changed_through_it() {
 
 #[test]
 fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     place.write("more/file", "");
     place.write("pw", "secret\n");
@@ -165,12 +166,12 @@ fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
     assert!(text(&place, "log").contains("configuration not changed"));
     let refused = place.run_with("user passwd ann", "x\n").code(2);
     let why = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
-    assert!(why.contains("stands in") && why.lines().count() == 1, "{why}");
+    assert!(why.contains("change it there") && why.lines().count() == 1, "{why}");
 }
 
 #[test]
 fn a_server_that_begins_without_an_account_deletes_no_keys_of_it() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     let keys = || json(&place, "account keys list lab --config t.toml --json");
     place.write("t.toml", "[account.lab]\n");
@@ -185,7 +186,7 @@ fn a_server_that_begins_without_an_account_deletes_no_keys_of_it() {
 
 #[test]
 fn one_state_directory_has_one_server() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     let _running = start(&place, "docs");
     let second = place.run("serve docs --listen 127.0.0.1 --smb-port 0").code(2);
@@ -195,25 +196,25 @@ fn one_state_directory_has_one_server() {
 
 #[test]
 fn a_killed_server_makes_room_at_once() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     let mut killed = start(&place, "docs");
     for _ in 0..5 {
-        // Its threads are still on their way out.
+        // The threads of the killed server have not all ended yet.
         killed.signal("-KILL");
         killed = start(&place, "docs");
     }
     place.run("status").success();
 }
 
-/// How many changes were made to `state.redb`, each of which waits for the disk.
-fn changes(place: &Place) -> u64 {
+/// The number of changes to `state.redb`, each of which waits for the disk.
+fn changes(place: &ProgramDir) -> u64 {
     let content = std::fs::read(place.path().join("state/state.generation")).unwrap();
     u64::from_le_bytes(content[..8].try_into().unwrap())
 }
 
-/// What lies beside the shares, by what it is and when it was changed.
-fn beside(place: &Place) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
+/// The inode, type and times of all sidecar files.
+fn beside(place: &ProgramDir) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
     use std::os::unix::fs::MetadataExt;
     let all = modes(&place.path().join("state/volumes")).into_iter().map(|(path, _)| path);
     let mut found: Vec<_> = all
@@ -229,13 +230,14 @@ fn beside(place: &Place) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
 #[test]
 fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
     let first_start = |shares: usize| {
-        let place = Place::new();
+        let place = ProgramDir::new();
         place.write("pw", "secret\n");
         let mut config = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n".to_owned();
         for number in 0..shares {
             place.write(&format!("shares/{number}/file"), "");
             config += &format!(
-                "[share.s{number}]\npath = \"shares/{number}\"\ncontinuously_available = true\nprotocols = [\"smb\", \"nfs\"]\nusers.ann = \"write\"\n"
+                "[share.s{number}]\npath = \"shares/{number}\"\ncontinuously_available = true\nprotocols = \
+                 [\"smb\", \"nfs\"]\nusers.ann = \"write\"\n"
             );
         }
         place.write("trunkline.toml", &config);
@@ -243,11 +245,11 @@ fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
             "serve --config trunkline.toml --no-discovery --nfs-port 0 --listen 127.0.0.1 --smb-port 0";
         let mut server = Server::start_as(&place, place.trunkline(serve));
         let made = changes(&place);
-        // A directory for each share, and no file: a journal is written when something is to be kept.
+        // There is a directory for each share, and no file: a journal is created with its first record.
         assert_eq!(beside(&place).len(), 1 + shares, "{:?}", beside(&place));
         place.run("stop").success();
         ended(&mut server);
-        // At its end a server notes which journals it has.
+        // At its end, a server records which journals exist.
         let left = (changes(&place), beside(&place));
         assert!(left.0 <= made + 1);
         let mut server = Server::start_as(&place, place.trunkline(serve));
@@ -262,7 +264,7 @@ fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
 #[test]
 fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
     use std::io::Write;
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     let _running = start(&place, "docs");
     let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
@@ -270,7 +272,7 @@ fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = Vec::new();
-    // Closed, or reset because not all of it was read; never answered.
+    // The connection is closed, or reset because not all bytes were read. There is never an answer.
     let _ = stream.read_to_end(&mut answer);
     assert!(answer.is_empty());
     TcpStream::connect(&listen).unwrap();
@@ -279,7 +281,7 @@ fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
 
 #[test]
 fn the_log_is_json_where_the_configuration_says_so() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     place.write("t.toml", "[server]\nlog_format = \"json\"\n");
     let mut running = start(&place, "docs --config t.toml");
@@ -293,7 +295,7 @@ fn the_log_is_json_where_the_configuration_says_so() {
 
 #[test]
 fn the_demo_needs_nothing_but_a_directory() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     let _running = start(&place, "--demo --state-dir state --nfs-port 0");
     assert!(place.path().join(".trunkline/demo/Welcome.txt").exists());
     assert_eq!(names(&json(&place, "user list --json")), ["demo"]);
@@ -303,7 +305,7 @@ fn the_demo_needs_nothing_but_a_directory() {
         output.contains("mount -t nfs4 -o vers=4.2,port=") && output.contains(",nconnect=4 "),
         "{output}"
     );
-    // What is found at an endpoint is shown, and who is there: nobody.
+    // The status shows the shares of the endpoint, and that it has no clients.
     let nfs = json(&place, "status --json")["nfs"].clone();
     assert_eq!(nfs["endpoints"][0]["shares"][0], "demo");
     assert_eq!(nfs["clients"].as_array().map(Vec::len), Some(0));

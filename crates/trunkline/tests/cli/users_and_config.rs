@@ -1,16 +1,16 @@
 //! The `user` and `config` commands without a running server.
 
 use assert_cmd::assert::Assert;
-use testkit::program::Place;
+use testkit::program::ProgramDir;
 
-/// What was printed to standard output.
+/// The standard output.
 fn output(assert: &Assert) -> String {
     String::from_utf8_lossy(&assert.get_output().stdout).into_owned()
 }
 
 #[test]
 fn users_are_added_listed_changed_and_removed() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("pw", "from a file\n");
     place.run_with("user add ann --uid 1000 --gid 100 --admin", "from stdin\n").success();
     place.run("user add Bob --password-file pw").success();
@@ -27,7 +27,7 @@ fn users_are_added_listed_changed_and_removed() {
 
 #[test]
 fn no_password_stands_in_the_state_in_the_clear() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.run_with("user add ann", "a very long secret\n").success();
     let wide: Vec<u8> = "very long secret".encode_utf16().flat_map(u16::to_le_bytes).collect();
     for (path, content) in place.files() {
@@ -40,7 +40,7 @@ fn no_password_stands_in_the_state_in_the_clear() {
 #[test]
 fn keys_of_accounts_are_made_shown_and_renewed() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("t.toml", "[account.lab]\n");
     let run = |line: &str| place.run(&format!("account keys {line} --config t.toml"));
     let listed =
@@ -55,7 +55,7 @@ fn keys_of_accounts_are_made_shown_and_renewed() {
     assert_eq!(before["key1"], first);
     run("renew lab key1").success();
     assert!(listed()["key1"] != before["key1"] && listed()["key2"] == before["key2"]);
-    // One's own: the length is checked, and it is not printed again.
+    // A given key: its length is checked, and it is not printed.
     place.write("short", "c2hvcnQ=\n");
     let refused = run("renew lab key1 --key-file short").code(2);
     let said = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
@@ -77,7 +77,7 @@ fn keys_of_accounts_are_made_shown_and_renewed() {
 
 #[test]
 fn keys_of_an_account_that_was_taken_out_are_not_those_of_the_next_of_its_name() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("t.toml", "[account.lab]\n");
     place.run("account keys renew lab --config t.toml").success();
     place.write("t.toml", "");
@@ -90,10 +90,11 @@ fn keys_of_an_account_that_was_taken_out_are_not_those_of_the_next_of_its_name()
 
 #[test]
 fn what_is_right_is_checked_without_making_anything() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     place.write("pw", "secret\n");
-    let text = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n[share.docs]\npath = \"docs\"\nusers.ann = \"read\"\n";
+    let text = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n[share.docs]\npath = \"docs\"\nusers.ann = \
+                \"read\"\n";
     place.write("t.toml", text);
     let before = place.files();
     assert_eq!(output(&place.run("config check --config t.toml").success()), "ok: 1 share(s)\n");
@@ -106,7 +107,7 @@ fn what_is_right_is_checked_without_making_anything() {
 
 #[test]
 fn each_value_is_shown_with_where_it_came_from() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     place.write("docs/file", "");
     place.write("t.toml", "[server]\nname = \"files\"\n");
     let shown =
@@ -125,7 +126,7 @@ fn each_value_is_shown_with_where_it_came_from() {
 
 #[test]
 fn what_can_stand_in_a_configuration_is_printed_for_people_and_programs() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     let page = output(&place.run("config keys").success());
     assert!(page.contains("\n| `guess_delay_s` | 0 to 60 s | `2` | start | "), "{page}");
     let schema: serde_json::Value =

@@ -1,18 +1,18 @@
-//! What shares know of files and directories beside permission bits: files that are read-only are made, replaced and
-//! deleted like others.
+//! Attributes of shares besides permission bits: read-only files are created, replaced and deleted like
+//! others.
 
 use client::smb::Settings;
 use smb_wire::fscc::FileAttributes;
 
 use super::*;
-use crate::trouble::tree;
+use crate::lost_connections::tree;
 
 const READONLY: u32 = FileAttributes::READONLY.bits();
 const HIDDEN: u32 = FileAttributes::HIDDEN.bits();
 
 #[test]
 fn what_is_read_only_is_made_replaced_and_deleted_and_attributes_go_from_share_to_share() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("files/from/small", "data");
     server.place.write("files/from/large", &"0123456789abcdef".repeat(200_000));
     server.place.write("files/from/dir/below", "data");

@@ -1,16 +1,17 @@
-//! Holes of sparse files, from everywhere to everywhere.
+//! Holes of sparse files, between all kinds of sources and targets.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use smb_wire::fscc::FileAttributes;
 
-use super::trouble::{runtime, tree};
+use super::lost_connections::{runtime, tree};
 use super::*;
 
 const MIB: u64 = 1024 * 1024;
-/// It ends with a hole that is no whole piece.
+/// The size of the file. It ends with a hole that is not a multiple of a piece.
 const SIZE: u64 = 40 * MIB + 5;
-/// What of it may be moved or stored: a piece for each of the two places that have data, and what is said about them.
+/// The maximum of bytes that may be transferred or stored: one piece for each of the two extents with data,
+/// and overhead.
 const LITTLE: u64 = 4 * MIB;
 
 fn plant(path: &Path) -> Vec<u8> {
@@ -21,16 +22,17 @@ fn plant(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// One connection to each server: on a slow host a copy also tries several, and its report has those alone that it did not give up.
+/// One connection to each server. On a slow host a copy also tries several, and its report then lists only
+/// those that it kept.
 const ONE: &str = "--channels 1";
 
-/// What the connections to one side have carried, in bytes.
+/// The bytes that the connections to one side have carried.
 fn carried(report: &Value, side: &str) -> u64 {
     report["channels"][side].as_array().unwrap().iter().map(|it| it["bytes"].as_u64().unwrap()).sum()
 }
 
-/// Whether the share says that `path` is sparse, and has no more of it stored than of a file with holes.
-fn is_sparse(server: &Running, path: &str) -> bool {
+/// Whether the share reports `path` as sparse, with no more stored data than a file with holes has.
+fn is_sparse(server: &CopyTestServer, path: &str) -> bool {
     let info = runtime().block_on(async { tree(&server.smb("")).await.stat(path).await.unwrap() });
     let is_marked = info.file_attributes & FileAttributes::SPARSE_FILE.bits() != 0;
     is_marked && info.allocation_size < LITTLE
@@ -38,7 +40,7 @@ fn is_sparse(server: &Running, path: &str) -> bool {
 
 #[test]
 fn holes_stay_holes_from_everywhere_to_everywhere_and_are_not_moved() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     let content = plant(&server.path("here/disk"));
     let from =
         [("local", "here".to_owned()), ("smb", server.smb("local-smb")), ("nfs", server.nfs("local-smb"))];
@@ -66,7 +68,7 @@ fn holes_stay_holes_from_everywhere_to_everywhere_and_are_not_moved() {
 
 #[test]
 fn holes_are_read_back_and_a_file_without_any_is_not_marked() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     plant(&server.path("here/disk"));
     server.place.write("here/film", &"0123456789abcdef".repeat(200_000));
     for to in [server.smb("smb"), server.nfs("nfs")] {

@@ -4,35 +4,35 @@ use std::os::unix::fs::{MetadataExt, symlink};
 
 use super::*;
 
-/// Links of all kinds in the directory `here`, and what they lead to.
+/// Links of all kinds in the directory `here`, with their targets.
 const LINKS: [(&str, &str); 4] =
     [("file", "dir/one"), ("dir/up", "../dir"), ("gone", "no/where"), ("dir/abs", "/no/such/place")];
 
-fn plant(server: &Running) {
+fn plant(server: &CopyTestServer) {
     server.place.write("here/dir/one", "1");
     for (name, text) in LINKS {
         symlink(text, server.path("here").join(name)).unwrap();
     }
 }
 
-/// Has links of the share shown as links, or as what they lead to.
-fn start(follows: bool) -> Running {
-    if follows { Running::start() } else { start_with("follow_symlinks = false") }
+/// Starts a server that shows links of the share as links, or as their targets.
+fn start(follows: bool) -> CopyTestServer {
+    if follows { CopyTestServer::start() } else { start_with("follow_symlinks = false") }
 }
 
-/// A server whose share has one more line of configuration.
-fn start_with(line: &str) -> Running {
-    let server = Running::start();
-    let Running { server: running, place } = server;
+/// Starts a server whose share has one more line of configuration.
+fn start_with(line: &str) -> CopyTestServer {
+    let server = CopyTestServer::start();
+    let CopyTestServer { server: running, place } = server;
     drop(running);
     let config = fs::read_to_string(place.path().join("trunkline.toml")).unwrap();
     place.write("trunkline.toml", &format!("{config}{line}\n"));
-    Running { server: Server::start(&place), place }
+    CopyTestServer { server: Server::start(&place), place }
 }
 
 #[test]
 fn links_go_over_nfs_and_come_back() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     plant(&server);
     let to = server.nfs("to");
     let (status, report, said) = server.copy(&format!("here {to}"));
@@ -127,7 +127,7 @@ fn a_mirror_deletes_links_and_nothing_behind_them() {
 
 #[test]
 fn names_of_one_file_stay_one_file_at_servers() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/one", "1");
     server.place.write("here/large", &"0123456789abcdef".repeat(100_000));
     fs::create_dir(server.path("here/deep")).unwrap();
@@ -151,7 +151,7 @@ fn names_of_one_file_stay_one_file_at_servers() {
 
 #[test]
 fn bits_beside_permissions_go_over_nfs_and_are_counted_for_a_share() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     fs::create_dir(server.path("here/shared")).unwrap();
     fs::set_permissions(server.path("here/shared"), fs::Permissions::from_mode(0o1777)).unwrap();
     let (status, report, said) = server.copy(&format!("here {}", server.nfs("nfs")));

@@ -1,14 +1,14 @@
-//! `trunkline copy` as its users meet it, to and from a running server: what is copied, what is said, and the exit
-//! status.
+//! `trunkline copy` as its users see it, to and from a running server: the copied files, the messages, and
+//! the exit status.
 
 mod attributes;
-mod beside;
 mod holes;
-mod inside;
 mod links;
+mod lost_connections;
 mod mirror;
-mod naming;
-mod trouble;
+mod new_directories;
+mod server_side;
+mod sidecar;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,28 +18,28 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::program::{Place, Server};
+use testkit::program::{ProgramDir, Server};
 
-/// How long anything may take before the test fails.
+/// The maximum duration of any step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server with the share and export `files`; killed when dropped.
-struct Running {
+struct CopyTestServer {
     server: Server,
-    place: Place,
+    place: ProgramDir,
 }
 
-impl Running {
-    fn start() -> Running {
-        Running::start_at(Place::new())
+impl CopyTestServer {
+    fn start() -> CopyTestServer {
+        CopyTestServer::start_at(ProgramDir::new())
     }
 
-    fn start_at(place: Place) -> Running {
-        Running::start_with(place, "")
+    fn start_at(place: ProgramDir) -> CopyTestServer {
+        CopyTestServer::start_with(place, "")
     }
 
-    /// Starts one, with `settings` for the server as a whole.
-    fn start_with(place: Place, settings: &str) -> Running {
+    /// Starts a server with `settings` for the server as a whole.
+    fn start_with(place: ProgramDir, settings: &str) -> CopyTestServer {
         let password = place.write("password", "Trunk-ann-7\n");
         let wrong = place.write("wrong", "no\n");
         for file in [password, wrong] {
@@ -50,13 +50,15 @@ impl Running {
         place.write(
             "trunkline.toml",
             &format!(
-                "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n{settings}\
+                "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
+                 {settings}\
                  [[user]]\nname = \"ann\"\npassword_file = \"password\"\n\
-                 [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
+                 [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
+                 \"nfs\"]\n\
                  root_squash = \"none\"\nnfs_secure_port = false\n"
             ),
         );
-        Running { server: Server::start(&place), place }
+        CopyTestServer { server: Server::start(&place), place }
     }
 
     fn status(&self) -> Value {
@@ -64,19 +66,19 @@ impl Running {
         serde_json::from_slice(&output).unwrap()
     }
 
-    /// The share, and the directory `below` in it.
+    /// The address of the directory `below` in the share.
     fn smb(&self, below: &str) -> String {
         let listen = self.status()["server"]["listen"][0].as_str().unwrap().to_owned();
         format!("smb://ann@{listen}/files/{below}")
     }
 
-    /// The same over NFS.
+    /// The address of the directory `below` over NFS.
     fn nfs(&self, below: &str) -> String {
         let listen = self.status()["nfs"]["endpoints"][0]["listen"][0].as_str().unwrap().to_owned();
         format!("nfs://{listen}/files/{below}")
     }
 
-    /// Everything that is not the server's own.
+    /// All files that do not belong to the server itself.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let own = ["state", "log", "output"].map(|name| self.path(name));
         let mut files = self.place.files();
@@ -88,7 +90,7 @@ impl Running {
         self.place.path().join(name)
     }
 
-    /// Runs a copy with the right password, as the options of the server's environment.
+    /// Runs a copy with the right password. Returns the exit status, the report and standard error.
     fn copy(&self, line: &str) -> (i32, Value, String) {
         let Output { status, stdout, stderr } = self.started(&format!("{line} --json")).output().unwrap();
         let said = String::from_utf8(stderr).unwrap();
@@ -112,7 +114,7 @@ fn names(dir: &Path) -> Vec<String> {
 
 #[test]
 fn a_tree_goes_over_both_protocols_and_comes_back_with_what_both_know_of_it() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for number in 0..200u32 {
         server.place.write(&format!("here/many/{number}"), &"x".repeat(number as usize * 10));
     }
@@ -143,7 +145,7 @@ fn a_tree_goes_over_both_protocols_and_comes_back_with_what_both_know_of_it() {
     assert_eq!(status, 1);
     let mode = server.path("files/modes/many/3").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
-    // Nothing is left to do, in whichever direction and over whichever protocol.
+    // Nothing is left to copy, in any direction and over any protocol.
     for line in [format!("here {smb}"), format!("{smb} here"), format!("here {nfs}"), "here back".to_owned()]
     {
         let (status, report, said) = server.copy(&line);
@@ -156,7 +158,7 @@ fn a_tree_goes_over_both_protocols_and_comes_back_with_what_both_know_of_it() {
 fn a_tree_goes_there_and_back_where_the_server_grants_few_credits() {
     for credits in [1, 2, 3, 8] {
         let settings = format!("[server.testing]\nmax_credits = {credits}\n");
-        let server = Running::start_with(Place::new(), &settings);
+        let server = CopyTestServer::start_with(ProgramDir::new(), &settings);
         for number in 0..40u32 {
             server.place.write(&format!("here/many/{number}"), &"x".repeat(number as usize * 5000));
         }
@@ -179,7 +181,7 @@ fn a_tree_goes_there_and_back_where_the_server_grants_few_credits() {
 
 #[test]
 fn many_small_files_get_sessions_of_their_own_and_a_wrong_password_none() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for number in 0..200u32 {
         server.place.write(&format!("here/{number}"), &number.to_string());
     }
@@ -195,13 +197,13 @@ fn many_small_files_get_sessions_of_their_own_and_a_wrong_password_none() {
         fs::read(server.path("files/to").join(number.to_string())).unwrap() == number.to_string().as_bytes()
     }));
     assert_eq!(names(&server.path("files/to")).len(), 200, "no part is left");
-    // Nothing is left to do.
+    // Nothing is left to copy.
     assert_eq!(server.copy(&format!("here {smb}")).0, 0);
 }
 
 #[test]
 fn a_mirror_deletes_what_is_beyond_the_source_and_a_dry_run_does_nothing() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/a", "new");
     server.place.write("here/keep.tmp", "not copied");
     server.place.write("files/a", "old one");
@@ -227,7 +229,7 @@ fn a_mirror_deletes_what_is_beyond_the_source_and_a_dry_run_does_nothing() {
 
 #[test]
 fn one_file_gets_the_name_it_is_given_or_goes_into_a_directory() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/a", "content");
     let (smb, nfs) = (server.smb("new/b"), server.nfs("new"));
     assert_eq!(server.copy(&format!("here/a {smb}")).0, 1);
@@ -239,7 +241,7 @@ fn one_file_gets_the_name_it_is_given_or_goes_into_a_directory() {
 
 #[test]
 fn the_exit_status_has_a_bit_for_each_thing_that_went_wrong() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/good", "x");
     server.place.write("here/no:stream", "x");
     server.place.write("here/no\\way", "x");
@@ -257,7 +259,7 @@ fn the_exit_status_has_a_bit_for_each_thing_that_went_wrong() {
         assert!(said.contains(wanted), "{wanted} in {said}");
     }
     assert!(fs::read_dir(server.path("files")).unwrap().count() == 1, "no name led elsewhere");
-    // Over NFS all of these are names like others.
+    // Over NFS all of these names are ordinary.
     let (status, report, said) = server.copy(&format!("here {}", server.nfs("other")));
     assert_eq!((status, &report["files"]["copied"]), (1, &6.into()), "{said}");
     let table = server.started(&format!("here {} --mirror", server.smb("to"))).output().unwrap();
@@ -268,7 +270,7 @@ fn the_exit_status_has_a_bit_for_each_thing_that_went_wrong() {
 
 #[test]
 fn what_keeps_a_copy_from_beginning_is_one_line_that_says_what_to_do() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/a", "x");
     let (smb, nfs) = (server.smb("to"), server.nfs("to"));
     let share = smb.replace("/files/to", "/nothing");
@@ -301,7 +303,7 @@ fn what_keeps_a_copy_from_beginning_is_one_line_that_says_what_to_do() {
     assert!(before == server.files());
 }
 
-/// Waits until the file `large` is being made in `dir`.
+/// Waits until `dir` contains the unfinished file `large`.
 fn wait_for_a_part(dir: &Path) {
     let until = Instant::now() + PATIENCE;
     let is_part = |name: &String| name.starts_with(".large.") && name.ends_with(".trunkline-part");
@@ -314,14 +316,14 @@ fn wait_for_a_part(dir: &Path) {
 #[test]
 fn a_server_that_comes_back_in_time_is_gone_on_with() {
     for protocol in ["smb", "nfs"] {
-        let mut server = Running::start();
+        let mut server = CopyTestServer::start();
         server.place.write("here/large", &"0123456789abcdef".repeat(400_000));
         let place = if protocol == "smb" { server.smb("to") } else { server.nfs("to") };
         let line = format!("here {place} --retries 20 --rate 3m --json");
         let copy = server.started(&line).spawn().unwrap();
         wait_for_a_part(&server.path("files/to"));
         server.server.kill();
-        // At the port where it was.
+        // The server listens on the same port again.
         let port = place.split([':', '/']).find(|part| part.parse::<u16>().is_ok()).unwrap();
         let config = fs::read_to_string(server.path("trunkline.toml")).unwrap();
         let config = config.replace(&format!("{protocol}_port = 0"), &format!("{protocol}_port = {port}"));
@@ -338,7 +340,7 @@ fn a_server_that_comes_back_in_time_is_gone_on_with() {
 
 #[test]
 fn a_server_that_dies_leaves_no_file_that_looks_whole_and_the_next_copy_goes_on() {
-    let mut server = Running::start();
+    let mut server = CopyTestServer::start();
     server.place.write("here/large", &"0123456789abcdef".repeat(500_000));
     server.place.write("here/small", "x");
     let line = format!("here {} --retries 0 --rate 2m --json", server.smb("to"));

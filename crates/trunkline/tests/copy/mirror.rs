@@ -1,9 +1,9 @@
-//! What a mirror deletes, and what it leaves.
+//! The files that a mirror deletes, and those that it leaves.
 
 use super::*;
 
-/// What only the target has: some of it is left out by the patterns of the tests, at all depths.
-fn plant(server: &Running, target: &str) {
+/// Creates files that only the target has, some of which match the tests' patterns, at all depths.
+fn plant(server: &CopyTestServer, target: &str) {
     server.place.write("here/a.txt", "a");
     server.place.write("here/dir/b.txt", "b");
     for name in [
@@ -21,7 +21,7 @@ fn plant(server: &Running, target: &str) {
     }
 }
 
-/// The paths of all files and directories below, in their order.
+/// The paths of all files and directories below, sorted.
 fn below(root: &Path) -> Vec<String> {
     let (mut found, mut todo) = (Vec::new(), vec![root.to_owned()]);
     while let Some(path) = todo.pop() {
@@ -60,7 +60,7 @@ fn what_patterns_leave_out_stays_at_every_depth_and_a_dry_run_says_what_would_go
         ("--include *.txt", &included[..], [2, 6, 30]),
     ] {
         for side in ["local", "smb", "nfs"] {
-            let server = Running::start();
+            let server = CopyTestServer::start();
             let (at, to) = match side {
                 "smb" => ("files/to", server.smb("to")),
                 "nfs" => ("files/to", server.nfs("to")),
@@ -84,7 +84,7 @@ fn what_patterns_leave_out_stays_at_every_depth_and_a_dry_run_says_what_would_go
 
 #[test]
 fn a_mirror_over_one_protocol_does_not_delete_its_source_that_the_other_one_shows() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for name in ["sub/a", "sub/deep/b", "gone"] {
         server.place.write(&format!("files/{name}"), "12345");
     }

@@ -1,5 +1,5 @@
-//! `trunkline doctor` and `trunkline advise` as their users meet them, on a running server and on peers that are not one:
-//! what is said, the exit status, and that nothing is left behind.
+//! `trunkline doctor` and `trunkline advise` as their users see them, on a running server and on peers that
+//! are not servers: the messages, the exit status, and that no files are left.
 
 mod peers;
 
@@ -8,39 +8,41 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use peers::Peer;
+use peers::FaultyPeer;
 use serde_json::Value;
-use testkit::program::{Place, Server};
+use testkit::program::{ProgramDir, Server};
 
-/// How long anything may take before the test fails.
+/// The maximum duration of any step.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Seconds that a quick course may take here, unoptimized and beside other tests: it ends what it has begun after 12.5. That those
-/// who run it have its report within 15 is shown by `proving/doctor/faults.py`.
+/// The seconds that a quick run may take here, unoptimized and next to other tests. It finishes what it has
+/// started after 12.5 seconds. `proving/doctor/faults.py` shows that users get its report within 15.
 const TAKES_S: f64 = 30.0;
 
 /// A running server with the share and export `files`; killed when dropped.
-struct Running {
+struct DoctorTestServer {
     _server: Server,
-    place: Place,
+    place: ProgramDir,
 }
 
-impl Running {
-    /// A server with `more` in its configuration: lines of [server], and of the share.
-    fn start(server: &str, share: &str) -> Running {
-        let place = Place::new();
+impl DoctorTestServer {
+    /// Starts a server with additional lines of [server] and of the share.
+    fn start(server: &str, share: &str) -> DoctorTestServer {
+        let place = ProgramDir::new();
         let password = place.write("password", "Trunk-ann-7\n");
         fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
         fs::create_dir(place.path().join("files")).unwrap();
         place.write(
             "trunkline.toml",
             &format!(
-                "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n{server}\n\
+                "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
+                 {server}\n\
                  [[user]]\nname = \"ann\"\npassword_file = \"password\"\n\
-                 [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
+                 [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
+                 \"nfs\"]\n\
                  root_squash = \"none\"\nnfs_secure_port = false\n{share}\n"
             ),
         );
-        Running { _server: Server::start(&place), place }
+        DoctorTestServer { _server: Server::start(&place), place }
     }
 
     fn status(&self) -> Value {
@@ -58,15 +60,15 @@ impl Running {
         format!("nfs://{listen}/files")
     }
 
-    /// What lies in the share.
+    /// The files in the share.
     fn files(&self) -> Vec<String> {
         let listed = fs::read_dir(self.place.path().join("files")).unwrap();
         listed.map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
     }
 }
 
-/// Runs the doctor with the right password; its exit status, report, and what it said beside.
-fn examine(place: &Place, line: &str) -> (i32, Value, String) {
+/// Runs the doctor with the right password. Returns its exit status, its report, and standard error.
+fn examine(place: &ProgramDir, line: &str) -> (i32, Value, String) {
     let begun = Instant::now();
     let Output { status, stdout, stderr } = started(place, line).output().unwrap();
     assert!(begun.elapsed() < PATIENCE, "{line}: every wait ends");
@@ -75,7 +77,7 @@ fn examine(place: &Place, line: &str) -> (i32, Value, String) {
     (status.code().unwrap(), serde_json::from_slice(&stdout).unwrap_or_default(), said)
 }
 
-fn started(place: &Place, line: &str) -> std::process::Command {
+fn started(place: &ProgramDir, line: &str) -> std::process::Command {
     let mut command = place.trunkline(&format!("doctor {line} --json"));
     command.env("TRUNKLINE_PASSWORD", "Trunk-ann-7").stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -84,7 +86,7 @@ fn started(place: &Place, line: &str) -> std::process::Command {
 
 #[test]
 fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     for (target, protocol) in [(server.smb(), "smb"), (server.nfs(), "nfs")] {
         let (status, report, said) = examine(&server.place, &format!("{target} --quick"));
         assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
@@ -112,7 +114,7 @@ fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() 
 
 #[test]
 fn a_server_that_grants_few_credits_is_examined_to_its_end() {
-    let server = Running::start("[server.testing]\nmax_credits = 2", "");
+    let server = DoctorTestServer::start("[server.testing]\nmax_credits = 2", "");
     let (status, report, said) = examine(&server.place, &format!("{} --quick", server.smb()));
     assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
     let facts = &report["targets"][0]["facts"];
@@ -124,7 +126,7 @@ fn a_server_that_grants_few_credits_is_examined_to_its_end() {
 
 #[test]
 fn two_targets_are_held_against_each_other_and_the_page_holds_all_it_shows() {
-    let server = Running::start("multichannel = false", "");
+    let server = DoctorTestServer::start("multichannel = false", "");
     let line = format!("{} {} --quick --connections 2 --html page.html", server.smb(), server.nfs());
     let (status, report, said) = examine(&server.place, &line);
     assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
@@ -151,7 +153,7 @@ fn what_the_configuration_does_to_a_share_is_found() {
         ("advertise = [\"203.0.113.77\"]", "", "smb", "unreachable_address"),
         ("nfs_slots = 2", "", "nfs", "slots"),
     ] {
-        let server = Running::start(server, share);
+        let server = DoctorTestServer::start(server, share);
         let target = if protocol == "smb" { server.smb() } else { server.nfs() };
         let (status, report, _) = examine(&server.place, &format!("{target} --quick"));
         let findings = report["targets"][0]["findings"].as_array().unwrap();
@@ -165,7 +167,7 @@ fn what_the_configuration_does_to_a_share_is_found() {
 
 #[test]
 fn a_share_that_may_only_be_read_is_read() {
-    let server = Running::start("", "read_only = true");
+    let server = DoctorTestServer::start("", "read_only = true");
     server.place.write("files/large", &"0123456789abcdef".repeat(100_000));
     for line in [server.smb(), format!("{} --read-only", server.nfs())] {
         let (status, report, said) = examine(&server.place, &format!("{line} --quick"));
@@ -178,7 +180,7 @@ fn a_share_that_may_only_be_read_is_read() {
         );
         assert_eq!(server.files(), ["large"]);
     }
-    // One that lies below is found too, and one that is deeper than is looked is not.
+    // A file in a subdirectory is found too, but not one below the depth of the search.
     let files = server.place.path().join("files");
     fs::create_dir_all(files.join("a/b/c/d/e/f/g")).unwrap();
     fs::rename(files.join("large"), files.join("a/b/large")).unwrap();
@@ -197,12 +199,12 @@ fn a_share_that_may_only_be_read_is_read() {
 
 #[test]
 fn a_bound_on_the_load_holds() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     let (status, report, _) =
         examine(&server.place, &format!("{} --quick --max-rate 8m --max-iops 100", server.smb()));
     assert_eq!(status, 0, "{report:#}");
     for run in report["targets"][0]["facts"]["data"]["runs"].as_array().unwrap() {
-        // What began before the measured part may end in it.
+        // Operations from before the measured part may end in it.
         assert!(run["mib_s"].as_f64().unwrap() < 13.0, "{run:#}");
         if run["work"] == "small_read" || run["work"] == "small_files" {
             assert!(run["operations"].as_u64().unwrap() <= 90, "{run:#}");
@@ -212,7 +214,7 @@ fn a_bound_on_the_load_holds() {
 
 #[test]
 fn a_low_bound_is_no_reason_to_end_early() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     let (status, report, _) =
         examine(&server.place, &format!("{} --quick --max-rate 1m --max-iops 20", server.smb()));
     let facts = &report["targets"][0]["facts"];
@@ -222,7 +224,7 @@ fn a_low_bound_is_no_reason_to_end_early() {
 
 #[test]
 fn where_the_largest_file_may_not_be_read_another_one_is() {
-    let server = Running::start("", "read_only = true");
+    let server = DoctorTestServer::start("", "read_only = true");
     for (name, length, mode) in [("files/largest", 200_000, 0o600), ("files/other", 100_000, 0o644)] {
         let path = server.place.write(name, &"0123456789abcdef".repeat(length / 16));
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
@@ -234,7 +236,7 @@ fn where_the_largest_file_may_not_be_read_another_one_is() {
     assert!(runs.iter().any(|run| run["work"] == "read"), "{report:#}");
 }
 
-/// Whether this process, and so whatever it starts, ignores SIGHUP (proc(5), `SigIgn`).
+/// Whether this process, and so any process that it starts, ignores SIGHUP (proc(5), `SigIgn`).
 fn outlasts_hangup() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -245,10 +247,10 @@ fn outlasts_hangup() -> bool {
 #[test]
 fn an_interrupted_examination_clears_its_files_away() {
     use rustix::process::Signal;
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     let (smb, nfs) = (server.smb(), server.nfs());
     let all = [(&smb, Signal::INT), (&nfs, Signal::TERM), (&smb, Signal::HUP), (&nfs, Signal::QUIT)];
-    // Who was started to outlast a hang-up, as by nohup(1), does, and hands that down.
+    // A process that was started to ignore SIGHUP, for example by nohup(1), passes that on to its children.
     for (target, signal) in all.into_iter().filter(|(_, signal)| *signal != Signal::HUP || !outlasts_hangup())
     {
         let doctor = started(&server.place, &format!("{target} --full")).spawn().unwrap();
@@ -269,13 +271,13 @@ fn an_interrupted_examination_clears_its_files_away() {
 
 #[test]
 fn each_end_says_how_far_it_got() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     server.place.write("wrong", "no\n");
     let (smb, nfs) = (server.smb(), server.nfs());
-    let closed = Peer::closed();
-    let silent = Peer::silent();
-    let rude = Peer::rude();
-    let chatty = Peer::chatty();
+    let closed = FaultyPeer::closed();
+    let silent = FaultyPeer::silent();
+    let rude = FaultyPeer::rude();
+    let chatty = FaultyPeer::chatty();
     for (line, stage, cause, means) in [
         ("smb://ann@no.such.name.invalid/x".to_owned(), "name", "no_name", "misspelt"),
         (format!("smb://ann@{}/x", closed.place()), "connect", "closed", "nobody listens"),
@@ -305,12 +307,12 @@ fn each_end_says_how_far_it_got() {
 
 #[test]
 fn a_server_that_stalls_in_the_middle_is_given_up() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     for target in [server.smb(), server.nfs()] {
         let (before, behind) = target.rsplit_once("127.0.0.1:").unwrap();
         let port = behind.split('/').next().unwrap().parse().unwrap();
-        // The log-on is short; what comes behind so many bytes is not.
-        let stalling = Peer::stalling(port, 200_000);
+        // The log-on needs few bytes. The exchange after this number of bytes stalls.
+        let stalling = FaultyPeer::stalling(port, 200_000);
         let line = format!("{before}{}/files --quick", stalling.place());
         let (status, report, _) = examine(&server.place, &line);
         let stopped = &report["targets"][0]["facts"]["stopped"];
@@ -325,8 +327,8 @@ fn a_server_that_stalls_in_the_middle_is_given_up() {
     }
 }
 
-/// The target with the peer in the place of the server.
-fn through(target: &str, peer: impl Fn(u16) -> Peer) -> (Peer, String) {
+/// The target, with the peer in place of the server.
+fn through(target: &str, peer: impl Fn(u16) -> FaultyPeer) -> (FaultyPeer, String) {
     let (before, behind) = target.rsplit_once("127.0.0.1:").unwrap();
     let peer = peer(behind.split('/').next().unwrap().parse().unwrap());
     let line = format!("{before}{}/files", peer.place());
@@ -335,9 +337,9 @@ fn through(target: &str, peer: impl Fn(u16) -> Peer) -> (Peer, String) {
 
 #[test]
 fn a_server_far_away_is_left_as_it_was() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     for target in [server.smb(), server.nfs()] {
-        let (_peer, target) = through(&target, |port| Peer::distant(port, Duration::from_millis(130)));
+        let (_peer, target) = through(&target, |port| FaultyPeer::distant(port, Duration::from_millis(130)));
         let (_, report, _) = examine(&server.place, &format!("{target} --quick"));
         let facts = &report["targets"][0]["facts"];
         assert_eq!(facts["left_behind"], Value::Null, "{facts:#}");
@@ -348,10 +350,10 @@ fn a_server_far_away_is_left_as_it_was() {
 
 #[test]
 fn a_very_slow_way_is_not_called_a_server_that_stalls() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     for target in [server.smb(), server.nfs()] {
         // Half a Mbit/s.
-        let (_peer, target) = through(&target, |port| Peer::narrow(port, 62_500.0));
+        let (_peer, target) = through(&target, |port| FaultyPeer::narrow(port, 62_500.0));
         let (_, report, _) = examine(&server.place, &format!("{target} --quick"));
         let facts = &report["targets"][0]["facts"];
         assert_ne!(facts["stopped"]["stalled"], true, "{facts:#}");
@@ -365,8 +367,8 @@ fn a_very_slow_way_is_not_called_a_server_that_stalls() {
 
 #[test]
 fn what_is_wrong_with_the_command_line_is_one_line() {
-    let place = Place::new();
-    let server = Place::new();
+    let place = ProgramDir::new();
+    let server = ProgramDir::new();
     for (line, wanted) in [
         (server.path().display().to_string(), "mount it first"),
         ("smb://ann:secret@h/x".to_owned(), "password must not stand on the command line"),
@@ -384,7 +386,7 @@ fn what_is_wrong_with_the_command_line_is_one_line() {
 
 #[test]
 fn advice_follows_the_measurement_where_there_is_one() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     let advise = |line: &str| {
         let output = place.trunkline(&format!("advise {line} --json")).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -397,8 +399,8 @@ fn advice_follows_the_measurement_where_there_is_one() {
     assert_eq!(advise("--numjobs 1"), (1, "rule".to_owned()));
     let run = |connections: u32, rate: u32| {
         format!(
-            "{{\"work\":\"read\",\"connections\":{connections},\"depth\":16,\"per_s\":{rate},\"mib_s\":{rate},\
-             \"turns\":[{rate},{rate},{rate},{rate}]}}"
+            "{{\"work\":\"read\",\"connections\":{connections},\"depth\":16,\"per_s\":{rate},\
+             \"mib_s\":{rate},\"turns\":[{rate},{rate},{rate},{rate}]}}"
         )
     };
     let runs = [run(1, 100), run(2, 199), run(4, 200)].join(",");
@@ -415,7 +417,7 @@ fn advice_follows_the_measurement_where_there_is_one() {
 #[test]
 fn a_running_server_tells_what_its_limits_held_and_what_its_clients_do() {
     let account = "account = \"lab\"\n[account.lab]\nkind = \"standard\"\nformula = \"small\"";
-    let server = Running::start("", account);
+    let server = DoctorTestServer::start("", account);
     let state = server.place.path().join("state");
     let line = format!("{} --quick --server {}", server.smb(), state.display());
     let (status, report, said) = examine(&server.place, &line);
@@ -442,7 +444,7 @@ fn a_running_server_tells_what_its_limits_held_and_what_its_clients_do() {
 
 #[test]
 fn a_client_that_takes_one_connection_is_told_so() {
-    let server = Running::start("", "");
+    let server = DoctorTestServer::start("", "");
     for (target, kind) in
         [(server.smb(), "client_multichannel_off"), (server.nfs(), "client_few_connections")]
     {
@@ -452,7 +454,7 @@ fn a_client_that_takes_one_connection_is_told_so() {
         let target = &report["targets"][0];
         let connections = &target["facts"]["connections"];
         assert_eq!((&connections["got"], &connections["separate_sessions"]), (&1.into(), &true.into()));
-        // Whether it holds this share back depends on how quick this host is.
+        // Whether that is a bottleneck of this share depends on the speed of this host.
         let found = target["findings"].as_array().unwrap();
         let finding = found.iter().find(|it| it["kind"] == kind).unwrap();
         assert_eq!(finding["change"][0], "client", "{finding:#}");

@@ -1,4 +1,4 @@
-//! Peers that are no server, or one that stops being one.
+//! Peers that are not servers, or that stop answering.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Somebody at an address of this host.
-pub struct Peer {
+/// A peer at an address of this host that misbehaves.
+pub struct FaultyPeer {
     address: SocketAddr,
-    /// What keeps the port, where nobody accepts.
+    /// The listener that keeps the port, for a peer that does not accept.
     _listener: Option<TcpListener>,
 }
 
-impl Peer {
-    /// Host and port.
+impl FaultyPeer {
+    /// The host and the port.
     pub fn place(&self) -> String {
         self.address.to_string()
     }
@@ -25,39 +25,39 @@ impl Peer {
         (listener.local_addr().unwrap(), listener)
     }
 
-    /// A port at which nobody listens.
-    pub fn closed() -> Peer {
-        let (address, listener) = Peer::listen();
+    /// A port on which nobody listens.
+    pub fn closed() -> FaultyPeer {
+        let (address, listener) = FaultyPeer::listen();
         drop(listener);
-        Peer { address, _listener: None }
+        FaultyPeer { address, _listener: None }
     }
 
-    /// The host takes connections, and nobody says anything.
-    pub fn silent() -> Peer {
-        let (address, listener) = Peer::listen();
-        Peer { address, _listener: Some(listener) }
+    /// A peer that accepts connections and sends nothing.
+    pub fn silent() -> FaultyPeer {
+        let (address, listener) = FaultyPeer::listen();
+        FaultyPeer { address, _listener: Some(listener) }
     }
 
-    /// Each connection is closed at its first message.
-    pub fn rude() -> Peer {
-        Peer::accepting(|mut stream| {
+    /// A peer that closes each connection at its first message.
+    pub fn rude() -> FaultyPeer {
+        FaultyPeer::accepting(|mut stream| {
             let _ = stream.read(&mut [0; 4]);
         })
     }
 
-    /// Somebody who speaks something else.
-    pub fn chatty() -> Peer {
-        Peer::accepting(|mut stream| {
+    /// A peer that speaks another protocol.
+    pub fn chatty() -> FaultyPeer {
+        FaultyPeer::accepting(|mut stream| {
             let _ = stream.write_all(b"220 mail.example.org ESMTP at your service\r\n");
             let _ = stream.read_to_end(&mut Vec::new());
         })
     }
 
-    /// Hands everything on to `port` of this host and back, until that has sent so many bytes in all; from then on what
-    /// is sent is taken and nothing is answered.
-    pub fn stalling(port: u16, bytes: u64) -> Peer {
+    /// A proxy to `port` of this host that stops after the server has sent `bytes` bytes in all. From then on
+    /// it accepts data and answers nothing.
+    pub fn stalling(port: u16, bytes: u64) -> FaultyPeer {
         let sent = Arc::new(AtomicU64::new(0));
-        Peer::accepting(move |client| {
+        FaultyPeer::accepting(move |client| {
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
             let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
             let up = Arc::clone(&sent);
@@ -66,9 +66,9 @@ impl Peer {
         })
     }
 
-    /// Hands everything on to `port` of this host and back, each way so much later.
-    pub fn distant(port: u16, way: Duration) -> Peer {
-        Peer::accepting(move |client| {
+    /// A proxy to `port` of this host that delays each direction by `way`.
+    pub fn distant(port: u16, way: Duration) -> FaultyPeer {
+        FaultyPeer::accepting(move |client| {
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
             let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
             thread::spawn(move || carry_later(from_client, to_server, way));
@@ -76,11 +76,12 @@ impl Peer {
         })
     }
 
-    /// Hands everything on to `port` of this host and back, so many bytes in a second each way over all connections.
-    pub fn narrow(port: u16, rate: f64) -> Peer {
+    /// A proxy to `port` of this host that limits each direction to `rate` bytes a second, over all
+    /// connections.
+    pub fn narrow(port: u16, rate: f64) -> FaultyPeer {
         let begun = Instant::now();
         let [up, down] = [(), ()].map(|()| Arc::new(Mutex::new(begun)));
-        Peer::accepting(move |client| {
+        FaultyPeer::accepting(move |client| {
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
             let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
             let up = Arc::clone(&up);
@@ -89,8 +90,8 @@ impl Peer {
         })
     }
 
-    fn accepting(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Peer {
-        let (address, listener) = Peer::listen();
+    fn accepting(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> FaultyPeer {
+        let (address, listener) = FaultyPeer::listen();
         let serve = Arc::new(serve);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -98,11 +99,11 @@ impl Peer {
                 thread::spawn(move || serve(stream));
             }
         });
-        Peer { address, _listener: None }
+        FaultyPeer { address, _listener: None }
     }
 }
 
-/// Carries bytes until there are `most` in all, and takes the rest.
+/// Forwards bytes until there are `most` in all, and discards the rest.
 fn carry(mut from: TcpStream, mut to: TcpStream, sent: &AtomicU64, most: u64) {
     let mut room = vec![0; 64 * 1024];
     while let Ok(count) = from.read(&mut room) {
@@ -113,12 +114,12 @@ fn carry(mut from: TcpStream, mut to: TcpStream, sent: &AtomicU64, most: u64) {
             break;
         }
     }
-    // Nobody who waits hears of the end.
+    // A waiting client does not see the end of the connection.
     let _ = to.set_nonblocking(true);
     std::mem::forget(to);
 }
 
-/// Carries everything, each piece so much later.
+/// Forwards all bytes, with a delay.
 fn carry_later(mut from: TcpStream, mut to: TcpStream, way: Duration) {
     let (under_way, arriving) = mpsc::channel::<(Instant, Vec<u8>)>();
     thread::spawn(move || {
@@ -138,7 +139,7 @@ fn carry_later(mut from: TcpStream, mut to: TcpStream, way: Duration) {
     }
 }
 
-/// Carries everything, so many bytes in a second; `free` is when there is room for the next.
+/// Forwards all bytes at a limited rate. `free` is the time when the next piece may be sent.
 fn carry_slowly(mut from: TcpStream, mut to: TcpStream, free: &Mutex<Instant>, rate: f64) {
     let mut room = vec![0; 1024];
     while let Ok(count) = from.read(&mut room) {

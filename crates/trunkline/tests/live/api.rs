@@ -1,4 +1,4 @@
-//! What the admin page does, over HTTP as it does it, while a session works on.
+//! The requests of the admin page over HTTP, during the work of a session.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use smb_wire::create::Disposition;
 use testkit::program::PATIENCE;
 
-use crate::{Running, work_on};
+use crate::{LiveServer, work_on};
 
-/// Asks a running server as the page does.
+/// Sends requests to a running server, like the page.
 struct Api {
     at: SocketAddr,
     token: String,
 }
 
 impl Api {
-    fn new(server: &Running) -> Api {
+    fn new(server: &LiveServer) -> Api {
         let output = std::fs::read_to_string(server.place.path().join("output")).unwrap();
         let rest =
             output.split("admin      http://").nth(1).unwrap_or_else(|| panic!("no page in: {output}"));
@@ -29,14 +29,15 @@ impl Api {
         Api { at, token }
     }
 
-    /// The status, the version and what came.
+    /// Sends a request. Returns the status, the version and the body.
     fn exchange(&self, method: &str, path: &str, version: &str, body: Option<Value>) -> (u16, String, Value) {
         let body = body.map_or_else(String::new, |body| body.to_string());
         let mut stream = TcpStream::connect(self.at).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let (at, token, length) = (self.at, &self.token, body.len());
         let request = format!(
-            "{method} /api/v1/{path} HTTP/1.1\r\nHost: {at}\r\nOrigin: http://{at}\r\nSec-Fetch-Site: same-origin\r\n\
+            "{method} /api/v1/{path} HTTP/1.1\r\nHost: {at}\r\nOrigin: http://{at}\r\nSec-Fetch-Site: \
+             same-origin\r\n\
              Authorization: Bearer {token}\r\nContent-Type: application/json\r\nIf-Match: {version}\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         );
@@ -49,7 +50,7 @@ impl Api {
         (status, tag, serde_json::from_str(body).unwrap())
     }
 
-    /// The same on another thread, so that the test's own clients go on.
+    /// Sends a request on another thread, so that the test's own clients continue.
     async fn ask(
         self: &Arc<Api>,
         method: &str,
@@ -71,7 +72,7 @@ impl Api {
 
 #[tokio::test]
 async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let api = Arc::new(Api::new(&server));
     let session = server.log_on().await;
     let files = session.connect("files").await.unwrap();
@@ -90,7 +91,7 @@ async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
     let size = |gib: u64| Some(json!({"settings": {"provisioned_gib": gib}}));
     let (status, _, _) = api.ask("PATCH", "shares/made", &seen, size(500)).await;
     assert_eq!(status, 200);
-    // Whoever has seen the old size is told of the new one, and a size that is not sold is none.
+    // A request that names the version with the old size gets the new one, and an invalid size is refused.
     let (status, _, late) = api.ask("PATCH", "shares/made", &seen, size(200)).await;
     assert_eq!(status, 412, "{late}");
     assert!(late["error"].as_str().unwrap().contains("`provisioned_gib` was 100 and is 500"), "{late}");
@@ -99,7 +100,7 @@ async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
     let overview = api.get("overview").await;
     assert_eq!(overview["shares"]["made"]["limits"]["iops"], 3500);
     assert_eq!(overview["shares"]["files"]["limits"], Value::Null);
-    // What the session does is seen with the next look, and who it is.
+    // The next overview shows the session's work and its user.
     let row = &overview["sessions"]["rows"][0];
     assert_eq!((&row["user"], &row["shares"], &row["opens"]), (&json!("anna"), &json!(["files"]), &json!(1)));
     assert_eq!((row["channels"].as_array().map(Vec::len), &row["max_channels"]), (Some(1), &json!(4)));

@@ -1,10 +1,11 @@
-//! Accounts and shares that are made, changed and deleted while a session works on, and what a restart finds of that.
+//! Accounts and shares that are created, changed and deleted during the work of a session, and their state
+//! after a restart.
 
+mod abandoned_clients;
 mod api;
 mod missing_state;
-mod moving;
-mod restarting;
-mod vanishing;
+mod restart;
+mod share_relocation;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -19,24 +20,24 @@ use nfs_wire::NfsStat;
 use serde_json::Value;
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
-use testkit::program::{Place, Server};
+use testkit::program::{ProgramDir, Server};
 
 /// A running server with the share `files` for both protocols; killed when dropped.
-struct Running {
+struct LiveServer {
     server: Server,
-    place: Arc<Place>,
+    place: Arc<ProgramDir>,
     smb: SocketAddr,
     nfs: SocketAddr,
 }
 
-impl Running {
-    fn start() -> Running {
-        Running::start_as("", |serve| serve)
+impl LiveServer {
+    fn start() -> LiveServer {
+        LiveServer::start_as("", |serve| serve)
     }
 
-    /// Starts it with further lines about the share, by what becomes of the ordinary command.
-    fn start_as(more: &str, become_: impl FnOnce(Command) -> Command) -> Running {
-        let place = Place::new();
+    /// Starts a server with more lines for the share. `become_` can change the command.
+    fn start_as(more: &str, become_: impl FnOnce(Command) -> Command) -> LiveServer {
+        let place = ProgramDir::new();
         let password = place.write("password", "s3cret");
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         for name in ["files", "made", "other"] {
@@ -44,14 +45,18 @@ impl Running {
         }
         place.write(
             "trunkline.toml",
-            &format!("# Kept as it is.\n[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
+            &format!(
+                "# Kept as it is.\n[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\n\
+                      discovery = false\n\
              [admin]\nlisten = \"127.0.0.1:0\"\n[[user]]\nname = \"anna\"\npassword_file = \"password\"\n\
-             [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
-             nfs_secure_port = false\nroot_squash = \"none\"\n{more}"),
+             [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
+             \"nfs\"]\n\
+             nfs_secure_port = false\nroot_squash = \"none\"\n{more}"
+            ),
         );
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start_as(&place, become_(place.trunkline("serve --config trunkline.toml")));
-        let mut running = Running { server, place: Arc::new(place), smb: here, nfs: here };
+        let mut running = LiveServer { server, place: Arc::new(place), smb: here, nfs: here };
         running.find_ports();
         running
     }
@@ -70,7 +75,7 @@ impl Running {
         self.restart_after(|| ());
     }
 
-    /// Ends it in order, does something to what it has left, and starts it again.
+    /// Stops the server in order, runs `act` on its files, and starts it again.
     fn restart_after(&mut self, act: impl FnOnce()) {
         self.server.signal("-TERM");
         self.server.wait();
@@ -79,7 +84,7 @@ impl Running {
         self.find_ports();
     }
 
-    /// Runs a command beside whatever this test has under way: its exit status, and what it said.
+    /// Runs a command next to the test's other work. Returns its exit status and its output.
     async fn runs(&self, line: &str) -> (i32, String) {
         let (place, line) = (Arc::clone(&self.place), line.to_owned());
         let run = move || place.trunkline(&format!("{line} --config trunkline.toml")).output().unwrap();
@@ -95,7 +100,7 @@ impl Running {
         said
     }
 
-    /// Runs a command that must be refused, with one line.
+    /// Runs a command that must be refused with one line.
     async fn refuses(&self, line: &str, wanted: &str) {
         let (status, said) = self.runs(line).await;
         assert!(
@@ -121,7 +126,7 @@ impl Running {
         Session::log_on(&connection, &Credentials::new(user, password), false).await.unwrap()
     }
 
-    /// Waits until nobody is logged on any more.
+    /// Waits until no user is logged on.
     async fn is_left(&self) {
         let begun = std::time::Instant::now();
         while self.json("status").await["sessions"] != serde_json::json!({}) {
@@ -130,7 +135,7 @@ impl Running {
     }
 }
 
-/// Writes and reads a file until it is told to end; every answer must be right.
+/// Writes and reads a file until it is told to stop. Every reply must be right.
 fn work_on(file: File) -> (Arc<AtomicBool>, tokio::task::JoinHandle<u64>) {
     let ends = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&ends);
@@ -150,7 +155,7 @@ fn work_on(file: File) -> (Arc<AtomicBool>, tokio::task::JoinHandle<u64>) {
 
 #[tokio::test]
 async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
-    let mut server = Running::start();
+    let mut server = LiveServer::start();
     let session = server.log_on().await;
     let files = session.connect("files").await.unwrap();
     let file = files.open("file", &OpenOptions::file(Disposition::Create)).await.unwrap();
@@ -160,7 +165,7 @@ async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
     let made = session.connect("made").await.unwrap();
     let open = made.open("a", &OpenOptions::file(Disposition::Create)).await.unwrap();
     open.write(0, b"kept").await.unwrap();
-    // A change binds who connects from now on.
+    // A change applies to clients that connect from now on.
     server.says("share set made read_only=on").await;
     let read_only = session.connect("made").await.unwrap();
     let refused = read_only.open("b", &OpenOptions::file(Disposition::Create)).await.err().unwrap();
@@ -178,7 +183,7 @@ async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
     assert_eq!(open.read(0, 4).await.err().unwrap().status(), Some(NtStatus::NETWORK_NAME_DELETED));
     assert_eq!(session.connect("made").await.err().unwrap().status(), Some(NtStatus::BAD_NETWORK_NAME));
     assert_eq!(std::fs::read(server.place.path().join("made/a")).unwrap()[..4], *b"kept");
-    // One that nobody uses needs no force, and one of the configuration can be deleted too.
+    // An unused share can be deleted without force, even one of the configuration.
     server.says("share create other path=other users=*=read").await;
     server.says("share delete other").await;
     server.says("share create other path=other users=*=read").await;
@@ -192,7 +197,7 @@ async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
     };
     assert_eq!(names(&server.json("share list").await), ["files", "other"]);
     server.says("share delete files").await;
-    // All of it is there after a restart, and the configuration is as it was written.
+    // All of it still exists after a restart, and the configuration file is unchanged.
     let config = std::fs::read_to_string(server.place.path().join("trunkline.toml")).unwrap();
     assert!(config.starts_with("# Kept as it is.\n") && config.contains("[share.files]"));
     server.says("share set other protocols=smb,nfs nfs_secure_port=off").await;
@@ -203,7 +208,7 @@ async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
 
 #[tokio::test]
 async fn limits_bind_at_once_and_accounts_whoever_comes() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let session = server.log_on().await;
     let files = session.connect("files").await.unwrap();
     let file = files.open("file", &OpenOptions::file(Disposition::Create)).await.unwrap();
@@ -224,7 +229,7 @@ async fn limits_bind_at_once_and_accounts_whoever_comes() {
         .await;
     server.refuses("share set files account=labs", "there is no [account.labs]; did you mean `Lab`?").await;
     assert_eq!(iops().await, 3500);
-    // The session that is there has the rule that it began with, a new one the account's.
+    // The existing session keeps its rule, and a new one has that of the account.
     let most = async || {
         let channels = server.json("status channels").await;
         let sessions = channels["sessions"].as_array().unwrap();
@@ -238,7 +243,7 @@ async fn limits_bind_at_once_and_accounts_whoever_comes() {
     server.says("account set lab multichannel=on max_channels=7").await;
     let _second = server.log_on().await;
     assert_eq!(most().await, 7);
-    // Taken back, the configuration counts again.
+    // After a reset, the configuration file applies again.
     server.says("share set files --reset account --reset provisioned_gib").await;
     assert_eq!(iops().await, Value::Null);
     server.says("account delete LAB").await;
@@ -248,7 +253,7 @@ async fn limits_bind_at_once_and_accounts_whoever_comes() {
 #[tokio::test]
 async fn a_size_given_to_a_share_that_is_served_binds_what_is_open_too() {
     const GIB: u64 = 1 << 30;
-    let server = Running::start();
+    let server = LiveServer::start();
     let files = server.log_on().await.connect("files").await.unwrap();
     let (file, big) = (OpenOptions::file(Disposition::Create), OpenOptions::file(Disposition::Create));
     let (file, big) = (files.open("file", &file).await.unwrap(), files.open("big", &big).await.unwrap());
@@ -264,7 +269,7 @@ async fn a_size_given_to_a_share_that_is_served_binds_what_is_open_too() {
     full(file.write(10 * GIB, b"x").await.map(|_| ()));
     let used = server.json("status").await["usage"]["files"].clone();
     assert_eq!((&used["quota_bytes"], &used["bytes"]), (&(100 * GIB).into(), &(100 * GIB).into()));
-    // The same again, with more there than the size that it is given.
+    // The same again, with more data on the share than the new size.
     server.says("share create made path=made users=*=full").await;
     let made = server.log_on().await.connect("made").await.unwrap();
     let open = made.open("big", &OpenOptions::file(Disposition::Create)).await.unwrap();
@@ -279,7 +284,7 @@ async fn a_size_given_to_a_share_that_is_served_binds_what_is_open_too() {
 
 #[tokio::test]
 async fn two_administrators_do_not_lose_each_others_changes() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let seen = server.version("share show files").await;
     let set = |value: &str, version: &str| format!("share set files comment={value} --if-version {version}");
     server.says(&set("first", &seen)).await;
@@ -287,7 +292,7 @@ async fn two_administrators_do_not_lose_each_others_changes() {
     server.refuses(&format!("share delete files --if-version {seen}"), "has changed since version").await;
     let now = server.version("share show files").await;
     assert_ne!(now, seen);
-    // Many at once on one version: one is taken, the others are told.
+    // Of many concurrent changes of one version, one succeeds, and the others are refused.
     let all = (0..6).map(|n| {
         let line = format!("{} --config trunkline.toml", set(&format!("by{n}"), &now));
         let place = Arc::clone(&server.place);
@@ -298,11 +303,11 @@ async fn two_administrators_do_not_lose_each_others_changes() {
         taken += usize::from(one.await.unwrap());
     }
     assert_eq!(taken, 1);
-    // What was edited by hand is neither lost nor taken by accident.
+    // A manual edit is neither lost nor applied by accident.
     let changes = server.place.path().join("state/changes.toml");
     let text = std::fs::read_to_string(&changes).unwrap();
     std::fs::write(&changes, text.replace("comment = \"by", "comment = \"hand")).unwrap();
-    server.refuses("share set files comment=x", "was changed by hand and is not in force").await;
+    server.refuses("share set files comment=x", "was edited and is not in force").await;
     server.says("reload").await;
     let comment = server.json("share show files").await["settings"]["comment"].clone();
     assert!(comment.as_str().unwrap().starts_with("hand"), "{comment}");
@@ -312,7 +317,7 @@ async fn two_administrators_do_not_lose_each_others_changes() {
 
 #[tokio::test]
 async fn an_nfs_client_works_on_while_an_export_comes_and_goes() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let client = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
     let how = client::nfs::OpenOptions::write(Creation::IfMissing(0o644));
     let files = client.directory("/files").await.unwrap();
@@ -325,7 +330,7 @@ async fn an_nfs_client_works_on_while_an_export_comes_and_goes() {
     let made = client.directory("/made").await.unwrap();
     let open = made.open("a", &how).await.unwrap();
     open.write_all(0, &data).await.unwrap();
-    server.refuses("share delete made", "1 client of NFS that came to it, ").await;
+    server.refuses("share delete made", "1 client over NFS, ").await;
     server.says("share delete made --force").await;
     assert_eq!(open.write_all(4, &data).await.err().unwrap().nfs_status(), Some(NfsStat::Stale));
     file.write_all(4, &data).await.unwrap();
@@ -335,7 +340,7 @@ async fn an_nfs_client_works_on_while_an_export_comes_and_goes() {
 
 #[tokio::test]
 async fn a_session_ends_when_its_name_becomes_somebody_elses() {
-    let server = Running::start();
+    let server = LiveServer::start();
     server.says("account create lab users=anna=full").await;
     server.says("share set files account=lab").await;
     let made = server.says("account keys renew lab").await;
@@ -345,7 +350,7 @@ async fn a_session_ends_when_its_name_becomes_somebody_elses() {
     server.place.write("another", "a password");
     server.says("user add lab --password-file another").await;
     server.is_left().await;
-    // And the other way round: the account's keys count again when the user is gone.
+    // The reverse: the account's keys are valid again when the user is removed.
     let by_password = server.log_on_as("lab", "a password").await;
     server.says("user remove lab").await;
     server.is_left().await;
@@ -355,18 +360,18 @@ async fn a_session_ends_when_its_name_becomes_somebody_elses() {
 
 #[tokio::test]
 async fn what_cannot_be_served_is_refused_and_nothing_is_half_done() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let before = server.json("share list").await;
     std::fs::create_dir(server.place.path().join("files/inner")).unwrap();
     for (line, why) in [
-        ("share create made path=files users=*=read", "hold the same files"),
-        ("share create made path=files/inner users=*=read", "hold the same files"),
+        ("share create made path=files users=*=read", "contain the same files"),
+        ("share create made path=files/inner users=*=read", "contain the same files"),
         ("share create made path=state users=*=read", "the state directory"),
         ("share create made path=none users=*=read", "no such file or directory"),
-        ("share create made path=made", "has no user that may read it"),
-        ("share create made path=made users=bob=read", "user `bob` of share `made` is not known"),
+        ("share create made path=made", "has no user who may read it"),
+        ("share create made path=made users=bob=read", "user `bob` of share `made` is unknown"),
         ("share create made path=made users=*=read account=lab", "there is no [account.lab]"),
-        ("share create made path=made users=*=read provisioned_gib=100", "counts only in an account with"),
+        ("share create made path=made users=*=read provisioned_gib=100", "is valid only in an account with"),
         ("share create made users=*=read", "without `path`"),
         ("share create files path=made users=*=read", "there is already share `files` (trunkline.toml:"),
         ("share create ipc$ path=made users=*=read", "is the server's own share"),
@@ -390,7 +395,7 @@ async fn what_cannot_be_served_is_refused_and_nothing_is_half_done() {
 
 #[test]
 fn shares_are_made_without_a_running_server_and_served_by_the_next() {
-    let place = Place::new();
+    let place = ProgramDir::new();
     std::fs::create_dir(place.path().join("docs")).unwrap();
     place.run("account create lab kind=premium").success();
     place.run("share create docs path=docs account=lab provisioned_gib=100 users=*=read").success();

@@ -1,4 +1,4 @@
-//! A state directory that was copied or cleared in part: each start says what is missing.
+//! A state directory that was copied or cleared in part: each start reports the missing files.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use client::nfs::{Client, Creation};
 use client::smb::OpenOptions;
 use smb_wire::create::Disposition;
 
-use crate::Running;
+use crate::LiveServer;
 
-/// What the server has said since its start that something is missing.
-fn told(server: &Running) -> Vec<String> {
+/// The server's messages about missing files since its start.
+fn told(server: &LiveServer) -> Vec<String> {
     let log = std::fs::read_to_string(server.place.path().join("log")).unwrap();
     let is_told = |line: &&str| line.contains("WARN") && (line.contains("missing") || line.contains("gone"));
     log.lines().filter(is_told).map(str::to_owned).collect()
 }
 
-/// The one entry of a directory whose name fits.
+/// The only entry of a directory whose name fits.
 fn entry(directory: &Path, fits: impl Fn(&str) -> bool) -> PathBuf {
     let mut found = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
@@ -25,7 +25,7 @@ fn entry(directory: &Path, fits: impl Fn(&str) -> bool) -> PathBuf {
 
 #[tokio::test]
 async fn what_a_copy_of_the_state_directory_lacks_is_told_at_the_start() {
-    let mut server = Running::start();
+    let mut server = LiveServer::start();
     let state = server.place.path().join("state");
     {
         let nfs = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
@@ -38,7 +38,7 @@ async fn what_a_copy_of_the_state_directory_lacks_is_told_at_the_start() {
         let stream = tree.open("other:named", &OpenOptions::file(Disposition::Create)).await.unwrap();
         stream.write(0, b"data").await.unwrap();
         stream.close().await.unwrap();
-        // The clients vanish with what they have.
+        // The clients disappear without closing their files.
     }
     server.restart();
     assert_eq!(told(&server), [""; 0]);
@@ -52,12 +52,12 @@ async fn what_a_copy_of_the_state_directory_lacks_is_told_at_the_start() {
         let named = format!("{}", journal.display());
         assert!(
             told.len() == 1
-                && told[0].contains("a journal is missing and begins anew")
+                && told[0].contains("a journal is missing and a new one replaces it")
                 && told[0].contains(&named),
             "{told:#?}"
         );
     }
-    // The stream is there still, and is not when all of it is removed.
+    // The stream still exists, until all of the directory is removed.
     server.restart_after(|| std::fs::remove_dir_all(&volumes).unwrap());
     let told_all = told(&server);
     let of_streams: Vec<_> = told_all.iter().filter(|line| line.contains("named streams")).collect();
@@ -67,7 +67,7 @@ async fn what_a_copy_of_the_state_directory_lacks_is_told_at_the_start() {
             && of_streams[0].contains("files"),
         "{told_all:#?}"
     );
-    // It was told, and nothing is kept there now.
+    // It was reported once, and nothing is stored there now.
     server.restart();
     assert!(!told(&server).iter().any(|line| line.contains("named streams")), "{:#?}", told(&server));
 }

@@ -1,4 +1,5 @@
-//! What a running server says of the transactions of a known sequence of requests, over both protocols.
+//! The report of a running server about the transactions of a known sequence of requests, over both
+//! protocols.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,25 +13,26 @@ use client::Bytes;
 use client::nfs::{Client, Creation};
 use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
 use smb_wire::create::Disposition;
-use testkit::program::{PATIENCE, Place, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server};
 
 /// A running server with two shares for both protocols; killed when dropped.
-struct Running {
+struct TransactionsServer {
     _server: Server,
-    place: Place,
+    place: ProgramDir,
     smb: SocketAddr,
     nfs: SocketAddr,
 }
 
-impl Running {
-    fn start(settings: &str) -> Running {
-        let place = Place::new();
+impl TransactionsServer {
+    fn start(settings: &str) -> TransactionsServer {
+        let place = ProgramDir::new();
         let password = place.write("password", "s3cret");
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         let share = |name: &str| {
             std::fs::create_dir(place.path().join(name)).unwrap();
             format!(
-                "[share.{name}]\npath = \"{name}\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\n\
+                "[share.{name}]\npath = \"{name}\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
+                 \"nfs\"]\n\
                  nfs_secure_port = false\nroot_squash = \"none\"\n"
             )
         };
@@ -42,7 +44,7 @@ impl Running {
         );
         place.write("trunkline.toml", &config);
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut running = Running { _server: Server::start(&place), place, smb: here, nfs: here };
+        let mut running = TransactionsServer { _server: Server::start(&place), place, smb: here, nfs: here };
         let text = running.output();
         let port = |before: &str| -> u16 {
             let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no port in: {text}"));
@@ -78,7 +80,7 @@ fn api<'a>(counted: &'a Counted, name: &str) -> &'a Api {
     found.unwrap_or_else(|| panic!("no {name}: {counted:?}"))
 }
 
-/// How often an operation went how.
+/// The response types of an operation, with their counts.
 fn went(counted: &Counted, name: &str) -> Vec<(String, u64)> {
     api(counted, name).transactions.clone().into_iter().collect()
 }
@@ -87,9 +89,9 @@ fn succeeded(count: u64) -> Vec<(String, u64)> {
     vec![("Success".to_owned(), count)]
 }
 
-/// All requests that have been answered are counted, and how long they took is known a moment later: when the server has
-/// sent the answer, which may be after the client has it.
-fn settled(server: &Running, is_there: impl Fn(&Transactions) -> bool) -> Transactions {
+/// All requests that have been answered are counted. Their latency is known a moment later: when the server
+/// has sent the reply, which may be after the client has received it.
+fn settled(server: &TransactionsServer, is_there: impl Fn(&Transactions) -> bool) -> Transactions {
     let begun = std::time::Instant::now();
     loop {
         let all = server.transactions();
@@ -103,7 +105,7 @@ fn settled(server: &Running, is_there: impl Fn(&Transactions) -> bool) -> Transa
 
 #[tokio::test]
 async fn a_known_sequence_over_smb_is_counted_exactly() {
-    let server = Running::start("");
+    let server = TransactionsServer::start("");
     let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
     let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
     let tree = session.connect("files").await.unwrap();
@@ -143,7 +145,7 @@ async fn a_known_sequence_over_smb_is_counted_exactly() {
     assert_eq!((work.reads, work.writes, work.metadata), (5, 7, 3));
     assert_eq!((work.read_bytes, work.written_bytes), (5 * 4096, 7 * 4096));
     assert_eq!((&work.read_sizes, files.availability()), (&[(4096, 5)].into(), Some(1.0)));
-    // Another share has its own, and what is of none stands apart.
+    // The other share has its own counters, and so have requests to no share.
     let others = counted(&all, "others", "SMB");
     assert_eq!(others.apis.iter().map(Api::all).sum::<u64>(), 2);
     assert_eq!(went(others, "TreeDisconnect"), succeeded(1));
@@ -159,7 +161,7 @@ async fn a_known_sequence_over_smb_is_counted_exactly() {
 
 #[tokio::test]
 async fn a_known_sequence_over_nfs_is_counted_exactly() {
-    let server = Running::start("");
+    let server = TransactionsServer::start("");
     let client = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
     let directory = client.directory("/files").await.unwrap();
     let how = client::nfs::OpenOptions::write(Creation::IfMissing(0o644));
@@ -198,7 +200,7 @@ async fn a_known_sequence_over_nfs_is_counted_exactly() {
 
 #[tokio::test]
 async fn requests_are_written_down_one_by_one_where_that_is_wanted() {
-    let server = Running::start("[admin]\nrecords = \"requests.jsonl\"\n");
+    let server = TransactionsServer::start("[admin]\nrecords = \"requests.jsonl\"\n");
     let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
     let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
     let tree = session.connect("files").await.unwrap();
@@ -241,9 +243,9 @@ async fn requests_are_written_down_one_by_one_where_that_is_wanted() {
     assert_eq!((&remove["statusCode"], &remove["protocol"]), (&"0x2".into(), &"NFS".into()), "{remove}");
 }
 
-/// The records of a server that has served what follows: each as JSON.
+/// The records of a server that has handled a fixed sequence, each as JSON.
 async fn records_of(settings: &str) -> Vec<serde_json::Value> {
-    let server = Running::start(&format!("[admin]\nrecords = \"requests.jsonl\"\n{settings}"));
+    let server = TransactionsServer::start(&format!("[admin]\nrecords = \"requests.jsonl\"\n{settings}"));
     let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
     let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
     let tree = session.connect("files").await.unwrap();
@@ -278,7 +280,7 @@ async fn a_record_says_on_what_and_how_over_both_protocols() {
         let of_uri = |uri: &String| uri.split_once("/files").map_or("", |(_, path)| path).to_owned();
         said(operation, "uri").iter().map(of_uri).collect()
     };
-    // Over SMB: what each CREATE did and each CLOSE leaves behind, on one handle.
+    // Over SMB: the effect of each CREATE and of each CLOSE, on one handle.
     assert_eq!(said("Create", "smbCommandMinor"), ["DirectoryCreated", "FileCreated", "FileOpened", "-"]);
     assert_eq!(said("Close", "smbCommandMinor"), ["DirectoryClose", "FileClose", "FileCloseAndDelete"]);
     let plan = "/rooms/Plan.txt";
@@ -327,8 +329,8 @@ async fn paths_and_names_are_left_out_where_they_are_not_wanted() {
     assert_eq!(of(&records, "READ")[0]["uri"].as_str().unwrap().split('/').next_back(), Some("files"));
 }
 
-/// What a server says over HTTP.
-fn fetch(server: &Running, path: &str) -> String {
+/// The server's response over HTTP.
+fn fetch(server: &TransactionsServer, path: &str) -> String {
     let text = server.output();
     let at = text.split("http://").nth(1).and_then(|rest| rest.split("/metrics").next());
     let at: SocketAddr = at.unwrap_or_else(|| panic!("no address in: {text}")).parse().unwrap();
@@ -342,12 +344,12 @@ fn fetch(server: &Running, path: &str) -> String {
     body.to_owned()
 }
 
-/// Holds metrics against Prometheus' own reader, where that is installed; says so where it is not.
+/// Checks metrics with Prometheus' own reader if it is installed, and prints a message if not.
 fn check_with_promtool(text: &str) {
     let mut command = Command::new("promtool");
     let started = command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut promtool) = started else {
-        // Not captured by the harness, unlike eprintln.
+        // Unlike that of eprintln, the harness does not capture this output.
         let _ = writeln!(std::io::stderr(), "SKIPPED the check by promtool: it is not installed");
         return;
     };
@@ -358,7 +360,7 @@ fn check_with_promtool(text: &str) {
 
 #[tokio::test]
 async fn metrics_are_there_for_prometheus_and_its_dashboard() {
-    let server = Running::start("[admin]\nmetrics = \"127.0.0.1:0\"\n");
+    let server = TransactionsServer::start("[admin]\nmetrics = \"127.0.0.1:0\"\n");
     let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
     let session = Session::log_on(&connection, &Credentials::new("anna", "s3cret"), false).await.unwrap();
     let tree = session.connect("files").await.unwrap();

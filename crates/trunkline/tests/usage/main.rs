@@ -1,5 +1,5 @@
-//! A share with a size, served over both protocols: what lies there is counted and shown, never passes the size, and is known
-//! again after the server was killed.
+//! A share with a size, served over both protocols. Its used space is counted and shown, never exceeds the
+//! size, and is known again after the server was killed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -12,42 +12,43 @@ use client::{Bytes, Error};
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
 use smb_wire::query_info::InfoType;
-use testkit::program::{PATIENCE, Place, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server};
 
 const GIB: u64 = 1 << 30;
 
 /// A running server with one share for both protocols; killed when dropped.
-struct Running {
+struct UsageServer {
     server: Server,
-    place: Place,
+    place: ProgramDir,
     smb: SocketAddr,
     nfs: SocketAddr,
 }
 
-fn write_config(place: &Place, gib: u64) {
+fn write_config(place: &ProgramDir, gib: u64) {
     let config = format!(
         "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
          [[user]]\nname = \"anna\"\npassword_file = \"password\"\n\
          [account.lab]\nkind = \"premium\"\nformula = \"v2\"\n\
          [share.files]\npath = \"files\"\naccount = \"lab\"\nprovisioned_gib = {gib}\n\
-         users = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\nroot_squash = \"none\"\n"
+         users = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\n\
+         root_squash = \"none\"\n"
     );
     place.write("trunkline.toml", &config);
 }
 
-impl Running {
-    fn new(gib: u64) -> Running {
-        let place = Place::new();
+impl UsageServer {
+    fn new(gib: u64) -> UsageServer {
+        let place = ProgramDir::new();
         let password = place.write("password", "s3cret");
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::create_dir(place.path().join("files")).unwrap();
         write_config(&place, gib);
-        Running::start(place)
+        UsageServer::start(place)
     }
 
-    fn start(place: Place) -> Running {
+    fn start(place: ProgramDir) -> UsageServer {
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut running = Running { server: Server::start(&place), place, smb: here, nfs: here };
+        let mut running = UsageServer { server: Server::start(&place), place, smb: here, nfs: here };
         let text = std::fs::read_to_string(running.place.path().join("output")).unwrap();
         let port = |before: &str| -> u16 {
             let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no port in: {text}"));
@@ -58,11 +59,11 @@ impl Running {
         running
     }
 
-    /// Kills it as the host would, and starts it again.
-    fn killed(self) -> Running {
-        let Running { mut server, place, .. } = self;
+    /// Kills the server and starts it again.
+    fn killed(self) -> UsageServer {
+        let UsageServer { mut server, place, .. } = self;
         server.kill();
-        Running::start(place)
+        UsageServer::start(place)
     }
 
     async fn tree(&self) -> Tree {
@@ -83,7 +84,7 @@ impl Running {
         status.usage["files"].clone()
     }
 
-    /// What lies there once everything was counted since the start.
+    /// The used space, after everything was counted since the start.
     fn counted(&self) -> (u64, u64) {
         let begun = std::time::Instant::now();
         loop {
@@ -119,7 +120,7 @@ async fn shown(tree: &Tree) -> (u64, u64) {
 
 #[tokio::test]
 async fn both_protocols_fill_one_size_and_none_passes_it() {
-    let server = Running::new(40);
+    let server = UsageServer::new(40);
     let (tree, directory) = (server.tree().await, server.directory().await);
     let writing = nfs::OpenOptions::write(Creation::IfMissing(0o644));
     let big = tree.open("big", &OpenOptions::file(Disposition::Create)).await.unwrap();
@@ -133,7 +134,7 @@ async fn both_protocols_fill_one_size_and_none_passes_it() {
     is_full(tree.put("big:stream", &OpenOptions::file(Disposition::Create), &data).await);
     assert_eq!(shown(&tree).await, (40 * GIB, 8192));
     big.write(30 * GIB, &data[..8192]).await.unwrap();
-    // What is there already may be written over.
+    // Existing data may be overwritten.
     big.write(GIB, &data).await.unwrap();
     other.write(GIB, &data, nfs::StableHow::Unstable).await.unwrap();
     assert_eq!(shown(&tree).await, (40 * GIB, 0));
@@ -156,7 +157,7 @@ async fn both_protocols_fill_one_size_and_none_passes_it() {
 
 #[tokio::test]
 async fn what_lies_there_is_known_after_a_kill_and_a_size_below_it_is_refused() {
-    let server = Running::new(40);
+    let server = UsageServer::new(40);
     let tree = server.tree().await;
     let big = tree.open("big", &OpenOptions::file(Disposition::Create)).await.unwrap();
     big.set_length(33 * GIB).await.unwrap();

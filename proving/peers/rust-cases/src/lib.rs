@@ -1,16 +1,17 @@
-//! What the peers share: their arguments, the bytes they send, and how a case is reported (see `../run.py`).
+//! The common parts of the peers: their arguments, the bytes that they send, and the report of a case (see
+//! `../run.py`).
 
 use std::fmt::Display;
 use std::future::Future;
 use std::time::Duration;
 
-/// Nothing, one byte, around the credit and the multi-credit boundaries, and more than one request holds.
+/// Sizes: nothing, one byte, around the limits of one credit and of several, and more than one request holds.
 pub const SIZES: [usize; 6] = [0, 1, 65_535, 65_537, (1 << 20) + 3, (9 << 20) + 1];
 
-/// How long one case may take.
+/// The time that one case may take.
 const CASE_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a case that does not hold comes to.
+/// The result of a case. An error is the reason of its failure.
 pub type CaseResult = Result<(), Box<dyn std::error::Error>>;
 
 /// The command line of a peer.
@@ -19,14 +20,14 @@ pub struct Arguments {
     pub port: u16,
     /// Name of the share.
     pub share: String,
-    /// Account to log on with.
+    /// The user to log on.
     pub user: String,
-    /// Its password.
+    /// The password.
     pub password: String,
 }
 
 impl Arguments {
-    /// Reads `PORT SHARE USER PASSWORD`; nothing when that is not what was given.
+    /// Reads `PORT SHARE USER PASSWORD`. None if the arguments differ.
     pub fn read() -> Option<Self> {
         let mut words = std::env::args().skip(1);
         Some(Self {
@@ -38,7 +39,7 @@ impl Arguments {
     }
 }
 
-/// The same `size` bytes in every run (a linear congruential generator).
+/// `size` bytes that are the same in every run (a linear congruential generator).
 pub fn content(size: usize) -> Vec<u8> {
     let mut state = size as u64 ^ 0x9e37_79b9_7f4a_7c15;
     std::iter::repeat_with(|| {
@@ -49,14 +50,14 @@ pub fn content(size: usize) -> Vec<u8> {
     .collect()
 }
 
-/// Counts the cases that did not hold.
+/// Counts the failed cases.
 #[derive(Default)]
-pub struct Report {
+pub struct CaseReport {
     failures: u32,
 }
 
-impl Report {
-    /// Runs one case and says how it ended.
+impl CaseReport {
+    /// Runs one case and prints its result.
     pub async fn case(&mut self, name: impl Display, body: impl Future<Output = CaseResult>) {
         let outcome = match tokio::time::timeout(CASE_LIMIT, body).await {
             Ok(outcome) => outcome,

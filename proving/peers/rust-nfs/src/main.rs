@@ -1,28 +1,29 @@
-//! The crate `nfs-rs` as a client: PORT EXPORT VERSION WORD, where VERSION is one of its own (`4.1`, `4.2`, `4.0`) and WORD
-//! tells this run's files from those of others. With 4.0, which the server does not speak, the one case is that it says so.
+//! The crate `nfs-rs` as a client: PORT EXPORT VERSION WORD. VERSION is one of its own (`4.1`, `4.2`, `4.0`),
+//! and WORD distinguishes the files of this run from those of others. With 4.0, which the server does not
+//! support, the only case is that the server says so.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use cases::{Arguments, CaseResult, Report, SIZES, content, same};
+use cases::{Arguments, CaseReport, CaseResult, SIZES, content, same};
 use futures_util::{StreamExt, stream};
 use nfs_rs::{Mount, NfsError, OPEN_BOTH, OPEN_READ};
 
-type Shared = Box<dyn Mount>;
+type BoxedMount = Box<dyn Mount>;
 
-/// How many names the large directory has.
+/// The number of names in the large directory.
 const MANY: usize = 5_000;
 /// The kind of a lock for writing (RFC 8881 3.2, nfs_lock_type4).
 const WRITE_LOCK: u32 = 2;
 
-async fn mount(arguments: &Arguments) -> nfs_rs::Result<Shared> {
+async fn mount(arguments: &Arguments) -> nfs_rs::Result<BoxedMount> {
     let Arguments { port, share, user: version, .. } = arguments;
     let url = format!("nfs://127.0.0.1/{share}?version={version}&nfsport={port}&uid=0&gid=0&noresvport=true");
     nfs_rs::parse_url_and_mount(&url).await
 }
 
-async fn read_all(mount: &Shared, path: &str, size: usize) -> nfs_rs::Result<Vec<u8>> {
+async fn read_all(mount: &BoxedMount, path: &str, size: usize) -> nfs_rs::Result<Vec<u8>> {
     let open = mount.open_path_stateful(path, OPEN_READ).await?;
     let mut found = Vec::with_capacity(size);
     loop {
@@ -37,7 +38,7 @@ async fn read_all(mount: &Shared, path: &str, size: usize) -> nfs_rs::Result<Vec
     Ok(found)
 }
 
-async fn write_new(mount: &Shared, path: &str, data: &[u8]) -> nfs_rs::Result<()> {
+async fn write_new(mount: &BoxedMount, path: &str, data: &[u8]) -> nfs_rs::Result<()> {
     let open = mount.create_path_stateful_with_access(path, Some(0o644), OPEN_BOTH).await?;
     if !data.is_empty() {
         nfs_rs::write_all(&**mount, open.object.fh.clone(), 0, Bytes::copy_from_slice(data)).await?;
@@ -45,21 +46,21 @@ async fn write_new(mount: &Shared, path: &str, data: &[u8]) -> nfs_rs::Result<()
     mount.close_stateful(open).await
 }
 
-async fn round_trip(mount: &Shared, base: &str, size: usize) -> CaseResult {
+async fn round_trip(mount: &BoxedMount, base: &str, size: usize) -> CaseResult {
     let (path, data) = (format!("{base}/size-{size}"), content(size));
     write_new(mount, &path, &data).await?;
     same(read_all(mount, &path, size).await? == data, true, "content")?;
     same(mount.getattr_path(&path).await?.filesize, size as u64, "size")
 }
 
-async fn rename(mount: &Shared, base: &str) -> CaseResult {
+async fn rename(mount: &BoxedMount, base: &str) -> CaseResult {
     let (from, to) = (format!("{base}/size-1"), format!("{base}/renamed"));
     mount.rename_path(&from, &to).await?;
     same(mount.lookup_path(&from).await.is_err(), true, "the old name is gone")?;
     same(read_all(mount, &to, 1).await?, content(1), "content")
 }
 
-async fn many_names(mount: &Shared, base: &str) -> CaseResult {
+async fn many_names(mount: &BoxedMount, base: &str) -> CaseResult {
     let directory = format!("{base}/many");
     let handle = mount.mkdir_path(&directory, 0o755).await?.fh;
     let names: BTreeSet<String> = (0..MANY).map(|number| format!("{number}")).collect();
@@ -72,7 +73,7 @@ async fn many_names(mount: &Shared, base: &str) -> CaseResult {
     let listed: Vec<_> = listed.into_iter().collect::<Result<Vec<_>, _>>()?;
     let count = listed.iter().filter(|entry| names.contains(&entry.file_name)).count();
     same(count, MANY, "names that are listed once each")?;
-    // Each handle of the list leads to the file with that number.
+    // Each handle of the listing belongs to the file with that number.
     for entry in listed.iter().filter(|entry| names.contains(&entry.file_name)).step_by(100) {
         same(
             mount.getattr(entry.handle.clone()).await?.fileid,
@@ -89,7 +90,7 @@ async fn many_names(mount: &Shared, base: &str) -> CaseResult {
     Ok(mount.rmdir_path(&directory).await?)
 }
 
-async fn locks(arguments: &Arguments, mount: &Shared, base: &str) -> CaseResult {
+async fn locks(arguments: &Arguments, mount: &BoxedMount, base: &str) -> CaseResult {
     let path = format!("{base}/renamed");
     let open = mount.open_path_stateful(&path, OPEN_BOTH).await?;
     let token = mount.lock_open_stateful(&open, WRITE_LOCK, 10, 20).await?;
@@ -99,7 +100,7 @@ async fn locks(arguments: &Arguments, mount: &Shared, base: &str) -> CaseResult 
         Err(NfsError::LockDenied { offset, length, .. }) => {
             same((offset, length), (10, 20), "the range in the way")?
         }
-        // What this version of the crate makes of it for 4.1.
+        // This version of the crate has this error for 4.1.
         Err(NfsError::Nfs4(code)) => {
             same(format!("{code:?}").as_str(), "NFS4ERR_DENIED", "why a second client has no lock")?
         }
@@ -115,7 +116,7 @@ async fn locks(arguments: &Arguments, mount: &Shared, base: &str) -> CaseResult 
     Ok(other.umount().await?)
 }
 
-async fn links(mount: &Shared, base: &str) -> CaseResult {
+async fn links(mount: &BoxedMount, base: &str) -> CaseResult {
     let (target, link) = ("renamed", format!("{base}/symbolic"));
     mount.symlink_path(target, &link).await?;
     same(mount.readlink_path(&link).await?.as_str(), target, "the link's text")?;
@@ -128,7 +129,7 @@ async fn links(mount: &Shared, base: &str) -> CaseResult {
     same(read_all(mount, &hard, 1).await?, content(1), "content under the other name")
 }
 
-async fn xattrs(mount: &Shared, base: &str) -> CaseResult {
+async fn xattrs(mount: &BoxedMount, base: &str) -> CaseResult {
     let path = format!("{base}/hard");
     mount.setxattr_path(&path, "color", Bytes::from_static(b"red")).await?;
     same(mount.getxattr_path(&path, "color").await?.to_vec(), b"red".to_vec(), "the attribute")?;
@@ -137,7 +138,7 @@ async fn xattrs(mount: &Shared, base: &str) -> CaseResult {
     same(mount.getxattr_path(&path, "color").await.is_err(), true, "it is gone")
 }
 
-async fn remove(mount: &Shared, base: &str) -> CaseResult {
+async fn remove(mount: &BoxedMount, base: &str) -> CaseResult {
     same(mount.rmdir_path(base).await.is_err(), true, "a directory with content stays")?;
     let handle = mount.lookup_path(base).await?.fh;
     let listed: Vec<_> = mount.readdir(handle.clone()).await.collect().await;
@@ -157,7 +158,7 @@ async fn main() -> ExitCode {
         eprintln!("usage: PORT EXPORT VERSION WORD");
         return ExitCode::from(2);
     };
-    let mut report = Report::default();
+    let mut report = CaseReport::default();
     let mounted = mount(&arguments).await;
     if arguments.user == "4.0" {
         let refused = async {

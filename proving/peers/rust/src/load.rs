@@ -1,15 +1,16 @@
-//! A load generator on the crate `smb2`, to check `trunkline load` against a client that is not ours (`../../bench/run.py`).
+//! A load generator with the crate `smb2`, to compare `trunkline load` with a client of another project
+//! (`../../bench/run.py`).
 //!
-//! `peer-load PORT SHARE USER PASSWORD WORKLOAD SECONDS DEPTH` prints one JSON object with `ops`, `bytes` and `seconds`.
-//! WORKLOAD is `randread` (4 KiB), `read` (1 MiB), `create` (with 4 KiB), `stat` or `unlink`; the file to read is there before.
-//! It says `ready` and `over` around what is to be measured.
+//! `peer-load PORT SHARE USER PASSWORD WORKLOAD SECONDS DEPTH` prints one JSON object with `ops`, `bytes` and
+//! `seconds`. WORKLOAD is `randread` (4 KiB), `read` (1 MiB), `create` (with 4 KiB), `stat` or `unlink`. The
+//! file to read must exist. It prints `ready` before the measured part and `over` after it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use cases::{Arguments, content};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use cases::{Arguments, content};
 use smb2::{SmbClient, Tree};
 
 const FILE: &str = "bench-file";
@@ -17,9 +18,9 @@ const FILE_BYTES: u64 = 256 << 20;
 const DIRECTORY: &str = "bench-directory";
 const FILES: usize = 2_000;
 
-type Failure = Box<dyn std::error::Error>;
+type BoxError = Box<dyn std::error::Error>;
 
-struct Done {
+struct LoadResult {
     ops: u64,
     bytes: u64,
     elapsed: Duration,
@@ -32,7 +33,7 @@ async fn reads(
     random: bool,
     limit: Duration,
     depth: usize,
-) -> Result<Done, Failure> {
+) -> Result<LoadResult, BoxError> {
     let reader = &client.open_file_reader(tree, FILE).await?;
     let blocks = FILE_BYTES / block;
     let mut state = 0u64;
@@ -47,7 +48,7 @@ async fn reads(
     let mut flying = FuturesUnordered::new();
     println!("ready");
     let began = Instant::now();
-    let mut done = Done { ops: 0, bytes: 0, elapsed: Duration::ZERO };
+    let mut done = LoadResult { ops: 0, bytes: 0, elapsed: Duration::ZERO };
     let mut next = || offsets.next().map(|offset| reader.read_at(offset, block));
     flying.extend((0..depth).filter_map(|_| next()));
     while let Some(data) = flying.next().await {
@@ -66,7 +67,7 @@ fn names() -> impl Iterator<Item = String> {
     (0..FILES).map(|number| format!("{DIRECTORY}/file-{number:05}"))
 }
 
-async fn create_all(client: &mut SmbClient, tree: &mut Tree) -> Result<(), Failure> {
+async fn create_all(client: &mut SmbClient, tree: &mut Tree) -> Result<(), BoxError> {
     let data = content(4096);
     for name in names() {
         client.write_file_compound(tree, &name, &data).await?;
@@ -74,16 +75,17 @@ async fn create_all(client: &mut SmbClient, tree: &mut Tree) -> Result<(), Failu
     Ok(())
 }
 
-async fn unlink_all(client: &mut SmbClient, tree: &mut Tree) -> Result<(), Failure> {
+async fn unlink_all(client: &mut SmbClient, tree: &mut Tree) -> Result<(), BoxError> {
     for name in names() {
         client.delete_file(tree, &name).await?;
     }
     Ok(())
 }
 
-/// One pass over the files; `create` leaves nothing behind and `unlink` makes what it removes, both outside the measured time.
-async fn metadata(client: &mut SmbClient, tree: &mut Tree, workload: &str) -> Result<Done, Failure> {
-    // It is there already when an earlier workload made it.
+/// One pass over the files. `create` removes its files and `unlink` creates them, both outside of the
+/// measured time.
+async fn metadata(client: &mut SmbClient, tree: &mut Tree, workload: &str) -> Result<LoadResult, BoxError> {
+    // The directory exists if an earlier workload created it.
     let _ = client.create_directory(tree, DIRECTORY).await;
     if workload != "create" {
         create_all(client, tree).await?;
@@ -104,10 +106,10 @@ async fn metadata(client: &mut SmbClient, tree: &mut Tree, workload: &str) -> Re
     if workload != "unlink" {
         unlink_all(client, tree).await?;
     }
-    Ok(Done { ops: FILES as u64, bytes: 0, elapsed })
+    Ok(LoadResult { ops: FILES as u64, bytes: 0, elapsed })
 }
 
-async fn run() -> Result<(), Failure> {
+async fn run() -> Result<(), BoxError> {
     let arguments = Arguments::read().ok_or("usage: PORT SHARE USER PASSWORD WORKLOAD SECONDS DEPTH")?;
     let mut rest = std::env::args().skip(5);
     let workload = rest.next().ok_or("WORKLOAD is missing")?;

@@ -1,11 +1,12 @@
-//! The crate `smb` as a client: PORT SHARE USER PASSWORD. It reads every structure strictly, as MS-SMB2 draws it.
+//! The crate `smb` as a client: PORT SHARE USER PASSWORD. It parses every structure strictly according to
+//! MS-SMB2.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cases::{Arguments, CaseReport, CaseResult, SIZES, content, same};
 use futures_util::StreamExt;
-use cases::{Arguments, CaseResult, Report, SIZES, content, same};
 use smb::connection::MultiChannelConfig;
 use smb::resource::{Directory, File, Resource};
 use smb::{
@@ -74,8 +75,9 @@ async fn round_trip(peer: &Peer, size: usize) -> CaseResult {
     same(back == data, true, "content")
 }
 
-/// The crate writes a request in pieces and leaves Nagle's algorithm on: its host holds the second back until the server's has
-/// acknowledged the first, which a host delays by 40 ms unless it is told not to. Half of the files take less.
+/// The crate writes a request in pieces and leaves Nagle's algorithm on. Its host holds the second piece back
+/// until the server's host has acknowledged the first. A host delays that by 40 ms unless it is told not to.
+/// Half of the files must take less.
 async fn pieces(peer: &Peer) -> CaseResult {
     const FILES: usize = 10;
     const REQUESTS: u32 = 3;
@@ -118,7 +120,8 @@ async fn listing(peer: &Peer) -> CaseResult {
     same(found, wanted, "names and sizes")
 }
 
-/// A second connection becomes a channel of the session, and what is written over one is read over the other.
+/// A second connection becomes a channel of the session. Data that was written over one is read over the
+/// other.
 async fn two_channels(peer: &Peer, arguments: &Arguments) -> CaseResult {
     let address = (std::net::Ipv4Addr::LOCALHOST, arguments.port).into();
     let connection = Connection::build(SERVER, address, peer.client_guid, connection_config(arguments.port))?;
@@ -202,7 +205,7 @@ async fn connect(arguments: &Arguments) -> smb::Result<Peer> {
     Ok(Peer { client, client_guid, share })
 }
 
-// One thread: with more, the crate (0.12.1) can miss the wake-up between two batches of a listing, and hangs.
+// One thread: with more, the crate (0.12.1) can miss the wake-up between two batches of a listing, and hang.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let Some(arguments) = Arguments::read() else {
@@ -216,7 +219,7 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut report = Report::default();
+    let mut report = CaseReport::default();
     report.case("make a directory", make_directory(&peer)).await;
     for size in SIZES {
         report.case(format!("{size} bytes there and back"), round_trip(&peer, size)).await;

@@ -1,12 +1,13 @@
-//! The crate `smb2` as a client: PORT SHARE USER PASSWORD. It sends whole files as compounds and keeps many requests in flight.
+//! The crate `smb2` as a client: PORT SHARE USER PASSWORD. It sends whole files as compounds and keeps many
+//! requests in flight.
 
 use std::process::ExitCode;
 
-use cases::{Arguments, CaseResult, Report, SIZES, content, same};
+use cases::{Arguments, CaseReport, CaseResult, SIZES, content, same};
 use smb2::{SmbClient, Tree};
 
 const BASE: &str = "rust-smb2";
-/// What the crate reads by one compound of CREATE, READ and CLOSE.
+/// The number of bytes that the crate reads with one compound of CREATE, READ and CLOSE.
 const ONE_COMPOUND: usize = 1 << 23;
 
 fn path(name: &str) -> String {
@@ -59,7 +60,7 @@ async fn watch(client: &mut SmbClient, tree: &mut Tree) -> CaseResult {
     let mut watcher = client.watch(tree, BASE, false).await?;
     let name = path("watched");
     let later = async {
-        // The crate sends CHANGE_NOTIFY when the events are asked for, so the file is made a little after that.
+        // The crate sends CHANGE_NOTIFY when events are requested, so the file is created a little later.
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         client.write_file(tree, &name, b"x").await
     };
@@ -110,7 +111,7 @@ async fn main() -> ExitCode {
         eprintln!("usage: PORT SHARE USER PASSWORD");
         return ExitCode::from(2);
     };
-    let mut report = Report::default();
+    let mut report = CaseReport::default();
     let address = format!("127.0.0.1:{}", arguments.port);
     let (mut client, mut tree) = match connect(&address, &arguments).await {
         Ok(both) => both,

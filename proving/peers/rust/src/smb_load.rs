@@ -1,8 +1,9 @@
-//! A load generator on the crate `smb`, which writes a request in pieces and leaves Nagle's algorithm on: each request waits until
-//! the server's host has acknowledged its first piece.
+//! A load generator with the crate `smb`, which writes a request in pieces and leaves Nagle's algorithm on.
+//! Each request waits until the server's host has acknowledged its first piece.
 //!
-//! `peer-smb-load PORT SHARE USER PASSWORD FILES BYTES` makes so many files of so many bytes, one request after the other (create,
-//! write, close), removes them outside the measured time, and prints one JSON object with `ops` (files), `bytes` and `seconds`.
+//! `peer-smb-load PORT SHARE USER PASSWORD FILES BYTES` creates FILES files of BYTES bytes, one request after
+//! the other (create, write, close). It removes them outside of the measured time, and prints one JSON object
+//! with `ops` (files), `bytes` and `seconds`.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use smb::{
     FileDispositionInformation, UncPath, WriteAt,
 };
 
-type Failure = Box<dyn std::error::Error>;
+type BoxError = Box<dyn std::error::Error>;
 
 const SERVER: &str = "127.0.0.1";
 
@@ -28,7 +29,7 @@ impl Load {
         (0..self.files).map(|number| self.share.clone().with_path(&format!("smb-load-{number:05}")))
     }
 
-    async fn create_all(&self, data: &[u8]) -> Result<(), Failure> {
+    async fn create_all(&self, data: &[u8]) -> Result<(), BoxError> {
         let arguments = FileCreateArgs::make_create_new(FileAttributes::new(), CreateOptions::new());
         for path in self.paths() {
             let file = self.client.create_file(&path, &arguments).await?.unwrap_file();
@@ -41,7 +42,7 @@ impl Load {
         Ok(())
     }
 
-    async fn remove_all(&self) -> Result<(), Failure> {
+    async fn remove_all(&self) -> Result<(), BoxError> {
         let arguments = FileCreateArgs::make_open_existing(FileAccessMask::new().with_delete(true));
         for path in self.paths() {
             let file = self.client.create_file(&path, &arguments).await?.unwrap_file();
@@ -52,7 +53,7 @@ impl Load {
     }
 }
 
-async fn run() -> Result<(), Failure> {
+async fn run() -> Result<(), BoxError> {
     let arguments = Arguments::read().ok_or("usage: PORT SHARE USER PASSWORD FILES BYTES")?;
     let mut rest = std::env::args().skip(5);
     let files = rest.next().ok_or("FILES is missing")?.parse()?;

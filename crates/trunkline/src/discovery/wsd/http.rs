@@ -1,5 +1,5 @@
-//! Serves one document over HTTP/1.1: just enough of it for one POST from a Windows client, with bounds
-//! on everything.
+//! Serves one document over HTTP/1.1. It implements just enough of it for one POST from a Windows client, and
+//! bounds everything.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use super::reply::Voice;
-use super::request::Request;
+use super::reply::DiscoveryWriter;
+use super::request::DiscoveryRequest;
 
 /// The port that Windows firewalls let through for this purpose.
 pub const PORT: u16 = 5357;
@@ -20,7 +20,7 @@ const MAX_BODY: usize = 16 * 1024;
 const MAX_CALLERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bound sockets.
+/// The listening sockets.
 pub struct Documents {
     listeners: Vec<TcpListener>,
 }
@@ -37,27 +37,27 @@ impl Documents {
         Ok(Documents { listeners })
     }
 
-    /// Answers callers until it is dropped.
-    pub async fn serve(self, voice: Arc<Voice>) {
+    /// Answers requests until it is dropped.
+    pub async fn serve(self, writer: Arc<DiscoveryWriter>) {
         let places = Arc::new(Semaphore::new(MAX_CALLERS));
         let mut tasks = tokio::task::JoinSet::new();
         for listener in self.listeners {
-            tasks.spawn(take_calls(listener, Arc::clone(&places), Arc::clone(&voice)));
+            tasks.spawn(take_calls(listener, Arc::clone(&places), Arc::clone(&writer)));
         }
         while tasks.join_next().await.is_some() {}
     }
 }
 
-async fn take_calls(listener: TcpListener, places: Arc<Semaphore>, voice: Arc<Voice>) {
+async fn take_calls(listener: TcpListener, places: Arc<Semaphore>, writer: Arc<DiscoveryWriter>) {
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let voice = Arc::clone(&voice);
+                let writer = Arc::clone(&writer);
                 tokio::spawn(async move {
-                    let answered = tokio::time::timeout(PATIENCE, answer(stream, &voice)).await;
+                    let answered = tokio::time::timeout(PATIENCE, answer(stream, &writer)).await;
                     if !matches!(answered, Ok(Ok(()))) {
-                        tracing::debug!(%from, "a call for the WS-Discovery document was not answered");
+                        tracing::debug!(%from, "a request for the WS-Discovery document was not answered");
                     }
                     drop(place);
                 });
@@ -67,16 +67,17 @@ async fn take_calls(listener: TcpListener, places: Arc<Semaphore>, voice: Arc<Vo
     }
 }
 
-async fn answer(mut stream: TcpStream, voice: &Voice) -> io::Result<()> {
-    let (status, body) = match read(&mut stream, &voice.path()).await? {
-        Ok(body) => match Request::parse(&body).and_then(|request| voice.document(&request)) {
+async fn answer(mut stream: TcpStream, writer: &DiscoveryWriter) -> io::Result<()> {
+    let (status, body) = match read(&mut stream, &writer.path()).await? {
+        Ok(body) => match DiscoveryRequest::parse(&body).and_then(|request| writer.document(&request)) {
             Some(document) => ("200 OK", document),
             None => ("400 Bad Request", String::new()),
         },
         Err(status) => (status, String::new()),
     };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/soap+xml\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: application/soap+xml\r\nContent-Length: {}\r\nConnection: \
+         close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;

@@ -1,8 +1,8 @@
 //! WS-Discovery, so that Explorer lists the server under Network: SOAP over UDP for Hello, Bye, Probe and
 //! Resolve, and one HTTP document with the name and the workgroup.
 //!
-//! [`request`] reads what others send, [`reply`] writes what they are told, [`http`] serves the document.
-//! IPv4 only: that is what every Windows client asks on; mDNS covers IPv6.
+//! [`request`] parses the messages of clients, [`reply`] writes messages, and [`http`] serves the document.
+//! Only IPv4 is supported: every Windows client asks on it, and mDNS covers IPv6.
 //!
 //! Sources: WS-Discovery 1.0 (2005/04), SOAP-over-UDP, Devices Profile for Web Services (2006/02),
 //! Publication Services Data Structure ([MS-PBSD]).
@@ -20,62 +20,62 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-use super::{Facts, interfaces};
-use reply::Voice;
-use request::Request;
+use super::{Announcement, interfaces};
+use reply::DiscoveryWriter;
+use request::DiscoveryRequest;
 
 /// WS-Discovery 1.0, 2.4
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 250);
 const PORT: u16 = 3702;
-/// Largest datagram that is looked at.
+/// Largest datagram that is parsed.
 const MAX_DATAGRAM: usize = 8 * 1024;
 /// A message to the group is sent once more after this time (SOAP-over-UDP, appendix I).
 const REPEAT_AFTER: Duration = Duration::from_millis(150);
-/// How many answers may be under way; more questions are dropped.
+/// The number of concurrent answers. Further requests are dropped.
 const MAX_ANSWERS: usize = 32;
 
-/// Questions that are remembered, since each is sent several times (SOAP-over-UDP, appendix I).
+/// The number of remembered requests. Each request is sent several times (SOAP-over-UDP, appendix I).
 const MAX_KNOWN: usize = 64;
 
 /// A running responder.
 pub struct Wsd {
-    voice: Arc<Voice>,
+    writer: Arc<DiscoveryWriter>,
     addresses: Vec<Ipv4Addr>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Wsd {
-    /// Binds its ports and says hello.
-    pub async fn start(facts: &Facts) -> io::Result<Wsd> {
-        let addresses = interfaces::ipv4(&facts.addresses)?;
+    /// Binds the ports and sends Hello.
+    pub async fn start(announcement: &Announcement) -> io::Result<Wsd> {
+        let addresses = interfaces::ipv4(&announcement.addresses)?;
         if addresses.is_empty() {
             return Err(io::Error::other("no IPv4 address to announce"));
         }
         let documents = http::Documents::bind(&addresses).await?;
-        let voice = Arc::new(Voice::new(facts, http::PORT));
+        let writer = Arc::new(DiscoveryWriter::new(announcement, http::PORT));
         let socket = Arc::new(group_socket(&addresses)?);
         let tasks = vec![
-            tokio::spawn(answer_all(Arc::clone(&socket), Arc::clone(&voice))),
-            tokio::spawn(documents.serve(Arc::clone(&voice))),
+            tokio::spawn(answer_all(Arc::clone(&socket), Arc::clone(&writer))),
+            tokio::spawn(documents.serve(Arc::clone(&writer))),
         ];
-        let wsd = Wsd { voice, addresses, tasks };
-        wsd.tell_group(Voice::hello).await;
+        let wsd = Wsd { writer, addresses, tasks };
+        wsd.tell_group(DiscoveryWriter::hello).await;
         Ok(wsd)
     }
 
-    /// Says goodbye and ends.
+    /// Sends Bye and stops.
     pub async fn end(self) {
         for task in &self.tasks {
             task.abort();
         }
-        self.tell_group(Voice::bye).await;
+        self.tell_group(DiscoveryWriter::bye).await;
     }
 
-    /// Sends a message to everyone, twice, from each address.
-    async fn tell_group(&self, message: impl Fn(&Voice, Ipv4Addr) -> String) {
+    /// Sends a message to the group, twice, from each address.
+    async fn tell_group(&self, message: impl Fn(&DiscoveryWriter, Ipv4Addr) -> String) {
         let mut last = Vec::new();
         for address in &self.addresses {
-            let text = message(&self.voice, *address);
+            let text = message(&self.writer, *address);
             match send_to_group(*address, &text).await {
                 Ok(()) => last.push((*address, text)),
                 Err(error) => tracing::debug!(%address, %error, "no WS-Discovery message"),
@@ -83,7 +83,7 @@ impl Wsd {
         }
         tokio::time::sleep(REPEAT_AFTER).await;
         for (address, text) in last {
-            // It was sent once, and once is enough.
+            // The first copy was sent, so a failure of the second one does not matter.
             let _ = send_to_group(address, &text).await;
         }
     }
@@ -97,7 +97,7 @@ async fn send_to_group(from: Ipv4Addr, text: &str) -> io::Result<()> {
     UdpSocket::from_std(socket)?.send_to(text.as_bytes(), (GROUP, PORT)).await.map(|_| ())
 }
 
-/// The socket on which questions arrive.
+/// The socket that receives requests.
 fn group_socket(addresses: &[Ipv4Addr]) -> io::Result<UdpSocket> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -112,10 +112,10 @@ fn group_socket(addresses: &[Ipv4Addr]) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket)
 }
 
-async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
+async fn answer_all(socket: Arc<UdpSocket>, writer: Arc<DiscoveryWriter>) {
     let places = Arc::new(tokio::sync::Semaphore::new(MAX_ANSWERS));
     let mut buffer = vec![0; MAX_DATAGRAM];
-    let mut known = Known::default();
+    let mut known = RecentProbes::default();
     loop {
         let (length, from) = match socket.recv_from(&mut buffer).await {
             Ok(received) => received,
@@ -125,8 +125,9 @@ async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
                 continue;
             }
         };
-        // A datagram that fills the buffer was longer, and was cut.
-        let Some(request) = buffer.get(..length).filter(|_| length < MAX_DATAGRAM).and_then(Request::parse)
+        // A datagram that fills the buffer was longer and has been truncated.
+        let Some(request) =
+            buffer.get(..length).filter(|_| length < MAX_DATAGRAM).and_then(DiscoveryRequest::parse)
         else {
             continue;
         };
@@ -137,7 +138,7 @@ async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
         else {
             continue;
         };
-        let Some(text) = voice.answer(&request, reach) else { continue };
+        let Some(text) = writer.answer(&request, reach) else { continue };
         let socket = Arc::clone(&socket);
         tokio::spawn(async move {
             tokio::time::sleep(delay(&request.message_id)).await;
@@ -149,12 +150,12 @@ async fn answer_all(socket: Arc<UdpSocket>, voice: Arc<Voice>) {
     }
 }
 
-/// The questions that came last.
+/// The latest requests.
 #[derive(Default)]
-struct Known(VecDeque<(SocketAddr, String)>);
+struct RecentProbes(VecDeque<(SocketAddr, String)>);
 
-impl Known {
-    /// Whether the question was not asked just before. It is known from then on.
+impl RecentProbes {
+    /// Whether a request is not among the latest ones. It is remembered from then on.
     fn is_new(&mut self, from: SocketAddr, message_id: &str) -> bool {
         if self.0.iter().any(|(peer, id)| *peer == from && id == message_id) {
             return false;
@@ -167,13 +168,13 @@ impl Known {
     }
 }
 
-/// Up to 500 ms, so that not all answer at once (WS-Discovery 1.0, 2.4: APP_MAX_DELAY).
+/// A delay of up to 500 ms, so that not all servers answer at once (WS-Discovery 1.0, 2.4: APP_MAX_DELAY).
 fn delay(message_id: &str) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     Duration::from_millis(RandomState::new().hash_one(message_id) % 500)
 }
 
-/// The address by which `peer` reaches us. Sends nothing.
+/// The own address on the route to `peer`. Sends nothing.
 fn own_address_towards(peer: SocketAddr) -> Option<Ipv4Addr> {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect(peer).ok()?;
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_repeated_question_is_known_and_memory_is_bounded() {
-        let mut known = Known::default();
+        let mut known = RecentProbes::default();
         let (ann, bob) = ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:1".parse().unwrap());
         assert!(known.is_new(ann, "1") && known.is_new(bob, "1"));
         assert!(!known.is_new(ann, "1"));

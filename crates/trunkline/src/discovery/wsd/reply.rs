@@ -1,11 +1,11 @@
-//! Writes what others are told about us.
+//! Writes the messages that describe this server.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::request::{Action, Request};
-use crate::discovery::Facts;
+use super::request::{Action, DiscoveryRequest};
+use crate::discovery::Announcement;
 use crate::state::store::random;
 
 const TO_ALL: &str = "urn:schemas-xmlsoap-org:ws:2005:04:discovery";
@@ -14,28 +14,28 @@ const DISCOVERY: &str = "http://schemas.xmlsoap.org/ws/2005/04/discovery";
 const GET_RESPONSE: &str = "http://schemas.xmlsoap.org/ws/2004/09/transfer/GetResponse";
 const DEVICES: &str = "http://schemas.xmlsoap.org/ws/2006/02/devprof";
 
-/// Speaks for this server.
-pub struct Voice {
+/// Writes the messages of this server.
+pub struct DiscoveryWriter {
     /// `urn:uuid:…`, the same after a restart.
     endpoint: String,
     name: String,
     netbios_name: String,
     workgroup: String,
     port: u16,
-    /// Grows with each start (WS-Discovery 1.0, appendix I: AppSequence).
+    /// Increases with each start (WS-Discovery 1.0, appendix I: AppSequence).
     instance: u64,
     messages: AtomicU64,
 }
 
-impl Voice {
-    /// For the server of `facts`, whose document is served on `port`.
-    pub fn new(facts: &Facts, port: u16) -> Voice {
+impl DiscoveryWriter {
+    /// A writer for the server of `announcement`, whose document is served on `port`.
+    pub fn new(announcement: &Announcement, port: u16) -> DiscoveryWriter {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Voice {
-            endpoint: urn(facts.guid),
-            name: facts.name.clone(),
-            netbios_name: facts.netbios_name.clone(),
-            workgroup: facts.workgroup.clone(),
+        DiscoveryWriter {
+            endpoint: urn(announcement.guid),
+            name: announcement.name.clone(),
+            netbios_name: announcement.netbios_name.clone(),
+            workgroup: announcement.workgroup.clone(),
             port,
             instance: since.as_secs(),
             messages: AtomicU64::new(0),
@@ -47,19 +47,19 @@ impl Voice {
         format!("/{}", self.endpoint.trim_start_matches("urn:uuid:"))
     }
 
-    /// We are here. `own` is our address where it is heard.
+    /// The Hello message. `own` is the address of the interface on which it is sent.
     pub fn hello(&self, own: Ipv4Addr) -> String {
         self.announcement("Hello", &format!("<wsd:Hello>{}</wsd:Hello>", self.description(own)))
     }
 
-    /// We are gone.
+    /// The Bye message.
     pub fn bye(&self, _own: Ipv4Addr) -> String {
         self.announcement("Bye", &format!("<wsd:Bye>{}</wsd:Bye>", self.reference()))
     }
 
-    /// The answer to a question that came by UDP; `own` is our address for who asked. None when it is not
-    /// for us.
-    pub fn answer(&self, request: &Request, own: Ipv4Addr) -> Option<String> {
+    /// The answer to a request over UDP. `own` is this host's address on the route to the client. None if the
+    /// request is for another server.
+    pub fn answer(&self, request: &DiscoveryRequest, own: Ipv4Addr) -> Option<String> {
         let kind = match request.action {
             Action::Probe if request.fits => "Probe",
             Action::Resolve if request.endpoint.as_deref() == Some(&self.endpoint) => "Resolve",
@@ -71,8 +71,8 @@ impl Voice {
         Some(self.envelope(ANONYMOUS, &action, Some(&request.message_id), true, &body))
     }
 
-    /// The document, in answer to a Get that came by HTTP.
-    pub fn document(&self, request: &Request) -> Option<String> {
+    /// The document, as the answer to a Get request over HTTP.
+    pub fn document(&self, request: &DiscoveryRequest) -> Option<String> {
         if request.action != Action::Get {
             return None;
         }
@@ -110,7 +110,7 @@ impl Voice {
         format!("<wsa:EndpointReference><wsa:Address>{}</wsa:Address></wsa:EndpointReference>", self.endpoint)
     }
 
-    /// Who we are, what, and where the document is.
+    /// The endpoint, the types, and the address of the document.
     fn description(&self, own: Ipv4Addr) -> String {
         format!(
             "{}<wsd:Types>wsdp:Device pub:Computer</wsd:Types><wsd:XAddrs>http://{own}:{}{}</wsd:XAddrs>\
@@ -170,23 +170,23 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn voice() -> Voice {
-        let facts = Facts {
+    fn writer() -> DiscoveryWriter {
+        let announcement = Announcement {
             name: "Ann & <Bob>".to_owned(),
             netbios_name: "FILES".to_owned(),
             workgroup: "HOME".to_owned(),
             guid: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
             addresses: Vec::new(),
         };
-        Voice::new(&facts, 5357)
+        DiscoveryWriter::new(&announcement, 5357)
     }
 
-    fn request(action: Action, endpoint: Option<&str>) -> Request {
+    fn request(action: Action, endpoint: Option<&str>) -> DiscoveryRequest {
         let message_id = "urn:uuid:<x>".to_owned();
-        Request { action, message_id, fits: true, endpoint: endpoint.map(str::to_owned) }
+        DiscoveryRequest { action, message_id, fits: true, endpoint: endpoint.map(str::to_owned) }
     }
 
-    /// What our own reader makes of it shows that it is well-formed, with its names in place.
+    /// Parses the text, to check that it is well-formed and that its namespaces are declared.
     fn well_formed(text: &str) {
         let mut reader = quick_xml::NsReader::from_str(text);
         let mut depth = 0;
@@ -203,23 +203,23 @@ mod tests {
 
     #[test]
     fn a_probe_and_our_own_resolve_are_answered() {
-        let voice = voice();
+        let writer = writer();
         let own = Ipv4Addr::new(192, 0, 2, 7);
         let id = "urn:uuid:04030201-0605-0807-090a-0b0c0d0e0f10";
         for request in [request(Action::Probe, None), request(Action::Resolve, Some(id))] {
-            let answer = voice.answer(&request, own).unwrap();
+            let answer = writer.answer(&request, own).unwrap();
             well_formed(&answer);
             let place = "http://192.0.2.7:5357/04030201-0605-0807-090a-0b0c0d0e0f10<";
             assert!(answer.contains(place) && answer.contains("RelatesTo>urn:uuid:&lt;x&gt;<"), "{answer}");
         }
-        assert!(voice.answer(&request(Action::Resolve, Some("urn:uuid:0")), own).is_none());
-        let other = Request { fits: false, ..request(Action::Probe, None) };
-        assert!(voice.answer(&other, own).is_none() && voice.document(&other).is_none());
+        assert!(writer.answer(&request(Action::Resolve, Some("urn:uuid:0")), own).is_none());
+        let other = DiscoveryRequest { fits: false, ..request(Action::Probe, None) };
+        assert!(writer.answer(&other, own).is_none() && writer.document(&other).is_none());
     }
 
     #[test]
     fn the_document_names_the_computer_and_its_workgroup() {
-        let document = voice().document(&request(Action::Get, None)).unwrap();
+        let document = writer().document(&request(Action::Get, None)).unwrap();
         well_formed(&document);
         assert!(document.contains("<pub:Computer>FILES/Workgroup:HOME</pub:Computer>"));
         assert!(document.contains("<wsdp:FriendlyName>Ann &amp; &lt;Bob&gt;</wsdp:FriendlyName>"));
@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn each_announcement_has_a_number_of_its_own() {
-        let voice = voice();
-        let (hello, bye) = (voice.hello(Ipv4Addr::LOCALHOST), voice.bye(Ipv4Addr::LOCALHOST));
+        let writer = writer();
+        let (hello, bye) = (writer.hello(Ipv4Addr::LOCALHOST), writer.bye(Ipv4Addr::LOCALHOST));
         well_formed(&hello);
         well_formed(&bye);
         assert!(hello.contains("MessageNumber=\"1\"") && bye.contains("MessageNumber=\"2\""));

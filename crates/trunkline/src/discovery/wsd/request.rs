@@ -1,14 +1,14 @@
-//! Reads the SOAP messages of others: hostile bytes, of which little is wanted.
+//! Parses the SOAP messages of clients. They are untrusted, and few of their elements matter.
 
 use quick_xml::NsReader;
 use quick_xml::events::Event;
 use quick_xml::name::{QName, ResolveResult};
 
-/// Elements inside one another.
+/// Maximum depth of nested elements.
 const MAX_DEPTH: usize = 32;
-/// Pieces of a message that are looked at.
+/// Maximum number of parser events for one message.
 const MAX_EVENTS: usize = 1000;
-/// Characters of one value that are kept.
+/// Maximum number of characters of one value. The rest is dropped.
 const MAX_TEXT: usize = 512;
 
 /// WS-Addressing 2004/08
@@ -20,31 +20,31 @@ const DEVICES: &str = "http://schemas.xmlsoap.org/ws/2006/02/devprof";
 /// [MS-PBSD]
 const PUBLICATION: &str = "http://schemas.microsoft.com/windows/pub/2005/07";
 
-/// What is asked.
+/// The action of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Who is there? WS-Discovery 1.0, 5.2
+    /// A search for servers. WS-Discovery 1.0, 5.2
     Probe,
-    /// Where is this one? WS-Discovery 1.0, 6.2
+    /// A search for the address of an endpoint. WS-Discovery 1.0, 6.2
     Resolve,
-    /// What is it? WS-Transfer
+    /// A request for the document. WS-Transfer
     Get,
 }
 
-/// A message of someone else.
+/// A request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// What is asked.
+pub struct DiscoveryRequest {
+    /// The action.
     pub action: Action,
-    /// Its id, to be named in the answer.
+    /// The id, which the answer repeats.
     pub message_id: String,
-    /// Whether everything it asks for is what we are.
+    /// Whether this server has all requested types and scopes.
     pub fits: bool,
-    /// The endpoint it is about.
+    /// The endpoint that is meant.
     pub endpoint: Option<String>,
 }
 
-/// What a text is the content of.
+/// The element that contains a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {
     Action,
@@ -55,9 +55,9 @@ enum Field {
     Other,
 }
 
-impl Request {
-    /// The request in `bytes`; none when it is none, or is damaged.
-    pub fn parse(bytes: &[u8]) -> Option<Request> {
+impl DiscoveryRequest {
+    /// Parses a request. None if `bytes` is not a request or is damaged.
+    pub fn parse(bytes: &[u8]) -> Option<DiscoveryRequest> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut reader = NsReader::from_str(text);
         let mut reading = Reading { fits: true, ..Reading::default() };
@@ -74,7 +74,7 @@ impl Request {
                 Event::End(_) => reading.end(path.pop()?, &path, &reader),
                 Event::Text(text) => reading.add(&text.xml10_content()),
                 Event::CData(text) => reading.add(&text.xml10_content()),
-                // A document type is how entities are made to grow; no client sends one.
+                // Document types can define entities that grow without bounds. No client sends one.
                 Event::DocType(_) => return None,
                 Event::Eof => return reading.request().filter(|_| path.is_empty()),
                 _ => {}
@@ -86,7 +86,7 @@ impl Request {
 
 #[derive(Debug, Default)]
 struct Reading {
-    /// Of the innermost element.
+    /// The text of the innermost element.
     value: String,
     action: Option<Action>,
     message_id: String,
@@ -100,26 +100,26 @@ impl Reading {
         self.value.extend(text.chars().take(room));
     }
 
-    /// An element of kind `field` ends.
+    /// Handles the end of an element of kind `field`.
     fn end(&mut self, field: Field, above: &[Field], reader: &NsReader<&[u8]>) {
         let value = std::mem::take(&mut self.value);
         let value = value.trim();
         match field {
             Field::Action => self.action = action(value),
             Field::MessageId => value.clone_into(&mut self.message_id),
-            // The addresses of the header (ReplyTo) come first, the endpoint that is meant last.
+            // The addresses of the header (ReplyTo) come first. The last one is the endpoint that is meant.
             Field::Address if above.len() > 2 => self.endpoint = Some(value.to_owned()),
             Field::Types => self.fits &= value.split_ascii_whitespace().all(|name| is_ours(reader, name)),
-            // We are in no scope, so we are in none that is asked for.
+            // This server is in no scope, so it does not match any requested scope.
             Field::Scopes => self.fits &= value.is_empty(),
             _ => {}
         }
     }
 
-    fn request(self) -> Option<Request> {
+    fn request(self) -> Option<DiscoveryRequest> {
         let Reading { action, message_id, fits, endpoint, .. } = self;
         let usable = !message_id.is_empty();
-        Some(Request { action: action?, message_id, fits, endpoint }).filter(|_| usable)
+        Some(DiscoveryRequest { action: action?, message_id, fits, endpoint }).filter(|_| usable)
     }
 }
 
@@ -145,7 +145,7 @@ fn field(reader: &NsReader<&[u8]>, name: QName<'_>) -> Field {
     }
 }
 
-/// Whether we are of the type that `name`, with its prefix, stands for.
+/// Whether `name`, with its prefix, is one of this server's types.
 fn is_ours(reader: &NsReader<&[u8]>, name: &str) -> bool {
     let (namespace, local) = reader.resolver().resolve(QName(name), true);
     let ResolveResult::Bound(namespace) = namespace else { return false };
@@ -158,20 +158,22 @@ mod tests {
 
     fn probe(body: &str) -> String {
         format!(
-            "<?xml version=\"1.0\" encoding=\"utf-8\"?><soap:Envelope xmlns:soap=\"http://www.w3.org/2003/05/soap-envelope\" \
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?><soap:Envelope \
+             xmlns:soap=\"http://www.w3.org/2003/05/soap-envelope\" \
              xmlns:wsa=\"{ADDRESSING}\" xmlns:wsd=\"{DISCOVERY}\" xmlns:d=\"{DEVICES}\"><soap:Header>\
              <wsa:To>urn:schemas-xmlsoap-org:ws:2005:04:discovery</wsa:To>\
              <wsa:Action>http://schemas.xmlsoap.org/ws/2005/04/discovery/Probe</wsa:Action>\
-             <wsa:MessageID>urn:uuid:1&amp;2</wsa:MessageID></soap:Header><soap:Body>{body}</soap:Body></soap:Envelope>"
+             <wsa:MessageID>urn:uuid:1&amp;2</wsa:MessageID></soap:Header>\
+             <soap:Body>{body}</soap:Body></soap:Envelope>"
         )
     }
 
     #[test]
     fn a_probe_as_explorer_sends_it_is_understood() {
         let text = probe("<wsd:Probe><wsd:Types>d:Device</wsd:Types></wsd:Probe>");
-        let request = Request::parse(text.as_bytes()).unwrap();
+        let request = DiscoveryRequest::parse(text.as_bytes()).unwrap();
         assert_eq!((request.action, request.fits), (Action::Probe, true));
-        let all = Request::parse(probe("<wsd:Probe/>").as_bytes()).unwrap();
+        let all = DiscoveryRequest::parse(probe("<wsd:Probe/>").as_bytes()).unwrap();
         assert!(all.fits);
     }
 
@@ -179,10 +181,10 @@ mod tests {
     fn a_probe_for_something_else_does_not_fit() {
         for types in ["d:Printer", "Device", "x:Device", "d:Device d:Printer"] {
             let text = probe(&format!("<wsd:Probe><wsd:Types>{types}</wsd:Types></wsd:Probe>"));
-            assert!(!Request::parse(text.as_bytes()).unwrap().fits, "{types}");
+            assert!(!DiscoveryRequest::parse(text.as_bytes()).unwrap().fits, "{types}");
         }
         let scoped = probe("<wsd:Probe><wsd:Scopes>ldap:///x</wsd:Scopes></wsd:Probe>");
-        assert!(!Request::parse(scoped.as_bytes()).unwrap().fits);
+        assert!(!DiscoveryRequest::parse(scoped.as_bytes()).unwrap().fits);
     }
 
     #[test]
@@ -190,7 +192,7 @@ mod tests {
         let body = "<wsd:Resolve><wsa:EndpointReference><wsa:Address>urn:uuid:7</wsa:Address>\
                     </wsa:EndpointReference></wsd:Resolve>";
         let text = probe(body).replace("discovery/Probe", "discovery/Resolve");
-        let request = Request::parse(text.as_bytes()).unwrap();
+        let request = DiscoveryRequest::parse(text.as_bytes()).unwrap();
         assert_eq!((request.action, request.endpoint.as_deref()), (Action::Resolve, Some("urn:uuid:7")));
     }
 
@@ -198,14 +200,14 @@ mod tests {
     fn nonsense_is_no_request() {
         let whole = probe("<wsd:Probe/>");
         for cut in 0..whole.len() {
-            assert_eq!(Request::parse(&whole.as_bytes()[..cut]), None, "cut at {cut}");
+            assert_eq!(DiscoveryRequest::parse(&whole.as_bytes()[..cut]), None, "cut at {cut}");
         }
         let deep = probe(&"<a>".repeat(100_000));
         let wide = probe(&"<a/>".repeat(100_000));
         let entities = whole.replacen("<soap:Envelope", "<!DOCTYPE x [<!ENTITY a \"b\">]><soap:Envelope", 1);
         for bad in [deep.as_str(), &wide, &entities, "", "<a></b>", "<a>&undefined;</a>", "\u{0}<"] {
-            assert_eq!(Request::parse(bad.as_bytes()), None);
+            assert_eq!(DiscoveryRequest::parse(bad.as_bytes()), None);
         }
-        assert_eq!(Request::parse(b"\xff\xfe<a/>"), None);
+        assert_eq!(DiscoveryRequest::parse(b"\xff\xfe<a/>"), None);
     }
 }

@@ -1,4 +1,5 @@
-//! What accounts say of the sessions of their users and of their shares, and which addresses are a share's own.
+//! The settings of accounts for the sessions of their users and for their shares, and the shares' own
+//! addresses.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,12 +9,12 @@ use smb::account::{Demands, ShareEndpoint};
 
 use crate::config::{Account, Authentication, Config, Setting, Share};
 
-/// The accounts as the server wants them.
+/// The accounts in the form of the SMB server.
 pub fn of(config: &Config) -> Vec<AccountConfig> {
     config.accounts.values().map(|account| one(config, account)).collect()
 }
 
-/// Puts what a reload may change of channels into the settings of a running server.
+/// Copies the settings about channels, which a reload may change, to a running server.
 pub fn apply(config: &Config, settings: &mut smb::ServerConfig) {
     settings.multichannel = config.server.multichannel.value;
     settings.max_channels = channels(&config.server.max_channels);
@@ -22,14 +23,14 @@ pub fn apply(config: &Config, settings: &mut smb::ServerConfig) {
     settings.share_endpoints = share_endpoints(config);
 }
 
-/// The users of shares of no account.
+/// The users of shares that belong to no account.
 pub fn free_users(config: &Config) -> Vec<String> {
     let free = config.shares.values().filter(|share| share.account.is_none());
     let users: BTreeSet<&String> = free.flat_map(|share| share.users.keys()).collect();
     users.into_iter().cloned().collect()
 }
 
-/// Shares with addresses of their own.
+/// The shares that have their own addresses.
 pub fn share_endpoints(config: &Config) -> Vec<ShareEndpoint> {
     let one = |share: &Share| {
         Some(ShareEndpoint {
@@ -45,7 +46,7 @@ fn addresses(own: &Setting<Vec<IpAddr>>) -> Vec<IpAddr> {
     own.value.iter().map(IpAddr::to_canonical).collect()
 }
 
-/// A number of channels, which was read within its bounds.
+/// A number of channels. Its range was checked when it was read.
 pub fn channels(setting: &Setting<u64>) -> usize {
     usize::try_from(setting.value).unwrap_or(smb::limits::MAX_CHANNELS)
 }
@@ -55,7 +56,7 @@ fn one(config: &Config, account: &Account) -> AccountConfig {
     let shares = config.shares.values();
     let of_it =
         shares.filter(|share| share.account.as_ref().is_some_and(|on| on.value.to_lowercase() == name));
-    // A share takes over the account's users and may name more.
+    // A share takes over the account's users and may add more.
     let users: BTreeSet<&String> =
         account.users.keys().chain(of_it.flat_map(|share| share.users.keys())).collect();
     AccountConfig {
@@ -68,7 +69,7 @@ fn one(config: &Config, account: &Account) -> AccountConfig {
     }
 }
 
-/// What it says of the sessions that reach its shares.
+/// The account's requirements for sessions with access to its shares.
 fn demands(account: &Account) -> Demands {
     let refuses = |how| account.authentication.as_ref().is_some_and(|own| !own.value.contains(&how));
     Demands {

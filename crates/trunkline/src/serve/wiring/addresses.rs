@@ -1,7 +1,7 @@
-//! The addresses at which clients can find the server: which of the host's are offered, and why the others
-//! are not.
+//! The addresses at which clients can find the server: which addresses of the host are offered, and why the
+//! others are not.
 //!
-//! Start with [`weigh`], which decides; [`Addresses`] keeps the server's list up to date with the host and
+//! Start with [`weigh`], which decides. [`Addresses`] keeps the server's list up to date with the host and
 //! the configuration.
 
 use std::net::{IpAddr, SocketAddr};
@@ -13,19 +13,19 @@ use smb::interfaces::NetworkAddress;
 use super::locks::held;
 use crate::config::{self, Advertised, Rss};
 
-/// Number of the first interface that stands for an advertised address; the kernel's are far below.
+/// Number of the first interface of an advertised address. The kernel's numbers are far lower.
 const FIRST_ADVERTISED: u32 = 0x4000_0000;
 
-/// Why an address is not offered.
+/// The reason why an address is not offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Withheld {
-    /// It leads back to this host.
+    /// It is a loopback address.
     Loopback,
-    /// It says nothing without the name of the client's own interface.
+    /// It is ambiguous without the name of the client's interface.
     LinkLocal,
-    /// Its interface is switched off or has no carrier.
+    /// The interface is turned off or has no carrier.
     Down,
-    /// The kernel is still looking for another host with the same address, or has found one.
+    /// The kernel is still checking for another host with the same address, or has found one.
     Unsettled,
     /// The server does not listen on it.
     NotListened,
@@ -34,18 +34,17 @@ pub enum Withheld {
 /// An address of the host, or an advertised one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// As clients are told.
+    /// The address in the form for clients.
     pub told: NetworkAddress,
-    /// Leading bits of the address that are the network's; none for an advertised address, which says
-    /// nothing about networks.
+    /// Length of the network prefix in bits. None for an advertised address, whose network is not known.
     pub prefix: Option<u8>,
     /// Name of the interface; `advertise` for an advertised address.
     pub interface: String,
-    /// Why it is not offered; none when it is.
+    /// The reason why it is not offered. None if it is.
     pub withheld: Option<Withheld>,
 }
 
-/// All addresses of the host and of the configuration, the offered ones marked.
+/// All addresses of the host and of the configuration, with the offered ones marked.
 pub fn weigh(
     host: &[InterfaceAddress],
     listen: &[SocketAddr],
@@ -56,7 +55,7 @@ pub fn weigh(
     for (number, advertised) in (FIRST_ADVERTISED..).zip(advertise) {
         let known = all.iter_mut().find(|candidate| candidate.told.address == advertised.address);
         if let Some(known) = known {
-            // What cannot be reached is not offered whoever asks for it.
+            // An address that is down cannot be reached, so it is not offered even if it is advertised.
             known.withheld = known.withheld.filter(|why| *why == Withheld::Down);
             known.told.offered = known.withheld.is_none();
             known.told.link_speed_bps = advertised.link_speed_bps.or(known.told.link_speed_bps);
@@ -67,7 +66,7 @@ pub fn weigh(
                 if_index: number,
                 address: advertised.address,
                 link_speed_bps: advertised.link_speed_bps,
-                // What stands behind a translated address has no queues that could be counted.
+                // The interface behind a translated address is not known, so its queues cannot be counted.
                 rss: rss == Rss::Always,
                 offered: true,
             },
@@ -117,14 +116,14 @@ fn withheld(at: &InterfaceAddress, listen: &[SocketAddr]) -> Option<Withheld> {
     reasons.into_iter().find_map(|(applies, why)| applies.then_some(why))
 }
 
-/// Keeps the list of the server up to date.
+/// Keeps the server's list of addresses up to date.
 pub struct Addresses {
     server: Arc<smb::Server>,
     listen: Vec<SocketAddr>,
-    state: Mutex<State>,
+    state: Mutex<AddressState>,
 }
 
-struct State {
+struct AddressState {
     host: Vec<InterfaceAddress>,
     rss: Rss,
     advertise: Vec<Advertised>,
@@ -132,21 +131,25 @@ struct State {
 }
 
 impl Addresses {
-    /// For a server that listens on `listen`; nothing is known of the host yet.
+    /// A list for a server that listens on `listen`. The host's addresses are not known yet.
     pub fn new(server: Arc<smb::Server>, listen: Vec<SocketAddr>) -> Addresses {
-        let state =
-            State { host: Vec::new(), rss: Rss::Always, advertise: Vec::new(), candidates: Vec::new() };
+        let state = AddressState {
+            host: Vec::new(),
+            rss: Rss::Always,
+            advertise: Vec::new(),
+            candidates: Vec::new(),
+        };
         Addresses { server, listen, state: Mutex::new(state) }
     }
 
-    /// The host has these addresses from now on.
+    /// Sets the host's addresses.
     pub fn host_has(&self, host: &[InterfaceAddress]) {
         let mut state = held(&self.state);
         state.host = host.to_vec();
         self.publish(&mut state);
     }
 
-    /// The configuration says this from now on.
+    /// Sets the configuration.
     pub fn configure(&self, config: &config::Server) {
         let mut state = held(&self.state);
         state.rss = config.rss.value;
@@ -154,18 +157,18 @@ impl Addresses {
         self.publish(&mut state);
     }
 
-    /// What the addresses were weighed to be.
+    /// All addresses, with the reasons why some are not offered.
     pub fn candidates(&self) -> Vec<Candidate> {
         held(&self.state).candidates.clone()
     }
 
-    fn publish(&self, state: &mut State) {
+    fn publish(&self, state: &mut AddressState) {
         let before = std::mem::take(&mut state.candidates);
         state.candidates = weigh(&state.host, &self.listen, state.rss, &state.advertise);
         if state.candidates != before {
             let offered = state.candidates.iter().filter(|candidate| candidate.withheld.is_none());
             let offered: Vec<IpAddr> = offered.map(|candidate| candidate.told.address).collect();
-            tracing::info!(?offered, "addresses that clients are told for further channels");
+            tracing::info!(?offered, "addresses that are offered to clients for further channels");
         }
         self.server.set_interfaces(state.candidates.iter().map(|candidate| candidate.told).collect());
     }
@@ -239,7 +242,7 @@ mod tests {
         let told: Vec<_> = all.iter().map(|one| (one.told.if_index, one.told.link_speed_bps)).collect();
         assert_eq!(told, [(2, Some(5)), (FIRST_ADVERTISED + 1, Some(7))]);
         assert!(all.iter().all(|one| one.told.offered && one.withheld.is_none()));
-        // One whose interface is down leads nowhere.
+        // An address whose interface is down cannot be reached.
         let down = [InterfaceAddress { up: false, ..host[0].clone() }];
         let all = weigh(&down, &listen, Rss::Always, &advertise);
         assert_eq!((all[0].told.offered, all[0].withheld), (false, Some(Withheld::Down)));

@@ -1,7 +1,7 @@
-//! Which connections carry each session, and why no others do.
+//! The connections of each session, and the reason why it has no others.
 //!
-//! Start with [`fill`]. The reasons are found in the order in which one makes the next meaningless: what the
-//! client and the settings rule out for the whole session, then what speaks against one address.
+//! Start with [`fill`]. A reason that makes later ones meaningless comes first: reasons of the client and the
+//! settings, which exclude further channels of the whole session, then reasons against one address.
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use super::addresses::{Candidate, Withheld};
 use super::report;
 use crate::calendar::rfc3339;
 
-/// What a server with these addresses knows of its sessions at `now_ns` (monotonic).
+/// The channels of all sessions of a server with these addresses, at the monotonic time `now_ns`.
 pub fn fill(server: &smb::Server, addresses: &[Candidate], now_ns: u64) -> Vec<SessionChannels> {
     let mut sessions: Vec<_> = server.sessions();
     sessions.sort_by_key(|session| (session.created.mono_ns, session.id));
@@ -36,18 +36,18 @@ fn one(
     let used: Vec<IpAddr> = channels.iter().map(|channel| channel.peer.local.ip().to_canonical()).collect();
     let is_elsewhere = |at: &IpAddr| used.first().is_some_and(|own| !config.is_one_endpoint(*own, *at));
     let elsewhere = told.iter().map(|at| at.address).filter(is_elsewhere).collect();
-    let facts = Facts { elsewhere, ..Facts::of(session, &channels) };
+    let conditions = ChannelConditions { elsewhere, ..ChannelConditions::of(session, &channels) };
     let mut connections: Vec<Row> =
         channels.iter().map(|channel| connection(channel, &told, now_ns)).collect();
     let others = addresses.iter().filter(|at| !used.contains(&at.told.address));
-    connections.extend(others.map(|at| unused(at, facts.against(at))));
-    let reason = facts.against_more(&told, &used);
+    connections.extend(others.map(|at| unused(at, conditions.against(at))));
+    let reason = conditions.against_more(&told, &used);
     SessionChannels {
         session_id: session.id.to_string(),
         username: session.user_name().to_owned(),
         accounts: session.channel_rule().map(|rule| rule.accounts.clone()).unwrap_or_default(),
         dialect: report::dialect(session.protection.dialect).to_owned(),
-        max_channels: facts.most,
+        max_channels: conditions.most,
         current_channels: channels.len(),
         failure_count: session.failures.load(Relaxed),
         reason,
@@ -83,7 +83,7 @@ fn connection(channel: &Handle, told: &[NetworkAddress], now_ns: u64) -> Row {
     }
 }
 
-/// How the data of a connection's large reads leaves.
+/// Whether a connection's large reads are copied or sent by sendfile.
 pub fn large_reads(transfer: &wire::Transfer) -> LargeReads {
     let tried = transfer.trial().map(|trial| Tried {
         copied_cpu_us: trial.copied.cpu_ns / 1000,
@@ -106,9 +106,9 @@ fn unused(at: &Candidate, reason: Reason) -> Row {
     }
 }
 
-/// What decides how many channels a session has.
+/// The conditions that determine how many channels a session has.
 #[derive(Debug, Clone)]
-struct Facts {
+struct ChannelConditions {
     smb3: bool,
     allowed: bool,
     anonymous: bool,
@@ -116,16 +116,16 @@ struct Facts {
     asked: bool,
     current: usize,
     most: usize,
-    /// The client's own addresses, as far as its connections show them.
+    /// The client's addresses on its connections.
     clients: Vec<IpAddr>,
-    /// Addresses of other endpoints than the one to which the session came.
+    /// Addresses of endpoints other than that of the session.
     elsewhere: Vec<IpAddr>,
 }
 
-impl Facts {
-    fn of(session: &Session, channels: &[std::sync::Arc<Handle>]) -> Facts {
+impl ChannelConditions {
+    fn of(session: &Session, channels: &[std::sync::Arc<Handle>]) -> ChannelConditions {
         let rule = session.channel_rule();
-        Facts {
+        ChannelConditions {
             smb3: session.protection.dialect.is_smb3(),
             allowed: rule.is_none_or(|rule| rule.multichannel),
             anonymous: session.proved().is_some_and(|proved| proved.anonymous),
@@ -138,7 +138,7 @@ impl Facts {
         }
     }
 
-    /// What rules out a second channel of any kind.
+    /// The reason that excludes any second channel.
     fn against_all(&self) -> Option<Reason> {
         let reasons = [
             (!self.smb3, Reason::OldDialect),
@@ -149,7 +149,7 @@ impl Facts {
         reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
     }
 
-    /// Why the session has no connection to an address.
+    /// The reason why the session has no connection to an address.
     fn against(&self, at: &Candidate) -> Reason {
         if let Some(reason) = self.against_all() {
             return reason;
@@ -175,7 +175,7 @@ impl Facts {
         }
     }
 
-    /// Why the session has no more connections than it has, wherever they might lead.
+    /// The reason why the session has no more connections, whatever their address.
     fn against_more(&self, told: &[NetworkAddress], used: &[IpAddr]) -> Reason {
         let rss = used.iter().any(|own| interfaces::find(told, *own).rss);
         match self.against_all() {
@@ -207,8 +207,8 @@ fn same_network(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn facts() -> Facts {
-        Facts {
+    fn conditions() -> ChannelConditions {
+        ChannelConditions {
             smb3: true,
             allowed: true,
             anonymous: false,
@@ -235,40 +235,50 @@ mod tests {
     #[test]
     fn what_rules_out_a_session_comes_before_what_speaks_against_an_address() {
         let lo = at("127.0.0.1", Some(8), Some(Withheld::Loopback));
-        assert_eq!(facts().against(&lo), Reason::Loopback);
-        assert_eq!(Facts { announced: false, ..facts() }.against(&lo), Reason::NotAnnounced);
-        assert_eq!(Facts { anonymous: true, announced: false, ..facts() }.against(&lo), Reason::Anonymous);
-        assert_eq!(Facts { allowed: false, anonymous: true, ..facts() }.against(&lo), Reason::SwitchedOff);
-        assert_eq!(Facts { smb3: false, allowed: false, ..facts() }.against(&lo), Reason::OldDialect);
-        assert_eq!(Facts { current: 4, ..facts() }.against(&lo), Reason::Loopback);
+        assert_eq!(conditions().against(&lo), Reason::Loopback);
+        assert_eq!(ChannelConditions { announced: false, ..conditions() }.against(&lo), Reason::NotAnnounced);
+        assert_eq!(
+            ChannelConditions { anonymous: true, announced: false, ..conditions() }.against(&lo),
+            Reason::Anonymous
+        );
+        assert_eq!(
+            ChannelConditions { allowed: false, anonymous: true, ..conditions() }.against(&lo),
+            Reason::SwitchedOff
+        );
+        assert_eq!(
+            ChannelConditions { smb3: false, allowed: false, ..conditions() }.against(&lo),
+            Reason::OldDialect
+        );
+        assert_eq!(ChannelConditions { current: 4, ..conditions() }.against(&lo), Reason::Loopback);
     }
 
     #[test]
     fn an_offered_address_is_unused_for_the_first_reason_that_fits() {
         let (near, far) = (at("10.0.0.1", Some(24), None), at("192.0.2.1", Some(24), None));
-        assert_eq!(facts().against(&near), Reason::NotTried);
-        assert_eq!(facts().against(&far), Reason::OtherNetwork);
-        assert_eq!(facts().against(&at("2001:db8::1", Some(64), None)), Reason::OtherNetwork);
-        // Nobody knows what is behind an advertised address.
-        assert_eq!(facts().against(&at("203.0.113.1", None, None)), Reason::NotTried);
-        assert_eq!(Facts { asked: false, ..facts() }.against(&far), Reason::NotAsked);
-        let full = Facts { current: 4, asked: false, ..facts() };
+        assert_eq!(conditions().against(&near), Reason::NotTried);
+        assert_eq!(conditions().against(&far), Reason::OtherNetwork);
+        assert_eq!(conditions().against(&at("2001:db8::1", Some(64), None)), Reason::OtherNetwork);
+        // The network of an advertised address is not known.
+        assert_eq!(conditions().against(&at("203.0.113.1", None, None)), Reason::NotTried);
+        assert_eq!(ChannelConditions { asked: false, ..conditions() }.against(&far), Reason::NotAsked);
+        let full = ChannelConditions { current: 4, asked: false, ..conditions() };
         assert_eq!(full.against(&far), Reason::ChannelLimit);
         let elsewhere = vec![far.told.address];
-        assert_eq!(Facts { elsewhere, ..full }.against(&far), Reason::OtherEndpoint);
+        assert_eq!(ChannelConditions { elsewhere, ..full }.against(&far), Reason::OtherEndpoint);
     }
 
     #[test]
     fn a_session_stays_at_one_channel_to_each_address_without_rss() {
         let mut only = at("10.0.0.1", Some(24), None);
         let used = [only.told.address];
-        let more = |facts: &Facts, at: &Candidate| facts.against_more(&[at.told], &used);
-        assert_eq!(more(&facts(), &only), Reason::NotTried);
-        assert_eq!(more(&Facts { current: 4, ..facts() }, &only), Reason::ChannelLimit);
+        let more =
+            |conditions: &ChannelConditions, at: &Candidate| conditions.against_more(&[at.told], &used);
+        assert_eq!(more(&conditions(), &only), Reason::NotTried);
+        assert_eq!(more(&ChannelConditions { current: 4, ..conditions() }, &only), Reason::ChannelLimit);
         only.told.rss = false;
-        assert_eq!(more(&facts(), &only), Reason::NoRss);
-        assert_eq!(more(&Facts { asked: false, ..facts() }, &only), Reason::NotAsked);
-        assert_eq!(more(&Facts { smb3: false, ..facts() }, &only), Reason::OldDialect);
+        assert_eq!(more(&conditions(), &only), Reason::NoRss);
+        assert_eq!(more(&ChannelConditions { asked: false, ..conditions() }, &only), Reason::NotAsked);
+        assert_eq!(more(&ChannelConditions { smb3: false, ..conditions() }, &only), Reason::OldDialect);
     }
 
     #[test]

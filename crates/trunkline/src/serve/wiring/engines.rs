@@ -1,4 +1,4 @@
-//! Directories that are served, each with its engine.
+//! The directories that the server serves, each with its engine.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use volume_posix::PosixVolume;
 
-/// One directory and the engine on it.
+/// A directory that is served, and the engine on it.
 #[derive(Clone)]
-pub(super) struct Served {
+pub(super) struct ServedDirectory {
     pub(super) volume: Arc<PosixVolume>,
     pub(super) engine: Arc<share::Share>,
-    /// Its share is gone, or at another path by now, and somebody is connected to it still.
+    /// The share was removed or moved to another path, and clients are still connected to it.
     pub(super) is_left: bool,
 }
 
-/// Engines by the real path of their directory.
-pub(super) type Engines = BTreeMap<PathBuf, Served>;
+/// The served directories by their real path.
+pub(super) type EnginesByPath = BTreeMap<PathBuf, ServedDirectory>;
+
+/// Engines with the real paths of their directories.
+pub(super) type EngineList = [(PathBuf, Arc<share::Share>)];

@@ -1,52 +1,52 @@
-//! NFS: a server for each endpoint, and what it is told of shares.
+//! NFS: a server for each endpoint, and the exports of the shares.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nfs::connection::service::{Endpoints, NfsService};
 
-use crate::config::endpoints::Owner;
+use crate::config::endpoints::EndpointOwner;
 use crate::config::values::Network;
-use crate::config::{Protocol, Share};
+use crate::config::{Share, ShareProtocol};
 use crate::serve::listen::BoundEndpoint;
-use crate::serve::plan::Plan;
+use crate::serve::plan::ServePlan;
 use crate::state::StateDir;
 
-/// The file with the key that filehandles are signed with.
+/// The file with the key that signs filehandles.
 const HANDLE_KEY: &str = "handle-key";
 
-/// Replies that NFS sessions keep may take this part of the host's memory, and always so many bytes.
+/// The part of the host's memory for the reply caches of NFS sessions, and the minimum in bytes.
 const REPLY_PART: u64 = 32;
 const REPLY_LEAST: u64 = 16 << 20;
 
-/// A server for each endpoint; none where nobody serves NFS.
+/// A server for each endpoint. Empty if no share is offered over NFS.
 pub struct Servers {
     list: Vec<(BoundEndpoint, Arc<nfs::Server>)>,
 }
 
 impl Servers {
-    /// For a plan; they serve nothing yet.
+    /// The servers for a plan, without exports.
     ///
     /// # Errors
     /// One line for the user.
-    pub fn new(plan: &Plan, state: &StateDir, endpoints: Vec<BoundEndpoint>) -> anyhow::Result<Servers> {
+    pub fn new(plan: &ServePlan, state: &StateDir, endpoints: Vec<BoundEndpoint>) -> anyhow::Result<Servers> {
         let settings = &plan.config.server;
         let guid = plan.identity.guid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let reply_memory = nfs::state::reply_memory::ReplyMemory::new(reply_bytes());
         let instance = net::now().wall_ns.unsigned_abs();
         let mut list = Vec::new();
         for (number, endpoint) in (0..).zip(endpoints) {
-            // Another owner and scope is another server to clients (RFC 8881 2.10.5.1), so that they take nothing of one
-            // for something of the other.
+            // Clients treat a different server owner and scope as another server (RFC 8881 2.10.5.1), so they
+            // do not confuse the state of the two.
             let name = match &endpoint.owner {
-                Owner::Server => format!("trunkline-{guid}"),
-                Owner::Account(name) => format!("trunkline-{guid}/account/{name}"),
-                Owner::Share(name) => format!("trunkline-{guid}/share/{name}"),
+                EndpointOwner::Server => format!("trunkline-{guid}"),
+                EndpointOwner::Account(name) => format!("trunkline-{guid}/account/{name}"),
+                EndpointOwner::Share(name) => format!("trunkline-{guid}/share/{name}"),
             };
             let server = nfs::Server::new(nfs::ServerConfig {
                 name: name.into_bytes(),
                 handle_key: state.secret(HANDLE_KEY)?,
-                // Client IDs and session ids begin with it: each server's are its own.
+                // Client IDs and session IDs begin with this number, so that those of each server differ.
                 instance: instance.wrapping_add(number),
                 lease_time_s: u32::try_from(settings.nfs_lease_time_s.value)?,
                 slots: u32::try_from(settings.nfs_slots.value)?,
@@ -59,12 +59,12 @@ impl Servers {
         Ok(Servers { list })
     }
 
-    /// With their endpoints, the server's own first.
+    /// The servers with their endpoints. The server's own endpoint comes first.
     pub fn list(&self) -> &[(BoundEndpoint, Arc<nfs::Server>)] {
         &self.list
     }
 
-    /// All of them behind one transport.
+    /// All servers behind one transport.
     pub fn service(&self) -> Endpoints {
         let routes = self.list.iter().flat_map(|(endpoint, server)| {
             endpoint.addresses.iter().map(|address| (*address, NfsService(Arc::clone(server))))
@@ -72,11 +72,12 @@ impl Servers {
         Endpoints::new(routes.collect())
     }
 
-    /// Serves these from now on, each at its endpoint.
-    pub fn set_exports(&self, exports: Vec<(Owner, nfs::Export)>) {
+    /// Sets the exports, each at its endpoint.
+    pub fn set_exports(&self, exports: Vec<(EndpointOwner, nfs::Export)>) {
         for (owner, export) in &exports {
             if !self.list.iter().any(|(endpoint, _)| endpoint.owner == *owner) {
-                tracing::warn!(share = %export.name, endpoint = %owner, "NFS clients find the share after the next start: nothing listens there yet");
+                tracing::warn!(share = %export.name, endpoint = %owner, "NFS clients can reach the share \
+                    only after the next start, since the server does not listen at its endpoint yet");
             }
         }
         for (endpoint, server) in &self.list {
@@ -85,19 +86,20 @@ impl Servers {
         }
     }
 
-    /// Has each keep its clients, and lets those come back that were there before.
+    /// Makes each server store its client records, and lets the clients of the previous run reclaim.
     ///
     /// # Errors
     /// One line for the user.
     pub fn keep_clients(&self, state: &StateDir) -> Result<(), String> {
         for (endpoint, server) in &self.list {
             let path = state.clients_path(&endpoint.owner.to_string()).map_err(|e| e.to_string())?;
-            super::lasting::keep_clients(state, &path, server)?;
+            super::journals::keep_clients(state, &path, server)?;
         }
         Ok(())
     }
 
-    /// Hands what a share has restored to the servers whose clients had it. To be called after the exports are set.
+    /// Passes the restored opens of a share to the servers of their clients. It must be called after the
+    /// exports are set.
     pub fn restore(&self, engine: &Arc<share::Share>, restored: Vec<share::Restored>) {
         let now = net::now();
         let mut rest = restored;
@@ -111,14 +113,15 @@ impl Servers {
             rest = others;
         }
         for share::Restored { open, .. } in rest {
-            tracing::info!(share = %engine.name(), "an open from before the restart is closed: its export is not served any more");
+            tracing::info!(share = %engine.name(), "an open from before the restart is closed, since its \
+                                                    export no longer exists");
             if let Err(why) = engine.close(&open, now) {
                 tracing::warn!(share = %engine.name(), %why, "it was closed with an error");
             }
         }
     }
 
-    /// Does what time brings.
+    /// Runs the timers of all servers.
     pub fn tick(&self) {
         let now = net::now();
         for (_, server) in &self.list {
@@ -127,25 +130,27 @@ impl Servers {
     }
 }
 
-/// What kept replies may take, in bytes.
+/// The size of the reply caches in bytes.
 fn reply_bytes() -> usize {
     let host = rustix::system::sysinfo();
     let total = u64::from(host.mem_unit).saturating_mul(host.totalram as u64);
     usize::try_from((total / REPLY_PART).max(REPLY_LEAST)).unwrap_or(usize::MAX)
 }
 
-/// What an export's number is kept under. Each name has its own: what one share allows another of the same directory may not.
-fn numbered_by(share: &Share, path: &Path) -> PathBuf {
+/// The path under which an export's number is stored. Each share name has its own, since another share of the
+/// same directory may have other permissions.
+fn number_key(share: &Share, path: &Path) -> PathBuf {
     path.join(":nfs").join(&share.name.value)
 }
 
-/// What the numbers of all exports are kept under, for shares and the real paths of their directories.
+/// The paths under which the numbers of all exports are stored, for shares and the real paths of their
+/// directories.
 pub fn numbered<'a>(shares: impl Iterator<Item = (&'a Share, &'a PathBuf)>) -> Vec<PathBuf> {
-    let exported = shares.filter(|(share, _)| share.offers(Protocol::Nfs));
-    exported.map(|(share, path)| numbered_by(share, path)).collect()
+    let exported = shares.filter(|(share, _)| share.offers(ShareProtocol::Nfs));
+    exported.map(|(share, path)| number_key(share, path)).collect()
 }
 
-/// A share as NFS clients see it; none when they do not.
+/// A share as an NFS export. None if it is not offered over NFS.
 ///
 /// # Errors
 /// One line for the user.
@@ -155,10 +160,10 @@ pub fn export(
     engine: &Arc<share::Share>,
     state: &StateDir,
 ) -> Result<Option<nfs::Export>, String> {
-    if !share.offers(Protocol::Nfs) {
+    if !share.offers(ShareProtocol::Nfs) {
         return Ok(None);
     }
-    let id = state.number(&numbered_by(share, path)).map_err(|e| e.to_string())?;
+    let id = state.number(&number_key(share, path)).map_err(|e| e.to_string())?;
     Ok(Some(nfs::Export {
         name: share.name.value.clone(),
         id,

@@ -1,78 +1,85 @@
-//! Who people are for the engine and the log-on, and which of them is which user of the host.
+//! The identities of principals for the engine and the log-on, and the mapping to users of the host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use share::Identity;
-use share::engine::AccountMapping;
+use share::engine::Accounts;
 use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
 
 use crate::host;
-use crate::people::Person;
+use crate::principals::LogonPrincipal;
 use crate::state::store;
 
 /// RID of the group of all local users (MS-SAMR 2.2.1.14: DOMAIN_GROUP_RID_USERS).
 const GROUP_RID_USERS: u32 = 513;
 
-/// Everyone who may log on.
-pub struct People {
+/// The identities of all principals who may log on.
+pub struct IdentityMap {
     users: Vec<smb::UserConfig>,
-    /// Host users that belong to one person only.
+    /// Host users that belong to exactly one user.
     by_uid: BTreeMap<u32, Sid>,
     by_sid: BTreeMap<Sid, u32>,
-    /// Host users by the names of people, which count without regard to case.
+    /// Host users by the users' names in lower case.
     by_name: BTreeMap<String, u32>,
-    /// Names that stand for this server behind the @ of a user.
+    /// The domains of this server after the @ in a user's name.
     domains: Vec<String>,
 }
 
-impl People {
-    /// From the list of people.
+impl IdentityMap {
+    /// Builds the map from the list of principals.
     ///
     /// # Errors
     /// One line that names the user.
-    pub fn new(people: &[Person], server: &store::Identity, domains: &[&str]) -> Result<People, String> {
+    pub fn new(
+        principals: &[LogonPrincipal],
+        server: &store::Identity,
+        domains: &[&str],
+    ) -> Result<IdentityMap, String> {
         let mut users = Vec::new();
         let mut holders: BTreeMap<u32, Vec<Sid>> = BTreeMap::new();
         let mut by_sid = BTreeMap::new();
         let mut by_name = BTreeMap::new();
         let (own_uid, _) = host::own();
-        for person in people {
-            let sid: Sid = person.sid.parse().map_err(|e| format!("`sid` of user `{}`: {e}", person.name))?;
-            by_sid.insert(sid, person.uid);
-            if person.key_of.is_none() {
-                holders.entry(person.uid).or_default().push(sid);
-                by_name.insert(person.name.to_lowercase(), person.uid);
+        for principal in principals {
+            let sid: Sid =
+                principal.sid.parse().map_err(|e| format!("`sid` of user `{}`: {e}", principal.name))?;
+            by_sid.insert(sid, principal.uid);
+            if principal.key_of.is_none() {
+                holders.entry(principal.uid).or_default().push(sid);
+                by_name.insert(principal.name.to_lowercase(), principal.uid);
             }
-            if own_uid == 0 && person.uid == 0 && !person.admin {
-                tracing::warn!(user = %person.name, "acts as root on the host; give the user a `uid` to change that");
+            if own_uid == 0 && principal.uid == 0 && !principal.admin {
+                tracing::warn!(user = %principal.name, "acts as root on the host; give the user a `uid` to \
+                                                        change that");
             }
-            let identity = identity(person, sid, server, own_uid);
+            let identity = identity(principal, sid, server, own_uid);
             users.push(smb::UserConfig {
                 identity: Arc::new(identity),
-                nt_hash: person.nt_hash.0,
-                second_hash: person.second_hash.as_ref().map(|hash| hash.0),
-                key_of: person.key_of.clone(),
+                nt_hash: principal.nt_hash.0,
+                second_hash: principal.second_hash.as_ref().map(|hash| hash.0),
+                key_of: principal.key_of.clone(),
                 enabled: true,
             });
         }
-        // A host user that several people share is none of them: each has its identifier as a group.
+        // If several users share a host user, its id maps to none of them. Each of them has its SID as a
+        // group.
         let by_uid = holders.into_iter().filter_map(|(uid, sids)| match sids[..] {
             [sid] => Some((uid, sid)),
             _ => None,
         });
         let domains = domains.iter().map(|domain| domain.to_lowercase()).collect();
-        Ok(People { users, by_uid: by_uid.collect(), by_sid, by_name, domains })
+        Ok(IdentityMap { users, by_uid: by_uid.collect(), by_sid, by_name, domains })
     }
 
-    /// As the log-on wants them.
+    /// The users in the form of the log-on.
     pub fn users(&self) -> Vec<smb::UserConfig> {
         self.users.clone()
     }
 }
 
-impl AccountMapping for People {
+impl Accounts for IdentityMap {
     fn user_sid(&self, uid: u32) -> Sid {
         self.by_uid.get(&uid).copied().unwrap_or_else(|| Sid::unix_user(uid))
     }
@@ -87,7 +94,7 @@ impl AccountMapping for People {
     }
 }
 
-fn identity(person: &Person, sid: Sid, server: &store::Identity, own_uid: u32) -> Identity {
+fn identity(principal: &LogonPrincipal, sid: Sid, server: &store::Identity, own_uid: u32) -> Identity {
     let [a, b, c] = server.machine_sid;
     let mut groups = vec![
         Sid::new(5, &[21, a, b, c, GROUP_RID_USERS]),
@@ -95,27 +102,28 @@ fn identity(person: &Person, sid: Sid, server: &store::Identity, own_uid: u32) -
         well_known::NETWORK,
         well_known::AUTHENTICATED_USERS,
         well_known::USERS,
-        Sid::unix_user(person.uid),
-        Sid::unix_group(person.gid),
+        Sid::unix_user(principal.uid),
+        Sid::unix_group(principal.gid),
     ];
-    groups.extend(person.groups.iter().map(|gid| Sid::unix_group(*gid)));
-    if person.admin {
+    groups.extend(principal.groups.iter().map(|gid| Sid::unix_group(*gid)));
+    if principal.admin {
         groups.push(well_known::ADMINISTRATORS);
     }
-    // Only root can act for others; an administrator acts as the server itself.
-    let acts = own_uid == 0 && person.uid != 0 && !person.admin;
-    let actor = acts.then(|| Actor { uid: person.uid, gid: person.gid, groups: person.groups.clone() });
+    // Only root can act for other users. An administrator acts as the server itself.
+    let acts = own_uid == 0 && principal.uid != 0 && !principal.admin;
+    let actor =
+        acts.then(|| Actor { uid: principal.uid, gid: principal.gid, groups: principal.groups.clone() });
     Identity {
-        name: person.name.clone(),
+        name: principal.name.clone(),
         sid,
         groups,
-        uid: person.uid,
-        gid: person.gid,
-        host_groups: person.groups.clone(),
+        uid: principal.uid,
+        gid: principal.gid,
+        host_groups: principal.groups.clone(),
         actor,
-        administrator: person.admin,
-        // Whoever has an account's key owns what lies on its shares.
-        unbound: person.key_of.is_some(),
+        administrator: principal.admin,
+        // A client with an account's key owns all files on the account's shares.
+        unbound: principal.key_of.is_some(),
         limit: Rights::ALL,
     }
 }
@@ -124,8 +132,8 @@ fn identity(person: &Person, sid: Sid, server: &store::Identity, own_uid: u32) -
 mod tests {
     use super::*;
 
-    fn person(name: &str, uid: u32, rid: u32) -> Person {
-        Person {
+    fn principal(name: &str, uid: u32, rid: u32) -> LogonPrincipal {
+        LogonPrincipal {
             name: name.to_owned(),
             nt_hash: admin::NtHash([0; 16]),
             sid: format!("S-1-5-21-1-2-3-{rid}"),
@@ -142,28 +150,37 @@ mod tests {
     #[test]
     fn a_host_user_is_a_person_only_when_it_is_one_person() {
         let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
-        let people = [person("ann", 1000, 1000), person("bob", 1001, 1001), person("eve", 1001, 1002)];
-        let people = People::new(&people, &server, &["Office"]).unwrap();
-        assert_eq!(people.uid_named("Ann", "OFFICE"), Some(1000));
-        assert_eq!((people.uid_named("ann", "elsewhere"), people.uid_named("zoe", "office")), (None, None));
+        let principals =
+            [principal("ann", 1000, 1000), principal("bob", 1001, 1001), principal("eve", 1001, 1002)];
+        let principals = IdentityMap::new(&principals, &server, &["Office"]).unwrap();
+        assert_eq!(principals.uid_named("Ann", "OFFICE"), Some(1000));
+        assert_eq!(
+            (principals.uid_named("ann", "elsewhere"), principals.uid_named("zoe", "office")),
+            (None, None)
+        );
         let ann = Sid::new(5, &[21, 1, 2, 3, 1000]);
-        assert_eq!((people.user_sid(1000), people.uid(&ann)), (ann, Some(1000)));
-        assert_eq!(people.user_sid(1001), Sid::unix_user(1001));
-        let bob = &people.users()[1].identity;
+        assert_eq!((principals.user_sid(1000), principals.uid(&ann)), (ann, Some(1000)));
+        assert_eq!(principals.user_sid(1001), Sid::unix_user(1001));
+        let bob = &principals.users()[1].identity;
         assert!(bob.groups.contains(&Sid::unix_user(1001)) && bob.groups.contains(&Sid::unix_group(7)));
-        assert_eq!(people.uid(&Sid::unix_user(5)), Some(5));
+        assert_eq!(principals.uid(&Sid::unix_user(5)), Some(5));
     }
 
     #[test]
     fn an_account_is_bound_by_no_descriptor_and_is_no_user_of_the_host() {
         let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
         let second_hash = Some(admin::NtHash([2; 16]));
-        let lab =
-            Person { admin: true, key_of: Some("lab".to_owned()), second_hash, ..person("lab", 1000, 1001) };
-        let people = People::new(&[person("ann", 1000, 1000), lab], &server, &["Office"]).unwrap();
+        let lab = LogonPrincipal {
+            admin: true,
+            key_of: Some("lab".to_owned()),
+            second_hash,
+            ..principal("lab", 1000, 1001)
+        };
+        let principals =
+            IdentityMap::new(&[principal("ann", 1000, 1000), lab], &server, &["Office"]).unwrap();
         let ann = Sid::new(5, &[21, 1, 2, 3, 1000]);
-        assert_eq!((people.user_sid(1000), people.uid_named("lab", "office")), (ann, None));
-        let users = people.users();
+        assert_eq!((principals.user_sid(1000), principals.uid_named("lab", "office")), (ann, None));
+        let users = principals.users();
         assert!(!users[0].identity.unbound && users[1].identity.unbound && users[1].identity.actor.is_none());
         assert_eq!((users[1].key_of.as_deref(), users[1].second_hash), (Some("lab"), Some([2; 16])));
     }
@@ -171,9 +188,10 @@ mod tests {
     #[test]
     fn only_root_acts_for_others_and_never_for_an_administrator() {
         let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
-        let ann = person("ann", 1000, 1000);
-        let admin = Person { admin: true, ..ann.clone() };
-        let actor = |person: &Person, own| identity(person, Sid::unix_user(1), &server, own).actor;
+        let ann = principal("ann", 1000, 1000);
+        let admin = LogonPrincipal { admin: true, ..ann.clone() };
+        let actor =
+            |principal: &LogonPrincipal, own| identity(principal, Sid::unix_user(1), &server, own).actor;
         assert_eq!(actor(&ann, 0), Some(Actor { uid: 1000, gid: 100, groups: vec![7] }));
         assert_eq!(actor(&ann, 1000), None);
         assert_eq!(actor(&admin, 0), None);

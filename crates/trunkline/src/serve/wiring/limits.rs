@@ -1,5 +1,5 @@
-//! The limits of shares: an account's for all its shares, whoever is held there released by one alarm, burst credits
-//! kept over a restart.
+//! The limits of shares. Each account has one set of limits for all its shares, one alarm releases all
+//! throttled requests, and burst credits survive a restart.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,25 +14,27 @@ use crate::config::{Config, Share};
 use crate::state::StateDir;
 use crate::state::store::BurstCredits;
 
-/// How often burst credits are written down: what a server that is killed gives away at most.
+/// The interval at which burst credits are saved. A server that is killed loses at most the changes of this
+/// time.
 pub const SAVED_EVERY: Duration = Duration::from_secs(10);
 
-/// The limits of one share, to be taken into force.
-pub struct Wanted {
+/// The limits of one share, ready to be applied.
+pub struct LimitsToApply {
     /// The account.
     pub account: String,
     /// The directory's number.
     pub number: u32,
-    /// The number of the directory in which the share was until now, if it is another one: its credits go along.
+    /// The number of the share's previous directory, if that was another one. The credits move along.
     pub before: Option<u32>,
-    /// What the share may do.
+    /// The limits of the share.
     pub provision: Provision,
-    /// What all shares of the account may do.
+    /// The limits of all shares of the account together.
     pub together: share::limits::AccountProvision,
 }
 
-impl Wanted {
-    /// Those of a share in a directory, and where it was before if that is another one; none: it is not limited.
+impl LimitsToApply {
+    /// The limits of a share in a directory, with its previous directory if that was another one. None if the
+    /// share is not limited.
     ///
     /// # Errors
     /// One line for the user.
@@ -42,13 +44,13 @@ impl Wanted {
         path: &Path,
         before: Option<&Path>,
         state: &StateDir,
-    ) -> Result<Option<Wanted>, String> {
+    ) -> Result<Option<LimitsToApply>, String> {
         let Some((account, formula, provision)) = share.limits(config).map_err(|e| e.to_string())? else {
             return Ok(None);
         };
         let number = |path| state.number(path).map_err(|e| e.to_string());
         let (number, before) = (number(path)?, before.map(number).transpose()?);
-        Ok(Some(Wanted { account, number, before, provision, together: formula.account() }))
+        Ok(Some(LimitsToApply { account, number, before, provision, together: formula.account() }))
     }
 }
 
@@ -57,18 +59,18 @@ impl Wanted {
 pub struct Pacing {
     /// By the account's name in lower case.
     accounts: Mutex<BTreeMap<String, Arc<Limits>>>,
-    alarm: Arc<Rings>,
-    /// What was written down last, by the share's number.
+    alarm: Arc<AlarmThread>,
+    /// The values that were saved last, by the share's number.
     saved: Mutex<BTreeMap<u32, u64>>,
 }
 
-/// The thread that releases who is held; there when anything is limited.
+/// The thread that releases throttled requests. It exists once anything is limited.
 #[derive(Default)]
-struct Rings {
-    thread: OnceLock<net::TimerThread>,
+struct AlarmThread {
+    thread: OnceLock<net::Alarm>,
 }
 
-impl Alarm for Rings {
+impl Alarm for AlarmThread {
     fn set(&self, at_ns: u64) {
         if let Some(thread) = self.thread.get() {
             thread.set(at_ns);
@@ -77,18 +79,18 @@ impl Alarm for Rings {
 }
 
 impl Pacing {
-    /// Makes sure that there is an alarm, if anything is limited.
+    /// Starts the alarm if anything is limited.
     ///
     /// # Errors
-    /// When the host has no thread left.
-    pub fn start_for(self: &Arc<Pacing>, limited: &[Option<Wanted>]) -> Result<(), String> {
+    /// The host cannot start another thread.
+    pub fn start_for(self: &Arc<Pacing>, limited: &[Option<LimitsToApply>]) -> Result<(), String> {
         if self.alarm.thread.get().is_some() || limited.iter().all(Option::is_none) {
             return Ok(());
         }
         let pacing: Weak<Pacing> = Arc::downgrade(self);
         let ring = move |now| pacing.upgrade().and_then(|pacing| pacing.release(now));
-        let thread = net::TimerThread::start(ring).map_err(|e| format!("no thread for limits: {e}"))?;
-        // Somebody else may have been first; then theirs is used and ours ends.
+        let thread = net::Alarm::start(ring).map_err(|e| format!("no thread for limits: {e}"))?;
+        // If another caller was faster, its thread is used and this one ends.
         let _ = self.alarm.thread.set(thread);
         Ok(())
     }
@@ -98,22 +100,22 @@ impl Pacing {
         all.iter().filter_map(|limits| limits.release(now)).min()
     }
 
-    /// Takes the limits of these engines into force, and lifts those of the others; shares of the numbers in `lasting` keep
-    /// theirs: they are gone, but not yet for everybody.
+    /// Applies the limits of these engines, and removes those of others. Shares with a number in
+    /// `numbers_in_use` keep theirs: they were removed, but still have connected clients.
     pub fn apply<'e>(
         &self,
         state: &StateDir,
-        wanted: impl Iterator<Item = (&'e Arc<share::Share>, Option<&'e Wanted>)>,
-        lasting: &[u32],
+        wanted: impl Iterator<Item = (&'e Arc<share::Share>, Option<&'e LimitsToApply>)>,
+        numbers_in_use: &[u32],
     ) {
-        // A share that goes to another account takes along what it has.
+        // A share that moves to another account keeps its credits.
         self.save(state);
         let now = net::now();
         let mut accounts = held(&self.accounts);
         let mut left: BTreeMap<String, Vec<u32>> =
             accounts.iter().map(|(name, limits)| (name.clone(), limits.shares())).collect();
         for (engine, wanted) in wanted {
-            let Some(Wanted { account, number, before, provision, together }) = wanted else {
+            let Some(LimitsToApply { account, number, before, provision, together }) = wanted else {
                 engine.set_limits(None);
                 engine.set_largest_file(None);
                 continue;
@@ -131,7 +133,7 @@ impl Pacing {
         }
         for (name, numbers) in left {
             let Some(limits) = accounts.get(&name) else { continue };
-            let gone = numbers.into_iter().filter(|number| !lasting.contains(number));
+            let gone = numbers.into_iter().filter(|number| !numbers_in_use.contains(number));
             gone.for_each(|number| limits.remove_share(number));
             if limits.shares().is_empty() {
                 accounts.remove(&name);
@@ -139,12 +141,13 @@ impl Pacing {
         }
     }
 
-    /// The credits that a share had when it was served last, and what it has been given since: it was idle.
+    /// The saved credits of a share plus those that it gained since then, while it was idle.
     fn kept(&self, state: &StateDir, number: u32, provision: &Provision, now: wire::Now) -> Option<u64> {
         let kept = match state.store().burst_credits(number) {
             Ok(kept) => kept?,
             Err(error) => {
-                tracing::warn!(%error, "burst credits are not known: the share begins with all of them");
+                tracing::warn!(%error, "the saved burst credits cannot be read, so the share starts with all \
+                                        of them");
                 return None;
             }
         };
@@ -153,7 +156,7 @@ impl Pacing {
         Some(kept.count.saturating_add(u64::try_from(accrued).unwrap_or(u64::MAX)))
     }
 
-    /// Writes down the burst credits of all shares that have changed.
+    /// Saves the burst credits of all shares that have changed.
     pub fn save(&self, state: &StateDir) {
         let now = net::now();
         let mut changed = Vec::new();
@@ -162,7 +165,7 @@ impl Pacing {
             for number in limits.shares() {
                 let Some(share) = limits.share(number).and_then(|share| share.state(now)) else { continue };
                 let is_full = share.burst_credits == share.provision.burst_credits;
-                // One that is full stays full; one that is not accrues even while nobody asks.
+                // Full credits stay full. Others also grow while the share is idle.
                 if !(is_full && saved.get(&number) == Some(&share.burst_credits)) {
                     changed.push((number, BurstCredits { count: share.burst_credits, at_ns: now.wall_ns }));
                     saved.insert(number, share.burst_credits);
@@ -170,12 +173,12 @@ impl Pacing {
             }
         }
         if let Err(error) = state.store().keep_burst_credits(&changed) {
-            tracing::warn!(%error, "burst credits are not written down: they are full after a restart");
+            tracing::warn!(%error, "burst credits cannot be saved, so they will be full after a restart");
         }
     }
 }
 
-/// What is known of limited shares, by name.
+/// The state of limited shares, by name.
 pub fn report<'e>(engines: impl Iterator<Item = &'e Arc<share::Share>>) -> BTreeMap<String, LimitedShare> {
     let now = net::now();
     let one = |engine: &Arc<share::Share>| {
@@ -205,7 +208,7 @@ pub fn report<'e>(engines: impl Iterator<Item = &'e Arc<share::Share>>) -> BTree
 #[cfg(test)]
 mod tests {
     use super::*;
-    use share::limits::{Formula, ProvisionRequest as Bought};
+    use share::limits::{Formula, Wanted as Bought};
     use volume::memory::MemoryVolume;
 
     fn engine() -> Arc<share::Share> {
@@ -213,11 +216,11 @@ mod tests {
         share::Share::open(Arc::new(volume), share::Config::default()).unwrap()
     }
 
-    fn wanted(account: &str, number: u32, gib: u64) -> Wanted {
+    fn wanted(account: &str, number: u32, gib: u64) -> LimitsToApply {
         let bought = Bought { gib: Some(gib), ..Bought::default() };
         let provision = Formula::V1.provision(bought).unwrap();
         let account = account.to_owned();
-        Wanted { account, number, before: None, provision, together: Formula::V1.account() }
+        LimitsToApply { account, number, before: None, provision, together: Formula::V1.account() }
     }
 
     fn left(engine: &share::Share) -> u64 {
@@ -229,7 +232,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::open(&dir.path().join("state")).unwrap();
         let engine = engine();
-        let begin = |engine, wanted: &Wanted| {
+        let begin = |engine, wanted: &LimitsToApply| {
             let pacing = Pacing::default();
             pacing.apply(&state, std::iter::once((engine, Some(wanted))), &[]);
             pacing
@@ -241,13 +244,13 @@ mod tests {
         pacing.save(&state);
         let kept = state.store().burst_credits(7).unwrap().unwrap();
         assert_eq!(kept.count, most);
-        // As if it had spent most of them and been away for a minute.
+        // The state of a share that spent most of its credits and was idle for a minute.
         let at_ns = net::now().wall_ns - 60_000_000_000;
         state.store().keep_burst_credits(&[(7, BurstCredits { count: 1000, at_ns })]).unwrap();
         let _again = begin(&engine, &wanted);
         let minute = 1000 + 60 * wanted.provision.operations;
         assert!((minute..minute + 60 * wanted.provision.operations).contains(&left(&engine)));
-        // A clock that was put back gives nothing.
+        // A clock that was set back adds no credits.
         let at_ns = net::now().wall_ns + 3600 * 1_000_000_000;
         state.store().keep_burst_credits(&[(7, BurstCredits { count: 1000, at_ns })]).unwrap();
         let _again = begin(&engine, &wanted);
@@ -290,12 +293,12 @@ mod tests {
         let (old, new) = (engine(), engine());
         let pacing = Pacing::default();
         pacing.apply(&state, std::iter::once((&old, Some(&wanted("lab", 1, 100)))), &[]);
-        // As if it had spent nearly all.
+        // The state of a share that spent nearly all of its credits.
         let at_ns = net::now().wall_ns;
         state.store().keep_burst_credits(&[(1, BurstCredits { count: 1000, at_ns })]).unwrap();
         let pacing = Pacing::default();
         pacing.apply(&state, std::iter::once((&old, Some(&wanted("lab", 1, 100)))), &[]);
-        let moved = Wanted { before: Some(1), ..wanted("lab", 2, 100) };
+        let moved = LimitsToApply { before: Some(1), ..wanted("lab", 2, 100) };
         pacing.apply(&state, std::iter::once((&new, Some(&moved))), &[]);
         let minute = 1000 + 60 * moved.provision.operations;
         assert!((1000..minute).contains(&left(&new)), "{}", left(&new));

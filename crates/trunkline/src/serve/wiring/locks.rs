@@ -1,8 +1,8 @@
-//! Locks of the wiring.
+//! A helper for locks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A value behind a lock that is whole also after a panic.
+/// Locks a value that is consistent even after a panic.
 pub(super) fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

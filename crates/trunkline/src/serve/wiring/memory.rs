@@ -1,21 +1,21 @@
-//! Memory for what clients hold: how much of it there may be, and how it is reported.
+//! The memory bounds for the state of clients, and their report.
 
 use std::sync::Arc;
 
 use admin::status;
 use share::ClientMemory;
 
-/// Clients' opens and byte ranges may take an eighth of the memory of this process, and 4 GiB where it has plenty.
+/// The part of this process's memory for clients' opens and byte ranges, and its maximum of 4 GiB.
 const FOR_CLIENTS: (u64, u64) = (8, 4 << 30);
-/// Sessions may take a 32nd, and 1 GiB.
+/// The part for sessions, and its maximum of 1 GiB.
 const FOR_SESSIONS: (u64, u64) = (32, 1 << 30);
 
-/// The memory for clients' opens and byte ranges, and for states of NFS.
+/// The memory for clients' opens and byte ranges, and for NFS state.
 pub fn for_clients() -> Arc<ClientMemory> {
     part_of_memory(FOR_CLIENTS)
 }
 
-/// The memory for sessions of SMB and their trees.
+/// The memory for SMB sessions and their tree connects.
 pub fn for_sessions() -> Arc<ClientMemory> {
     part_of_memory(FOR_SESSIONS)
 }
@@ -25,7 +25,7 @@ fn part_of_memory((part, most): (u64, u64)) -> Arc<ClientMemory> {
     ClientMemory::bounded(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// The memory of clients, in the engines and as sessions.
+/// The memory in use by clients, in the engines and in sessions.
 pub fn report(all: [&ClientMemory; 2]) -> status::ClientMemory {
     status::ClientMemory {
         bytes: all.iter().map(|of| of.used() as u64).sum(),

@@ -1,4 +1,4 @@
-//! Memory of names and files: how much of it there may be, and how it is reported.
+//! Metadata caching: the bounds of its resources, and its report.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use share::engine::Descriptors;
 use volume::Volume;
 use volume::faulty::FaultyVolume;
 
-/// What part of the process's descriptors all shares together may keep for names.
+/// The part of the process's descriptors that all shares together may use for cached names.
 const PART_OF_DESCRIPTORS: u64 = 4;
 
-/// Those that shares may keep for names when the process may have so many, so that clients' connections and files are not
-/// kept from descriptors.
+/// The descriptors for cached names, when the process has `descriptors`. The rest is for clients' connections
+/// and files.
 pub fn kept_of(descriptors: u64) -> Arc<Descriptors> {
     Descriptors::new(usize::try_from(descriptors / PART_OF_DESCRIPTORS).unwrap_or(usize::MAX))
 }
 
-/// The volume, each of whose calls about names and attributes takes so much longer; the volume itself for 0.
+/// The volume with an additional delay of each call about names and attributes. The volume itself for 0.
 pub fn slowed(volume: Arc<dyn Volume>, delay_us: u64) -> Arc<dyn Volume> {
     if delay_us == 0 {
         return volume;
@@ -29,7 +29,7 @@ pub fn slowed(volume: Arc<dyn Volume>, delay_us: u64) -> Arc<dyn Volume> {
     Arc::new(slow)
 }
 
-/// What is told of each engine.
+/// The state of metadata caching of each engine.
 pub fn report<'a>(engines: impl Iterator<Item = &'a Arc<Share>>) -> BTreeMap<String, RememberedShare> {
     let each = engines.map(|engine| {
         let seen = engine.metadata_caching();

@@ -1,30 +1,32 @@
-//! Puts the server of files together: volumes, an engine for each share, the SMB server, the transport.
+//! Assembles the file server: volumes, an engine for each share, the SMB and NFS servers, the transport.
 //!
-//! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
-//! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's network interfaces; [`lasting`] has opens kept over a
-//! restart, [`leaving`] takes a share away from whoever uses it, [`moving`] brings it to another directory; [`limits`] paces what shares do, [`usage`] knows what lies on them;
-//! [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status, [`transactions`] and [`workload`] what was
-//! counted, [`records`] writes down single requests, [`peaks`] how much at most.
+//! Only this module depends on those crates. [`identity`] turns principals into identities for the engine and
+//! the log-on. [`accounts`] derives the rules for sessions. [`addresses`] decides which of the host's
+//! addresses clients get. [`journals`] makes opens and client records survive a restart. [`share_removal`]
+//! disconnects the users of a deleted share, and [`share_relocation`] moves a share to another directory.
+//! [`limits`] throttles shares, and [`usage`] counts the space that they use. [`report`], [`nfs_report`] and
+//! [`channels`] read the servers' tables for the status. [`transactions`] and [`workload`] read the counters,
+//! [`records`] writes a line for each request, and [`share_peaks`] keeps the peak rates.
 
 mod accounts;
 mod addresses;
+mod background_release;
 mod channels;
 mod engines;
 mod exports;
-mod giving_back;
 mod identity;
-mod lasting;
-mod leaving;
+mod journals;
 mod limits;
 mod locks;
 mod memory;
 mod metadata;
-mod moving;
 mod names;
 mod nfs_report;
-mod peaks;
 mod records;
 mod report;
+mod share_peaks;
+mod share_relocation;
+mod share_removal;
 mod transactions;
 mod transport;
 mod usage;
@@ -49,51 +51,51 @@ use volume::security::Sid;
 use volume_posix::PosixVolume;
 
 use super::listen::NfsBound;
-use super::plan::Plan;
+use super::plan::ServePlan;
 use super::server::{FileServer, ShareUse};
-use crate::config::{Config, Origin, Protocol, Share};
+use crate::config::{Config, Origin, Share, ShareProtocol};
 use crate::state::StateDir;
 use addresses::Addresses;
-use engines::{Engines, Served};
+use engines::{EnginesByPath, ServedDirectory};
 use exports::Servers;
-use identity::People;
+use identity::IdentityMap;
 use limits::Pacing;
 use locks::held;
-use peaks::Peaks;
 use records::Records;
+use share_peaks::SharePeaks;
 use usage::Usages;
 
-/// How often it is looked whether time has brought something: a change on the host that a watcher waits for,
-/// a caching right that was not given back.
+/// The interval of the timers: for changes on the host that a watcher waits for, and for caching rights that
+/// a client has not given back.
 const TICK: Duration = Duration::from_millis(100);
-/// How often this thread gives the host what its allocator keeps, as workers do.
+/// The interval at which this thread returns free memory of its allocator to the host, as workers do.
 const GIVEN_BACK_EVERY: Duration = Duration::from_secs(5);
-/// How often what lies beside files that are gone is looked for.
+/// The interval at which sidecar data of deleted files is removed.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Files looked at in one sweep of a volume.
+/// The number of files that one sweep of a volume checks.
 const SWEEP_FILES: usize = 1000;
 
-struct Wired {
+struct AssembledServer {
     server: Arc<smb::Server>,
-    transport: Mutex<Option<net::Handle<smb::service::SmbService>>>,
+    transport: Mutex<Option<net::Handle<smb::service::Smb>>>,
     nfs: Arc<Servers>,
     nfs_transport: Mutex<Option<net::Handle<nfs::connection::service::Endpoints>>>,
-    /// What connections of both hold for clients that do not read.
+    /// The memory for unread replies, shared by both transports.
     backlog: Arc<net::Backlog>,
-    engines: Arc<Mutex<Engines>>,
+    engines: Arc<Mutex<EnginesByPath>>,
     pacing: Arc<Pacing>,
-    peaks: Arc<Peaks>,
+    peaks: Arc<SharePeaks>,
     usages: Arc<Usages>,
     records: Option<Records>,
     state: Arc<StateDir>,
     addresses: Arc<Addresses>,
-    /// What all shares together may keep for names.
+    /// The descriptors that all shares together may use for cached names.
     descriptors: Arc<Descriptors>,
-    /// The memory for clients, of all shares together.
+    /// The memory for the state of clients of all shares.
     client_memory: Arc<share::ClientMemory>,
-    /// Ends with the server; none where the host does not tell its addresses.
+    /// Ends with the server. None if the host does not report its addresses.
     _watcher: Option<net::interfaces::Watcher>,
-    /// Dropped to end the keeper.
+    /// Dropping the sender ends the thread.
     keeper: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
 
@@ -102,7 +104,7 @@ struct Wired {
 /// # Errors
 /// One line for the user.
 pub fn start(
-    plan: &Plan,
+    plan: &ServePlan,
     listeners: net::Listeners,
     nfs_bound: Option<NfsBound>,
     state: &Arc<StateDir>,
@@ -129,7 +131,7 @@ pub fn start(
     let usages: Arc<Usages> = Arc::default();
     let kept = Arc::clone(&usages);
     let addresses = Arc::new(Addresses::new(Arc::clone(&server), listeners.local_addresses()));
-    let wired = Wired {
+    let assembled = AssembledServer {
         server: Arc::clone(&server),
         transport: Mutex::new(None),
         nfs: Arc::clone(&nfs),
@@ -150,10 +152,10 @@ pub fn start(
     if nfs_listeners.is_some() {
         nfs.keep_clients(state).map_err(anyhow::Error::msg)?;
     }
-    wired.apply(plan).map_err(anyhow::Error::msg)?;
+    assembled.apply(plan).map_err(anyhow::Error::msg)?;
     let settings = &plan.config.server;
     let config = net::Config {
-        backlog: Arc::clone(&wired.backlog),
+        backlog: Arc::clone(&assembled.backlog),
         workers: usize::try_from(settings.workers.value)?,
         max_connections: usize::try_from(settings.max_connections.value)?,
         max_connections_per_address: usize::try_from(settings.connections_per_address())?,
@@ -162,14 +164,14 @@ pub fn start(
     };
     if let Some(listeners) = nfs_listeners {
         let handle = net::serve(listeners, Arc::new(nfs.service()), config.clone())?;
-        *held(&wired.nfs_transport) = Some(handle);
+        *held(&assembled.nfs_transport) = Some(handle);
     }
-    let handle = net::serve(listeners, Arc::new(smb::service::SmbService(server)), config)?;
-    *held(&wired.transport) = Some(handle);
-    Ok(Box::new(wired))
+    let handle = net::serve(listeners, Arc::new(smb::service::Smb(server)), config)?;
+    *held(&assembled.transport) = Some(handle);
+    Ok(Box::new(assembled))
 }
 
-impl FileServer for Wired {
+impl FileServer for AssembledServer {
     fn report(&self, status: &mut Status) {
         let engines = shown(&self.engines);
         report::fill(&self.server, &self.nfs, &engines, status);
@@ -209,24 +211,27 @@ impl FileServer for Wired {
         workload::clients(&self.server, &self.nfs, &caching.collect())
     }
 
-    fn apply(&self, plan: &Plan) -> Result<(), String> {
-        let people =
-            Arc::new(People::new(&plan.people, &plan.identity, &[&plan.config.server.workgroup.value])?);
+    fn apply(&self, plan: &ServePlan) -> Result<(), String> {
+        let principals = Arc::new(IdentityMap::new(
+            &plan.principals,
+            &plan.identity,
+            &[&plan.config.server.workgroup.value],
+        )?);
         let mut engines = held(&self.engines);
-        let mut next = Engines::new();
+        let mut next = EnginesByPath::new();
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
         let (mut sizes, mut rooms, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
-        let users = people.users();
+        let users = principals.users();
         let (paths, keeping) = self.directories(plan)?;
-        let leaving = moving::leaving(&engines, &paths);
-        // Everything that can fail comes first, so that a plan is taken as a whole or not at all.
+        let leaving = share_relocation::leaving(&engines, &paths);
+        // Everything that can fail comes first, so that a plan is applied completely or not at all.
         for (share, path) in plan.config.shares.values().zip(paths) {
-            let config = engine_config(share, &path, plan, &people);
+            let config = engine_config(share, &path, plan, &principals);
             let served = match engines.get(&path) {
                 Some(served) => {
                     lowered.push(usage::lower(share, &served.engine)?);
-                    Served { is_left: false, ..served.clone() }
+                    ServedDirectory { is_left: false, ..served.clone() }
                 }
                 None if next.contains_key(&path) => next[&path].clone(),
                 None => {
@@ -238,28 +243,27 @@ impl FileServer for Wired {
             };
             sizes.push(usage::quota(share));
             rooms.push((Arc::clone(&served.volume), usage::beside(share)));
-            let before = moving::before(&engines, share, &path).map(|(before, _)| before);
-            limited.push(limits::Wanted::of(share, &plan.config, &path, before, &self.state)?);
-            if share.continuously_available.value && !served.engine.keeps_opens() {
-                tracing::warn!(share = %share.name.value, "`continuously_available` counts from the next start on");
-            }
+            let before = share_relocation::before(&engines, share, &path).map(|(before, _)| before);
+            limited.push(limits::LimitsToApply::of(share, &plan.config, &path, before, &self.state)?);
+            warn_if_opens_need_restart(share, &served.engine);
             let export = exports::export(share, &path, &served.engine, &self.state)?;
             exported.extend(export.map(|export| (share.endpoint(&plan.config), export)));
             shares.push((share_config(share, &served.engine), Arc::clone(&served.engine), config));
             next.insert(path, served);
         }
         self.pacing.start_for(&limited)?;
-        lowered.into_iter().for_each(usage::Given::keep);
-        rooms.iter().for_each(|(volume, bytes)| volume.set_sidecar_quota(*bytes));
+        lowered.into_iter().for_each(usage::UncommittedSize::keep);
+        rooms.iter().for_each(|(volume, bytes)| volume.set_room_beside(*bytes));
         for (_, engine, config) in &shares {
             engine.configure(config.clone());
         }
         let left = left_over(&engines, &next);
-        let lasting: Vec<u32> =
-            moving::without_share(&left, plan).filter_map(|path| self.state.number(path).ok()).collect();
+        let numbers_in_use: Vec<u32> = share_relocation::without_share(&left, plan)
+            .filter_map(|path| self.state.number(path).ok())
+            .collect();
         let engines_of = || shares.iter().map(|(_, engine, _)| engine);
-        self.pacing.apply(&self.state, engines_of().zip(limited.iter().map(Option::as_ref)), &lasting);
-        moving::limit(&left, engines_of());
+        self.pacing.apply(&self.state, engines_of().zip(limited.iter().map(Option::as_ref)), &numbers_in_use);
+        share_relocation::limit(&left, engines_of());
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         next.extend(left);
         *engines = next;
@@ -267,16 +271,13 @@ impl FileServer for Wired {
         let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
         let claimable = self.restore(restored);
         self.server.set_users(users);
-        let is_for_smb = |config: &smb::ShareConfig| {
-            let mut named = plan.config.shares.values().filter(|share| share.name.value == config.name);
-            named.all(|share| share.offers(Protocol::Smb))
-        };
-        self.server.set_shares(shares.into_iter().map(|(config, ..)| config).filter(is_for_smb));
+        let configs = shares.into_iter().map(|(config, ..)| config);
+        self.server.set_shares(configs.filter(|config| is_offered_over_smb(plan, config)));
         self.nfs.set_exports(exported);
         for (engine, opens) in claimable {
             self.nfs.restore(&engine, opens);
         }
-        self.end_sessions_of_strangers();
+        self.end_sessions_of_removed_users();
         Ok(())
     }
 
@@ -287,11 +288,11 @@ impl FileServer for Wired {
     }
 
     fn use_of(&self, share: &str) -> ShareUse {
-        leaving::use_of(&self.server, &self.nfs, &held(&self.engines), share)
+        share_removal::use_of(&self.server, &self.nfs, &held(&self.engines), share)
     }
 
     fn disconnect(&self, share: &str) {
-        leaving::disconnect(&self.server, &self.nfs, &mut held(&self.engines), share);
+        share_removal::disconnect(&self.server, &self.nfs, &mut held(&self.engines), share);
     }
 
     fn drain(&self, within: Duration) -> bool {
@@ -301,10 +302,11 @@ impl FileServer for Wired {
         let ended = held(&self.transport).take().map(|handle| handle.shutdown(left));
         if let Some((stop, thread)) = held(&self.keeper).take() {
             drop(stop);
-            // It only looks after engines, and nothing depends on how it ended.
+            // The thread only maintains engines, so its result does not matter.
             let _ = thread.join();
         }
-        // What was kept for clients to come back to goes with the server, and names that go with it do too.
+        // Opens that waited for their clients end with the server, and files that are deleted on close are
+        // deleted.
         for served in held(&self.engines).values() {
             served.engine.end_all_detached(net::now());
             served.engine.write_noted();
@@ -321,28 +323,28 @@ impl FileServer for Wired {
     }
 }
 
-impl Wired {
-    /// Begins to serve a directory that is not served now; what is the share's own goes on from where it was before.
+impl AssembledServer {
+    /// Starts to serve a directory. The share's own state continues from its previous directory.
     fn begin(
         &self,
         share: &Share,
         path: &Path,
         config: share::Config,
-        plan: &Plan,
-        engines: &Engines,
-        leaving: &[(&Path, &Served)],
-    ) -> Result<Served, String> {
-        moving::check_free(leaving, &self.server, share, path)?;
+        plan: &ServePlan,
+        engines: &EnginesByPath,
+        leaving: &[(&Path, &ServedDirectory)],
+    ) -> Result<ServedDirectory, String> {
+        share_relocation::check_free(leaving, &self.server, share, path)?;
         let served = self.open(share, path, config, &plan.config)?;
-        if let Some((_, before)) = moving::before(engines, share, path) {
+        if let Some((_, before)) = share_relocation::before(engines, share, path) {
             served.engine.count_on(&before.engine);
         }
         Ok(served)
     }
 
-    /// The real paths of the shares' directories, and those that keep opens. Each directory and each export has its number then: one
-    /// change of the state for all of them.
-    fn directories(&self, plan: &Plan) -> Result<(Vec<PathBuf>, HashSet<PathBuf>), String> {
+    /// The real paths of the shares' directories, and those with persistent opens. It also gives each
+    /// directory and each export its number, in one change of the state for all of them.
+    fn directories(&self, plan: &ServePlan) -> Result<(Vec<PathBuf>, HashSet<PathBuf>), String> {
         let real = plan.config.shares.values().map(|share| real_path(&share.path.value));
         let paths = real.collect::<Result<Vec<_>, _>>()?;
         let exports = exports::numbered(plan.config.shares.values().zip(&paths));
@@ -352,13 +354,13 @@ impl Wired {
         Ok((paths, keeping))
     }
 
-    /// Takes into force what is the server's as a whole.
-    fn configure(&self, plan: &Plan) {
+    /// Applies the settings of the server as a whole.
+    fn configure(&self, plan: &ServePlan) {
         let mut settings = smb::ServerConfig::clone(&self.server.config());
         accounts::apply(&plan.config, &mut settings);
         self.server.set_config(settings);
         self.addresses.configure(&plan.config.server);
-        self.server.set_host_names(crate::host::Accounts::read().names());
+        self.server.set_host_names(crate::host::UserDatabase::read().names());
     }
 
     fn open(
@@ -367,10 +369,10 @@ impl Wired {
         path: &Path,
         config: share::Config,
         all: &Config,
-    ) -> Result<Served, String> {
+    ) -> Result<ServedDirectory, String> {
         let name = &share.name.value;
         let beside = self.state.volume_dir(path).map_err(|e| e.to_string())?;
-        lasting::tell_if_emptied(&self.state, &name.to_string(), &beside);
+        journals::warn_if_sidecar_missing(&self.state, &name.to_string(), &beside);
         let volume = PosixVolume::open(path, &beside).map_err(|e| format!("share `{name}`: {e}"))?;
         let volume = Arc::new(volume);
         let shared =
@@ -379,15 +381,16 @@ impl Wired {
         let config = share::Config {
             descriptors: Arc::clone(&self.descriptors),
             memory: Arc::clone(&self.client_memory),
-            give_back: Some(Arc::new(giving_back::GivingBack::default())),
+            give_back: Some(Arc::new(background_release::BackgroundRelease::default())),
             ..config
         };
         let engine = share::Share::open(shared, config)
             .map_err(|e| format!("share `{name}`: {}: {e}", path.display()))?;
-        Ok(Served { volume, engine, is_left: false })
+        Ok(ServedDirectory { volume, engine, is_left: false })
     }
 
-    /// Gives SMB clients' opens that were kept back to their server, and the others with their engines.
+    /// Passes restored opens of SMB clients to the SMB server, and returns those of NFS clients with their
+    /// engines.
     fn restore<'s>(
         &self,
         restored: impl Iterator<Item = (&'s smb::ShareConfig, Vec<share::Restored>)>,
@@ -401,34 +404,34 @@ impl Wired {
         restored.map(of_share).collect()
     }
 
-    /// Has a new engine keep its opens, if it is to, and gives those that were kept.
+    /// Makes a new engine record its opens, if `keeps` is set, and returns those of the previous run.
     fn keep(
         &self,
         share: &Share,
         path: &Path,
-        served: &Served,
+        served: &ServedDirectory,
         keeps: bool,
         users: &[smb::UserConfig],
     ) -> Result<Vec<share::Restored>, String> {
         let journal = self.state.opens_path(path).map_err(|e| e.to_string())?;
         if keeps {
             let (restored, are_some_lost) =
-                lasting::keep(share, &self.state, &journal, &served.engine, users)?;
+                journals::keep(share, &self.state, &journal, &served.engine, users)?;
             if are_some_lost {
                 self.nfs.list().iter().for_each(|(_, server)| server.doubt_records());
             }
             return Ok(restored);
         }
-        lasting::forget(&self.state, &journal).map(|()| Vec::new())
+        journals::forget(&self.state, &journal).map(|()| Vec::new())
     }
 
-    /// Whoever may not log on any more is not served any more either.
-    fn end_sessions_of_strangers(&self) {
+    /// Closes the connections of users who may no longer log on.
+    fn end_sessions_of_removed_users(&self) {
         for session in self.server.sessions() {
             let user = session.proved().filter(|proved| !proved.anonymous);
             let Some(gone) = user.filter(|user| !self.server.knows(&user.identity)) else { continue };
             let (user, id) = (&gone.identity.name, session.id);
-            tracing::info!(user, session = id, "the user is gone: their connections are closed");
+            tracing::info!(user, session = id, "the user was removed, and their connections are closed");
             for channel in session.channels() {
                 channel.post(smb::state::Event::Close);
             }
@@ -436,24 +439,25 @@ impl Wired {
     }
 }
 
-/// Has the server told of the host's addresses as they come and go.
+/// Watches the addresses of the host, and updates the server's list.
 fn watch(addresses: &Arc<Addresses>) -> Option<net::interfaces::Watcher> {
     let told = Arc::clone(addresses);
     match net::interfaces::watch(move |host| told.host_has(host)) {
         Ok(watcher) => Some(watcher),
         Err(error) => {
-            tracing::warn!(%error, "the host's addresses are not known: clients are told only the one they use");
+            tracing::warn!(%error, "the host's addresses are not known, so clients learn only the one that \
+                                    they use");
             None
         }
     }
 }
 
-/// Looks after the engines until its sender is dropped.
+/// Runs the maintenance of the engines in a thread, until the sender is dropped.
 fn keep(
-    engines: Arc<Mutex<Engines>>,
+    engines: Arc<Mutex<EnginesByPath>>,
     nfs: Arc<Servers>,
     pacing: Arc<Pacing>,
-    peaks: Arc<Peaks>,
+    peaks: Arc<SharePeaks>,
     usages: Arc<Usages>,
     state: Arc<StateDir>,
 ) -> std::io::Result<(Sender<()>, JoinHandle<()>)> {
@@ -463,13 +467,13 @@ fn keep(
         let mut given_back = Instant::now();
         while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             let now = net::now();
-            let left = moving::take_unused(&mut held(&engines));
+            let left = share_relocation::take_unused(&mut held(&engines));
             left.iter().for_each(|served| served.engine.write_noted());
             drop(left);
-            let all: Vec<Served> = held(&engines).values().cloned().collect();
+            let all: Vec<ServedDirectory> = held(&engines).values().cloned().collect();
             let sweep = swept.elapsed() >= SWEEP;
             for served in &all {
-                // Nobody may be talking to the share just now, but somebody may be watching it.
+                // The share may be idle but still have a watcher.
                 served.engine.before_batch(now);
                 served.engine.write_noted();
                 served.engine.compact_record();
@@ -481,47 +485,49 @@ fn keep(
                 }
             }
             nfs.tick();
-            // What this thread frees is often the last of a thread that has ended, whose memory becomes its own by that.
+            // This thread often frees the last memory of a thread that has ended, and then that memory
+            // belongs to this thread.
             if given_back.elapsed() >= GIVEN_BACK_EVERY {
                 net::give_memory_back(true);
                 given_back = Instant::now();
             }
-            if looked.elapsed() >= peaks::LOOKED_EVERY {
+            if looked.elapsed() >= share_peaks::LOOKED_EVERY {
                 peaks.look(all.iter().map(|served| &served.engine), now.mono_ns);
                 looked = Instant::now();
             }
             if saved.elapsed() >= limits::SAVED_EVERY {
                 pacing.save(&state);
                 usages.save(&state, &by_path(&engines));
-                lasting::note_what_is_kept(&state);
+                journals::record_present_files(&state);
                 saved = Instant::now();
             }
             if sweep {
                 swept = Instant::now();
             }
         }
-        lasting::note_what_is_kept(&state);
+        journals::record_present_files(&state);
     };
     let thread = std::thread::Builder::new().name("trunkline-keeper".to_owned()).spawn(run)?;
     Ok((stop, thread))
 }
 
-/// Engines whose share is gone, which live on as long as somebody is connected to them.
-fn left_over(engines: &Engines, next: &Engines) -> Vec<(PathBuf, Served)> {
-    let is_left = |(path, served): &(&PathBuf, &Served)| {
+/// Served directories whose share was removed, but that still have connected clients.
+fn left_over(engines: &EnginesByPath, next: &EnginesByPath) -> Vec<(PathBuf, ServedDirectory)> {
+    let is_left = |(path, served): &(&PathBuf, &ServedDirectory)| {
         !next.contains_key(*path) && Arc::strong_count(&served.engine) > 1
     };
     let left = engines.iter().filter(is_left);
-    left.map(|(path, served)| (path.clone(), Served { is_left: true, ..served.clone() })).collect()
+    left.map(|(path, served)| (path.clone(), ServedDirectory { is_left: true, ..served.clone() })).collect()
 }
 
 /// The engines with the paths of their directories.
-fn by_path(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
+fn by_path(engines: &Mutex<EnginesByPath>) -> Vec<(PathBuf, Arc<share::Share>)> {
     held(engines).iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
 }
 
-/// The same of those that are told of: of several of one name the one that is served, so that nothing is told twice.
-fn shown(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
+/// Like [`by_path`], for reports. Of several engines with one name only the current one is included, so that
+/// nothing is reported twice.
+fn shown(engines: &Mutex<EnginesByPath>) -> Vec<(PathBuf, Arc<share::Share>)> {
     let engines = held(engines);
     let mut all: Vec<_> = engines.iter().collect();
     all.sort_by_key(|(_, served)| served.is_left);
@@ -530,8 +536,8 @@ fn shown(engines: &Mutex<Engines>) -> Vec<(PathBuf, Arc<share::Share>)> {
     all.into_iter().map(|(path, served)| (path.clone(), Arc::clone(&served.engine))).collect()
 }
 
-/// What is so now of a share.
-fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
+/// The current values of a share.
+fn gauges(engine: &share::Share, peaks: &SharePeaks) -> Gauges {
     let limited = engine.limits().and_then(|limits| limits.state(net::now()));
     let space = engine.space().ok();
     let (max_used_iops, max_used_bandwidth_bytes) = peaks.of(engine);
@@ -551,9 +557,10 @@ fn gauges(engine: &share::Share, peaks: &Peaks) -> Gauges {
     }
 }
 
-/// The directories of which a share is to be continuously available, or is for NFS clients, who always come back.
-fn keeping_opens(plan: &Plan, paths: &[PathBuf]) -> HashSet<PathBuf> {
-    let keeps = |share: &Share| share.continuously_available.value || share.offers(Protocol::Nfs);
+/// The directories of shares that are continuously available, or that are offered over NFS, where clients
+/// always reclaim.
+fn keeping_opens(plan: &ServePlan, paths: &[PathBuf]) -> HashSet<PathBuf> {
+    let keeps = |share: &Share| share.continuously_available.value || share.offers(ShareProtocol::Nfs);
     let shares = plan.config.shares.values().zip(paths).filter(|(share, _)| keeps(share));
     shares.map(|(_, path)| path.clone()).collect()
 }
@@ -562,12 +569,12 @@ fn real_path(path: &Path) -> Result<PathBuf, String> {
     std::fs::canonicalize(path).map_err(|e| format!("{}: {}", path.display(), crate::config::os_error(&e)))
 }
 
-fn server_config(plan: &Plan, session_memory: Arc<share::ClientMemory>) -> smb::ServerConfig {
+fn server_config(plan: &ServePlan, session_memory: Arc<share::ClientMemory>) -> smb::ServerConfig {
     let server = &plan.config.server;
     let [a, b, c] = plan.identity.machine_sid;
     if server.testing.smbtorture_controls.value {
         tracing::warn!(
-            "smbtorture_controls is on: whoever reaches this server can make its connections fail and its requests take long"
+            "smbtorture_controls is on: any client can make connections fail and requests take long"
         );
     }
     smb::ServerConfig {
@@ -594,9 +601,14 @@ fn server_config(plan: &Plan, session_memory: Arc<share::ClientMemory>) -> smb::
     }
 }
 
-fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) -> share::Config {
+fn engine_config(
+    share: &Share,
+    path: &Path,
+    plan: &ServePlan,
+    principals: &Arc<IdentityMap>,
+) -> share::Config {
     use std::os::unix::ffi::OsStrExt;
-    let accounts: Arc<dyn share::engine::AccountMapping> = Arc::<People>::clone(people);
+    let accounts: Arc<dyn share::engine::Accounts> = Arc::<IdentityMap>::clone(principals);
     share::Config {
         name: share.name.value.clone(),
         read_only: share.read_only.value,
@@ -610,7 +622,7 @@ fn engine_config(share: &Share, path: &Path, plan: &Plan, people: &Arc<People>) 
         send_file: share.send_file.value,
         metadata_caching: share.metadata_caching.value,
         hidden: share.hide_files.value.clone(),
-        // The pattern for them is among the names.
+        // The configured patterns already include `.*`.
         dot_files_hidden: false,
         break_timeout_ns: plan.config.server.testing.break_timeout_ms.value.saturating_mul(1_000_000),
         whole_break_timeout_ns: plan.config.server.nfs_lease_time_s.value.saturating_mul(1_000_000_000),
@@ -640,6 +652,22 @@ fn share_config(share: &Share, engine: &Arc<share::Share>) -> smb::ShareConfig {
     }
 }
 
+/// Warns when `continuously_available` is on, but the share was opened without keeping its opens.
+fn warn_if_opens_need_restart(share: &Share, engine: &share::Share) {
+    if share.continuously_available.value && !engine.keeps_opens() {
+        tracing::warn!(
+            share = %share.name.value,
+            "`continuously_available` takes effect at the next start"
+        );
+    }
+}
+
+/// Whether the plan offers the share of this SMB configuration over SMB.
+fn is_offered_over_smb(plan: &ServePlan, config: &smb::ShareConfig) -> bool {
+    let mut named = plan.config.shares.values().filter(|share| share.name.value == config.name);
+    named.all(|share| share.offers(ShareProtocol::Smb))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -655,10 +683,10 @@ mod tests {
             let volume = Arc::new(PosixVolume::open(&path, &beside).unwrap());
             let config = share::Config { name: name.to_owned(), ..share::Config::default() };
             let engine = share::Share::open(Arc::<PosixVolume>::clone(&volume), config).unwrap();
-            (path, Served { volume, engine, is_left })
+            (path, ServedDirectory { volume, engine, is_left })
         };
         let all = [served("docs", "a", true), served("docs", "b", false), served("gone", "c", true)];
-        let shown = shown(&Mutex::new(Engines::from(all)));
+        let shown = shown(&Mutex::new(EnginesByPath::from(all)));
         let told: Vec<_> = shown.iter().map(|(path, engine)| (path.clone(), engine.name())).collect();
         let (moved, gone) = (dir.path().join("b"), dir.path().join("c"));
         assert_eq!(told, [(moved, "docs".to_owned()), (gone, "gone".to_owned())]);

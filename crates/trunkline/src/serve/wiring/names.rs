@@ -1,15 +1,15 @@
-//! What this server is called, so that log-ons which are meant for another are known.
+//! The names of this server, to recognize log-ons that are meant for another server.
 
 use crate::config::Server;
 use crate::config::values::host_name;
 
-/// How log-ons are held against the server's names.
+/// The rule that checks the target name of a log-on against the server's names.
 pub fn target_rule(server: &Server) -> smb::TargetRule {
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut names = Vec::new();
     for name in [server.name.value.clone(), node, host_name()] {
         let label = name.split('.').next().unwrap_or_default().to_owned();
-        // As multicast DNS announces it.
+        // The name that multicast DNS announces.
         names.push(format!("{label}.local"));
         names.extend([name, label]);
     }

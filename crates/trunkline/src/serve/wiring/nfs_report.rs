@@ -1,6 +1,5 @@
-//! Reads the NFS servers' tables for status: endpoints, clients, sessions, connections, and what is open.
+//! Reads the NFS servers' tables for the status: endpoints, clients, sessions, connections, and opens.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,20 +7,18 @@ use admin::Status;
 use admin::channels::Traffic;
 use admin::nfs::{Client, Connection, Delegation, Endpoint, Reason, Session};
 use admin::status::{FileId, Mask, Open, OpenFile};
-use nfs::state::stateid::LockingState;
+use nfs::state::stateid::State;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use wire::Now;
 
+use super::engines::EngineList;
 use super::exports::Servers;
 use super::report::{caching_mask, own, shown, time};
 use crate::calendar::rfc3339;
 use crate::serve::listen::BoundEndpoint;
 
-/// Engines with the directories they serve.
-type Engines = [(PathBuf, Arc<share::Share>)];
-
-/// Fills in what `servers` know.
-pub fn fill(servers: &Servers, engines: &Engines, now: Now, status: &mut Status) {
+/// Adds the state of `servers` to the status.
+pub fn fill(servers: &Servers, engines: &EngineList, now: Now, status: &mut Status) {
     for (endpoint, server) in servers.list() {
         status.nfs.endpoints.push(one_endpoint(endpoint, server));
         let mut clients = server.clients.all();
@@ -38,7 +35,7 @@ pub fn fill(servers: &Servers, engines: &Engines, now: Now, status: &mut Status)
     }
 }
 
-/// Who holds a lock, in words, when an NFS client does.
+/// A text for the owner of a lock, if it belongs to an NFS client.
 pub fn lock_owner(servers: &Servers, owner: share::LockOwner) -> Option<String> {
     let all = servers.list().iter().flat_map(|(_, server)| server.clients.all());
     let client = all.into_iter().find(|client| client.key == owner.client)?;
@@ -55,7 +52,7 @@ fn one_endpoint(endpoint: &BoundEndpoint, server: &nfs::Server) -> Endpoint {
     }
 }
 
-/// A server and the time at which it is looked at.
+/// A server with its endpoint and the current time.
 struct View<'a> {
     endpoint: &'a BoundEndpoint,
     server: &'a nfs::Server,
@@ -64,7 +61,7 @@ struct View<'a> {
 
 impl View<'_> {
     fn client(&self, client: &nfs::state::client::Client) -> Client {
-        let ways = client.connections();
+        let ways = client.ways();
         let mut sessions = client.sessions();
         sessions.sort_by_key(|session| session.id);
         let (opens, lock_owners, _) = client.counts();
@@ -108,7 +105,7 @@ impl View<'_> {
     }
 
     fn session(&self, session: &nfs::state::session::Session) -> Session {
-        let mut ways = session.connections();
+        let mut ways = session.ways();
         ways.sort_by_key(|(way, ..)| way.id);
         Session {
             session_id: hex(&session.id),
@@ -120,12 +117,7 @@ impl View<'_> {
         }
     }
 
-    fn connection(
-        &self,
-        way: &nfs::state::connection_handle::ConnectionHandle,
-        fore: bool,
-        back: bool,
-    ) -> Connection {
+    fn connection(&self, way: &nfs::state::way::Way, fore: bool, back: bool) -> Connection {
         let seconds_since = |ns| self.now.mono_ns.saturating_sub(ns) / 1_000_000_000;
         Connection {
             remote_address: way.peer.remote.to_string(),
@@ -144,7 +136,7 @@ impl View<'_> {
         }
     }
 
-    fn delegation(&self, state: &LockingState) -> Delegation {
+    fn delegation(&self, state: &State) -> Delegation {
         let holding = state.holding();
         let told = state.delegation();
         Delegation {
@@ -158,7 +150,8 @@ impl View<'_> {
     }
 }
 
-/// Why a client with so many connections, of as many as it may have, has no more; it has come to so many shares.
+/// The reason why a client has no more connections, by the number that it has, the maximum, and the number of
+/// shares that it uses.
 fn why(connections: usize, most: usize, shares: usize) -> Reason {
     match connections {
         0 => Reason::Gone,
@@ -170,10 +163,10 @@ fn why(connections: usize, most: usize, shares: usize) -> Reason {
 }
 
 const ACCESS: [(ShareAccess, u32, &str); 2] = [(ShareAccess::READ, 1, "R"), (ShareAccess::WRITE, 2, "W")];
-/// What others may do, in the bits that SMB's opens have.
+/// The access that an open allows others, in the bits of SMB's share access.
 const SHARING: [(ShareDeny, u32, &str); 2] = [(ShareDeny::READ, 1, "R"), (ShareDeny::WRITE, 2, "W")];
 
-fn one_open(server: &nfs::Server, engines: &Engines, state: &LockingState, status: &mut Status) {
+fn one_open(server: &nfs::Server, engines: &EngineList, state: &State, status: &mut Status) {
     let holding = state.holding();
     let engine = &state.export.engine;
     let root = engines.iter().find(|(_, known)| Arc::ptr_eq(known, engine)).map(|(path, _)| path.clone());
@@ -184,7 +177,7 @@ fn one_open(server: &nfs::Server, engines: &Engines, state: &LockingState, statu
     let access =
         ACCESS.iter().filter(|(access, ..)| holding.access.contains(*access)).map(|(_, bit, _)| bit).sum();
     let sharing = SHARING.iter().filter(|(deny, ..)| !holding.deny.contains(*deny)).map(|(_, bit, _)| bit);
-    // Deleting is never denied to others.
+    // NFS opens never deny deletion to others.
     let sharing = sharing.sum::<u32>() | 4;
     let caching = file.caching().map_or(share::Caching::empty(), |grant| grant.state);
     let client = server.clients.get(state.client).map(|client| format!("{:016x}", client.id));
@@ -220,7 +213,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a client calls something, as text where it is that.
+/// A name from a client: as text if it is printable, else in hex.
 fn readable(name: &[u8]) -> String {
     let name = name.strip_suffix(&[0]).unwrap_or(name);
     match std::str::from_utf8(name) {

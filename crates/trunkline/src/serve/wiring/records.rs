@@ -1,7 +1,8 @@
-//! One line of JSON for each request, or for one of so many, in a file: `records` in `[admin]`.
+//! Writes one line of JSON for each request, or for a sample of them, to a file: `records` in `[admin]`.
 //!
-//! Connections put records into a bounded queue and never wait for it (`share::counts::record`); a thread of its own takes
-//! them out and writes them. A file that has its size gets a number behind its name, and the oldest one goes.
+//! Connections put records into a bounded queue and never wait for it (`share::counts::record`). A separate
+//! thread writes them. A file that has reached its size is renamed with a number, and the oldest one is
+//! deleted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -21,14 +22,14 @@ use super::locks::held;
 use crate::calendar::rfc3339;
 use crate::config::{Admin, os_error};
 
-/// Records that wait to be written; those beyond are lost and counted.
+/// Capacity of the queue. Further records are dropped and counted.
 const ROOM: usize = 1 << 14;
-/// How long a line may stay in memory when no other comes.
+/// The longest time that a line stays in memory while no other comes.
 const FLUSHED_AFTER: Duration = Duration::from_secs(1);
-/// Old files that are kept beside the one that is written.
+/// The number of old files.
 const KEPT: u32 = 4;
 
-/// What is recorded.
+/// The log of requests.
 pub struct Records {
     recorder: Arc<Recorder>,
     written: Arc<AtomicU64>,
@@ -38,7 +39,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Begins to write what is recorded, if anything is to be.
+    /// Starts the log, if it is configured.
     ///
     /// # Errors
     /// One line for the user.
@@ -61,12 +62,12 @@ impl Records {
         Ok(Some(Records { recorder, written, path, ends, thread: Mutex::new(Some(thread)) }))
     }
 
-    /// Where connections put their records.
+    /// The recorder to which connections pass their records.
     pub fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }
 
-    /// For status.
+    /// The state of the log for the status.
     pub fn shown(&self) -> Shown {
         Shown {
             path: self.path.display().to_string(),
@@ -75,24 +76,25 @@ impl Records {
         }
     }
 
-    /// Writes what is there still, and ends.
+    /// Writes the remaining records and stops.
     pub fn stop(&self) {
         self.ends.store(true, Ordering::Release);
         if let Some(thread) = held(&self.thread).take() {
-            // What it could not write is counted and said already.
+            // Records that could not be written have been counted and reported.
             let _ = thread.join();
         }
     }
 }
 
-/// Writes what comes until it is to end and nothing is left.
+/// Writes records until `ends` is set and the queue is empty.
 fn write_all(mut lines: Lines, taken: &Receiver<Record>, written: &AtomicU64, ends: &AtomicBool) {
     let mut has_failed = false;
     let mut note = |done: std::io::Result<()>| {
         if let Err(error) = &done
             && !has_failed
         {
-            tracing::warn!(%error, "requests are not recorded: the file cannot be written; said once");
+            tracing::warn!(%error, "requests are not recorded, since the file cannot be written (reported \
+                                    once)");
         }
         has_failed = done.is_err();
         done.is_ok()
@@ -116,8 +118,8 @@ fn write_all(mut lines: Lines, taken: &Receiver<Record>, written: &AtomicU64, en
     }
 }
 
-/// The category of Azure's resource logs: by the groups of its bill, over SMB nothing is a delete (that is a SetInfo or a
-/// Close) and a listing is a read.
+/// The category in Azure's resource logs, by the groups of its bill. Over SMB nothing is a delete (that is a
+/// SetInfo or a Close), and a listing is a read.
 fn category(operation: &str) -> &'static str {
     match operation {
         "REMOVE" => "StorageDelete",
@@ -128,7 +130,7 @@ fn category(operation: &str) -> &'static str {
     }
 }
 
-/// The share at the server's address, and what is known of where in it; nothing where it was of no share.
+/// The share at the server's address, and the path in it if it is known. None for a request to no share.
 fn uri(record: &Record) -> Option<String> {
     let share = record.share.as_deref()?;
     let (scheme, server) = (record.family.name.to_lowercase(), record.about.server);
@@ -136,7 +138,7 @@ fn uri(record: &Record) -> Option<String> {
     Some(format!("{scheme}://{server}/{share}{}", path.unwrap_or_default()))
 }
 
-/// A record as it stands in the file. The names are those of Azure's resource logs where they have one.
+/// A record as a line of the file. The names are those of Azure's resource logs, if they have one.
 fn line(record: &Record, now: wire::Now) -> String {
     let Record { share, family, noted, arrived_ns, server_ns, whole_ns, about } = record;
     let ago_ns = now.mono_ns.saturating_sub(*arrived_ns);
@@ -170,7 +172,7 @@ fn line(record: &Record, now: wire::Now) -> String {
     put("responseSize", json!(noted.egress));
     put("dataSize", json!(noted.data));
     for (key, number) in &about.numbers {
-        // Beyond 53 bits most readers of JSON lose some.
+        // Most readers of JSON lose digits beyond 53 bits.
         let is_exact = *number < 1 << 53;
         put(key, if is_exact { json!(number) } else { json!(format!("{number:#x}")) });
     }
@@ -180,7 +182,7 @@ fn line(record: &Record, now: wire::Now) -> String {
     Value::Object(all).to_string()
 }
 
-/// A file of lines that is put aside when it has its size.
+/// A file of lines that is rotated when it has reached its size.
 struct Lines {
     path: PathBuf,
     most: u64,
@@ -209,11 +211,11 @@ impl Lines {
         self.file.flush()
     }
 
-    /// Begins a new file.
+    /// Starts a new file.
     fn turn(&mut self) -> std::io::Result<()> {
         self.file.flush()?;
         for number in (1..KEPT).rev() {
-            // There may be fewer of them yet.
+            // Some of them may not exist yet.
             let _ = std::fs::rename(self.aside(number), self.aside(number + 1));
         }
         std::fs::rename(&self.path, self.aside(1))?;

@@ -1,6 +1,6 @@
-//! Reads the server's tables for status.
+//! Reads the SMB server's tables for the status.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,15 +16,13 @@ use smb_wire::negotiate::Dialect;
 use volume::security::Rights;
 use volume::{Name, Time};
 
+use super::engines::EngineList;
 use super::exports::Servers;
 use super::nfs_report;
 use crate::calendar::rfc3339;
 
-/// Engines with the directories they serve.
-type Engines = [(PathBuf, Arc<share::Share>)];
-
-/// Fills in what `server` and `engines` know.
-pub fn fill(server: &smb::Server, nfs: &Servers, engines: &Engines, status: &mut Status) {
+/// Adds the state of `server` and `engines` to the status.
+pub fn fill(server: &smb::Server, nfs: &Servers, engines: &EngineList, status: &mut Status) {
     connections(server, status);
     for session in server.sessions() {
         let id = session.id.to_string();
@@ -42,7 +40,7 @@ pub fn fill(server: &smb::Server, nfs: &Servers, engines: &Engines, status: &mut
     }
 }
 
-/// Who answers.
+/// The identity of this process.
 pub fn own() -> ServerId {
     ServerId { pid: std::process::id().to_string() }
 }
@@ -133,7 +131,7 @@ fn protection(cipher: &str, all: bool) -> Protection {
     Protection { cipher: if all { cipher.to_owned() } else { String::new() }, degree: degree.to_owned() }
 }
 
-/// As smbstatus writes them.
+/// The dialect in the spelling of smbstatus.
 pub fn dialect(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Smb202 => "SMB2_02",
@@ -154,7 +152,7 @@ const RIGHTS: &[(u32, &str)] = &[
 /// FILE_SHARE_READ, FILE_SHARE_WRITE and FILE_SHARE_DELETE (MS-SMB2 2.2.13).
 const SHARING: [(Deny, u32, &str); 3] = [(Deny::READ, 1, "R"), (Deny::WRITE, 2, "W"), (Deny::DELETE, 4, "D")];
 
-fn one_open(server: &smb::Server, engines: &Engines, open: &smb::state::Open, status: &mut Status) {
+fn one_open(server: &smb::Server, engines: &EngineList, open: &smb::state::Open, status: &mut Status) {
     let Some((engine, file)) = open.file() else { return };
     let root = engines.iter().find(|(_, known)| Arc::ptr_eq(known, engine)).map(|(path, _)| path.clone());
     let root = root.unwrap_or_default();
@@ -191,7 +189,7 @@ fn one_open(server: &smb::Server, engines: &Engines, open: &smb::state::Open, st
     of_file.opens.insert(format!("{}/{}", session.map_or(0, |session| session.id), open.id.volatile), entry);
 }
 
-/// How an open outlives its connection.
+/// How an open survives the loss of its connection.
 fn persistence(open: &smb::state::Open) -> &'static str {
     let survival = open.survival.lock();
     match (survival.resilient_ms, survival.durable) {
@@ -211,7 +209,7 @@ fn oplock(caching: Caching, leased: bool) -> &'static str {
     }
 }
 
-/// What may be cached, in the bits of a lease.
+/// The caching rights, in the bits of a lease.
 pub fn caching_mask(caching: Caching) -> Mask {
     let letters = [(Caching::READ, 1, "R"), (Caching::HANDLE, 2, "H"), (Caching::WRITE, 4, "W")];
     // SMB2_LEASE_READ_CACHING and the others of MS-SMB2 2.2.13.2.8.
@@ -249,7 +247,7 @@ pub fn shown(path: &[Name], stream: Option<&Name>) -> String {
     shown
 }
 
-/// A time of the volume, RFC 3339.
+/// A time of the volume as RFC 3339.
 pub fn time(time: Time) -> String {
     rfc3339(time.secs.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanos)))
 }

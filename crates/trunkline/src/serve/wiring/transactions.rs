@@ -1,15 +1,15 @@
-//! Reads what was counted of shares, and of what is no share's.
+//! Reads the counters of transactions, by share and for those of no share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use admin::transactions::{Api, Counted, Latency, Step, Work};
-use share::counts::{Counts, Distribution, AccessPattern, TransactionKind, SIZES, Totals, size_bound};
+use share::counts::{Counts, Distribution, Habit, Kind, SIZES, Totals, size_bound};
 use share::limits::ResponseType;
 
 use super::exports::Servers;
 
-/// What was counted by the servers and of these engines.
+/// The transactions of the servers and of these engines.
 pub fn read<'e>(
     server: &smb::Server,
     nfs: &Servers,
@@ -28,14 +28,14 @@ pub fn read<'e>(
     all
 }
 
-/// Counts of one family, together.
+/// The sum of the counters of one protocol family.
 fn counted(file_share: String, all: &[Arc<Counts>]) -> Counted {
     let mut result = Counted { file_share, ..Counted::default() };
     let mut apis: BTreeMap<(usize, usize), Api> = BTreeMap::new();
     for counts in all {
         let (family, totals) = (counts.family(), counts.read());
         result.protocol = family.name.to_owned();
-        result.work.add(&work(&totals.pattern));
+        result.work.add(&work(&totals.habits));
         add(family, &totals, &mut apis);
     }
     result.apis = apis.into_values().collect();
@@ -69,17 +69,17 @@ fn latency(distribution: &Distribution) -> Latency {
     Latency { count: distribution.count(), sum_ns: distribution.sum_ns, steps: steps.collect() }
 }
 
-/// What transactions worked on.
-pub fn work(habit: &AccessPattern) -> Work {
+/// The work of transactions: reads, writes and metadata.
+pub fn work(habit: &Habit) -> Work {
     let sizes = |counts: &[u64; SIZES]| {
         let sizes = counts.iter().enumerate().filter(|(_, count)| **count > 0);
         sizes.map(|(at, count)| (size_bound(at), *count)).collect()
     };
     Work {
-        reads: habit.operations(TransactionKind::Read),
-        writes: habit.operations(TransactionKind::Write),
-        metadata: habit.operations(TransactionKind::Metadata),
-        others: habit.operations(TransactionKind::Other),
+        reads: habit.operations(Kind::Read),
+        writes: habit.operations(Kind::Write),
+        metadata: habit.operations(Kind::Metadata),
+        others: habit.operations(Kind::Other),
         read_bytes: habit.bytes[0],
         written_bytes: habit.bytes[1],
         read_sizes: sizes(&habit.sizes[0]),

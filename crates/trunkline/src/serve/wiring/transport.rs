@@ -1,10 +1,11 @@
-//! Connections, what was refused to them, and what is held for clients that do not read, for status and metrics.
+//! The connections, counts of refused ones, and the memory for unread replies, for the status and the
+//! metrics.
 
 use admin::status::{ClientMemory, Connections, Descriptors, Transport};
 use net::Backlog;
 use wire::endpoint::Service;
 
-/// What one transport has.
+/// The connections of one transport.
 pub fn seen<S: Service>(handle: &net::Handle<S>) -> Connections {
     let refused = handle.refusals();
     Connections {
@@ -18,7 +19,7 @@ pub fn seen<S: Service>(handle: &net::Handle<S>) -> Connections {
     }
 }
 
-/// What became of files when descriptors ran short.
+/// Counts about files when descriptors ran short.
 pub fn descriptors(shared: &share::engine::Descriptors) -> Descriptors {
     let idle = volume_posix::IdleFiles::count();
     Descriptors {
@@ -28,7 +29,7 @@ pub fn descriptors(shared: &share::engine::Descriptors) -> Descriptors {
     }
 }
 
-/// The same of both, and what they hold together.
+/// The connections of both transports, and the resources that they share.
 pub fn report(
     smb: Option<Connections>,
     nfs: Option<Connections>,

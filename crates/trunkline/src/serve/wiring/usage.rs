@@ -1,5 +1,6 @@
-//! What lies on shares that have a size: known from when they were served last, or counted since they were given one,
-//! kept as it changes, and counted anew in the background, so that what others do on the host is found.
+//! The used space of shares that have a size. It is known from the previous run, or counted from the time
+//! when a share gets its size. It is updated with each change, and counted anew in the background to include
+//! changes by other programs of the host.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,36 +13,37 @@ use admin::usage::UsedShare;
 use volume::metered::Scan;
 use volume::{Meter, MeteredVolume, QuotaRefusal, Usage, Volume};
 
+use super::engines::EngineList;
 use super::locks::held;
 use crate::config::Share;
 use crate::state::StateDir;
 
-/// How long after everything was counted it is counted again.
+/// The interval between two complete counts.
 const AGAIN_AFTER: Duration = Duration::from_secs(15 * 60);
-/// The same when it could not be counted to its end.
+/// The interval after a count that failed.
 const AGAIN_AFTER_FAILURE: Duration = Duration::from_secs(60);
-/// How often it is looked whether anything is to be counted.
+/// The interval at which the thread checks for shares to count.
 const LOOKED_EVERY: Duration = Duration::from_millis(500);
-/// How long a command waits for what lies on a share to be counted.
+/// The time that a command waits for the count of a share.
 const BRIEFLY: Duration = Duration::from_secs(1);
-/// Names that are looked at between two rests. Each rest is as long as the look was, so that half of a processor is
-/// taken at most.
+/// The number of names that are counted between two rests. Each rest is as long as the work before it, so
+/// that the count uses at most half of a processor.
 const STEP: usize = 256;
 /// The longest rest.
 const REST: Duration = Duration::from_millis(200);
 
-/// The size that a share has, in bytes; none: as much as there is room for.
+/// The size of a share in bytes. None if it is bounded only by the file system.
 pub fn quota(share: &Share) -> Option<u64> {
     share.provisioned_gib.as_ref().map(|gib| gib.value << 30)
 }
 
-/// How many bytes may lie beside the files of a share. Those of a share with a size count in that.
+/// The maximum of bytes of a share's sidecar data. For a share with a size they count towards that size.
 pub fn beside(share: &Share) -> u64 {
     quota(share).map_or(share.streams_max_gib.value << 30, |_| u64::MAX)
 }
 
-/// The volume of a share, with what is known to lie there if it has a size. Without one nothing is counted until it is
-/// given one ([`fits`]).
+/// The volume of a share, with its known usage if it has a size. Without a size, nothing is counted until it
+/// gets one ([`fits`]).
 pub fn metered(
     volume: Arc<dyn Volume>,
     share: &Share,
@@ -53,46 +55,48 @@ pub fn metered(
     let kept = match state.store().usage(number) {
         Ok(kept) => kept.map(|(bytes, files)| Usage { bytes, files }),
         Err(error) => {
-            tracing::warn!(%error, share = %share.name.value, "what lies on the share is not known until it was counted");
+            tracing::warn!(%error, share = %share.name.value, "the share's used space is not known until it \
+                is counted");
             None
         }
     };
     Ok(Arc::new(MeteredVolume::new(volume, Some(quota), kept)))
 }
 
-/// A size that a share has been given while other things of the same change can still fail: taken back unless it is
-/// [kept](Given::keep).
+/// A size that has been applied to a share while the rest of the same change can still fail. Dropping it
+/// restores the old size unless it is [kept](UncommittedSize::keep).
 #[must_use]
-pub struct Given {
+pub struct UncommittedSize {
     engine: Arc<share::Share>,
-    /// What it had.
+    /// The old size.
     before: Option<Option<u64>>,
 }
 
-impl Given {
-    /// Nothing can fail any more.
+impl UncommittedSize {
+    /// Makes the new size permanent, when nothing can fail any more.
     pub fn keep(mut self) {
         self.before = None;
     }
 }
 
-impl Drop for Given {
+impl Drop for UncommittedSize {
     fn drop(&mut self) {
         if let Some(before) = self.before.take()
             && let Err(error) = self.engine.set_quota(before)
         {
-            tracing::warn!(share = %self.engine.name(), "`provisioned_gib` is not what it was: {error}");
+            tracing::warn!(share = %self.engine.name(), "`provisioned_gib` could not be restored: {error}");
         }
     }
 }
 
-/// Gives a share that is served already its size where it is lower than before, and refuses one below what lies there. It
-/// is in force at once, so that nothing grows past it before the rest of the change is. If nothing was counted
-/// there yet it is counted from now on; what takes longer to count than a command may wait is known later.
+/// Applies a lower size to a share that is already served, and refuses one below the used space. It applies
+/// at once, so that the share cannot grow past it before the rest of the change is applied. If the share has
+/// not been counted, the count starts now. A count that takes longer than a command may wait is finished
+/// later.
 ///
 /// # Errors
 /// One line for the user.
-pub fn lower(share: &Share, engine: &Arc<share::Share>) -> Result<Given, String> {
+pub fn lower(share: &Share, engine: &Arc<share::Share>) -> Result<UncommittedSize, String> {
     let asked = quota(share);
     let is_first = asked.is_some() && engine.meter().is_none();
     if is_first && let Some(meter) = engine.begin_counting() {
@@ -101,19 +105,19 @@ pub fn lower(share: &Share, engine: &Arc<share::Share>) -> Result<Given, String>
     let before = engine.meter().and_then(|meter| meter.quota());
     let is_lower = asked.is_some_and(|asked| before.is_none_or(|before| asked < before));
     if !is_lower {
-        return Ok(Given { engine: Arc::clone(engine), before: None });
+        return Ok(UncommittedSize { engine: Arc::clone(engine), before: None });
     }
     match engine.set_quota(asked) {
         Err(refusal @ QuotaRefusal::BelowUsage { .. }) => {
             Err(format!("share `{}`: `provisioned_gib` is too small: {refusal}", share.name.value))
         }
-        // What cannot be counted is said when the rest is taken into force.
-        Err(QuotaRefusal::NotCounted) => Ok(Given { engine: Arc::clone(engine), before: None }),
-        Ok(()) => Ok(Given { engine: Arc::clone(engine), before: Some(before) }),
+        // If the share cannot be counted, that is reported when the rest of the change is applied.
+        Err(QuotaRefusal::NotCounted) => Ok(UncommittedSize { engine: Arc::clone(engine), before: None }),
+        Ok(()) => Ok(UncommittedSize { engine: Arc::clone(engine), before: Some(before) }),
     }
 }
 
-/// Counts as much as a command waits for.
+/// Counts for as long as a command may wait.
 fn count_briefly(meter: &Arc<Meter>) {
     let begun = Instant::now();
     let mut step = meter.recount().map(|scan| (scan, false));
@@ -123,31 +127,28 @@ fn count_briefly(meter: &Arc<Meter>) {
         }
         step = advance(scan);
     }
-    // What failed is counted in the background, and said there.
+    // A failure is repeated, and reported, by the count in the background.
 }
 
-/// What lies on shares, by the real path of their directory.
-type Engines<'e> = &'e [(std::path::PathBuf, Arc<share::Share>)];
-
-/// What is to be counted, and when.
+/// The shares to count, with the time of their next count.
 type Due = Vec<(Weak<Meter>, Instant)>;
 
-/// Keeps and counts.
+/// Saves and counts the usage of shares.
 #[derive(Default)]
 pub struct Usages {
-    /// What was written down last, by the directory's number.
+    /// The values that were saved last, by the directory's number.
     saved: Mutex<BTreeMap<u32, Usage>>,
-    /// What is to be counted, and when.
+    /// The shares to count, with the time of their next count.
     due: Arc<Mutex<Due>>,
-    /// Dropped to end the thread that counts; there when anything is counted.
+    /// Dropping the sender ends the thread. It exists once anything is counted.
     counting: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
 
 impl Usages {
-    /// Takes the sizes of these shares into force, and has those counted that are new.
+    /// Applies the sizes of these shares, and starts the count of new ones.
     ///
     /// # Errors
-    /// When the host has no thread left.
+    /// The host cannot start another thread.
     pub fn apply<'e>(
         &self,
         shares: impl Iterator<Item = (&'e Arc<share::Share>, Option<u64>)>,
@@ -157,7 +158,7 @@ impl Usages {
         for (engine, quota) in shares {
             let is_changed = engine.meter().and_then(|meter| meter.quota()) != quota;
             if is_changed && let Err(error) = engine.set_quota(quota) {
-                tracing::warn!(share = %engine.name(), "`provisioned_gib` is not the share's size yet: {error}");
+                tracing::warn!(share = %engine.name(), "`provisioned_gib` does not apply yet: {error}");
             }
             let Some(meter) = engine.meter() else { continue };
             if !due.iter().any(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(meter))) {
@@ -178,17 +179,17 @@ impl Usages {
         Ok(())
     }
 
-    /// Ends counting.
+    /// Stops counting.
     pub fn stop(&self) {
         if let Some((stop, thread)) = held(&self.counting).take() {
             drop(stop);
-            // It only counts, and what it had not counted to the end is counted at the next start.
+            // The thread only counts. An interrupted count is repeated at the next start.
             let _ = thread.join();
         }
     }
 
-    /// Writes down what lies on shares where that has changed.
-    pub fn save(&self, state: &StateDir, engines: Engines<'_>) {
+    /// Saves the usage of shares that have changed.
+    pub fn save(&self, state: &StateDir, engines: &EngineList) {
         let mut saved = held(&self.saved);
         let mut changed = Vec::new();
         for (path, engine) in engines {
@@ -199,12 +200,13 @@ impl Usages {
             }
         }
         if let Err(error) = state.store().keep_usage(&changed) {
-            tracing::warn!(%error, "what lies on shares is not written down: it is known again when it was counted");
+            tracing::warn!(%error, "the used space of shares cannot be saved, so the next start must count \
+                                    it again");
         }
     }
 }
 
-/// Counts what is due until the sender is gone.
+/// Counts the shares that are due, until the sender is gone.
 fn count(due: &Mutex<Due>, stopped: &Receiver<()>) {
     while stopped.recv_timeout(LOOKED_EVERY) == Err(RecvTimeoutError::Timeout) {
         let all: Vec<_> = held(due)
@@ -224,7 +226,7 @@ fn count(due: &Mutex<Due>, stopped: &Receiver<()>) {
     }
 }
 
-/// Counts one share; after how long it is to be counted again, or none when the server ends.
+/// Counts one share. Returns the time until its next count, or none when the server stops.
 fn count_one(meter: &Arc<Meter>, stopped: &Receiver<()>) -> Option<Duration> {
     let begun = Instant::now();
     let mut step = meter.recount().map(|scan| (scan, false));
@@ -249,7 +251,7 @@ fn count_one(meter: &Arc<Meter>, stopped: &Receiver<()>) -> Option<Duration> {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "a share's files could not be counted; what was known of them stays");
+                tracing::warn!(%error, "a share's files could not be counted; the previous values stay");
                 return Some(AGAIN_AFTER_FAILURE);
             }
         }
@@ -261,7 +263,7 @@ fn advance(mut scan: Scan) -> volume::Result<(Scan, bool)> {
     Ok((scan, is_done))
 }
 
-/// What lies on shares that have a size, by name.
+/// The usage of shares that have a size, by name.
 pub fn report<'e>(engines: impl Iterator<Item = &'e Arc<share::Share>>) -> BTreeMap<String, UsedShare> {
     let one = |engine: &Arc<share::Share>| {
         let meter = engine.meter()?;
@@ -285,7 +287,7 @@ mod tests {
     use volume::memory::MemoryVolume;
     use volume::{Name, Node};
 
-    /// A share of this directory in memory, as it is when it is served with what was kept.
+    /// An engine for this directory in memory, with the saved usage.
     fn engine(memory: &MemoryVolume, state: &StateDir, path: &Path) -> Arc<share::Share> {
         let kept = state.store().usage(state.number(path).unwrap()).unwrap();
         let kept = kept.map(|(bytes, files)| Usage { bytes, files });
@@ -345,7 +347,7 @@ mod tests {
         let volume = MeteredVolume::new(
             Arc::new(MemoryVolume::new(1)),
             Some(100 * GIB),
-            // As a program of the host has filled it.
+            // A program of the host has filled the share.
             Some(Usage { bytes: 150 * GIB, files: 1 }),
         );
         let engine = share::Share::open(Arc::new(volume), share::Config::default()).unwrap();
@@ -368,7 +370,7 @@ mod tests {
         usages.stop();
     }
 
-    /// Whether it was counted so often within ten seconds.
+    /// Waits for up to ten seconds until the share was counted this often.
     fn wait(engine: &Arc<share::Share>, counts: u64) -> bool {
         let until = Instant::now() + Duration::from_secs(10);
         while engine.meter().unwrap().counting().finished < counts && Instant::now() < until {

@@ -1,21 +1,21 @@
-//! What each client that is connected does on each share.
+//! The load of each connected client on each share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use admin::transactions::Work;
 use admin::workload::{Asked, ClientWork, Held, advice};
-use share::counts::{AccessPattern, ConnectionActivity};
+use share::counts::{Habit, Visits};
 use smb::state::Object;
 use smb_wire::Guid;
 
 use super::exports::Servers;
 use super::transactions::work;
 
-/// Whether metadata of shares is cached.
+/// Whether metadata is cached, by share.
 type Caching = BTreeMap<String, bool>;
 
-/// What clients do.
+/// The load of all clients.
 pub fn clients(server: &smb::Server, nfs: &Servers, caching: &Caching) -> Vec<ClientWork> {
     let mut all = of_smb(server, caching);
     for (_, server) in nfs.list() {
@@ -25,20 +25,20 @@ pub fn clients(server: &smb::Server, nfs: &Servers, caching: &Caching) -> Vec<Cl
     all
 }
 
-/// One client.
-struct Known {
+/// A client with its counters.
+struct ClientActivity {
     client: String,
     user: String,
     protocol: &'static str,
-    visits: Vec<Arc<ConnectionActivity>>,
+    visits: Vec<Arc<Visits>>,
     /// Opens by share.
     opens: BTreeMap<String, u64>,
 }
 
-impl Known {
-    /// What it does on each share.
+impl ClientActivity {
+    /// The client's load on each share.
     fn work(self, caching: &Caching) -> Vec<ClientWork> {
-        let mut depth = AccessPattern::default();
+        let mut depth = Habit::default();
         let mut shares: BTreeMap<String, Work> = BTreeMap::new();
         for visits in &self.visits {
             let (of_it, on_shares) = visits.read();
@@ -78,7 +78,7 @@ fn of_smb(server: &smb::Server, caching: &Caching) -> Vec<ClientWork> {
     struct Machine {
         key: Option<share::ClientKey>,
         users: BTreeSet<String>,
-        connections: BTreeMap<u64, (String, Arc<ConnectionActivity>)>,
+        connections: BTreeMap<u64, (String, Arc<Visits>)>,
     }
     let mut machines: BTreeMap<Guid, Machine> = BTreeMap::new();
     for session in server.sessions() {
@@ -96,7 +96,7 @@ fn of_smb(server: &smb::Server, caching: &Caching) -> Vec<ClientWork> {
             *opens.entry((open.client.0, open.tree.share_name().to_owned())).or_default() += 1;
         }
     }
-    let known = machines.into_values().map(|Machine { key, users, connections }| Known {
+    let known = machines.into_values().map(|Machine { key, users, connections }| ClientActivity {
         client: connections.values().next().map(|(address, _)| address.clone()).unwrap_or_default(),
         user: users.into_iter().filter(|user| !user.is_empty()).collect::<Vec<_>>().join(", "),
         protocol: "SMB",
@@ -118,8 +118,8 @@ fn of_nfs(server: &nfs::Server, caching: &Caching) -> Vec<ClientWork> {
     }
     let clients = server.clients.all();
     let known = clients.iter().map(|client| {
-        let ways = client.connections();
-        Known {
+        let ways = client.ways();
+        ClientActivity {
             client: ways
                 .first()
                 .map(|way| way.peer.remote.ip().to_canonical().to_string())

@@ -1,9 +1,12 @@
-//! The records of `state.redb`, each with a checksum, and their tables, each with a count and a sum over its records'.
+//! The records of `state.redb`, each with a checksum, and its tables, each with the number of its records and
+//! the sum of their checksums.
 //!
-//! Start with [`Records::open`]: the file is tried in memory first, so that a damaged one is refused as it is. What counts
-//! then stands in memory too ([`Contents`]), and the file is only written. redb's own checksums are over pages, and
-//! are not looked at when a file was closed in order; nor does redb see that it has gone back to an earlier commit, as it does when the
-//! newest one cannot be read. So each commit has a number, which `state.generation` beside the file repeats.
+//! Start with [`Records::open`]. The file is opened in memory first, so that a damaged one is refused and
+//! stays unchanged. The valid content is then kept in memory ([`Contents`]), and the file is only written.
+//! redb's own checksums cover pages, and they are not checked when the file was closed in order. Nor does
+//! redb notice that it has returned to an earlier commit, as it does when the newest one cannot be read. So
+//! each commit has a number, which is also in `state.generation` next to the file.
+//! number, which `state.generation` beside the file repeats.
 //!
 //! ```text
 //! table    key          value
@@ -11,7 +14,7 @@
 //! sums     generation   checksum 4 | number of the commit 8
 //! others   key          checksum 4 | body
 //! ```
-//!
+//! A checksum covers the table's name, the key and the body.
 //! A checksum is over the table's name, the key and the body.
 
 use std::collections::BTreeMap;
@@ -26,8 +29,8 @@ use redb::{
     WriteTransaction,
 };
 
-use super::guard::{Copy, guarded};
-use super::{StoreError, earlier};
+use super::panic_guard::{DatabaseCopy, guarded};
+use super::{StoreError, old_format};
 
 type Sealed = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -43,14 +46,14 @@ pub struct Table(pub &'static str);
 /// The bodies of all records, by table and key.
 pub type Contents = BTreeMap<Table, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// How many records a table has, and what their checksums come to.
+/// The number of a table's records, and the sum of their checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Sum {
     count: u64,
     checksums: u64,
 }
 
-/// What is to be changed in one commit.
+/// The changes of one commit.
 #[derive(Debug, Default)]
 pub struct Edits(BTreeMap<(Table, Vec<u8>), Option<Vec<u8>>>);
 
@@ -69,22 +72,22 @@ impl Edits {
 pub struct Records {
     database: Database,
     contents: RwLock<Contents>,
-    /// Held by who commits: the number of the last commit.
+    /// The number of the last commit. A commit holds this lock.
     generation: Mutex<u64>,
     beside: File,
-    /// What the administrator is to be told.
+    /// Notes for the administrator.
     pub notes: Vec<String>,
 }
 
-/// What was read of a file.
-struct Found {
+/// The content of a file.
+struct LoadedRecords {
     contents: Contents,
-    /// None: the program that wrote it knew no checksums.
+    /// None if the program that wrote it had no checksums.
     generation: Option<u64>,
 }
 
 impl Records {
-    /// Makes the file `path` with these records, whole or not at all.
+    /// Creates the file `path` with these records, completely or not at all.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -99,16 +102,16 @@ impl Records {
         commit(write, &Contents::default(), &edits, 1)?;
         drop(database);
         fs::rename(&new, path)?;
-        // A number from a file that was here before says nothing of this one.
+        // The number of an earlier file does not apply to this one.
         write_generation(&generation_file(path)?, 1)?;
         sync_directory(path)
     }
 
-    /// Opens the file `path`, one of an earlier form too, of which the tables `tables` are read. It must be there, and `check` says
-    /// whether what is in it will do.
+    /// Opens the file `path`, which must exist, and reads the tables `tables`. It also reads the earlier
+    /// format. `check` validates the content.
     ///
     /// # Errors
-    /// [`StoreError`]; a file that is refused is left as it is.
+    /// [`StoreError`]. A file that is refused stays unchanged.
     pub fn open(
         path: &Path,
         tables: &[Table],
@@ -116,26 +119,27 @@ impl Records {
     ) -> Result<Records, StoreError> {
         let bytes = fs::read(path)?;
         guarded(|| {
-            let copy = Database::builder().create_with_backend(Copy::of(bytes));
+            let copy = Database::builder().create_with_backend(DatabaseCopy::of(bytes));
             let mut copy = copy.map_err(|e| StoreError::damaged(&e.to_string()))?;
             let found = examine(&mut copy, tables)?;
             check(&found.contents)?;
-            found.newer_than(told_generation(path).ok().flatten())
+            found.refuse_if_older_than(recorded_generation(path).ok().flatten())
         })?;
         let (database, found) = guarded(|| {
             let mut database = Database::builder().create_file(options().open(path)?)?;
-            // What does not belong to a record may be damaged too, and redb puts that right here.
+            // Bytes outside of records may be damaged too, and redb repairs them here.
             let found = examine(&mut database, tables)?;
             Ok((database, found))
         })?;
         let mut notes = Vec::new();
-        let told = told_generation(path);
+        let told = recorded_generation(path);
         let beside = generation_file(path)?;
         let generation = match found.generation {
             Some(generation) => {
                 if !matches!(told, Ok(Some(_))) {
                     notes.push(format!(
-                        "{} is {} and was made anew: had `state.redb` been set back to an earlier time, it would not have been seen",
+                        "{} is {} and was created again; an older copy of `state.redb` would not have been \
+                         noticed",
                         generation_path(path).display(),
                         if told.is_err() { "damaged" } else { "missing" }
                     ));
@@ -143,7 +147,7 @@ impl Records {
                 generation
             }
             None => {
-                guarded(|| earlier::remove(&database, &found.contents))?;
+                guarded(|| old_format::remove(&database, &found.contents))?;
                 1
             }
         };
@@ -152,7 +156,7 @@ impl Records {
         Ok(Records { database, contents, generation: Mutex::new(generation), beside, notes })
     }
 
-    /// What `look` makes of all records.
+    /// Applies `look` to all records.
     pub fn with<T>(&self, look: impl FnOnce(&Contents) -> T) -> T {
         look(&self.contents.read())
     }
@@ -162,7 +166,7 @@ impl Records {
         self.contents.read().get(&table)?.get(key.as_ref()).cloned()
     }
 
-    /// How many changes were made since the file was.
+    /// The number of changes since the file was created.
     #[cfg(test)]
     pub fn changes(&self) -> u64 {
         *self.generation.lock()
@@ -175,10 +179,10 @@ impl Records {
         records.map(|(key, body)| (key.clone(), body.clone())).collect()
     }
 
-    /// Makes the edits that `how` decides on, while nobody else makes any. On disk when it returns.
+    /// Commits the edits that `how` makes, while no other thread makes any. They are on disk when it returns.
     ///
     /// # Errors
-    /// [`StoreError`]; nothing was changed.
+    /// [`StoreError`]. Nothing was changed then.
     pub fn change<T>(
         &self,
         how: impl FnOnce(&Contents, &mut Edits) -> Result<T, StoreError>,
@@ -193,30 +197,31 @@ impl Records {
         guarded(|| commit(self.database.begin_write()?, &self.contents.read(), &edits, next))?;
         *generation = next;
         apply(&mut self.contents.write(), edits);
-        // Nobody waits for the disk: it may be behind, and never ahead.
+        // There is no wait for the disk: the number there may be too low, but never too high.
         if let Err(error) = write_generation(&self.beside, next) {
-            tracing::warn!(%error, "the number of the last change of state.redb is not kept beside it");
+            tracing::warn!(%error, "the number of the last change of state.redb could not be written to \
+                                    state.generation");
         }
         Ok(done)
     }
 }
 
-impl Found {
-    /// Refuses a file that is older than what `told` says was written.
-    fn newer_than(&self, told: Option<u64>) -> Result<(), StoreError> {
+impl LoadedRecords {
+    /// Refuses a file whose last change is older than `told`.
+    fn refuse_if_older_than(&self, told: Option<u64>) -> Result<(), StoreError> {
         let (Some(told), Some(generation)) = (told, self.generation) else { return Ok(()) };
         if generation >= told {
             return Ok(());
         }
         Err(StoreError(format!(
-            "it has change {generation} as its last, and {told} were made: it is damaged or an earlier copy; restore the state directory as a \
-             whole, or take it as it is by removing `state.generation`"
+            "its last change is {generation}, but {told} were made: it is damaged or an older copy; restore \
+             the state directory as a whole, or remove `state.generation` to accept it as it is"
         )))
     }
 }
 
-/// Reads a database and holds it against its checksums. It may write what redb has to put right.
-fn examine(database: &mut Database, tables: &[Table]) -> Result<Found, StoreError> {
+/// Reads a database and checks its checksums. redb may write repairs to it.
+fn examine(database: &mut Database, tables: &[Table]) -> Result<LoadedRecords, StoreError> {
     let was_whole = database.check_integrity().map_err(|e| StoreError::damaged(&e.to_string()))?;
     let read = database.begin_read()?;
     let names: Vec<String> = read.list_tables()?.map(|table| table.name().to_owned()).collect();
@@ -225,7 +230,7 @@ fn examine(database: &mut Database, tables: &[Table]) -> Result<Found, StoreErro
         if !was_whole {
             return Err(StoreError::damaged("redb had to repair it"));
         }
-        return Ok(Found { contents: earlier::read(&read)?, generation: None });
+        return Ok(LoadedRecords { contents: old_format::read(&read)?, generation: None });
     }
     let sums = read_table(&read, SUMS)?;
     let mut contents = Contents::new();
@@ -241,7 +246,7 @@ fn examine(database: &mut Database, tables: &[Table]) -> Result<Found, StoreErro
         sums.get(GENERATION).and_then(|number| Some(u64::from_le_bytes(number[..].try_into().ok()?)));
     let generation =
         generation.ok_or_else(|| StoreError::damaged("the number of its last change is missing"))?;
-    Ok(Found { contents, generation: Some(generation) })
+    Ok(LoadedRecords { contents, generation: Some(generation) })
 }
 
 fn read_table(read: &ReadTransaction, table: Table) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, StoreError> {
@@ -255,7 +260,7 @@ fn read_table(read: &ReadTransaction, table: Table) -> Result<BTreeMap<Vec<u8>, 
     Ok(records)
 }
 
-/// Writes edits of `contents` as the commit `generation`.
+/// Writes the edits of `contents` as the commit `generation`.
 pub fn commit(
     write: WriteTransaction,
     contents: &Contents,
@@ -337,7 +342,7 @@ impl Sum {
 fn checksum(table: Table, key: &[u8], body: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     for part in [table.0.as_bytes(), key, body] {
-        // With the lengths, so that no byte can go from one part to the next.
+        // The lengths are included, so that no byte can move from one part to the next.
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
@@ -367,15 +372,15 @@ fn generation_file(path: &Path) -> Result<File, StoreError> {
     Ok(options().create(true).truncate(false).open(generation_path(path))?)
 }
 
-/// Where a number stands at which the file was: 8 bytes and their checksum.
+/// Writes the number of the last commit: 8 bytes and their checksum.
 fn write_generation(file: &File, generation: u64) -> Result<(), StoreError> {
     let number = generation.to_le_bytes();
     let content = [&number[..], &crc32fast::hash(&number).to_le_bytes()].concat();
     Ok(file.write_all_at(&content, 0)?)
 }
 
-/// The number in the file beside `path`; none without one.
-fn told_generation(path: &Path) -> io::Result<Option<u64>> {
+/// The number in the file next to `path`. None without such a file.
+fn recorded_generation(path: &Path) -> io::Result<Option<u64>> {
     let content = match fs::read(generation_path(path)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,

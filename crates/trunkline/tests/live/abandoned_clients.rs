@@ -1,4 +1,4 @@
-//! Clients that go without closing what they have open, and a server with few descriptors.
+//! Clients that disappear without closing their files, and a server with few descriptors.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -10,18 +10,18 @@ use client::nfs::{Client, Creation};
 use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
 use smb_wire::create::Disposition;
 
-use super::Running;
+use super::LiveServer;
 
-/// Descriptors of the server.
+/// The number of the server's descriptors.
 const LIMIT: &str = "--nofile=300";
-/// Files that each client leaves open.
+/// The number of files that each client leaves open.
 const LEFT: usize = 255;
-/// How long anything may take that must work at once.
+/// The maximum duration of an operation that must not wait.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// A server with few descriptors, whose share keeps persistent opens: those give way to nobody.
-fn start() -> Running {
-    Running::start_as("continuously_available = true\n", |serve| {
+/// Starts a server with few descriptors, whose share has persistent opens, which are never closed for others.
+fn start() -> LiveServer {
+    LiveServer::start_as("continuously_available = true\n", |serve| {
         let mut command = Command::new("prlimit");
         command.arg(LIMIT).arg(serve.get_program()).args(serve.get_args());
         command.env_clear().envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -30,7 +30,7 @@ fn start() -> Running {
     })
 }
 
-/// Whether the server may open files by handle; says so when it may not.
+/// Whether the server may open files by handle. Prints a message if it may not.
 fn opens_by_handle() -> bool {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     if !is_root {
@@ -40,13 +40,13 @@ fn opens_by_handle() -> bool {
     is_root
 }
 
-/// Does something that must work at once.
+/// Runs an operation that must not wait.
 async fn at_once<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(AT_ONCE, work).await.unwrap_or_else(|_| panic!("{what} waits"))
 }
 
-/// Opens and makes files over NFS and SMB as others do, each over connections of its own.
-async fn others_work(server: &Running, round: usize) {
+/// Opens and creates files over NFS and SMB, as other clients do, each over its own connections.
+async fn others_work(server: &LiveServer, round: usize) {
     for number in 0..8 {
         let name = format!("other-{round}-{number}");
         at_once("NFS", async {
@@ -88,7 +88,7 @@ async fn an_nfs_client_that_vanishes_with_many_files_open_is_in_nobodys_way() {
         left.push(file);
     }
     others_work(&server, 0).await;
-    // It was only silent, and finds everything as it left it.
+    // The client was only silent, and its state is unchanged.
     for (at, file) in left.iter().enumerate() {
         let data = file.read(0, 9).await.unwrap();
         assert_eq!(&data[..], at.to_string().as_bytes());
@@ -97,7 +97,7 @@ async fn an_nfs_client_that_vanishes_with_many_files_open_is_in_nobodys_way() {
     others_work(&server, 1).await;
     let closed = server.json("status").await["transport"]["descriptors"]["idle_closed"].as_u64();
     assert!(closed > Some(0), "{closed:?}");
-    // What it has written is there, whoever reads it.
+    // All readers see the data that it wrote.
     for at in 0..LEFT {
         let data = std::fs::read(server.place.path().join(format!("files/left-{at}"))).unwrap();
         assert!(data.starts_with(b"back"), "{at}: {data:?}");
@@ -110,7 +110,7 @@ async fn an_smb_client_that_vanishes_with_persistent_opens_is_in_nobodys_way_and
         return;
     }
     let server = start();
-    // By this the server knows the client that is back.
+    // The server recognizes the returning client by these options.
     let options = Options::default();
     let log_on = || async {
         let connection = Connection::connect(server.smb, "localhost", &options).await.unwrap();

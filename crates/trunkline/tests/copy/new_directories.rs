@@ -1,4 +1,4 @@
-//! New directories with many small files, which get their names when those are whole.
+//! New directories with many small files. They get their names when all of these files are complete.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use testkit::program::Server;
 
-use super::{PATIENCE, Running, names};
+use super::{CopyTestServer, PATIENCE, names};
 
-/// Small files of the source, each with its number in it.
+/// The small files of the source. Each contains its number.
 const FILES: usize = 400;
 
 fn content(number: usize) -> String {
@@ -20,18 +20,18 @@ fn is_part(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(".trunkline-part")
 }
 
-/// A server, and a slow copy to it that has made some of the small files of a new directory.
-struct Begun {
-    server: Running,
+/// A server, and a slow copy to it that has created some of the small files of a new directory.
+struct CopyInProgress {
+    server: CopyTestServer,
     copy: Child,
     line: String,
-    /// Where they are.
+    /// The directory that has no final name yet.
     unnamed: PathBuf,
 }
 
-impl Begun {
-    fn new() -> Begun {
-        let server = Running::start();
+impl CopyInProgress {
+    fn new() -> CopyInProgress {
+        let server = CopyTestServer::start();
         for number in 0..FILES {
             server.place.write(&format!("here/{number}"), &content(number));
         }
@@ -55,11 +55,11 @@ impl Begun {
             let _ = copy.kill();
             panic!("the copy has made what it should not, or not begun in time: {:?}", copy.wait());
         };
-        Begun { server, copy, line, unnamed }
+        CopyInProgress { server, copy, line, unnamed }
     }
 }
 
-fn check(server: &Running) {
+fn check(server: &CopyTestServer) {
     let to = server.path("files/to");
     for number in 0..FILES {
         assert_eq!(fs::read_to_string(to.join(number.to_string())).unwrap(), content(number), "{number}");
@@ -73,12 +73,12 @@ fn check(server: &Running) {
 
 #[test]
 fn a_directory_has_no_name_before_its_small_files_are_whole_and_the_next_copy_goes_on() {
-    let Begun { mut server, copy, line, unnamed } = Begun::new();
+    let CopyInProgress { mut server, copy, line, unnamed } = CopyInProgress::new();
     server.server.kill();
     let output = copy.wait_with_output().unwrap();
     assert_eq!(output.status.code().unwrap() & (8 | 16), 8 | 16);
     assert!(!server.path("files/to").exists());
-    // Of what is there one is not whole, and one is nothing that the source has.
+    // One of the existing files is incomplete, and one does not exist in the source.
     let done = names(&unnamed);
     let half = fs::File::options().write(true).open(unnamed.join(&done[20])).unwrap();
     half.set_len(7).unwrap();
@@ -93,7 +93,7 @@ fn a_directory_has_no_name_before_its_small_files_are_whole_and_the_next_copy_go
     assert_eq!((&directories["total"], &directories["copied"]), (&2.into(), &2.into()), "{report:#}");
     check(&server);
     assert_eq!(names(&server.path("files/to")).len(), FILES + 2);
-    // It is like that of the source, so that nothing is left to do.
+    // The time equals that of the source, so that nothing is left to copy.
     let time = |name: &str| fs::metadata(server.path(name)).unwrap().modified().unwrap();
     let apart = |name: &str| time(&format!("here{name}")).duration_since(time(&format!("files/to{name}")));
     assert!(["", "/7", "/below"].iter().all(|name| apart(name).unwrap_or_default().as_nanos() < 100));
@@ -102,7 +102,7 @@ fn a_directory_has_no_name_before_its_small_files_are_whole_and_the_next_copy_go
 
 #[test]
 fn files_are_moved_one_by_one_into_a_directory_that_somebody_has_made_meanwhile() {
-    let Begun { server, copy, .. } = Begun::new();
+    let CopyInProgress { server, copy, .. } = CopyInProgress::new();
     server.place.write("files/to/7", "somebody's");
     server.place.write("files/to/other", "other");
     let output = copy.wait_with_output().unwrap();
@@ -113,7 +113,7 @@ fn files_are_moved_one_by_one_into_a_directory_that_somebody_has_made_meanwhile(
 
 #[test]
 fn what_cannot_be_copied_does_not_keep_a_directory_from_its_name() {
-    let Begun { server, copy, unnamed, .. } = Begun::new();
+    let CopyInProgress { server, copy, unnamed, .. } = CopyInProgress::new();
     let here = server.path("here");
     let made = names(&unnamed);
     let missing: Vec<String> =
@@ -128,7 +128,7 @@ fn what_cannot_be_copied_does_not_keep_a_directory_from_its_name() {
     assert!((1..=20).contains(&failed) && copied + failed == FILES + 2, "{report:#}");
     assert_eq!((output.status.code(), counts("dirs", "copied"), counts("dirs", "failed")), (Some(9), 2, 0));
     let to = names(&server.path("files/to"));
-    // One of them is in a directory below, which is there in its place.
+    // One of the files is in a subdirectory that exists already.
     assert_eq!(to.len(), copied, "{to:?}");
     assert!(names(&here).iter().all(|name| to.contains(name)));
     assert_eq!(names(&server.path("files")), ["to"]);
@@ -136,11 +136,11 @@ fn what_cannot_be_copied_does_not_keep_a_directory_from_its_name() {
 
 #[test]
 fn names_that_the_server_takes_for_one_are_told_apart_before_it() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for number in 0..100 {
         server.place.write(&format!("here/{number}"), "x");
     }
-    // A share knows both by the same capital letter.
+    // In a share both names have the same upper-case form.
     server.place.write("here/λόγος", "one");
     server.place.write("here/λόγοσ", "the other");
     let (status, report, said) = server.copy(&format!("here {}", server.smb("to")));
@@ -151,7 +151,7 @@ fn names_that_the_server_takes_for_one_are_told_apart_before_it() {
 
 #[test]
 fn a_mirror_deletes_a_directory_without_a_name_that_is_of_no_use_any_more() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/file", "x");
     let left = "files/to/.gone.0123456789abcdef.trunkline-part/old";
     server.place.write(left, "x");

@@ -1,4 +1,4 @@
-//! The program itself as a process of its own, for tests of the whole.
+//! The program as a process, for tests of the whole.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long the server may take to start.
+/// The time that the server may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program, built as the test is that asks.
+/// The path of the program, built with the profile of the calling test.
 #[must_use]
 pub fn program() -> PathBuf {
-    // This test is TARGET/PROFILE/deps/NAME-HASH.
+    // The test is TARGET/PROFILE/deps/NAME-HASH.
     let here = std::env::current_exe().expect("this program has a path");
     let directory = here.parent().and_then(Path::parent).expect("a directory of a profile");
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
@@ -23,7 +23,7 @@ pub fn program() -> PathBuf {
     };
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--profile", profile, "--package", "trunkline", "--bin", "trunkline"]);
-    // A compiler found by PATH alone would be the one that the folder of each package asks for.
+    // A compiler that is found only by PATH would be that of each package's folder.
     if let Some(toolchain) = option_env!("RUSTUP_TOOLCHAIN") {
         build.env("RUSTUP_TOOLCHAIN", toolchain);
     }
@@ -31,28 +31,29 @@ pub fn program() -> PathBuf {
     directory.join("trunkline")
 }
 
-/// A server that runs; killed when dropped.
-pub struct Running {
-    /// Its process.
+/// A running server. It is killed when dropped.
+pub struct ServerProcess {
+    /// The process.
     pub child: Child,
-    /// Where SMB clients find it.
+    /// The address for SMB clients.
     pub smb: SocketAddr,
-    /// Where NFS clients find it, if they do.
+    /// The address for NFS clients, if there is one.
     pub nfs: Option<SocketAddr>,
 }
 
-impl Drop for Running {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Running {
-    /// Serves what `tables` of a configuration say, on loopback, to the user anna; relative paths lie in `directory`.
+impl ServerProcess {
+    /// Starts a server with the configuration tables `tables`, on loopback, for the user anna. Relative paths
+    /// refer to `directory`.
     #[must_use]
-    pub fn start(directory: &Path, tables: &str) -> Running {
+    pub fn start(directory: &Path, tables: &str) -> ServerProcess {
         let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).expect("a file");
         write("password", "s3cret");
         let private = std::fs::Permissions::from_mode(0o600);
@@ -74,7 +75,7 @@ impl Running {
             .spawn()
             .expect("the program starts");
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut running = Running { child, smb: at(0), nfs: None };
+        let mut running = ServerProcess { child, smb: at(0), nfs: None };
         let mut notice = [0; 512];
         loop {
             let length = notices.recv(&mut notice).expect("the server is ready in time");

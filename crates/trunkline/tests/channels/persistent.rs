@@ -1,4 +1,4 @@
-//! The server is killed while a client writes, and started again: the client goes on with the file it had.
+//! The server is killed while a client writes, and started again. The client continues with its open file.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use smb_wire::NtStatus;
 use smb_wire::create::{Disposition, ShareAccess};
 use testkit::channels::log_on;
 
-use crate::Running;
+use crate::MultichannelServer;
 
-/// How often the server is killed.
+/// The number of times that the server is killed.
 const KILLS: u64 = 3;
-/// Bytes in one WRITE.
+/// The number of bytes of one WRITE.
 const BLOCK: u64 = 4096;
-/// How long one step may take.
+/// The time that one step may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn block(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(BLOCK as usize / 8)
 }
 
-/// Writes one block after the other until the connection is lost; how many were answered.
+/// Writes blocks until the connection is lost. Returns how many were acknowledged.
 async fn write_until_lost(file: &File, from: u64) -> u64 {
     let mut number = from;
     loop {
@@ -35,8 +35,8 @@ async fn write_until_lost(file: &File, from: u64) -> u64 {
     }
 }
 
-/// The file is there as it was left: taken up once, with its range, and nobody else can have either.
-async fn go_on(server: &Running, lasting: &Lasting) -> (Tree, File) {
+/// Reconnects to the open, and checks that the file and its byte-range lock are still exclusive.
+async fn go_on(server: &MultichannelServer, lasting: &Lasting) -> (Tree, File) {
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
     let file = tokio::time::timeout(PATIENCE, tree.take_up(lasting)).await.expect("in time").expect("kept");
     let (_, other) = log_on(server.address, &Options::default(), false).await;
@@ -50,7 +50,7 @@ async fn go_on(server: &Running, lasting: &Lasting) -> (Tree, File) {
 
 #[tokio::test]
 async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
-    let mut server = Running::start_with("", "continuously_available = true");
+    let mut server = MultichannelServer::start_with("", "continuously_available = true");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
     let how = OpenOptions {
         share: ShareAccess::READ | ShareAccess::WRITE,
@@ -67,13 +67,13 @@ async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
         let path = server.files().join("kept");
         let before = written;
         let writing = tokio::spawn(async move { write_until_lost(&file, before).await });
-        // In the middle of it.
+        // The server is stopped in the middle of the writes.
         let begun = std::time::Instant::now();
         while std::fs::metadata(&path).unwrap().len() < (before + 20) * BLOCK {
             assert!(begun.elapsed() < PATIENCE, "nothing is written");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // The last time it ends in order.
+        // The last stop is in order.
         server.restart(end == KILLS);
         written = writing.await.unwrap();
         assert!(written >= before + 19);
@@ -84,7 +84,7 @@ async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
     assert!(content.starts_with(&expected), "an answered WRITE is gone");
     file.unlock(0, 10).await.unwrap();
     file.close().await.unwrap();
-    // What was closed does not come back.
+    // A closed open does not come back.
     drop(kept);
     server.restart(false);
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
@@ -94,9 +94,10 @@ async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
 
 #[tokio::test]
 async fn a_journal_that_is_gone_is_told() {
-    let mut server = Running::start_with("", "continuously_available = true");
-    let said = |server: &Running| std::fs::read_to_string(server.place.path().join("log")).unwrap();
-    let line = "a journal is missing and begins anew; it had what clients had open";
+    let mut server = MultichannelServer::start_with("", "continuously_available = true");
+    let said =
+        |server: &MultichannelServer| std::fs::read_to_string(server.place.path().join("log")).unwrap();
+    let line = "a journal is missing and a new one replaces it; it contained what clients had open";
     assert!(!said(&server).contains(line), "a first start lacks nothing");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
     let (_file, _) = tree.open_lasting("kept", &OpenOptions::file(Disposition::Create)).await.unwrap();
@@ -110,8 +111,8 @@ async fn a_journal_that_is_gone_is_told() {
     assert!(told.contains(line) && told.contains(&journal.display().to_string()), "{told}");
 }
 
-/// What the server has to say of journals and opens since it was started.
-fn complaints(server: &Running) -> Vec<String> {
+/// The server's messages about journals and opens since its start.
+fn journal_warnings(server: &MultichannelServer) -> Vec<String> {
     let log = std::fs::read_to_string(server.place.path().join("log")).unwrap();
     let is_one = |line: &&str| line.contains("WARN") && (line.contains("journal") || line.contains(" open "));
     log.lines().filter(is_one).map(str::to_owned).collect()
@@ -119,7 +120,7 @@ fn complaints(server: &Running) -> Vec<String> {
 
 #[tokio::test]
 async fn each_damaged_record_is_told_once() {
-    let mut server = Running::start_with("", "continuously_available = true");
+    let mut server = MultichannelServer::start_with("", "continuously_available = true");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
     let how = OpenOptions::file(Disposition::Create);
     let (_kept, _) = tree.open_lasting("kept", &how).await.unwrap();
@@ -133,7 +134,7 @@ async fn each_damaged_record_is_told_once() {
     let mut journals = found.map(|entry| entry.unwrap().path());
     let journal = journals.find(|path| path.extension().is_some_and(|it| it == "opens")).expect("a journal");
     let whole = std::fs::read(&journal).unwrap();
-    // Behind the head, and behind the first record, which stands there twice.
+    // After the header, and after the first record, which occurs twice.
     let after = |at: usize| at + 12 + u32::from_le_bytes(whole[at..at + 4].try_into().unwrap()) as usize;
     let (mut at, mut damaged) = (after(after(24)), 0);
     while at + 12 < whole.len() {
@@ -141,7 +142,7 @@ async fn each_damaged_record_is_told_once() {
         bytes[at + 12] ^= 1;
         std::fs::write(&journal, &bytes).unwrap();
         server.begin_again(|| ());
-        let told = complaints(&server);
+        let told = journal_warnings(&server);
         assert!(told.len() == 1 && told[0].contains(&format!("at byte {at}: 1 record")), "{at}: {told:#?}");
         server.server.signal("-KILL");
         server.server.wait();
@@ -150,5 +151,5 @@ async fn each_damaged_record_is_told_once() {
     assert!(damaged >= 4, "{damaged}");
     std::fs::write(&journal, &whole).unwrap();
     server.begin_again(|| ());
-    assert_eq!(complaints(&server), [""; 0]);
+    assert_eq!(journal_warnings(&server), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Our own NFS client while the server restarts: what it has open stays open, or is known to be lost.
+//! The project's own NFS client while the server restarts: its opens stay, or are known to be lost.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,16 +9,16 @@ use client::nfs::{Client, Creation, File, NfsStat, OpenOptions, Options, StableH
 use client::{Bytes, Error};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::Running;
+use crate::LiveServer;
 
-/// An address that leads to the server on whichever port it is.
-struct Way {
+/// An address that forwards connections to the server's current port.
+struct PortForwarder {
     address: SocketAddr,
     leads_to: Arc<Mutex<SocketAddr>>,
 }
 
-impl Way {
-    async fn to(server: &Running) -> Way {
+impl PortForwarder {
+    async fn to(server: &LiveServer) -> PortForwarder {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let leads_to = Arc::new(Mutex::new(server.nfs));
@@ -28,20 +28,20 @@ impl Way {
                 let target = *target.lock().unwrap();
                 tokio::spawn(async move {
                     if let Ok(mut outer) = TcpStream::connect(target).await {
-                        // However it ends, both ends are closed.
+                        // Both connections are closed after any end.
                         let _ = tokio::io::copy_bidirectional(&mut inner, &mut outer).await;
                     }
                 });
             }
         });
-        Way { address, leads_to }
+        PortForwarder { address, leads_to }
     }
 
-    fn lead_to(&self, server: &Running) {
+    fn lead_to(&self, server: &LiveServer) {
         *self.leads_to.lock().unwrap() = server.nfs;
     }
 
-    /// A client that goes this way over two connections.
+    /// A client behind the forwarder, with two connections.
     async fn client(&self) -> Client {
         let reconnect_after = Duration::from_millis(1);
         let options = Options { connections: 2, reconnect_after, ..Options::default() };
@@ -56,8 +56,8 @@ async fn made(client: &Client, name: &str) -> File {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_are_written_over_nfs_stay_open_over_restarts() {
-    let mut server = Running::start();
-    let way = Way::to(&server).await;
+    let mut server = LiveServer::start();
+    let way = PortForwarder::to(&server).await;
     let client = way.client().await;
     let (ends, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut tasks = tokio::task::JoinSet::new();
@@ -93,7 +93,7 @@ async fn files_that_are_written_over_nfs_stay_open_over_restarts() {
     client.close().await.unwrap();
 }
 
-/// Waits until `done`, which is bound to happen.
+/// Waits until `done`, which must happen.
 async fn is_soon(done: impl Fn() -> bool) {
     let begun = Instant::now();
     while !done() {
@@ -104,8 +104,8 @@ async fn is_soon(done: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn a_file_that_the_restarted_server_has_no_record_of_is_lost() {
-    let mut server = Running::start();
-    let way = Way::to(&server).await;
+    let mut server = LiveServer::start();
+    let way = PortForwarder::to(&server).await;
     let client = way.client().await;
     let file = made(&client, "file").await;
     let data = Bytes::from_static(b"data");
@@ -126,8 +126,8 @@ async fn a_file_that_the_restarted_server_has_no_record_of_is_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_to_nfs_goes_on_over_a_restart() {
-    let mut server = Running::start();
-    let way = Way::to(&server).await;
+    let mut server = LiveServer::start();
+    let way = PortForwarder::to(&server).await;
     let content: Vec<u8> = (0..12u32 << 20).map(|at| (at % 251) as u8).collect();
     let [source, files] = ["source", "files"].map(|name| server.place.path().join(name));
     std::fs::create_dir(&source).unwrap();
@@ -135,7 +135,7 @@ async fn a_copy_to_nfs_goes_on_over_a_restart() {
     let place = Arc::clone(&server.place);
     let line = format!("copy source nfs://{}/files --rate 3m", way.address);
     let copying = tokio::task::spawn_blocking(move || place.trunkline(&line).output().unwrap());
-    // A request that is under way has another name.
+    // An unfinished file has another name.
     let has_begun = || {
         let mut found = std::fs::read_dir(&files).unwrap().map(Result::unwrap);
         found.any(|entry| entry.metadata().is_ok_and(|it| it.len() > 1 << 20))

@@ -1,33 +1,34 @@
-//! Gives files back to a slow store behind the answers to closes.
+//! Releases files to a slow store in the background, after the reply to a CLOSE.
 //!
-//! On a local directory giving a file back takes less than telling a thread of it, and the host runs a program only when nobody has
-//! it open to write any more, so that [`GivingBack`] looks at how long it takes.
+//! On a local directory the release of a file takes less time than a message to a thread. Besides, the host
+//! executes a program only when nobody has it open for writing any more. So [`BackgroundRelease`] measures
+//! how long releases take.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use share::DeferredClose;
+use share::GiveBack;
 use volume::Node;
 
-/// What giving a file back may take before it is done behind the answers.
+/// The time from which a release counts as slow. Slow ones move to the background.
 const LONG: Duration = Duration::from_micros(200);
-/// How many in a row must take so long: one may on any busy host.
+/// The number of slow releases in a row that is necessary. A single slow one can happen on any busy host.
 const LONG_IN_A_ROW: u32 = 8;
-/// Files that wait to be given back; with more, who closes does it.
+/// The number of files that may wait for release. Beyond that, the thread that closes a file releases it.
 const WAITING: usize = 256;
 
-/// Gives files back.
+/// Releases files in the foreground or the background, according to their latency.
 #[derive(Default)]
-pub struct GivingBack {
-    /// How many in a row took long.
+pub struct BackgroundRelease {
+    /// The current number of slow releases in a row.
     long: Arc<AtomicU32>,
-    /// To the thread that does it; none before it is wanted.
+    /// The queue of the background thread. None before the thread is needed.
     thread: Mutex<Option<SyncSender<Arc<dyn Node>>>>,
 }
 
-impl DeferredClose for GivingBack {
+impl GiveBack for BackgroundRelease {
     fn give_back(&self, node: Arc<dyn Node>) {
         let is_slow = self.long.load(Ordering::Relaxed) >= LONG_IN_A_ROW;
         let here = if is_slow { self.hand_over(node) } else { Some(node) };
@@ -37,8 +38,8 @@ impl DeferredClose for GivingBack {
     }
 }
 
-impl GivingBack {
-    /// Hands a node to the thread; gives it out again when it has enough to do, or cannot be had.
+impl BackgroundRelease {
+    /// Passes a node to the thread. Returns it if the queue is full or the thread cannot be started.
     fn hand_over(&self, node: Arc<dyn Node>) -> Option<Arc<dyn Node>> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
@@ -58,7 +59,7 @@ impl GivingBack {
     }
 }
 
-/// Gives back what comes, until nobody can send any more.
+/// Releases nodes from the queue until all senders are gone.
 fn run(nodes: &Receiver<Arc<dyn Node>>, long: &AtomicU32) {
     for node in nodes {
         give_back(node, long);
@@ -74,7 +75,7 @@ fn give_back(node: Arc<dyn Node>, long: &AtomicU32) {
 
 #[cfg(test)]
 mod tests {
-    use volume::faulty::{FaultyVolume, PlannedFault, VolumeCall};
+    use volume::faulty::{Call, Fault, FaultyVolume};
     use volume::memory::MemoryVolume;
     use volume::{Name, OpenHow, Volume};
 
@@ -86,7 +87,7 @@ mod tests {
         volume: FaultyVolume,
         root: Arc<dyn Node>,
         name: Name,
-        giving_back: GivingBack,
+        background_release: BackgroundRelease,
     }
 
     impl Files {
@@ -94,15 +95,15 @@ mod tests {
             let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
             let (root, name) = (volume.root().unwrap(), Name::new(b"a").unwrap());
             drop(root.create_file(&name, 0o644, None).unwrap());
-            Files { volume, root, name, giving_back: GivingBack::default() }
+            Files { volume, root, name, background_release: BackgroundRelease::default() }
         }
 
         fn open_and_close(&self) {
-            self.giving_back.give_back(self.root.lookup(&self.name, OpenHow::Read).unwrap());
+            self.background_release.give_back(self.root.lookup(&self.name, OpenHow::Read).unwrap());
         }
 
         fn given_back(&self) -> u64 {
-            self.volume.plan().count(VolumeCall::Release)
+            self.volume.plan().count(Call::GiveBack)
         }
     }
 
@@ -113,15 +114,15 @@ mod tests {
         files.open_and_close();
         assert_eq!(files.given_back(), before + 1, "quick, and done by who closed");
         files.volume.plan().slow_down(|| std::thread::sleep(LONG * 2));
-        // On a busy host the first may have taken long too.
-        let said = files.giving_back.long.load(Ordering::Relaxed);
+        // On a busy host the first release may have been slow too.
+        let said = files.background_release.long.load(Ordering::Relaxed);
         let known = before + 1 + u64::from(LONG_IN_A_ROW - said);
         while files.given_back() < known {
             let at = files.given_back();
             files.open_and_close();
             assert_eq!(files.given_back(), at + 1);
         }
-        files.volume.plan().add(VolumeCall::Release, 1, PlannedFault::Hold);
+        files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
         files.open_and_close();
         assert!(files.volume.plan().wait_held(1, AT_MOST), "it is given back, and nobody waited for that");
         files.volume.plan().release();
@@ -130,8 +131,8 @@ mod tests {
     #[test]
     fn who_closes_does_it_where_too_many_wait() {
         let files = Files::new();
-        files.giving_back.long.store(LONG_IN_A_ROW, Ordering::Relaxed);
-        files.volume.plan().add(VolumeCall::Release, 1, PlannedFault::Hold);
+        files.background_release.long.store(LONG_IN_A_ROW, Ordering::Relaxed);
+        files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
         files.open_and_close();
         assert!(files.volume.plan().wait_held(1, AT_MOST));
         let before = files.given_back();

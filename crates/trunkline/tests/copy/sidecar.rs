@@ -1,17 +1,18 @@
-//! What files have beside their data: access lists, owners, extended attributes and named streams, from each side to
-//! each other.
+//! Metadata of files besides their data: access lists, owners, extended attributes and named streams, in all
+//! directions.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 use super::*;
-use crate::trouble::tree;
+use crate::lost_connections::tree;
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// What `setfacl -m u:1234:r` makes of mode 640, and of a directory's default of mode 750 `setfacl -m u:1234:rx`.
+/// The access list that `setfacl -m u:1234:r` makes of mode 640, and that `setfacl -m u:1234:rx` makes of a
+/// directory's default of mode 750.
 fn list(owner: u16, named: u16, group: u16) -> Vec<u8> {
     let nobody = u32::MAX;
     let entries = [
@@ -34,8 +35,8 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// A file and a directory that have everything this host can give them.
-fn plant(server: &Running) {
+/// Creates a file and a directory with all metadata that this host supports.
+fn plant(server: &CopyTestServer) {
     server.place.write("here/dir/file", "data");
     let (directory, file) = (server.path("here/dir"), server.path("here/dir/file"));
     let set =
@@ -50,8 +51,8 @@ fn plant(server: &Running) {
     }
 }
 
-/// Holds what came back against what was there.
-fn compare(server: &Running, back: &str) {
+/// Compares the metadata that came back with the original.
+fn compare(server: &CopyTestServer, back: &str) {
     for name in ["dir", "dir/file"] {
         let [here, back] = ["here", back].map(|root| server.path(root).join(name));
         for attribute_name in [ACCESS, DEFAULT, "user.colour", "user.with.dots"] {
@@ -66,7 +67,7 @@ fn compare(server: &Running, back: &str) {
 
 #[test]
 fn lists_and_attributes_come_back_from_a_share_and_from_an_export() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     plant(&server);
     for (there, back) in [(server.smb("there"), "smb"), (server.nfs("export"), "nfs")] {
         let (status, report, said) = server.copy(&format!("here {there} -A -X"));
@@ -80,10 +81,11 @@ fn lists_and_attributes_come_back_from_a_share_and_from_an_export() {
     compare(&server, "local");
 }
 
-/// The list of a file that nobody may run lets readers run it, as Windows asks for that; its bits do not.
+/// The access list of a file without execute permission allows readers to execute it, since Windows asks for
+/// that. Its permission bits do not.
 #[test]
 fn permission_bits_stay_beside_the_lists_of_an_export() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for (name, mode) in [("dir", 0o3775), ("plain", 0o644), ("program", 0o755), ("none", 0o600)] {
         let path = server.path("files/from").join(name);
         match name {
@@ -104,7 +106,7 @@ fn permission_bits_stay_beside_the_lists_of_an_export() {
 
 #[test]
 fn without_being_asked_nothing_but_times_and_permission_bits_is_kept() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     plant(&server);
     assert_eq!(server.copy("here usual").0, 1);
     let file = server.path("usual/dir/file");
@@ -120,7 +122,7 @@ fn without_being_asked_nothing_but_times_and_permission_bits_is_kept() {
 
 #[test]
 fn streams_and_descriptors_go_from_share_to_share() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("files/from/file", "data");
     server.place.write("files/from/empty", "");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -172,12 +174,12 @@ fn streams_and_descriptors_go_from_share_to_share() {
 
 #[test]
 fn what_a_target_cannot_hold_is_said_once_and_counted() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for number in 0..5 {
         server.place.write(&format!("here/{number}"), "data");
     }
     assert_eq!(server.copy(&format!("here {}", server.smb("from"))).0, 1);
-    // Who owns them there is a user of the server's, whom this host does not know.
+    // The owners there are users of the server, whom this host does not know.
     let (status, report, said) = server.copy(&format!("{} back --owner", server.smb("from")));
     assert_eq!(status, 1, "{said}");
     assert_eq!(report["not_kept"], serde_json::json!({ "owners": 6 }), "{report:#}");
@@ -197,7 +199,7 @@ fn what_a_target_cannot_hold_is_said_once_and_counted() {
 
 #[test]
 fn letters_without_a_meaning_are_refused() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     for (letters, why) in [("DATSOU", "U out"), ("AT", "write D"), ("DQ", "Q says nothing")] {
         let (status, _, said) = server.copy(&format!("here there --copy {letters}"));
         assert_eq!(status, 16, "{said}");
@@ -208,7 +210,7 @@ fn letters_without_a_meaning_are_refused() {
 
 #[test]
 fn what_can_be_run_on_an_export_can_be_run_here_also_with_its_list() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("files/from/script", "#!/bin/sh\n");
     for mode in [0o755, 0o640] {
         fs::set_permissions(server.path("files/from/script"), fs::Permissions::from_mode(mode)).unwrap();

@@ -1,9 +1,10 @@
-"""What was measured, a line for each case.
+"""The measured results, a line for each case.
 
-All cases take most of an hour, and each is a run of its own, in which whatever it compares takes turns. So each is kept as soon as
-it is measured, in measured.json beside this file: of each of its numbers the median, the least and the most of all rounds, and at
-which commit, how and when they were measured. A case that is measured again replaces its own line alone. The page is made of what is
-kept, and says of which commits and machines and how many rounds that is. Start reading at `Kept`.
+All cases take most of an hour. Each case is a run of its own, in which the compared servers take turns. So each result
+is stored as soon as it is measured, in measured.json beside this file: for each of its numbers the median, the smallest
+and the largest of all rounds, and the commit, the method and the time of the measurement. A repeated case replaces only
+its own line. The page is made from the stored results, and names their commits, machines and numbers of rounds. Start
+reading at `ResultStore`.
 """
 
 import dataclasses
@@ -17,14 +18,14 @@ from typing import Any
 from proving.bench.spread import Spread, Values
 
 PATH = Path(__file__).resolve().parent / "measured.json"
-# How many digits of a number are kept: more than any page shows.
+# The stored digits of a number: more than any page shows.
 DIGITS = 10
 
 
 @dataclass(frozen=True)
-class Line:
-    """What is kept of one case. `how` is what differs in no two measurements that are the same, but for the commit; `versions` are
-    those of the servers, where the page names them."""
+class StoredResult:
+    """The stored result of one case. Two measurements have the same `how` if they differ in nothing but the commit.
+    `versions` are those of the servers, where the page names them."""
 
     values: Values
     commit: str
@@ -33,21 +34,21 @@ class Line:
     versions: Sequence[str] = ()
 
     def text(self) -> str:
-        """As a line of JSON."""
+        """Return it as a line of JSON."""
         told = dataclasses.asdict(self)
         told["values"] = {name: [float(f"{number:.{DIGITS}g}") for number in value] for name, value in self.values.items()}
         told["when"] = self.when.isoformat(timespec="seconds")
         return json.dumps({key: value for key, value in told.items() if value != ()})
 
 
-def _line(told: dict[str, Any]) -> Line:
+def _line(told: dict[str, Any]) -> StoredResult:
     values = {name: Spread(*value) for name, value in told.pop("values").items()}
-    return Line(values, when=datetime.datetime.fromisoformat(told.pop("when")), **told)
+    return StoredResult(values, when=datetime.datetime.fromisoformat(told.pop("when")), **told)
 
 
-class Kept:
-    """The lines of all cases by their whole name, in a file or, without `path`, for this run alone. `commit` and `how` are those of what
-    is added from now on."""
+class ResultStore:
+    """The results of all cases by their full name, in a file or, without `path`, for this run alone. New results get
+    `commit` and `how`."""
 
     def __init__(self, commit: str, how: str, path: Path | None) -> None:
         self._commit, self._how, self._path = commit, how, path
@@ -55,21 +56,21 @@ class Kept:
         self.lines = {name: _line(told) for name, told in there.items()}
 
     def part(self, prefix: str) -> "Part":
-        """The lines of one section, by the names of its cases."""
+        """Return the results of one section, by the names of its cases."""
         return Part(self, prefix)
 
     def add(self, name: str, values: Values, versions: Sequence[str]) -> None:
-        """Keeps a case, over what was there before."""
-        self.lines[name] = Line(values, self._commit, self._how, datetime.datetime.now(datetime.UTC), versions)
+        """Store a case, in place of its former result."""
+        self.lines[name] = StoredResult(values, self._commit, self._how, datetime.datetime.now(datetime.UTC), versions)
         if self._path:
             write(self.lines, self._path)
 
     def has(self, name: str) -> bool:
-        """Whether a case was measured just as this run would measure it."""
+        """Return whether a case was measured just as this run would measure it."""
         return name in self.lines and (self.lines[name].commit, self.lines[name].how) == (self._commit, self._how)
 
     def told(self, names: Iterable[str]) -> str:
-        """The part of the page that says when and with what the named cases were measured."""
+        """Return the part of the page that tells the time and the method of the measurement of the named cases."""
         alike: dict[str, list[tuple[datetime.datetime, str]]] = {}
         for name in names:
             if line := self.lines.get(name):
@@ -84,19 +85,19 @@ class Kept:
         )
 
 
-def write(lines: Mapping[str, Line], path: Path) -> None:
-    """Writes all lines to a file, which is whole at any time."""
+def write(lines: Mapping[str, StoredResult], path: Path) -> None:
+    """Write all results to a file, which is complete at any time."""
     written = path.with_suffix(".new")
     written.write_text("{\n" + ",\n".join(f"{json.dumps(name)}: {line.text()}" for name, line in sorted(lines.items())) + "\n}\n")
     written.replace(path)
 
 
 class Part(Mapping[str, Values]):
-    """The lines whose names begin with a prefix."""
+    """The results whose names begin with a prefix."""
 
-    def __init__(self, kept: Kept, prefix: str) -> None:
+    def __init__(self, kept: ResultStore, prefix: str) -> None:
         self._kept, self.prefix = kept, prefix
-        # What was measured by this run.
+        # The names that this run has measured.
         self.fresh: set[str] = set()
 
     def __getitem__(self, name: str) -> Values:
@@ -109,15 +110,15 @@ class Part(Mapping[str, Values]):
         return sum(1 for _ in self)
 
     def add(self, name: str, values: Values, versions: Sequence[str] = ()) -> Values:
-        """Keeps what this run has measured of a case."""
+        """Store this run's result of a case."""
         self._kept.add(self.prefix + name, values, versions)
         self.fresh.add(name)
         return values
 
     def versions(self, name: str) -> Sequence[str]:
-        """Those of the servers that a case was measured with."""
+        """Return the versions of the servers with which a case was measured."""
         return self._kept.lines[self.prefix + name].versions
 
 
-# Whether a case of a section is to be measured.
+# Decides whether to measure a case of a section.
 Chooses = Callable[[Any, Part], bool]

@@ -1,5 +1,5 @@
-//! What keeps a damaged database from doing harm: a copy of it in memory, on which it is tried first, and the way back from
-//! a panic of the library that reads it.
+//! Protection against a damaged database: it is opened as a copy in memory first, and a panic of the library
+//! that reads it becomes an error.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -13,11 +13,12 @@ use redb::StorageBackend;
 use super::StoreError;
 
 thread_local! {
-    /// Whether a panic of this thread is about to become an error.
+    /// Whether a panic of this thread will become an error.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does `what`; a panic in it becomes the error that the database is damaged, and is not written to the terminal.
+/// Runs `what`. A panic in it becomes the error that the database is damaged, and is not printed to the
+/// terminal.
 pub fn guarded<T>(what: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -31,39 +32,40 @@ pub fn guarded<T>(what: impl FnOnce() -> Result<T, StoreError>) -> Result<T, Sto
     let was = IS_GUARDED.replace(true);
     let done = catch_unwind(AssertUnwindSafe(what));
     IS_GUARDED.set(was);
-    done.unwrap_or_else(|panic| Err(StoreError::damaged(&said(&*panic))))
+    done.unwrap_or_else(|panic| Err(StoreError::damaged(&panic_text(&*panic))))
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     text.unwrap_or("a panic").lines().next().unwrap_or_default().to_owned()
 }
 
-/// A file in memory. It never becomes much larger than it was, whatever a damaged length says.
+/// A copy of the database in memory. It never becomes much larger than the file, whatever a damaged length
+/// says.
 #[derive(Debug)]
-pub struct Copy {
+pub struct DatabaseCopy {
     bytes: RwLock<Vec<u8>>,
     largest: u64,
 }
 
-/// By how much a database may grow when it is opened.
+/// The maximum growth of a database when it is opened.
 const GROWTH: u64 = 64 << 20;
 
-impl Copy {
-    pub fn of(bytes: Vec<u8>) -> Copy {
+impl DatabaseCopy {
+    pub fn of(bytes: Vec<u8>) -> DatabaseCopy {
         let largest = bytes.len() as u64 + GROWTH;
-        Copy { bytes: RwLock::new(bytes), largest }
+        DatabaseCopy { bytes: RwLock::new(bytes), largest }
     }
 }
 
-/// Which bytes a call means, if it means any.
+/// The range of bytes of a call, if it is valid.
 fn span(offset: u64, len: usize) -> io::Result<std::ops::Range<usize>> {
     let start = usize::try_from(offset).map_err(io::Error::other)?;
     let end = start.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(start..end)
 }
 
-impl StorageBackend for Copy {
+impl StorageBackend for DatabaseCopy {
     fn len(&self) -> io::Result<u64> {
         Ok(self.bytes.read().len() as u64)
     }
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_copy_keeps_to_its_bounds() {
-        let copy = Copy::of(vec![1, 2, 3]);
+        let copy = DatabaseCopy::of(vec![1, 2, 3]);
         let mut out = [0; 2];
         assert!(copy.read(1, &mut out).is_ok() && out == [2, 3]);
         for (offset, len) in [(2, 2), (u64::MAX, 1), (4, 0)] {

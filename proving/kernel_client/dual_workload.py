@@ -1,12 +1,12 @@
-"""What runs in the guest while one share is mounted twice, over SMB at `c` and over NFS at `n` below the base (mixed.py).
-With a server that has no NFS, `n` is a second mount over SMB.
+"""The workers in the guest while one share is mounted twice, over SMB at `c` and over NFS at `n` below the base
+(mixed.py). With a server that has no NFS, `n` is a second mount over SMB.
 
-Workers as those of workload.py, which work on both mounts. What they rely on: an open sees what was flushed or closed on the other
-side before it, and over NFS also what an SMB client has only written, since its right to write back is broken by that open, and without
-that right it writes at once (`writes_behind` names those that do not). Over SMB a right to read from memory goes with a notice that nobody
-waits for (MS-SMB2 3.3.4.7), so that an open that comes at the same
-moment may still be answered from memory: such a read is counted as `late`, and after `LATE_S` as `stale`. Whether stale ones are
-the server's doing is judged by how many there are with another server.
+The workers are of the same kind as in workload.py, and use both mounts. They rely on this: an open sees the data that
+the other side has flushed or closed before. Over NFS it also sees data that an SMB client has only written. The open
+breaks the client's right to write back, and without that right the client writes at once (`writes_behind` names the
+exceptions). Over SMB a right to read from memory ends with a notice that nobody waits for (MS-SMB2 3.3.4.7). So an open
+at the same moment may still be answered from memory. Such a read counts as `late`, and after `LATE_S` as `stale`. The
+number of stale reads with another server shows whether the server causes them.
 """
 
 import collections
@@ -25,35 +25,36 @@ from proving.kernel_client.workload import BLOCK, Failure, Worker, block
 
 SIDES = ("c", "n")
 BLOCKS = 12
-# How long a client may take to hear that what it has in memory is old.
+# The time within which a client must learn that its cached data is old.
 LATE_S = 2
-# How long what is removed or listed may stay as it was where Linux closes behind its caller's back or was not told yet.
+# The time for which a removed or listed name may stay, where Linux closes after the caller's close or has not received
+# the notice yet.
 SETTLED_S = 10
-# How long a lock may have to be waited for, and a call that meets somebody's caching right.
+# The longest wait for a lock, and the longest call that must break another client's caching right.
 LOCK_LIMIT_S = 60
 BUSY_LIMIT_S = 40
 
 
 def writes_behind() -> bool:
-    """Whether Linux' SMB client keeps to itself what is written without the right to write back, until it is flushed or closed: since
-    6.10, whoever serves it (kernels.py, `_BEHIND`)."""
+    """Return whether Linux' SMB client delays writes even without the right to write back, until a flush or close. It
+    does so since 6.10, with any server (kernels.py, `_BEHIND`)."""
     return tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 10)
 
 
 @functools.cache
 def over(base: str, side: str) -> str:
-    """The protocol of one side's mount."""
+    """Return the protocol of one side's mount."""
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
     return {"cifs": "SMB"}.get(next(kind for _, where, kind, *_ in mounts if where == f"{base}/{side}"), "NFS")
 
 
 def other(side: str) -> str:
-    """The other mount."""
+    """Return the other mount."""
     return SIDES[1 - SIDES.index(side)]
 
 
-class Shared:
-    """One file seen from both mounts, and what its blocks must hold."""
+class SharedFile:
+    """One file seen from both mounts, and the expected content of its blocks."""
 
     def __init__(self, worker: Worker, name: str) -> None:
         self._worker, self._name = worker, name
@@ -71,25 +72,25 @@ class Shared:
         return over(self._worker.base, side)
 
     def begin(self) -> None:
-        """Make the file on one side, for both: over SMB it is another user's."""
+        """Create the file on one side, for both sides. Over SMB another user owns it."""
         os.umask(0)
         descriptor = os.open(self.path(self._worker.random.choice(SIDES)), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
         os.pwrite(descriptor, bytes(BLOCK * BLOCKS), 0)
         os.close(descriptor)
 
     def hold(self, side: str) -> None:
-        """Keep the file open on a side, or close what is kept, so that a caching right stays or goes."""
+        """Open the file on a side and keep it open, or close the kept file, so that a caching right stays or goes."""
         if side in self._held:
             self._story.append(f"{self._over(side)} let go")
             os.close(self._held.pop(side))
         else:
-            # Linux' NFS client that has a file open for writing takes every change for its own (nfs_update_inode).
+            # Linux' NFS client that has a file open for writing attributes every change to itself (nfs_update_inode).
             flags = os.O_RDONLY if side == "n" else self._worker.random.choice((os.O_RDONLY, os.O_RDWR))
             self._story.append(f"{self._over(side)} hold {flags}")
             self._held[side] = os.open(self.path(side), flags)
 
     def write(self, side: str) -> Any:
-        """Put the next generation into some blocks from one side, so that an open on the other side must see it."""
+        """Write the next generation into some blocks from one side, so that an open on the other side must see it."""
         self._generation += 1
         chosen = self._worker.random.sample(range(BLOCKS), self._worker.random.randint(1, 4))
         self._story.append(f"{self._over(side)} write {chosen}")
@@ -100,8 +101,8 @@ class Shared:
                 raise Failure(f"a write over {self._over(side)} was cut short")
             self.generations[index] = self._generation
             self._past[index].append(self._generation)
-        # What is written over SMB is seen by all who open it, flushed or not, but from some clients; over NFS it is when it is
-        # flushed or closed.
+        # Data written over SMB is visible to every later open, flushed or not, except with some clients. Data written
+        # over NFS is visible after a flush or close.
         if side == "n" and self._worker.random.random() < 0.5 or self._worker.random.random() < 0.3:
             self._story.append("fsync")
             os.fsync(descriptor)
@@ -114,7 +115,7 @@ class Shared:
         return chosen
 
     def read(self, side: str, chosen: Iterable[int]) -> None:
-        """Open the file on a side and compare blocks with what they must hold."""
+        """Open the file on a side and compare blocks with their expected content."""
         self._story.append(f"{self._over(side)} read")
         descriptor = os.open(self.path(side), os.O_RDONLY)
         try:
@@ -150,7 +151,7 @@ class Shared:
             self._worker.say(error="late read over SMB")
 
     def _at_the_server(self, index: int) -> str:
-        """Which generation a block has that is read past all caches."""
+        """Return the generation of a block, read past all caches."""
         room = mmap.mmap(-1, BLOCK)
         descriptor = os.open(self.path("n"), os.O_RDONLY | os.O_DIRECT)
         length = os.preadv(descriptor, [room], index * BLOCK)
@@ -159,7 +160,7 @@ class Shared:
         return f"generation {known}" if known else f"{length} other bytes"
 
     def _known(self, index: int, found: bytes) -> str:
-        """Of which generations a block's pages are, in words; nothing when one is of none. A client gives pages up one by one."""
+        """Describe the generations of a block's pages; empty if a page matches none. A client drops pages one by one."""
         pages: list[set[int]] = [set() for _ in range(0, BLOCK, mmap.PAGESIZE)]
         for generation in self._past[index]:
             whole = block(self._name, index, generation)
@@ -175,8 +176,8 @@ class Shared:
 
 
 def exchange(worker: Worker) -> dict[str, Any]:
-    """One file, written on one side and read on the other, with caching rights that come and go on both."""
-    shared = Shared(worker, worker.label)
+    """Write one file on one side and read it on the other, with caching rights that come and go on both."""
+    shared = SharedFile(worker, worker.label)
     shared.begin()
     while not worker.stop.is_set():
         side = worker.random.choice(SIDES)
@@ -191,8 +192,8 @@ def exchange(worker: Worker) -> dict[str, Any]:
     return {"blocks": shared.generations}
 
 
-class Flag:
-    """A word that all processes of the guest share: who has the lock, as they believe."""
+class LockFlag:
+    """A word that all processes of the guest share: the process that believes it has the lock."""
 
     def __init__(self, name: str) -> None:
         path = Path("/run/scratch") / f"{name}.flag"
@@ -201,26 +202,27 @@ class Flag:
         self._map = mmap.mmap(descriptor, mmap.PAGESIZE)
 
     def take(self, who: int) -> int:
-        """Note that one has it; gives who had it already."""
+        """Record that a process has the lock. Returns the process that had it already."""
         had = self._map[0]
         self._map[0] = who
         return had
 
     def free(self, who: int) -> int:
-        """Note that it is given back; gives who has taken it meanwhile."""
+        """Record the release of the lock. Returns the process that has taken it meanwhile."""
         has = self._map[0]
         self._map[0] = 0
         return 0 if has == who else has or 255
 
 
 def _lock(worker: Worker, side: str) -> dict[str, int]:
-    """Take a lock on one side again and again, never while the process of the other side has it, and count up under it."""
+    """Take a lock on one side repeatedly, never while the process of the other side has it, and increment a counter
+    under it."""
     name = worker.label.rpartition("-")[0]
-    me, flag = SIDES.index(side) + 1, Flag(name)
+    me, flag = SIDES.index(side) + 1, LockFlag(name)
     descriptor = _open_both(worker, side, name)
     rounds = 0
     while not worker.stop.is_set():
-        # The lock of the whole file (flock) and that of a range far behind its end are the same to the other side.
+        # The other side cannot distinguish the lock of the whole file (flock) from that of a range far behind its end.
         whole = worker.random.random() < 0.3
         if not _acquire(worker, descriptor, whole):
             continue
@@ -243,7 +245,7 @@ def _lock(worker: Worker, side: str) -> dict[str, int]:
 
 
 def _open_both(worker: Worker, side: str, name: str) -> int:
-    """The file of a pair of lockers; whoever comes first makes it."""
+    """Open the file of a pair of lockers. The first of the two creates it."""
     os.umask(0)
     return os.open(f"{worker.base}/{side}/{name}", os.O_CREAT | os.O_RDWR, 0o666)
 
@@ -287,7 +289,7 @@ def nfs_locker(worker: Worker) -> dict[str, int]:
 
 
 class Directory:
-    """A directory whose names are made, renamed and removed from both sides, and what each must hold."""
+    """A directory whose names are created, renamed and removed from both sides, and the expected content of each file."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker, self._generation, self._names = worker, 0, 0
@@ -299,15 +301,15 @@ class Directory:
         return f"{self._worker.base}/{side}/{self._worker.label}/{name}"
 
     def step(self) -> None:
-        """One operation on a side, and a look from both."""
+        """Do one operation on a side, and check from both."""
         side = self._worker.random.choice(SIDES)
         do = self._worker.random.choice(["create"] * (len(self.holds) < 5) + ["rename", "rename", "unlink"] * bool(self.holds))
         {"create": self._create, "rename": self._rename, "unlink": self._unlink}[do](side)
         self.check()
 
     def _new_name(self) -> str:
-        """A name that was never used: Linux' SMB client believes a name that it knows as long as it may read that file from memory,
-        also when somebody else has renamed it since."""
+        """Return a name that was never used. Linux' SMB client trusts a name that it knows as long as it may read that
+        file from memory, even after another client has renamed it."""
         self._names += 1
         return f"name-{self._names}"
 
@@ -325,7 +327,7 @@ class Directory:
     def _rename(self, side: str) -> None:
         old = self._worker.random.choice(sorted(self.holds))
         new = self._worker.random.choice([self._new_name(), *sorted(set(self.holds) - {old})])
-        # Whoever has it open on the other side goes on with it under its new name.
+        # A process that has it open on the other side continues with it under its new name.
         held = self._hold(other(side), old) if self._worker.random.random() < 0.5 else None
         self._do(side, f"rename {old} {new}", lambda: os.rename(self.path(side, old), self.path(side, new)))
         content = self.holds[new] = self.holds.pop(old)
@@ -337,15 +339,16 @@ class Directory:
         return os.open(self.path(side, name), os.O_RDONLY)
 
     def _still(self, held: int, side: str, content: str) -> None:
-        """Compare what was opened before with what it must still hold."""
+        """Compare a file that was opened before with its expected content."""
         found = os.pread(held, 1000, 0).decode()
         os.close(held)
         if found != content:
-            raise Failure(f"what is open over {over(self._worker.base, side)} holds {found!r}, and {content!r} was written; {self._story[-6:]}")
+            raise Failure(f"the open file over {over(self._worker.base, side)} holds {found!r}, and {content!r} was written; {self._story[-6:]}")
 
     def _unlink(self, side: str) -> None:
         name = self._worker.random.choice(sorted(self.holds))
-        # Over NFS the name goes at once, whoever has the file open; over SMB it goes with the last open (SEMANTICS.md).
+        # Over NFS the name disappears at once, even while the file is open. Over SMB it disappears with the last open
+        # (SEMANTICS.md).
         held = self._hold("c", name) if side == "n" and self._worker.random.random() < 0.5 else None
         self._do(side, f"unlink {name}", lambda: os.unlink(self.path(side, name)))
         content = self.holds.pop(name)
@@ -360,14 +363,15 @@ class Directory:
             raise Failure(f"{over(self._worker.base, side)} {what}: {error}; before it {self._story[-8:]}; {self.holds} was there") from error
 
     def check(self) -> None:
-        """Compare the directory, as both sides see it, with what it must hold."""
+        """Compare the directory, as both sides see it, with its expected content."""
         end = time.monotonic() + SETTLED_S
         while True:
             listed = {side: sorted(os.listdir(self.path(side, ""))) for side in SIDES}
             if all(names == sorted(self.holds) for names in listed.values()):
                 break
-            # What is removed over SMB goes with its last open, and Linux' NFS client closes behind its caller's back. An SMB
-            # client that lists from memory is told of a change that others made, and nobody waits for that.
+            # A name removed over SMB disappears with its last open, and Linux' NFS client closes after the caller's
+            # close. An SMB client that lists from memory gets a notice of other clients' changes, and nobody waits for
+            # that.
             late = ("unlink over SMB" if self._story[-1].startswith("SMB unlink") else
                     "list over SMB" if listed["n"] == sorted(self.holds) else "")
             if not late or time.monotonic() > end:
@@ -379,8 +383,8 @@ class Directory:
             self._compare(side, name, wanted)
 
     def _compare(self, side: str, name: str, wanted: str) -> None:
-        """Read a file by its name on a side. Linux' SMB client that is asked to give the right to keep a file open back, may open
-        it from memory once more between its answer and its close: such a read is late too."""
+        """Read a file by its name on a side. If Linux' SMB client must return the right to keep a file open, it may
+        open it from memory once more between its answer and its close. Such a read is late too."""
         end = time.monotonic() + SETTLED_S
         while True:
             try:
@@ -396,8 +400,9 @@ class Directory:
 
 
 def renames(worker: Worker) -> dict[str, Any]:
-    """Make, rename and remove names from both sides. Either side's user may do everything to the other's files: Linux 7.2 removes over SMB
-    what somebody has open by setting attributes and renaming it, and gives EIO where it may not (docs/proving.md)."""
+    """Create, rename and remove names from both sides. Each side's user may do everything to the other's files. Linux
+    7.2 removes an open file over SMB by setting attributes and renaming it, and gives EIO if it may not
+    (docs/proving.md)."""
     os.umask(0)
     directory = Directory(worker)
     while not worker.stop.is_set():
@@ -406,13 +411,13 @@ def renames(worker: Worker) -> dict[str, Any]:
     return {"directory": "", "names": directory.holds}
 
 
-# nfsace4: allow, and identifiers of host users as a descriptor has them, S-1-22-1-N (MS-DTYP 2.4.2).
+# nfsace4: allow. A descriptor has S-1-22-1-N as the identifier of a host user (MS-DTYP 2.4.2).
 ALLOW, READ_DATA, EVERYTHING = 0, 1, 0x1F01FF
 USER = struct.Struct("<BB6sII")
 
 
 def as_nfs(entries: list[tuple[int, int]]) -> bytes:
-    """Entries (user, rights) behind one for the owner, as Linux takes them in system.nfs4_acl."""
+    """Return entries (user, rights) behind one for the owner, as Linux expects them in system.nfs4_acl."""
     out = struct.pack(">I", len(entries) + 1)
     for who, mask in [("OWNER@", EVERYTHING), *((str(user), mask) for user, mask in entries)]:
         name = who.encode()
@@ -421,7 +426,7 @@ def as_nfs(entries: list[tuple[int, int]]) -> bytes:
 
 
 def from_nfs(value: bytes) -> list[tuple[int, int]]:
-    """The entries of users in system.nfs4_acl."""
+    """Return the entries of users in system.nfs4_acl."""
     (count,), at, found = struct.unpack_from(">I", value), 4, []
     for _ in range(count):
         kind, _, mask, length = struct.unpack_from(">IIII", value, at)
@@ -430,12 +435,12 @@ def from_nfs(value: bytes) -> list[tuple[int, int]]:
         if who.isdigit():
             found.append((int(who), mask))
         elif kind != ALLOW:
-            raise Failure(f"an entry that nobody set: {kind} {who}")
+            raise Failure(f"an unknown entry: {kind} {who}")
     return found
 
 
 def _aces(descriptor: bytes | bytearray) -> Iterator[tuple[int, int]]:
-    """Where each entry of a descriptor's access list begins, and its length (MS-DTYP 2.4.5)."""
+    """Return the offset of each entry of a descriptor's access list, and its length (MS-DTYP 2.4.5)."""
     at = struct.unpack_from("<I", descriptor, 16)[0]
     count = struct.unpack_from("<H", descriptor, at + 4)[0]
     at += 8
@@ -446,7 +451,7 @@ def _aces(descriptor: bytes | bytearray) -> Iterator[tuple[int, int]]:
 
 
 def from_smb(descriptor: bytes) -> list[tuple[int, int]]:
-    """The entries of host users in a descriptor."""
+    """Return the entries of host users in a descriptor."""
     found = []
     for at, size in _aces(descriptor):
         if size == 8 + USER.size:
@@ -457,7 +462,7 @@ def from_smb(descriptor: bytes) -> list[tuple[int, int]]:
 
 
 def set_rights(descriptor: bytearray, of: int, to: int) -> int:
-    """Give whoever has just the rights `of` by an entry the rights `to`; says how many those are."""
+    """Give every user whose entry has exactly the rights `of` the rights `to`. Returns the number of such entries."""
     found = [at for at, _ in _aces(descriptor) if struct.unpack_from("<I", descriptor, at + 4)[0] == of]
     for at in found:
         struct.pack_into("<I", descriptor, at + 4, to)
@@ -465,9 +470,9 @@ def set_rights(descriptor: bytearray, of: int, to: int) -> int:
 
 
 def lists(worker: Worker) -> dict[str, Any]:
-    """Set a file's access list over NFS and see it in the descriptor over SMB, change that there and see it over NFS."""
+    """Set a file's access list over NFS and find it in the descriptor over SMB; change it there and find it over NFS."""
     path = {side: f"{worker.base}/{side}/{worker.label}" for side in SIDES}
-    # Made over SMB: its user may change the list whatever it says.
+    # Created over SMB: its user may always change the list.
     Path(path["c"]).write_text("listed", encoding="utf-8")
     while not worker.stop.is_set():
         users = worker.random.sample(range(70_000, 70_100), worker.random.randint(1, 6))

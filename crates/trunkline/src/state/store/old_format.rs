@@ -1,4 +1,4 @@
-//! `state.redb` as it was before its records had checksums: it is read once, and written anew in one commit.
+//! The format of `state.redb` before its records had checksums. It is read once, and rewritten in one commit.
 
 use redb::{Database, Key, ReadTransaction, ReadableTable, TableDefinition, TableError, Value};
 
@@ -37,7 +37,7 @@ fn take<K: Key + 'static, V: Value + 'static>(
 ) -> Result<(), StoreError> {
     let records = contents.entry(table).or_default();
     let open = match read.open_table(TableDefinition::<K, V>::new(table.0)) {
-        // Not every version had every table.
+        // Not every version had all tables.
         Err(TableError::TableDoesNotExist(_)) => return Ok(()),
         other => other?,
     };
@@ -48,7 +48,7 @@ fn take<K: Key + 'static, V: Value + 'static>(
     Ok(())
 }
 
-/// Puts `contents` in the place of the tables that [`read`] found them in.
+/// Replaces the tables from which [`read`] read `contents` by tables of the new format.
 ///
 /// # Errors
 /// [`StoreError`]; nothing was changed.
@@ -95,7 +95,7 @@ mod tests {
         write.open_table(TableDefinition::<K, V>::new(table)).unwrap().insert(key, value).unwrap();
     }
 
-    /// As it was written before there were checksums.
+    /// Writes a database in the format without checksums.
     fn write_earlier(path: &Path) {
         let database = Database::create(path).unwrap();
         let write = database.begin_write().unwrap();
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(store.usage(5).unwrap(), Some((4096, 3)));
             assert_eq!(store.rid("bob").unwrap(), 1008);
         }
-        // It is of the new form now, and nothing of the old one is left.
+        // It has the new format now, without any table of the old one.
         let database = Database::open(&path).unwrap();
         let read = database.begin_read().unwrap();
         assert!(read.open_table(TableDefinition::<&str, u32>::new("rids")).is_err());

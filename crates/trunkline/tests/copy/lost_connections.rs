@@ -1,4 +1,4 @@
-//! Connections that are lost while a copy does something else than to move data, and what a lost one leaves behind.
+//! Connections that are lost while a copy is not moving data, and the files that such a copy leaves.
 
 use client::smb::{Connection, Credentials, OpenOptions, Session};
 use smb_wire::create::{Access, Disposition, ShareAccess};
@@ -6,14 +6,14 @@ use testkit::proxy::{Proxy, until};
 
 use super::*;
 
-/// How deep the directories of the tests are, each in another one: they come one after the other then.
+/// The depth of the nested directories, which makes the copy visit them one after the other.
 const DEPTH: usize = 150;
 
 fn host(place: &str) -> &str {
     place.strip_prefix("smb://ann@").and_then(|rest| rest.split('/').next()).unwrap()
 }
 
-/// A session in the place of the one with the number `previous`.
+/// A session that replaces the session with the number `previous`.
 async fn session(place: &str, previous: u64) -> Session {
     let connection =
         Connection::connect(host(place), "127.0.0.1", &client::smb::Options::default()).await.unwrap();
@@ -21,7 +21,7 @@ async fn session(place: &str, previous: u64) -> Session {
     Session::begin_anew(&connection, &ann, previous).await.unwrap().finish(false).await.unwrap()
 }
 
-/// The share `files`, for who knows its protocol.
+/// The share `files`, for a client that uses SMB directly.
 pub async fn tree(place: &str) -> client::smb::Tree {
     session(place, 0).await.connect("files").await.unwrap()
 }
@@ -34,8 +34,9 @@ fn chain(depth: usize) -> String {
     vec!["d"; depth].join("/")
 }
 
-/// Runs the copy `line`, in which `{}` is the share by a way of its own, and cuts that as soon as `is_time`.
-fn cut_when(server: &Running, line: &str, is_time: impl Fn() -> bool) -> (i32, String) {
+/// Runs the copy `line`, in which `{}` is the share behind a proxy, and cuts the proxy's connections as soon
+/// as `is_time`.
+fn cut_when(server: &CopyTestServer, line: &str, is_time: impl Fn() -> bool) -> (i32, String) {
     let share = server.smb("to");
     let output = runtime().block_on(async {
         let way = Proxy::start(host(&share).parse().unwrap()).await;
@@ -52,7 +53,7 @@ fn cut_when(server: &Running, line: &str, is_time: impl Fn() -> bool) -> (i32, S
 
 #[test]
 fn a_connection_that_is_lost_while_directories_are_looked_at_or_made_is_made_anew() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     fs::create_dir_all(server.path("here").join(chain(DEPTH))).unwrap();
     let (to, back) = (server.path("files/to"), server.path("back"));
     let (status, said) = cut_when(&server, "here {}", || to.join(chain(5)).exists());
@@ -65,7 +66,7 @@ fn a_connection_that_is_lost_while_directories_are_looked_at_or_made_is_made_ane
 
 #[test]
 fn a_connection_that_is_lost_while_a_mirror_deletes_or_directories_get_their_times_is_made_anew() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     let to = server.path("files/to");
     fs::create_dir_all(server.path("here").join(chain(DEPTH))).unwrap();
     fs::create_dir_all(to.join(chain(DEPTH))).unwrap();
@@ -85,7 +86,7 @@ fn a_connection_that_is_lost_while_a_mirror_deletes_or_directories_get_their_tim
 
 #[test]
 fn what_a_broken_copy_has_left_stays_where_it_cannot_be_opened() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("here/large", &"0123456789abcdef".repeat(500_000));
     let (to, place) = (server.path("files/to"), server.smb("to"));
     let mut copy = server.started(&format!("here {place} --rate 2m")).spawn().unwrap();
@@ -97,7 +98,7 @@ fn what_a_broken_copy_has_left_stays_where_it_cannot_be_opened() {
     runtime().block_on(async {
         let tree = tree(&place).await;
         let how = OpenOptions { share: ShareAccess::empty(), ..OpenOptions::file(Disposition::Open) };
-        // The server may still be about to end the session of the copy.
+        // The server may not have ended the session of the copy yet.
         let mut held = None;
         while held.is_none() {
             held = tree.open(&format!("to/{}", part[0]), &how).await.ok();
@@ -113,7 +114,7 @@ fn what_a_broken_copy_has_left_stays_where_it_cannot_be_opened() {
 
 #[test]
 fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     server.place.write("files/film", "data");
     let place = server.smb("");
     runtime().block_on(async {
@@ -130,10 +131,11 @@ fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
     });
 }
 
-/// A small file whose answer is lost may be there already, under its final name: it is copied again, and counted once.
+/// A small file whose reply is lost may already exist under its final name. It is copied again and counted
+/// once.
 #[test]
 fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     let content = "x".repeat(3000);
     server.place.write("here/1", &content);
     server.place.write("here/2", &content);
@@ -141,7 +143,7 @@ fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
     let output = runtime().block_on(async {
         let way = Proxy::start(host(&share).parse().unwrap()).await;
         let there = share.replace(host(&share), &way.address.to_string());
-        // At this rate there is time enough between the two.
+        // This rate leaves enough time between the two.
         let line = format!("here {there} --channels 1 --rate 2k --json");
         let mut copy = server.started(&line).spawn().unwrap();
         let count = || names(&to).iter().filter(|name| name.len() == 1).count();
@@ -167,20 +169,20 @@ fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
     assert!(names(&to).iter().all(|name| fs::read_to_string(to.join(name)).unwrap() == content));
 }
 
-/// A file system in the place of a directory, as long as it is kept.
-struct Mounted(PathBuf);
+/// A file system mounted on a directory, until it is dropped.
+struct TemporaryMount(PathBuf);
 
-impl Mounted {
-    /// None for who may not mount.
-    fn new(at: PathBuf, kind: &str, options: &str) -> Option<Mounted> {
+impl TemporaryMount {
+    /// Mounts it. None if this user may not mount.
+    fn new(at: PathBuf, kind: &str, options: &str) -> Option<TemporaryMount> {
         fs::create_dir(&at).unwrap();
         let mut mount = std::process::Command::new("mount");
         mount.args(["-t", kind, "-o", options, "none"]).arg(&at).stderr(Stdio::null());
-        mount.status().is_ok_and(|status| status.success()).then(|| Mounted(at))
+        mount.status().is_ok_and(|status| status.success()).then(|| TemporaryMount(at))
     }
 }
 
-impl Drop for Mounted {
+impl Drop for TemporaryMount {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
     }
@@ -189,12 +191,12 @@ impl Drop for Mounted {
 #[test]
 fn a_full_disk_is_said_and_leaves_nothing_that_looks_whole() {
     for side in ["local", "smb", "nfs"] {
-        let place = Place::new();
-        let Some(small) = Mounted::new(place.path().join("files"), "tmpfs", "size=1m") else {
+        let place = ProgramDir::new();
+        let Some(small) = TemporaryMount::new(place.path().join("files"), "tmpfs", "size=1m") else {
             eprintln!("left out: mounting is for root alone");
             return;
         };
-        let server = Running::start_at(place);
+        let server = CopyTestServer::start_at(place);
         server.place.write("here/large", &"0123456789abcdef".repeat(200_000));
         server.place.write("here/medium", &"x".repeat(900_000));
         server.place.write("here/other", &"x".repeat(900_000));
@@ -211,7 +213,7 @@ fn a_full_disk_is_said_and_leaves_nothing_that_looks_whole() {
             assert!(fs::read(here).unwrap() == fs::read(there).unwrap(), "{side}: {name}");
         }
         assert!(report["files"]["failed"].as_u64().unwrap() >= 2, "{side}: {report:#}");
-        // Before the directory that it is in.
+        // The file system must be unmounted before its directory is removed.
         drop(small);
     }
 }

@@ -1,4 +1,5 @@
-//! The most that shares did in one second: averages hide it. Looked at once a second, kept for a minute.
+//! The highest rates of shares within one second, which averages hide. They are sampled once a second and
+//! kept for a minute.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -8,12 +9,12 @@ use share::counts::TransactionKind;
 
 use super::locks::held;
 
-/// How often it is looked at.
+/// The sampling interval.
 pub const LOOKED_EVERY: Duration = Duration::from_secs(1);
-/// Looks that are kept.
+/// The number of samples to keep.
 const KEPT: usize = 60;
 
-/// What was read from a share's counts.
+/// A sample of a share's counters.
 #[derive(Clone, Copy)]
 struct Look {
     operations: u64,
@@ -22,7 +23,7 @@ struct Look {
 }
 
 #[derive(Default)]
-struct Lately {
+struct RecentRates {
     last: Option<Look>,
     /// Operations and bytes a second.
     rates: VecDeque<(u64, u64)>,
@@ -30,34 +31,34 @@ struct Lately {
 
 /// The peaks of all shares.
 #[derive(Default)]
-pub struct Peaks(Mutex<HashMap<u64, Lately>>);
+pub struct SharePeaks(Mutex<HashMap<u64, RecentRates>>);
 
-impl Peaks {
-    /// Looks at these shares; those that are not among them are forgotten.
+impl SharePeaks {
+    /// Takes a sample of these shares, and forgets all others.
     pub fn look<'e>(&self, engines: impl Iterator<Item = &'e Arc<share::Share>>, now_ns: u64) {
         let mut known = held(&self.0);
         let mut next = HashMap::new();
         for engine in engines {
-            let mut lately = known.remove(&engine.number()).unwrap_or_default();
+            let mut recent = known.remove(&engine.number()).unwrap_or_default();
             let (mut operations, mut bytes) = (0, 0);
             for counts in engine.all_counts() {
                 let habits = counts.pattern();
                 operations += habits.operations(TransactionKind::Read) + habits.operations(TransactionKind::Write);
                 bytes += habits.bytes.iter().sum::<u64>();
             }
-            lately.note(Look { operations, bytes, at_ns: now_ns });
-            next.insert(engine.number(), lately);
+            recent.note(Look { operations, bytes, at_ns: now_ns });
+            next.insert(engine.number(), recent);
         }
         *known = next;
     }
 
-    /// The most operations, and bytes, of a second in the last minute.
+    /// The highest numbers of operations and of bytes in one second of the last minute.
     pub fn of(&self, engine: &share::Share) -> (u64, u64) {
-        held(&self.0).get(&engine.number()).map_or((0, 0), Lately::most)
+        held(&self.0).get(&engine.number()).map_or((0, 0), RecentRates::most)
     }
 }
 
-impl Lately {
+impl RecentRates {
     fn note(&mut self, look: Look) {
         if let Some(last) = self.last {
             let ns = look.at_ns.saturating_sub(last.at_ns).max(1);
@@ -84,11 +85,11 @@ mod tests {
 
     #[test]
     fn a_peak_is_seen_for_a_minute() {
-        let mut lately = Lately::default();
+        let mut recent = RecentRates::default();
         let second = 1_000_000_000;
         let mut look = |at: u64, operations| {
-            lately.note(Look { operations, bytes: operations * 4096, at_ns: at * second });
-            lately.most()
+            recent.note(Look { operations, bytes: operations * 4096, at_ns: at * second });
+            recent.most()
         };
         assert_eq!(look(0, 1000), (0, 0), "what was before is not of this second");
         assert_eq!(look(1, 1500), (500, 500 * 4096));

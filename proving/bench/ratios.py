@@ -1,7 +1,8 @@
-"""Our server against its peers: ratios within rounds, how they are told, and whether they come to what is wanted.
+"""Our server against its peers: the ratios within rounds, their presentation, and whether they reach the goals.
 
-`columns` of a row are label -> (CPU µs for an operation, operations for a second), each with a value for every round. Above 1 our
-server is ahead in each ratio. What is wanted counts against the best of the peers. Start reading at `values` and `told`.
+`columns` of a row are label -> (CPU µs for each operation, operations per second), each with a value for every round.
+Our server is ahead where a ratio is above 1. The goal counts against the best of the peers. Start reading at `values`
+and `cells`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,25 +15,25 @@ Columns = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 
 def _costs(columns: Columns, ours: str, peer: str) -> list[float]:
-    """The peer's processor time for an operation over ours, in each round."""
+    """Return the peer's processor time for each operation over ours, in each round."""
     return [other / own for own, other in zip(columns[ours][CPU], columns[peer][CPU], strict=True) if own and other]
 
 
 def _rates(columns: Columns, ours: str, peer: str) -> list[float]:
-    """Our operations for a second over the peer's, in each round."""
+    """Return our operations per second over the peer's, in each round."""
     return [own / other for own, other in zip(columns[ours][RATE], columns[peer][RATE], strict=True) if own and other]
 
 
 def values(columns: Columns, ours: str, peers: Sequence[str], row: str = "") -> Values:
-    """The numbers of one row; `row` tells it from others of the same case."""
+    """Return the numbers of one row. `row` distinguishes it from other rows of the same case."""
     found = {"cost": columns[ours][CPU], "rate": columns[ours][RATE]}
     for peer in peers:
         found |= {f"cost × {peer}": _costs(columns, ours, peer), f"rate × {peer}": _rates(columns, ours, peer)}
     return {row + name: spread.of(rounds) for name, rounds in found.items() if rounds}
 
 
-def told(of: Values, peers: Sequence[str], cost: float | None, rate: float | None, row: str = "") -> list[str]:
-    """The columns behind the name: our cost and rate, each peer's ratios, and what is wanted of them."""
+def cells(of: Values, peers: Sequence[str], cost: float | None, rate: float | None, row: str = "") -> list[str]:
+    """Return the columns behind the name: our cost and rate, each peer's ratios, and the verdict on them."""
     shown = [f"{spread.told(of, f'{row}cost', 1)} µs", f"{of[f'{row}rate'].median:,.0f}/s"]
     for peer in peers:
         shown += [spread.told(of, f"{row}cost × {peer}"), spread.told(of, f"{row}rate × {peer}")]
@@ -40,7 +41,7 @@ def told(of: Values, peers: Sequence[str], cost: float | None, rate: float | Non
 
 
 def verdict(of: Values, peers: Sequence[str], row: str, **wanted: float | None) -> str:
-    """By the name of a measure what the least of the peers' ratios must come to, if anything."""
+    """Compare the smallest ratio of the peers with the goal. `wanted` maps a measure to its goal, or to None."""
     parts = []
     for measure, least in wanted.items():
         if least is None:

@@ -1,4 +1,4 @@
-//! A share that is brought to another directory while clients use it.
+//! A share that moves to another directory while clients use it.
 
 use std::time::Instant;
 
@@ -9,14 +9,14 @@ use nfs_wire::NfsStat;
 use serde_json::Value;
 use smb_wire::create::Disposition;
 
-use crate::Running;
+use crate::LiveServer;
 
-impl Running {
+impl LiveServer {
     fn holds(&self, path: &str, wanted: &str) {
         assert_eq!(std::fs::read_to_string(self.place.path().join(path)).unwrap(), wanted, "{path}");
     }
 
-    /// Whether the server has anything open in this directory.
+    /// Whether the server has open files in this directory.
     fn has_open(&self, name: &str) -> bool {
         let dir = std::fs::canonicalize(self.place.path().join(name)).unwrap();
         let all = std::fs::read_dir(format!("/proc/{}/fd", self.server.pid())).unwrap();
@@ -24,7 +24,7 @@ impl Running {
         targets.any(|target| target.starts_with(&dir))
     }
 
-    /// Waits until the server lets go of this directory.
+    /// Waits until the server has released this directory.
     fn is_free(&self, name: &str) {
         let begun = Instant::now();
         while self.has_open(name) {
@@ -36,7 +36,7 @@ impl Running {
 
 #[tokio::test]
 async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_closed() {
-    let mut server = Running::start();
+    let mut server = LiveServer::start();
     let how = OpenOptions::file(Disposition::OpenIf);
     let session = server.log_on().await;
     let old = session.connect("files").await.unwrap();
@@ -50,11 +50,11 @@ async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_cl
 
     let said = server.says("share set files path=made").await;
     let note =
-        "who was there before (1 connection over SMB, 1 client of NFS that came to it, 2 open files) keeps";
+        "clients that were connected before (1 connection over SMB, 1 client over NFS, 2 open files) keep";
     assert!(said.contains(note), "{said}");
     let shown = server.json("share show files").await["settings"]["path"].clone();
     assert!(shown.as_str().unwrap().ends_with("/made"), "{shown}");
-    // Who was there goes on in the old directory, who comes is in the new one.
+    // Connected clients continue in the old directory, and new ones are in the new directory.
     open.write(0, b"OLD").await.unwrap();
     file.write_all(0, &Bytes::from_static(b"OLD")).await.unwrap();
     old.open("c", &how).await.unwrap().close().await.unwrap();
@@ -71,10 +71,10 @@ async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_cl
     let files = server.json("status").await["tcons"].clone();
     assert_eq!(files.as_object().unwrap().len(), 2, "{files}");
 
-    // Nobody can have files twice, by way of what is still open.
+    // Files that are still open through the old share cannot be shared a second time.
     std::fs::create_dir(server.place.path().join("files/inner")).unwrap();
     for line in ["share create inner path=files/inner users=*=read", "share set files path=files/inner"] {
-        server.refuses(line, "is still used by who came before, hold the same files").await;
+        server.refuses(line, "still has connected clients, contain the same files").await;
     }
     open.close().await.unwrap();
     file.close().await.unwrap();
@@ -83,11 +83,11 @@ async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_cl
     server.is_free("files");
     server.says("share create inner path=files/inner users=*=read").await;
     assert_eq!(session.losses(), 0);
-    // It is kept, and goes back with what it was made from.
+    // The change survives a restart, and it is undone together with its origin.
     server.restart();
     let new = server.log_on().await.connect("files").await.unwrap();
     new.open("a", &OpenOptions::file(Disposition::Open)).await.unwrap();
-    server.refuses("share set files --reset path", "hold the same files").await;
+    server.refuses("share set files --reset path", "contain the same files").await;
     server.says("share delete inner").await;
     server.says("share set files --reset path").await;
     server.holds("files/a", "OLD");
@@ -98,7 +98,7 @@ async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_cl
 
 #[tokio::test]
 async fn a_reload_moves_a_share_and_its_limits_and_counts_go_along() {
-    let server = Running::start();
+    let server = LiveServer::start();
     server.says("account create lab kind=premium users=anna=full").await;
     server.says("share set files account=lab provisioned_gib=100").await;
     let old = server.log_on().await.connect("files").await.unwrap();
@@ -106,7 +106,7 @@ async fn a_reload_moves_a_share_and_its_limits_and_counts_go_along() {
     file.write(0, b"counted").await.unwrap();
     let at = server.place.path().join("trunkline.toml");
     let text = std::fs::read_to_string(&at).unwrap();
-    // A mistake elsewhere leaves it where it is.
+    // A mistake in another share leaves it in place.
     let moved = text.replace("path = \"files\"", "path = \"made\"");
     std::fs::write(&at, format!("{moved}[share.bad]\npath = \"none\"\n")).unwrap();
     server.refuses("reload", "no such file or directory").await;

@@ -1,14 +1,14 @@
-//! Copies between two places of one server, which it makes by itself: what goes over the network is counted.
+//! Copies within one server, which it carries out itself. The tests count the bytes on the network.
 
 use testkit::proxy::Proxy;
 
 use super::*;
 
 const MIB: usize = 1024 * 1024;
-/// How much of what is copied may go over the network at most: 1 MiB of 1 GiB.
+/// The part of the copied bytes that may go over the network: 1 MiB of 1 GiB.
 const SHARE: usize = 1024;
 
-/// A place behind a way that counts, and that way.
+/// An address behind a proxy that counts bytes, and the proxy.
 async fn behind(place: &str) -> (String, Proxy) {
     let (before, rest) = place.split_once("127.0.0.1:").unwrap();
     let (port, path) = rest.split_once('/').unwrap();
@@ -22,7 +22,7 @@ fn content(length: usize) -> Vec<u8> {
 
 #[test]
 fn a_copy_between_two_places_of_a_server_does_not_come_to_this_host() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let large = content(200 * MIB + 12_345);
     fs::create_dir_all(server.path("files/from/deep")).unwrap();
@@ -50,14 +50,14 @@ fn a_copy_between_two_places_of_a_server_does_not_come_to_this_host() {
 
 #[test]
 fn what_a_server_copies_by_itself_is_whole_in_all_sizes_and_between_shares() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     let config = fs::read_to_string(server.path("trunkline.toml")).unwrap();
     let share = config.split_once("[share.files]").unwrap().1.replace("\"files\"", "\"other\"");
-    let Running { server: running, place } = server;
+    let CopyTestServer { server: running, place } = server;
     drop(running);
     fs::create_dir(place.path().join("other")).unwrap();
     place.write("trunkline.toml", &format!("{config}[share.other]{share}"));
-    let server = Running { server: Server::start(&place), place };
+    let server = CopyTestServer { server: Server::start(&place), place };
     let sizes = [0, 1, 65_535, 65_536, MIB - 1, MIB, MIB + 1, 16 * MIB, 17 * MIB + 3];
     for size in sizes {
         fs::create_dir_all(server.path("files/from")).unwrap();
@@ -84,24 +84,24 @@ fn what_a_server_copies_by_itself_is_whole_in_all_sizes_and_between_shares() {
     }
 }
 
-/// A second server that takes itself for `server`, as a machine does that was made from the same image.
-fn twin_of(server: &Running) -> Running {
-    let place = Place::new();
+/// A second server with the identity of `server`, like a machine that was created from the same image.
+fn twin_of(server: &CopyTestServer) -> CopyTestServer {
+    let place = ProgramDir::new();
     let mut copy = std::process::Command::new("cp");
     assert!(copy.arg("-a").arg(server.path("state")).arg(place.path()).status().unwrap().success());
-    Running::start_at(place)
+    CopyTestServer::start_at(place)
 }
 
 #[test]
 fn a_server_of_the_same_identity_is_not_taken_for_that_of_the_source() {
-    let server = Running::start();
+    let server = CopyTestServer::start();
     let twin = twin_of(&server);
     let large = content(4 * MIB);
     for (server, bytes) in [(&server, &large), (&twin, &vec![7; large.len()])] {
         fs::create_dir_all(server.path("files/from")).unwrap();
         let file = fs::File::create(server.path("files/from/large")).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0).unwrap();
-        // Neither size nor time tells the two apart.
+        // The two files have the same size and time.
         file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
     }
     for (from, to) in [(server.smb("from"), twin.smb("smb")), (server.nfs("from"), twin.nfs("nfs"))] {

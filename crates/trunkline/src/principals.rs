@@ -1,7 +1,8 @@
-//! Who may log on: the users of the configuration and of the state directory, as one list.
+//! The principals who may log on: the users of the configuration and of the state directory, and accounts
+//! with keys, as one list.
 //!
-//! Start with [`resolve`]. [`change`] and [`remove`] do what the `user` commands ask, on the state that the
-//! running server or the command itself holds.
+//! Start with [`resolve`]. [`change`] and [`remove`] carry out the `user` commands on the state that the
+//! running server or the command itself has open.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,14 +14,14 @@ use auth::NtHash as Hash;
 use crate::account_keys;
 use crate::config::check::read_password;
 use crate::config::{Config, User, values};
-use crate::host::Accounts;
+use crate::host::UserDatabase;
 use crate::state::StateDir;
 use crate::state::store::{Store, StoreError, StoredUser};
 
-/// A user who may log on, complete.
+/// A user who may log on, with all settings resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Person {
-    /// The name as it is written.
+pub struct LogonPrincipal {
+    /// The name, in the spelling of its definition.
     pub name: String,
     /// The password's NT hash.
     pub nt_hash: NtHash,
@@ -34,16 +35,16 @@ pub struct Person {
     pub groups: Vec<u32>,
     /// Whether the user is one of the server's administrators.
     pub admin: bool,
-    /// File the password came from; none when it is kept in the state directory.
+    /// The file of the password. None if the password is in the state directory.
     pub password_file: Option<PathBuf>,
-    /// The hash of another password that is as good: an account's second key.
+    /// The hash of a second valid password: an account's second key.
     pub second_hash: Option<NtHash>,
-    /// The account whose keys these are; then it is no user at all.
+    /// The account to which the keys belong. Such a principal is not a user.
     pub key_of: Option<String>,
 }
 
-impl Person {
-    /// As a list shows them.
+impl LogonPrincipal {
+    /// The entry for a list of users.
     pub fn entry(&self) -> UserEntry {
         let source =
             self.password_file.as_ref().map_or_else(|| "state".to_owned(), |file| file.display().to_string());
@@ -63,17 +64,17 @@ pub fn nt_hash(password: &str) -> NtHash {
     NtHash(*Hash::from_password(password).as_bytes())
 }
 
-/// Every user who may log on, and every account that may by its keys, sorted by name. What `config` says about a user goes
-/// before what is stored.
+/// All users who may log on, and all accounts that may log on by their keys, sorted by name. The settings of
+/// a user in `config` override the stored ones.
 ///
 /// # Errors
 /// One line that names the user.
-pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<Person>> {
+pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPrincipal>> {
     let store = state.store();
     let stored: BTreeMap<String, StoredUser> =
         store.users()?.into_iter().map(|user| (user.name.to_lowercase(), user)).collect();
-    let host = Accounts::read();
-    let mut people = BTreeMap::new();
+    let host = UserDatabase::read();
+    let mut principals = BTreeMap::new();
     for (key, user) in &config.users {
         let (hash, password_file) = match &user.password_file {
             Some(file) => {
@@ -90,24 +91,24 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<Person>>
             },
         };
         let known = stored.get(key);
-        people.insert(key.clone(), configured(user, known, hash, password_file, store, &host)?);
+        principals.insert(key.clone(), configured(user, known, hash, password_file, store, &host)?);
     }
     for (key, user) in stored {
-        if let Entry::Vacant(place) = people.entry(key) {
-            place.insert(person(&user, store, &host)?);
+        if let Entry::Vacant(place) = principals.entry(key) {
+            place.insert(principal(&user, store, &host)?);
         }
     }
-    account_keys::add_to(&mut people, config, store)?;
-    Ok(people.into_values().collect())
+    account_keys::add_to(&mut principals, config, store)?;
+    Ok(principals.into_values().collect())
 }
 
-/// Says in the log what is wrong with a password and its file.
+/// Logs a warning about a weak password and about a password file that others can read.
 fn warn_of(user: &str, password: &str, file: &Path) {
     if let Some(why) = crate::password::weakness(user, password) {
-        tracing::warn!(user, file = %file.display(), why, "a password is soon guessed");
+        tracing::warn!(user, file = %file.display(), why, "a password is easy to guess");
     }
     if let Some(why) = client::written::exposure(file) {
-        tracing::warn!(user, file = %file.display(), why, "a password file is open");
+        tracing::warn!(user, file = %file.display(), why, "a password file can be read by others");
     }
 }
 
@@ -117,8 +118,8 @@ fn configured(
     nt_hash: NtHash,
     password_file: Option<PathBuf>,
     store: &Store,
-    host: &Accounts,
-) -> Result<Person, StoreError> {
+    host: &UserDatabase,
+) -> Result<LogonPrincipal, StoreError> {
     let uid = user.uid.as_ref().map(|own| own.value).or(known.and_then(|known| known.uid));
     let gid = user.gid.as_ref().map(|own| own.value).or(known.and_then(|known| known.gid));
     let base = StoredUser {
@@ -128,20 +129,20 @@ fn configured(
         gid,
         admin: user.admin.value || known.is_some_and(|known| known.admin),
     };
-    let mut person = person(&base, store, host)?;
+    let mut principal = principal(&base, store, host)?;
     if let Some(sid) = &user.sid {
-        person.sid.clone_from(&sid.value);
+        principal.sid.clone_from(&sid.value);
     }
     if let Some(groups) = &user.groups {
-        person.groups.clone_from(&groups.value);
+        principal.groups.clone_from(&groups.value);
     }
-    person.password_file = password_file;
-    Ok(person)
+    principal.password_file = password_file;
+    Ok(principal)
 }
 
-fn person(user: &StoredUser, store: &Store, host: &Accounts) -> Result<Person, StoreError> {
+fn principal(user: &StoredUser, store: &Store, host: &UserDatabase) -> Result<LogonPrincipal, StoreError> {
     let ids = host.ids(&user.name, user.uid, user.gid);
-    Ok(Person {
+    Ok(LogonPrincipal {
         sid: store.identity().user_sid(store.rid(&user.name)?),
         name: user.name.clone(),
         nt_hash: user.nt_hash.clone(),
@@ -158,7 +159,7 @@ fn person(user: &StoredUser, store: &Store, host: &Accounts) -> Result<Person, S
 /// Adds or changes a stored user.
 ///
 /// # Errors
-/// Why not, in one line. Nothing is changed then.
+/// The reason, in one line. Nothing is changed then.
 pub fn change(store: &Store, change: UserChange) -> Result<(), String> {
     values::user_name(&change.name)?;
     let fail = |e: StoreError| e.to_string();
@@ -194,7 +195,7 @@ pub fn change(store: &Store, change: UserChange) -> Result<(), String> {
 /// Removes a stored user.
 ///
 /// # Errors
-/// Why not, in one line.
+/// The reason, in one line.
 pub fn remove(store: &Store, name: &str) -> Result<(), String> {
     match store.remove_user(name) {
         Ok(true) => Ok(()),
@@ -257,12 +258,15 @@ mod tests {
         let text =
             "[[user]]\nname = \"Ann\"\npassword_file = \"pw\"\nsid = \"S-1-5-21-1-2-3-4\"\ngroups = [7]\n";
         let config = read::parse("t", text, dir.path()).unwrap();
-        let people = resolve(&config, &state).unwrap();
-        assert_eq!(people.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["Ann", "bob"]);
-        assert_eq!(people[0].nt_hash, nt_hash("secret"));
-        assert_eq!((people[0].uid, people[0].sid.as_str()), (4, "S-1-5-21-1-2-3-4"));
-        assert_eq!((people[0].groups.as_slice(), people[1].nt_hash.clone()), (&[7][..], nt_hash("pw")));
-        assert_eq!(people[0].password_file.as_deref(), Some(dir.path().join("pw").as_path()));
+        let principals = resolve(&config, &state).unwrap();
+        assert_eq!(principals.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["Ann", "bob"]);
+        assert_eq!(principals[0].nt_hash, nt_hash("secret"));
+        assert_eq!((principals[0].uid, principals[0].sid.as_str()), (4, "S-1-5-21-1-2-3-4"));
+        assert_eq!(
+            (principals[0].groups.as_slice(), principals[1].nt_hash.clone()),
+            (&[7][..], nt_hash("pw"))
+        );
+        assert_eq!(principals[0].password_file.as_deref(), Some(dir.path().join("pw").as_path()));
         let nobody = read::parse("t", "[[user]]\nname = \"eve\"\n", Path::new("")).unwrap();
         assert!(resolve(&nobody, &state).unwrap_err().to_string().contains("user `eve` has no password"));
     }
