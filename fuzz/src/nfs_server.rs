@@ -20,7 +20,7 @@ pub fn server(data: &[u8]) {
 
     let mut message = Vec::new();
     let credential = Credential::Sys(AuthSys::new(b"host", 0, 0, &[]));
-    rpc::Call::write_header(99, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, &credential, &mut message);
+    rpc::RpcCall::write_header(99, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, &credential, &mut message);
     // An empty tag, the minor version, and the number of operations.
     [0, minor, 3 + u32::from(*count)].iter().for_each(|word| word.encode(&mut message));
     client.sequence(0, true).encode(&mut message);

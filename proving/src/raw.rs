@@ -18,7 +18,7 @@ use smb_wire::negotiate::{
 };
 use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{
-    Command, FileId, Guid, Header, List, NtStatus, Utf16, create_context, read, tree_connect, utf16,
+    FileId, Guid, Header, NtStatus, SmbCommand, Utf16, WireList, create_context, read, tree_connect, utf16,
 };
 use wire::Now;
 
@@ -76,15 +76,15 @@ impl RawClient {
         let hashes = [HashAlgorithm::Sha512];
         let signing = [context::SigningAlgorithm::new(SigningAlgorithm::AesGmac as u16)];
         let contexts = [
-            Context::PreauthIntegrity { hash_algorithms: List::Values(&hashes), salt: &[1; 32] },
-            Context::Signing(List::Values(&signing)),
+            Context::PreauthIntegrity { hash_algorithms: WireList::Values(&hashes), salt: &[1; 32] },
+            Context::Signing(WireList::Values(&signing)),
         ];
-        let request = self.message(Command::Negotiate, |out| {
+        let request = self.message(SmbCommand::Negotiate, |out| {
             negotiate::Request {
                 security_mode: security_mode(identity),
                 capabilities: Capabilities::LARGE_MTU,
                 client_guid: identity.guid,
-                dialects: List::Values(&[Dialect::Smb311]),
+                dialects: WireList::Values(&[Dialect::Smb311]),
                 contexts: Contexts::Values(&contexts),
             }
             .write(out);
@@ -101,7 +101,7 @@ impl RawClient {
             Initiator::new(ClientIdentity::new(identity.user, "", hash, "cifs/server"), Wrap::Spnego);
         let mut token = initiator.first();
         loop {
-            let request = self.message(Command::SessionSetup, |out| {
+            let request = self.message(SmbCommand::SessionSetup, |out| {
                 session_setup::Request {
                     flags: RequestFlags::empty(),
                     security_mode: security_mode(identity),
@@ -135,7 +135,7 @@ impl RawClient {
 
     fn connect_tree(&mut self, share: &str) -> io::Result<()> {
         let path = utf16::encode(&format!("\\\\server\\{share}"));
-        let mut request = self.message(Command::TreeConnect, |out| {
+        let mut request = self.message(SmbCommand::TreeConnect, |out| {
             tree_connect::Request::new(Utf16::new(&path).unwrap_or_default()).write(out);
         });
         // MS-SMB2 3.2.4.2.4: this request is always signed.
@@ -153,7 +153,7 @@ impl RawClient {
     /// As [`RawClient::log_on`].
     pub fn open(&mut self, name: &str) -> io::Result<FileId> {
         let name = utf16::encode(name);
-        let request = self.message(Command::Create, |out| {
+        let request = self.message(SmbCommand::Create, |out| {
             create::Request {
                 requested_oplock_level: create::OplockLevel::None,
                 impersonation_level: ImpersonationLevel::Impersonation,
@@ -176,7 +176,7 @@ impl RawClient {
     /// Appends one READ with the transport's prefix to `batch`.
     pub fn push_read(&mut self, batch: &mut Vec<u8>, file_id: FileId, offset: u64, length: u32) {
         let request =
-            self.message(Command::Read, |out| read::Request::new(file_id, offset, length).write(out));
+            self.message(SmbCommand::Read, |out| read::Request::new(file_id, offset, length).write(out));
         batch.extend_from_slice(&(request.len() as u32).to_be_bytes());
         batch.extend_from_slice(&request);
     }
@@ -207,7 +207,7 @@ impl RawClient {
     }
 
     /// A message with the next id, signed if the session signs.
-    fn message(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    fn message(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut header = Header::request(command, self.next_id);
         self.next_id += 1;
         // It requests many credits at first, and then as many as it uses.

@@ -33,7 +33,7 @@ const WARM: usize = 30;
 const ANSWER: usize = 4 + 64 + read::RESPONSE_FIXED + LENGTH as usize;
 
 /// A share on `directory`, served by one worker on a port that the host selects.
-fn serve(directory: &Path) -> (net::Handle<smb::service::Smb>, SocketAddr) {
+fn serve(directory: &Path) -> (net::Handle<smb::service::SmbService>, SocketAddr) {
     let (root, beside) = (directory.join("share"), directory.join("beside"));
     std::fs::create_dir(&root).expect("the share's root");
     std::fs::write(root.join("file"), vec![0x5a; DEPTH * LENGTH as usize]).expect("a file");
@@ -44,7 +44,8 @@ fn serve(directory: &Path) -> (net::Handle<smb::service::Smb>, SocketAddr) {
     server.set_shares([share_config(&engine)]);
     let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
     let config = net::Config { workers: 1, ..net::Config::default() };
-    let handle = net::serve(listeners, Arc::new(smb::service::Smb(server)), config).expect("it serves");
+    let handle =
+        net::serve(listeners, Arc::new(smb::service::SmbService(server)), config).expect("it serves");
     let address = handle.local_addresses()[0];
     (handle, address)
 }
@@ -65,7 +66,7 @@ fn exchange(client: &mut RawClient, batch: &[u8], answers: &mut [u8]) {
 }
 
 /// Reads the same 32 blocks repeatedly on one connection, and checks the costs of one READ.
-fn measure(server: &net::Handle<smb::service::Smb>, address: SocketAddr, signs: bool) {
+fn measure(server: &net::Handle<smb::service::SmbService>, address: SocketAddr, signs: bool) {
     let guid = Guid([2 + u8::from(signs); 16]);
     let who = RawClientIdentity { user: "anna", password: "s3cret", guid, signs };
     let mut client = RawClient::log_on(address, &who, "files").expect("the client logs on");

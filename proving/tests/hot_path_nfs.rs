@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counting::{Expected, MeasuredRun, the_counters_count, undisturbed};
-use nfs::connection::service::Nfs;
+use nfs::connection::service::NfsService;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::compound::{CallWriter, Reply, Target};
@@ -22,7 +22,7 @@ use nfs_wire::op::{
 };
 use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
-use nfs_wire::types::{ClientId, FileHandle, Identity, Owner, SessionId, StableHow, StateId};
+use nfs_wire::types::{ClientId, FileHandle, Identity, SessionId, StableHow, StateId, StateOwner};
 use nfs_wire::xdr::List;
 use volume::{Name, Volume};
 use wire::Frame;
@@ -53,7 +53,7 @@ fn listed() -> volume::memory::MemoryVolume {
 
 /// A share on `directory`, and one with directories to list, served by one worker on a port that the host
 /// selects.
-fn serve(directory: &Path) -> (net::Handle<Nfs>, SocketAddr) {
+fn serve(directory: &Path) -> (net::Handle<NfsService>, SocketAddr) {
     let (root, beside) = (directory.join("share"), directory.join("beside"));
     std::fs::create_dir(&root).expect("the share's root");
     std::fs::write(root.join("file"), vec![0x5a; 2 * DEPTH * LENGTH]).expect("a file");
@@ -84,7 +84,7 @@ fn serve(directory: &Path) -> (net::Handle<Nfs>, SocketAddr) {
     server.set_exports([export("share", 1, Arc::new(volume)), export("listed", 2, Arc::new(listed()))]);
     let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");
     let config = net::Config { workers: 1, ..net::Config::default() };
-    let handle = net::serve(listeners, Arc::new(Nfs(server)), config).expect("it serves");
+    let handle = net::serve(listeners, Arc::new(NfsService(server)), config).expect("it serves");
     let address = handle.local_addresses()[0];
     (handle, address)
 }
@@ -116,7 +116,7 @@ fn answer(socket: &mut TcpStream) -> Vec<u8> {
     let mut message = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
     socket.read_exact(&mut message).expect("a whole answer");
     match Message::parse(&message) {
-        Ok(Message::Reply(rpc::Reply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
+        Ok(Message::Reply(rpc::RpcReply { outcome: Ok(Accepted::Success(body)), .. })) => body.to_vec(),
         other => panic!("{other:?}"),
     }
 }
@@ -210,7 +210,7 @@ impl Client {
             seqid: 0,
             share_access: open::ShareAccess::BOTH | open::ShareAccess::WANT_NO_DELEG,
             share_deny: open::ShareDeny::empty(),
-            owner: Owner { clientid: 0, owner: Identity(b"owner") },
+            owner: StateOwner { clientid: 0, owner: Identity(b"owner") },
             openhow: open::OpenHow::NoCreate,
             claim: open::Claim::Null(b"file"),
         });
@@ -276,7 +276,7 @@ fn writing(stateid: StateId, offset: u64) -> Args<'static> {
 /// Repeats a batch, and checks the costs of one request: `from_file` is the number of bytes that it reads
 /// from the file, and `most` is its maximum number of system calls.
 fn measure(
-    server: &net::Handle<Nfs>,
+    server: &net::Handle<NfsService>,
     client: &mut Client,
     name: &str,
     operation: fn(StateId, u64) -> Args<'static>,
@@ -304,7 +304,7 @@ fn measure(
 
 /// The least number of allocations of listing a directory with `files` files, when its metadata is cached.
 /// The attributes are those that Linux requests, including filehandles and owners.
-fn list(server: &net::Handle<Nfs>, client: &mut Client, (name, files): (&str, usize)) -> u64 {
+fn list(server: &net::Handle<NfsService>, client: &mut Client, (name, files): (&str, usize)) -> u64 {
     let handle = client.find(name);
     let wanted = [
         AttrNum::Type,

@@ -10,11 +10,11 @@ use nfs_wire::op::{Args, Res, getattr, open, readdir};
 use nfs_wire::types::{ChangeInfo, Identity, StateId, StateOwner};
 use testkit::nfs::*;
 use volume::Time;
-use volume::faulty::Plan;
+use volume::faulty::FaultPlan;
 
 /// A client that counts the calls of its COMPOUNDs.
 struct CallCounter {
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
     wire: Wire,
     client: Client,
     directory: Vec<u8>,
@@ -22,7 +22,7 @@ struct CallCounter {
 
 impl CallCounter {
     fn begin(remembers: bool) -> CallCounter {
-        let (world, plan) = World::counted();
+        let (world, plan) = NfsTestServer::counted();
         // As on a host: a change is too recent to be trusted.
         world.memory.set_clock(Time::from_wall_ns(world.now.wall_ns));
         world.engine.set_metadata_caching(remembers);
@@ -33,7 +33,7 @@ impl CallCounter {
         CallCounter { plan, wire, client, directory: handle.object.0.to_vec() }
     }
 
-    fn count(&mut self, handle: &[u8], operations: &[Args<'_>]) -> (u64, Answer) {
+    fn count(&mut self, handle: &[u8], operations: &[Args<'_>]) -> (u64, ReceivedCompound) {
         let before = self.plan.metadata_calls();
         let answer = self.client.on(&mut self.wire, handle, operations).ok();
         (self.plan.metadata_calls() - before, answer)
@@ -123,7 +123,7 @@ fn where_new_names_are_made_all_the_time_they_are_not_looked_for_any_more() {
     let counts: Vec<u64> = (0..40).map(|n| it.create(&format!("f{n}")).0).collect();
     assert_eq!((counts[5], counts[39]), (5, 4), "{counts:?}");
     // One scan is all it took.
-    assert_eq!(it.plan.count(volume::faulty::Call::Entries), 1);
+    assert_eq!(it.plan.count(volume::faulty::VolumeCall::Entries), 1);
 }
 
 /// Lists the directory with these attributes. Returns the calls, the names, and the attributes of the first

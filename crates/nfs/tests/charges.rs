@@ -10,9 +10,9 @@ use nfs_wire::op::{Args, destroy, read_plus};
 use nfs_wire::rpc::{self, Accepted, Message};
 use nfs_wire::types::StateId;
 use share::FileNumber;
-use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, MeteredWork};
-use testkit::nfs::{Client, Wire, World, closing, put, reading, writing};
-use volume::faulty::{Call, FaultyVolume, Plan};
+use share::limits::{AccountProvision, Alarm, Limits, MeteredWork, Provision, ShareLimits, Throughput};
+use testkit::nfs::{Client, NfsTestServer, Wire, closing, put, reading, writing};
+use volume::faulty::{FaultPlan, FaultyVolume, VolumeCall};
 use volume::memory::MemoryVolume;
 use volume::{Failure, Name, OpenHow, Volume};
 use volume_posix::PosixVolume;
@@ -35,11 +35,11 @@ impl Alarm for ManualTime {
 
 /// A client with a file on a share with limits.
 struct ChargedShare {
-    world: World,
+    world: NfsTestServer,
     limits: Arc<Limits>,
     share: ShareLimits,
     number: FileNumber,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
     wire: Wire,
     client: Client,
     file: Vec<u8>,
@@ -58,13 +58,13 @@ impl ChargedShare {
     /// On a volume without cached data: every READ must leave the connection's thread.
     fn cold() -> ChargedShare {
         let scene = ChargedShare::new();
-        scene.plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+        scene.plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
         scene
     }
 
     /// On a volume whose files another one shows too.
-    fn on(volume: Arc<dyn Volume>, shown: &dyn Volume, plan: Arc<Plan>) -> ChargedShare {
-        let world = World::on(volume);
+    fn on(volume: Arc<dyn Volume>, shown: &dyn Volume, plan: Arc<FaultPlan>) -> ChargedShare {
+        let world = NfsTestServer::on(volume);
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 2);
         let (file, stateid) = client.create(&mut wire, b"file");
@@ -218,22 +218,22 @@ fn what_is_not_copied_costs_what_it_transfers() {
 #[test]
 fn what_fails_costs_nothing() {
     ChargedShare::new().costs(0, |scene| {
-        scene.plan.always(Call::ReadCached, Some(Failure::Io));
+        scene.plan.always(VolumeCall::ReadCached, Some(Failure::Io));
         let read = scene.read(0, LEN);
         scene.ends(&[read], NfsStat::Io);
     });
     ChargedShare::cold().costs(0, |scene| {
-        scene.plan.always(Call::Read, Some(Failure::Io));
+        scene.plan.always(VolumeCall::Read, Some(Failure::Io));
         let read = scene.read(0, LEN);
         scene.ends(&[read], NfsStat::Io);
     });
     ChargedShare::new().costs(0, |scene| {
-        scene.plan.always(Call::Read, Some(Failure::Io));
+        scene.plan.always(VolumeCall::Read, Some(Failure::Io));
         let read = scene.read_plus(0, LEN);
         scene.ends(&[read], NfsStat::Io);
     });
     ChargedShare::new().costs(0, |scene| {
-        scene.plan.always(Call::Write, Some(Failure::Io));
+        scene.plan.always(VolumeCall::Write, Some(Failure::Io));
         let stateid = scene.stateid;
         scene.ends(&[writing(stateid, 0, &[8; 1000])], NfsStat::Io);
     });
@@ -344,13 +344,13 @@ fn what_was_held_costs_what_it_transfers() {
     });
     ChargedShare::new().costs(0, |scene| {
         scene.hold_read(LEN);
-        scene.plan.always(Call::ReadCached, Some(Failure::Io));
+        scene.plan.always(VolumeCall::ReadCached, Some(Failure::Io));
         scene.pass();
         assert_eq!(scene.answers(), [NfsStat::Io]);
     });
     ChargedShare::new().costs(0, |scene| {
         scene.hold_read(LEN);
-        scene.plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+        scene.plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
         scene.pass();
         scene.wire.collect();
         scene.wire.give_up(false);

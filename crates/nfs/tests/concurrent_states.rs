@@ -20,7 +20,7 @@ struct RacingClient<'a> {
 
 impl RacingClient<'_> {
     /// Sends the operations at the same time as the other side.
-    fn run(&mut self, operations: &[Args<'_>]) -> Answer {
+    fn run(&mut self, operations: &[Args<'_>]) -> ReceivedCompound {
         let all = [&[self.client.sequence(self.slot, false)][..], operations].concat();
         self.start.wait();
         self.wire.call(1, &all)
@@ -34,7 +34,7 @@ impl RacingClient<'_> {
 }
 
 /// The open and the delegation in the reply to OPEN.
-fn opened(answer: &Answer) -> (StateId, Option<StateId>) {
+fn opened(answer: &ReceivedCompound) -> (StateId, Option<StateId>) {
     let Res::Open(Ok(opened)) = answer.last() else { panic!("{answer:?}") };
     let given = match opened.delegation {
         open::Delegation::Read(read) => Some(read.stateid),
@@ -53,7 +53,7 @@ fn both<T: Send>(
     acts: [PairedAction<'_, T>; 2],
     judge: impl Fn(&mut Client, &mut Wire, &[u8], [T; 2]),
 ) {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let bind = bind_conn_to_session::Args {

@@ -7,7 +7,7 @@ use nfs::counting::FAMILY;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::Bitmap;
 use nfs_wire::op::{Args, OpNum, getattr, read_plus};
-use share::counts::{Kind, Totals};
+use share::counts::{Totals, TransactionKind};
 use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
 use testkit::nfs::{Client, EXPORT, NfsTestServer, lookup, reading, writing};
 
@@ -62,10 +62,13 @@ fn every_operation_counts_once_for_its_share_with_its_bytes() {
     let read = after.transactions.iter().find(|one| one.operation == OpNum::Read.get() as usize).unwrap();
     // Number, stateid, offset and count; number, status, whether it ends, length and data.
     assert_eq!((read.ingress, read.egress), (3 * (4 + 16 + 8 + 4), 3 * (16 + 400)));
-    let more = |kind| after.habits.operations(kind) - before.habits.operations(kind);
+    let more = |kind| after.pattern.operations(kind) - before.pattern.operations(kind);
     // Attributes beside data do not count as work of their own, and neither does the second LOOKUP.
-    assert_eq!([Kind::Read, Kind::Write, Kind::Metadata].map(more), [4, 0, 2]);
-    assert_eq!(after.habits.bytes, [1600, 1000]);
+    assert_eq!(
+        [TransactionKind::Read, TransactionKind::Write, TransactionKind::Metadata].map(more),
+        [4, 0, 2]
+    );
+    assert_eq!(after.pattern.bytes, [1600, 1000]);
     let rest = world.server.counts.read();
     assert!(responses(&rest, OpNum::Sequence)[0].1 >= 6 && responses(&rest, OpNum::ExchangeId)[0].1 == 1);
 }

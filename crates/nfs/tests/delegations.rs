@@ -107,7 +107,7 @@ fn hear(message: &[u8]) -> Heard {
 
 /// A world with a file and two clients, the first of which has a delegation of it.
 struct DelegatedFile {
-    world: World,
+    world: NfsTestServer,
     first: Wire,
     second: Wire,
     holder: Client,
@@ -118,7 +118,7 @@ struct DelegatedFile {
 
 impl DelegatedFile {
     fn new() -> DelegatedFile {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let (mut first, mut second) = (world.connect(), world.connect());
         let mut holder = callable(&mut first, b"holder");
         let mut other = Client::new(&mut second, b"other", 1);
@@ -602,7 +602,7 @@ fn what_is_not_given_back_in_time_is_taken_away_and_the_client_is_told() {
     let read = scene.holder.on(&mut scene.first, &scene.handle, &[reading(scene.given, 0, 1)]);
     assert_eq!(read.status(), NfsStat::DelegRevoked);
     let flag = nfs_wire::op::sequence::StatusFlags::RECALLABLE_STATE_REVOKED;
-    let told = |answer: &Answer| match answer.results()[0] {
+    let told = |answer: &ReceivedCompound| match answer.results()[0] {
         Res::Sequence(Ok(sequence)) => sequence.status_flags.contains(flag),
         other => panic!("{other:?}"),
     };
@@ -646,7 +646,7 @@ fn a_file_is_opened_under_its_own_delegation_alone() {
 
 #[test]
 fn who_cannot_be_called_is_given_nothing_and_told_why() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (handle, open) = client.create(&mut wire, b"file");
@@ -661,7 +661,7 @@ fn who_cannot_be_called_is_given_nothing_and_told_why() {
 // when it goes back
 #[test]
 fn no_read_delegation_goes_to_a_client_that_writes_or_locks_the_file_itself() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = callable(&mut wire, b"client");
     let (_, writer) = client.create(&mut wire, b"file");
@@ -692,7 +692,7 @@ fn no_read_delegation_goes_to_a_client_that_writes_or_locks_the_file_itself() {
 // RFC 8881 10.4: a delegation that nobody asked for must be worth the DELEGRETURN that it costs
 #[test]
 fn who_does_not_ask_is_given_a_read_delegation_of_a_file_that_it_opens_again() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let (mut client, mut other) = (callable(&mut wire, b"client"), callable(&mut wire, b"other"));
     let (handle, writer) = client.create(&mut wire, b"file");

@@ -9,7 +9,7 @@ use volume::Failure;
 use volume::faulty::VolumeCall;
 
 /// Changes the export.
-fn change(world: &World, change: impl Fn(&mut Export)) {
+fn change(world: &NfsTestServer, change: impl Fn(&mut Export)) {
     let exports = world.server.exports();
     let mut export = Export::clone(&exports.list()[0]);
     change(&mut export);
@@ -33,7 +33,7 @@ fn listed(client: &mut Client, wire: &mut Wire) -> usize {
 // RFC 8881 5.8.1.4
 #[test]
 fn the_change_attribute_of_the_root_grows() {
-    let mut world = World::lasting();
+    let mut world = NfsTestServer::with_stable_storage();
     let mut last = 0;
     for round in 0..8 {
         if round == 4 {
@@ -56,7 +56,7 @@ fn the_change_attribute_of_the_root_grows() {
 // RFC 8881 18.23.3
 #[test]
 fn a_list_fails_with_attributes_that_cannot_be_read_unless_the_client_wants_to_know_which() {
-    let (world, plan) = World::counted();
+    let (world, plan) = NfsTestServer::counted();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     client.create(&mut wire, b"file");
@@ -82,7 +82,7 @@ fn a_list_fails_with_attributes_that_cannot_be_read_unless_the_client_wants_to_k
 
 #[test]
 fn who_may_not_use_an_export_neither_sees_it_nor_enters_it_nor_uses_its_handles() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut near = world.connect_from("198.51.100.7:700");
     let mut client = Client::new(&mut near, b"near", 1);
     let (file, _) = client.create(&mut near, b"file");
@@ -115,7 +115,7 @@ fn what_a_squashed_client_makes_belongs_to_the_anonymous_user() {
     for (squash, wanted) in
         [(Squash::None, (0, 0)), (Squash::Root, (1234, 4321)), (Squash::All, (1234, 4321))]
     {
-        let world = World::new();
+        let world = NfsTestServer::new();
         change(&world, |export| (export.squash, export.anonymous) = (squash, (1234, 4321)));
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
@@ -131,7 +131,7 @@ fn what_a_squashed_client_makes_belongs_to_the_anonymous_user() {
 
 #[test]
 fn an_export_that_is_taken_away_takes_along_what_is_open_on_it() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"one", 1);
     let (file, stateid) = client.create(&mut wire, b"file");
@@ -155,14 +155,14 @@ fn an_export_that_is_taken_away_takes_along_what_is_open_on_it() {
 
 #[test]
 fn what_is_open_goes_on_when_its_export_is_served_from_elsewhere_and_all_else_there_is_stale() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"one", 1);
     let (file, stateid) = client.create(&mut wire, b"file");
     let (other, closed) = client.create(&mut wire, b"other");
     client.on(&mut wire, &other, &[closing(closed)]).ok();
     let old = std::sync::Arc::clone(&world.engine);
-    let elsewhere = World::new();
+    let elsewhere = NfsTestServer::new();
     change(&world, |export| {
         export.id += 1;
         export.engine = std::sync::Arc::clone(&elsewhere.engine);

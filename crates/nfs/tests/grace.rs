@@ -8,7 +8,7 @@ use nfs_wire::op::open::{self, DelegationType, ShareAccess, ShareDeny};
 use nfs_wire::op::sequence::StatusFlags;
 use nfs_wire::op::{Args, Res, bind_conn_to_session, destroy, exchange_id, lock};
 use nfs_wire::types::*;
-use share::{Caller, Deny, Disposition, OpenRequest, Options, CallResult};
+use share::{CallResult, Caller, Deny, Disposition, OpenRequest, Options};
 use testkit::nfs::*;
 use volume::journal::Journal;
 use volume::security::Rights;
@@ -20,14 +20,14 @@ const COMPLETE: Args<'static> = Args::ReclaimComplete(destroy::ReclaimCompleteAr
 
 /// A server with one client that has a file open and its first ten bytes locked.
 struct RestartScenario {
-    world: World,
+    world: NfsTestServer,
     handle: Vec<u8>,
     client: Client,
 }
 
 impl RestartScenario {
     fn new() -> RestartScenario {
-        let world = World::lasting();
+        let world = NfsTestServer::with_stable_storage();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let (handle, stateid) = client.create(&mut wire, b"file");
@@ -92,14 +92,14 @@ fn locking(
     Args::Lock(lock::Args { locktype: LockType::Write, reclaim, offset, length, locker })
 }
 
-fn opened(answer: &Answer) -> StateId {
+fn opened(answer: &ReceivedCompound) -> StateId {
     match answer.last() {
         Res::Open(Ok(open)) => open.stateid,
         other => panic!("{other:?}"),
     }
 }
 
-fn flags(answer: &Answer) -> StatusFlags {
+fn flags(answer: &ReceivedCompound) -> StatusFlags {
     match answer.results()[0] {
         Res::Sequence(Ok(sequence)) => sequence.status_flags,
         other => panic!("{other:?}"),
@@ -198,7 +198,7 @@ fn a_client_is_told_to_claim_until_it_says_that_it_is_done() {
 // RFC 8881 8.4.2.1
 #[test]
 fn what_is_not_claimed_is_given_back_when_the_client_is_done() {
-    let world = World::lasting();
+    let world = NfsTestServer::with_stable_storage();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (handle, stateid) = client.create(&mut wire, b"file");
@@ -268,7 +268,7 @@ fn the_grace_ends_after_a_lease_and_nothing_waits_for_who_did_not_come() {
 
 #[test]
 fn the_grace_is_stretched_for_who_is_claiming_and_no_further() {
-    let world = World::lasting();
+    let world = NfsTestServer::with_stable_storage();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let names: Vec<_> = (0..70).map(|n| format!("file {n}")).collect();
@@ -319,7 +319,7 @@ fn only_who_was_there_may_claim() {
 
 #[test]
 fn a_client_that_has_gone_for_good_is_not_waited_for() {
-    let world = World::lasting();
+    let world = NfsTestServer::with_stable_storage();
     let mut wire = world.connect();
     let client = Client::new(&mut wire, b"client", 1);
     wire.call(1, &[Args::DestroySession(destroy::SessionArgs { sessionid: client.session })]).ok();
@@ -397,7 +397,7 @@ fn nothing_new_is_safe_after_the_host_began_anew_or_records_were_lost() {
     nothing_new_is_opened_until_all_are_back(scene.world, &scene.handle);
 }
 
-fn nothing_new_is_opened_until_all_are_back(mut world: World, handle: &[u8]) {
+fn nothing_new_is_opened_until_all_are_back(mut world: NfsTestServer, handle: &[u8]) {
     let (mut first, mut second) = (world.connect(), world.connect());
     let mut other = Client::new(&mut second, b"other", 1);
     let make = open::OpenHow::Create(open::CreateHow::Unchecked(Default::default()));
@@ -463,7 +463,9 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
     scene.come_back(&mut wire);
     scene.client.run(&mut wire, &[COMPLETE]).ok();
     assert!(woken.0.load(std::sync::atomic::Ordering::Acquire));
-    let CallResult::Done(_) = scene.world.engine.create(&caller, &request) else { panic!("nobody is in the way") };
+    let CallResult::Done(_) = scene.world.engine.create(&caller, &request) else {
+        panic!("nobody is in the way")
+    };
 }
 
 fn bind_back(wire: &mut Wire, client: &Client) {
@@ -501,8 +503,8 @@ fn a_delegation_is_taken_up_and_recalled_as_before() {
 
 /// A server that records its clients. One of them can be called and has a READ delegation; another has its
 /// own connection.
-fn with_a_delegation() -> (World, Wire, Wire, Client, Vec<u8>) {
-    let world = World::lasting();
+fn with_a_delegation() -> (NfsTestServer, Wire, Wire, Client, Vec<u8>) {
+    let world = NfsTestServer::with_stable_storage();
     let (mut first, mut second) = (world.connect(), world.connect());
     let mut maker = Client::new(&mut second, b"maker", 1);
     let (handle, made) = maker.create(&mut second, b"file");
@@ -560,8 +562,8 @@ fn a_delegation_that_was_taken_away_is_not_taken_up() {
 }
 
 /// A server that records opens, and a client that has created a file and closed it.
-fn with_a_closed_file() -> (World, Wire, Client, Vec<u8>) {
-    let world = World::lasting();
+fn with_a_closed_file() -> (NfsTestServer, Wire, Client, Vec<u8>) {
+    let world = NfsTestServer::with_stable_storage();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (handle, stateid) = client.create(&mut wire, b"file");
@@ -572,7 +574,7 @@ fn with_a_closed_file() -> (World, Wire, Client, Vec<u8>) {
 #[test]
 fn an_open_costs_one_append_and_a_close_none_before_the_next() {
     let (world, mut wire, mut client, handle) = with_a_closed_file();
-    let appended = || world.kept().opens.records().len();
+    let appended = || world.stable_storage().opens.records().len();
     let before = appended();
     let stateid = opened(&client.on(&mut wire, &handle, &[anew(BOTH, NONE)]).ok());
     assert_eq!(appended(), before + 1);
@@ -582,7 +584,7 @@ fn an_open_costs_one_append_and_a_close_none_before_the_next() {
     assert_eq!(appended(), before + 2);
     world.engine.write_noted();
     assert_eq!(appended(), before + 2);
-    assert!(world.kept().roll.size() > 0);
+    assert!(world.stable_storage().client_records.size() > 0);
 }
 
 #[test]
@@ -594,7 +596,7 @@ fn opens_of_a_batch_are_recorded_at_once_before_its_answers_leave() {
         handle
     });
     world.engine.write_noted();
-    let appended = || world.kept().opens.records().len();
+    let appended = || world.stable_storage().opens.records().len();
     let before = appended();
     for (slot, handle) in (0..).zip([&first, &others[0], &others[1]]) {
         let operations = [client.sequence(slot, false), put(handle), anew(READ, NONE)];

@@ -21,7 +21,7 @@ const CALL_HEAD: usize = 24;
 
 /// A server with a file that is open.
 struct VictimServer {
-    world: World,
+    world: NfsTestServer,
     wire: Wire,
     client: Client,
     file: Vec<u8>,
@@ -30,7 +30,7 @@ struct VictimServer {
 
 impl VictimServer {
     fn new() -> VictimServer {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let (file, stateid) = client.create(&mut wire, b"file");

@@ -44,7 +44,7 @@ fn looking() -> Args<'static> {
 
 /// A client with a delegation on one connection, and another client on the other.
 struct TimesHolder {
-    world: World,
+    world: NfsTestServer,
     first: Wire,
     second: Wire,
     holder: Client,
@@ -65,7 +65,7 @@ fn stateid_of(given: &open::Delegation<'_>) -> StateId {
 impl TimesHolder {
     /// The holder has opened its file with these requests for delegations.
     fn wanting(share_access: ShareAccess) -> TimesHolder {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let (mut first, mut second) = (world.connect(), world.connect());
         let mut holder = Client::new(&mut first, b"holder", MINOR);
         let bind = bind_conn_to_session::Args {
@@ -131,13 +131,13 @@ impl TimesHolder {
     }
 
     /// The reply by now.
-    fn answer(&mut self) -> Answer {
+    fn answer(&mut self) -> ReceivedCompound {
         let mut answers = self.second.called();
         assert_eq!(answers.len(), 1, "one answer");
         let message = answers.remove(0);
         match Message::parse(&message) {
             Ok(Message::Reply(rpc::RpcReply { outcome: Ok(rpc::Accepted::Success(body)), .. })) => {
-                Answer(body.to_vec())
+                ReceivedCompound(body.to_vec())
             }
             other => panic!("{other:?}"),
         }
@@ -250,7 +250,7 @@ fn later(time: NfsTime, seconds: i64) -> NfsTime {
 // RFC 9754 3.1, 5
 #[test]
 fn minor_version_two_says_that_times_can_be_kept_and_that_an_open_is_always_given() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     for minor in [1, 2] {
         let mut client = Client::new(&mut wire, &[b'0' + minor as u8], minor);

@@ -6,7 +6,7 @@ use nfs::state::open::Holding;
 use nfs::state::stateid::OwnerOnFile;
 use nfs::state::stateid::{LockingState, NewState};
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
-use testkit::nfs::{Client, Wire, World};
+use testkit::nfs::{Client, NfsTestServer, Wire};
 use volume::NodeId;
 
 /// Number of files of the client. If each release looked at all of them, the test would take many minutes.
@@ -22,7 +22,7 @@ struct FileStates {
 
 /// A client with an open file, from which further states are made.
 struct StateFactory {
-    _world: World,
+    _world: NfsTestServer,
     _wire: Wire,
     client: Arc<nfs::state::client::Client>,
     first: Arc<LockingState>,
@@ -31,7 +31,7 @@ struct StateFactory {
 
 impl StateFactory {
     fn new() -> StateFactory {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let mut wire = world.connect();
         let mut sender = Client::new(&mut wire, b"client", 1);
         sender.create(&mut wire, b"file");

@@ -67,9 +67,9 @@ impl MountedExport {
     }
 
     /// A server of the export, as after each start.
-    fn serve(&self) -> World {
+    fn serve(&self) -> NfsTestServer {
         let (files, beside) = (self.place.path().join("files"), self.place.path().join("beside"));
-        World::on(Arc::new(PosixVolume::open(&files, &beside).expect("a volume")))
+        NfsTestServer::on(Arc::new(PosixVolume::open(&files, &beside).expect("a volume")))
     }
 }
 
@@ -228,7 +228,7 @@ fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let get = || Args::GetAttr(getattr::Args { attr_request: bitmap(ASKED) });
-    let seen = |answer: &Answer| {
+    let seen = |answer: &ReceivedCompound| {
         let Res::GetAttr(Ok(found)) = answer.last() else { panic!("{answer:?}") };
         FileLocation::of(found.obj_attributes.iter().map(|attribute| attribute.expect("an attribute")))
     };

@@ -9,14 +9,14 @@ use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use nfs_wire::op::{Args, Res, bind_conn_to_session, names, open};
 use nfs_wire::types::{Identity, StateOwner};
 use testkit::nfs::*;
-use volume::faulty::{Call, Fault, Plan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 use volume::{Failure, HostEvent, Name, Volume};
 use volume_posix::PosixVolume;
 
 /// A share on a directory of the host, with other directories beside it.
 struct HostShare {
     place: tempfile::TempDir,
-    world: World,
+    world: NfsTestServer,
     wire: Wire,
     client: Client,
 }
@@ -30,9 +30,9 @@ impl HostShare {
     }
 
     /// A server on the share, and a client that can be called.
-    fn serve(place: &tempfile::TempDir) -> (World, Wire, Client) {
+    fn serve(place: &tempfile::TempDir) -> (NfsTestServer, Wire, Client) {
         let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
-        let world = World::on(Arc::new(volume));
+        let world = NfsTestServer::on(Arc::new(volume));
         let mut wire = world.connect();
         let client = Client::new(&mut wire, b"client", 1);
         let bind = bind_conn_to_session::Args {
@@ -86,7 +86,7 @@ impl HostShare {
 #[test]
 fn a_directory_that_the_host_moves_out_of_the_share_is_stale_with_all_that_is_below() {
     let mut it = HostShare::new();
-    assert!(it.world.engine.volume().facts().tells_changes);
+    assert!(it.world.engine.volume().properties().tells_changes);
     let moved = it.handle(&[b"above", b"moved"]);
     let below = it.handle(&[b"above", b"moved", b"below"]);
     let above = it.handle(&[b"above"]);
@@ -139,8 +139,8 @@ fn a_directory_that_a_client_moves_is_known_where_it_is() {
 }
 
 /// A directory `d` with `below` in it, in a share whose host fails as planned; and its filehandle.
-fn failing() -> (World, Arc<Plan>, Wire, Client, Vec<u8>) {
-    let (world, plan) = World::counted();
+fn failing() -> (NfsTestServer, Arc<FaultPlan>, Wire, Client, Vec<u8>) {
+    let (world, plan) = NfsTestServer::counted();
     let root = world.memory.root().unwrap();
     let d = root.create_directory(&Name::new(b"d").unwrap(), 0o777, None).unwrap();
     d.create_directory(&Name::new(b"below").unwrap(), 0o777, None).unwrap();
@@ -160,18 +160,18 @@ fn a_host_that_fails_for_a_moment_makes_no_directory_stale_and_nothing_of_it_unk
             world.memory.tell(HostEvent::Overflow);
         }
         wire.now.mono_ns += 1_000_000;
-        let before = plan.count(Call::Lookup);
+        let before = plan.count(VolumeCall::Lookup);
         let status = client.on(&mut wire, &handle, &[lookup(b"below")]).status();
-        (status, plan.count(Call::Lookup) - before)
+        (status, plan.count(VolumeCall::Lookup) - before)
     };
     let as_ever = looks(true);
     assert_eq!(as_ever.0, NfsStat::Ok);
-    plan.always(Call::Lookup, Some(Failure::Io));
+    plan.always(VolumeCall::Lookup, Some(Failure::Io));
     assert_eq!(looks(true).0, NfsStat::Io);
-    plan.always(Call::Lookup, None);
+    plan.always(VolumeCall::Lookup, None);
     assert_eq!(looks(false), as_ever, "it is not looked for by its address");
     // Descriptors that are only cached make room.
-    plan.add(Call::Lookup, 1, Fault::Fail(Failure::Exhausted));
+    plan.add(VolumeCall::Lookup, 1, PlannedFault::Fail(Failure::Exhausted));
     assert_eq!(looks(true).0, NfsStat::Ok);
 }
 

@@ -33,12 +33,12 @@ struct TwoOpeners {
     one: (Wire, Client),
     two: (Wire, Client),
     handle: Vec<u8>,
-    world: World,
+    world: NfsTestServer,
 }
 
 impl TwoOpeners {
     fn new() -> TwoOpeners {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let [mut one, two] = [&b"one"[..], b"two"].map(|name| {
             let mut wire = world.connect();
             let client = Client::new(&mut wire, name, 1);
@@ -128,7 +128,7 @@ fn an_open_cuts_the_file_also_where_it_may_not_write_itself() {
 // RFC 8881 18.16.3: UNCHECKED4 accepts an existing file
 #[test]
 fn a_file_that_somebody_else_makes_at_the_same_moment_is_opened_by_who_would_make_it() {
-    let (world, plan) = World::counted();
+    let (world, plan) = NfsTestServer::counted();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let mut make = |how| {
@@ -151,7 +151,7 @@ fn a_file_that_somebody_else_makes_at_the_same_moment_is_opened_by_who_would_mak
 
 #[test]
 fn a_file_that_cannot_be_furnished_is_made_anew_when_it_is_asked_for_again() {
-    let (world, plan) = World::counted();
+    let (world, plan) = NfsTestServer::counted();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let root = world.memory.root().unwrap();

@@ -9,7 +9,7 @@ use testkit::nfs::*;
 use volume::{Failure, Name, Volume};
 
 struct ReplacedNames {
-    world: World,
+    world: NfsTestServer,
     wire: Wire,
     client: Client,
     directory: Vec<u8>,
@@ -17,7 +17,7 @@ struct ReplacedNames {
 
 impl ReplacedNames {
     fn new() -> ReplacedNames {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let answer = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT), Args::GetFh]).ok();

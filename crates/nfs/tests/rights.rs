@@ -20,7 +20,7 @@ struct FileWithMode {
 
 impl FileWithMode {
     fn new((uid, gid): (u32, u32), mode: u32) -> FileWithMode {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let file = world.memory.root().unwrap().create_file(&name(), mode, None).unwrap();
         file.write(0, b"data").unwrap();
         file.set_owner(Some(uid), Some(gid)).unwrap();
@@ -45,7 +45,7 @@ impl FileWithMode {
     }
 
     /// Runs an operation on the file as a user.
-    fn on(&mut self, uid: u32, operation: Args<'_>) -> Answer {
+    fn on(&mut self, uid: u32, operation: Args<'_>) -> ReceivedCompound {
         self.wire.uid = uid;
         let path = [Args::PutRootFh, lookup(EXPORT), lookup(b"file"), operation];
         self.client.run(&mut self.wire, &path)
@@ -150,7 +150,7 @@ fn who_says_nothing_of_itself_is_anonymous_and_not_authenticated() {
 // RFC 8881 6.4.3
 #[test]
 fn a_mode_is_applied_to_what_is_inherited_whichever_way_a_file_is_made() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let directory = world.memory.root().unwrap().create_directory(&name(), 0o777, None).unwrap();
     directory.set_owner(Some(7), Some(7)).unwrap();
     let mut wire = world.connect();
@@ -215,7 +215,7 @@ fn a_mode_is_applied_to_what_is_inherited_whichever_way_a_file_is_made() {
 /// `touch f; chown 1000:0 f; chmod 600 f; setfacl -m u:1001:rwx f` on the host.
 #[test]
 fn the_hosts_list_lets_whom_it_names_and_its_mask_lets_nobody() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let host = world.memory.root().unwrap().create_file(&name(), 0o600, None).unwrap();
     // The group of all users here is root's.
     host.set_owner(Some(1000), Some(0)).unwrap();
@@ -238,7 +238,7 @@ fn the_hosts_list_lets_whom_it_names_and_its_mask_lets_nobody() {
 }
 
 /// The owner, group and mode of a file on the host.
-fn owners(world: &World, text: &[u8]) -> (u32, u32, u32) {
+fn owners(world: &NfsTestServer, text: &[u8]) -> (u32, u32, u32) {
     let root = world.memory.root().unwrap();
     let found = root.lookup(&Name::new(text).unwrap(), volume::OpenHow::Attributes).unwrap();
     let stat = found.stat().unwrap();
@@ -247,7 +247,7 @@ fn owners(world: &World, text: &[u8]) -> (u32, u32, u32) {
 
 #[test]
 fn what_root_makes_belongs_to_the_group_that_it_comes_with() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     wire.gid = 1234;
@@ -270,7 +270,7 @@ fn what_root_makes_belongs_to_the_group_that_it_comes_with() {
 // symlink(7)
 #[test]
 fn the_mode_of_a_symbolic_link_is_set_without_effect() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     world.memory.root().unwrap().create_link(&Name::new(b"l").unwrap(), b"f", None).unwrap();
     let before = owners(&world, b"l");
     let mut wire = world.connect();

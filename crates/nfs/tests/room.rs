@@ -25,7 +25,7 @@ fn pass(wires: &mut [&mut Wire]) {
 }
 
 /// Connections from as many addresses as are needed for the maximum of clients.
-fn wires_of_many(world: &World) -> Vec<Wire> {
+fn wires_of_many(world: &NfsTestServer) -> Vec<Wire> {
     let addresses = 0..MAX_CLIENTS.div_ceil(OF_ADDRESS);
     addresses.map(|number| world.connect_from(&format!("192.0.2.{number}:1000"))).collect()
 }
@@ -45,7 +45,7 @@ fn begin(wire: &mut Wire, name: &[u8], fore: create_session::ChannelAttrs) -> Nf
 // RFC 8881 15.1.16, 8.4.2.3
 #[test]
 fn who_finds_no_room_for_a_state_comes_again_and_gets_that_of_who_is_gone() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut one, mut two) = (world.connect(), world.connect());
     let mut gone = Client::new(&mut one, b"gone", 1);
     gone.create(&mut one, b"file");
@@ -72,7 +72,7 @@ fn who_finds_no_room_for_a_state_comes_again_and_gets_that_of_who_is_gone() {
 // RFC 8881 15.1.1.3
 #[test]
 fn a_client_that_has_more_than_there_is_memory_left_for_gets_no_new_state() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let memory = world.engine.client_memory();
     let _others = memory.charge(share::memory::Payer::NOBODY, memory.bound() - (100 << 10));
     let (mut one, mut two) = (world.connect(), world.connect());
@@ -97,7 +97,7 @@ fn a_client_that_has_more_than_there_is_memory_left_for_gets_no_new_state() {
 // RFC 8881 18.36.4
 #[test]
 fn who_begins_a_session_gets_the_room_of_who_is_gone() {
-    let world = World::with_memory(ONE_SLOT);
+    let world = NfsTestServer::with_memory(ONE_SLOT);
     let (mut one, mut two) = (world.connect(), world.connect());
     Client::before_reclaim(&mut one, b"gone", 1);
     assert_eq!(begin(&mut two, b"client", CHANNEL), NfsStat::NoSpc);
@@ -108,7 +108,7 @@ fn who_begins_a_session_gets_the_room_of_who_is_gone() {
 // RFC 8881 18.36.4
 #[test]
 fn a_session_that_was_begun_is_told_again_when_there_is_no_room_for_another() {
-    let world = World::with_memory(ONE_SLOT);
+    let world = NfsTestServer::with_memory(ONE_SLOT);
     let mut wire = world.connect();
     let introduced = wire.call(1, &[introduce(b"client")]).ok();
     let Res::ExchangeId(Ok(known)) = introduced.last() else { panic!("{introduced:?}") };
@@ -119,7 +119,7 @@ fn a_session_that_was_begun_is_told_again_when_there_is_no_room_for_another() {
 // RFC 8881 18.35.4
 #[test]
 fn who_comes_when_there_are_too_many_clients_takes_the_place_of_who_is_gone() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wires = wires_of_many(&world);
     for number in 0..MAX_CLIENTS {
         assert_eq!(begin(&mut wires[number / OF_ADDRESS], &number.to_be_bytes(), SMALL), NfsStat::Ok);
@@ -133,7 +133,7 @@ fn who_comes_when_there_are_too_many_clients_takes_the_place_of_who_is_gone() {
 
 #[test]
 fn who_comes_when_there_are_too_many_takes_the_place_of_an_idle_one_of_the_address_that_has_most() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wires = wires_of_many(&world);
     let mut opener = Client::new(&mut wires[0], b"with a file", 1);
     opener.create(&mut wires[0], b"file");
@@ -155,7 +155,7 @@ fn who_comes_when_there_are_too_many_takes_the_place_of_an_idle_one_of_the_addre
 // RFC 8881 18.35.4
 #[test]
 fn who_only_introduces_itself_again_and_again_keeps_nobody_out() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let mut wires = wires_of_many(&world);
     let (mut known, mut now) = (Vec::new(), wires[0].now);
     for number in 0..MAX_CLIENTS {
@@ -177,7 +177,7 @@ fn who_only_introduces_itself_again_and_again_keeps_nobody_out() {
 
 #[test]
 fn one_address_leaves_room_for_the_clients_of_others() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut wire, mut other) = (world.connect(), world.connect_from("198.51.100.1:1000"));
     let mut opener = Client::new(&mut wire, b"with a file", 1);
     opener.create(&mut wire, b"file");
@@ -200,7 +200,7 @@ fn one_address_leaves_room_for_the_clients_of_others() {
 // After a restart, whole racks come back behind one address. Each client has nothing open for a moment.
 #[test]
 fn clients_that_have_had_something_open_are_bound_by_a_quarter_of_all() {
-    let world = World::with_memory(1 << 30);
+    let world = NfsTestServer::with_memory(1 << 30);
     let (mut wire, mut other) = (world.connect(), world.connect_from("198.51.100.1:1000"));
     let mut clients = Vec::new();
     for number in 0..MAX_CLIENTS_PER_ADDRESS {
@@ -223,7 +223,7 @@ fn clients_that_have_had_something_open_are_bound_by_a_quarter_of_all() {
 
 #[test]
 fn a_client_that_has_nothing_open_is_not_kept_for_long() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut one, mut two) = (world.connect(), world.connect());
     Client::new(&mut one, b"idle", 1);
     let mut opener = Client::new(&mut two, b"with a file", 1);

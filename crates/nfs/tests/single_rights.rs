@@ -46,7 +46,7 @@ fn name(text: &str) -> Name {
 impl SingleRight {
     /// Everybody gets `right` on the file and the directory, and nothing else.
     fn new(right: AceMask) -> SingleRight {
-        let world = World::new();
+        let world = NfsTestServer::new();
         let root = world.memory.root().unwrap();
         let directory = |parent: &dyn volume::Node, text: &str, uid, mode| {
             let made = parent.create_directory(&name(text), mode, None).unwrap();

@@ -7,7 +7,7 @@ use nfs_wire::types::StateId;
 use nfs_wire::xdr::List;
 use testkit::nfs::*;
 use volume::Failure;
-use volume::faulty::Call;
+use volume::faulty::VolumeCall;
 
 const MIB: u64 = 1 << 20;
 
@@ -44,9 +44,9 @@ fn attributes_that_find_no_room_are_told_apart_from_one_that_is_too_large() {
     assert_eq!(set(b"two", 40_000), NfsStat::NoSpc);
     assert_eq!(set(b"two", 20_000), NfsStat::Ok);
     assert_eq!(set(b"three", 65_530), NfsStat::Xattr2Big);
-    plan.always(Call::SetAttributes, Some(Failure::NoSpace));
+    plan.always(VolumeCall::SetAttributes, Some(Failure::NoSpace));
     assert_eq!(set(b"four", 10), NfsStat::NoSpc);
-    plan.always(Call::SetAttributes, Some(Failure::TooLarge));
+    plan.always(VolumeCall::SetAttributes, Some(Failure::TooLarge));
     assert_eq!(set(b"four", 10), NfsStat::Xattr2Big);
 }
 
@@ -209,7 +209,7 @@ fn a_clone_makes_its_target_longer_only_with_what_it_brings() {
     let (to, target) = client.create(&mut wire, b"clone");
     client.on(&mut wire, &from, &[writing(source, 0, &[b'f'; 5000])]).ok();
     client.on(&mut wire, &to, &[writing(target, 0, &[b't'; 10])]).ok();
-    let resized = plan.count(Call::Resize);
+    let resized = plan.count(VolumeCall::Resize);
     let mut share = |src_offset, dst_offset, count| {
         let (src_stateid, dst_stateid) = (source, target);
         let clone = Args::Clone(clone::Args { src_stateid, dst_stateid, src_offset, dst_offset, count });
@@ -222,13 +222,13 @@ fn a_clone_makes_its_target_longer_only_with_what_it_brings() {
     assert_eq!(share(0, 1, UNIT), (NfsStat::Inval, t.clone()), "not a whole block there");
     assert_eq!(share(1, UNIT, UNIT), (NfsStat::Inval, t.clone()), "nor here");
     assert_eq!(share(0, UNIT, 100), (NfsStat::Inval, t.clone()), "nor as much");
-    plan.always(Call::Copy, Some(Failure::NoSpace));
+    plan.always(VolumeCall::Copy, Some(Failure::NoSpace));
     assert_eq!(share(0, UNIT, 0), (NfsStat::NoSpc, t.clone()), "the host refuses");
-    plan.always(Call::Copy, None);
+    plan.always(VolumeCall::Copy, None);
     // After the end, up to the end of the source, which is in the middle of a block.
     assert_eq!(share(0, UNIT, 0), (NfsStat::Ok, [t, vec![0; UNIT as usize - 10], f(5000)].concat()));
     // Across the end, and into the middle.
     assert_eq!(share(0, 2 * UNIT, UNIT).1.len(), 3 * UNIT as usize);
     assert_eq!(share(0, 0, 0), (NfsStat::Ok, [f(5000), f(3 * UNIT as usize - 5000)].concat()));
-    assert_eq!(plan.count(Call::Resize), resized, "nothing was made longer before, or cut back");
+    assert_eq!(plan.count(VolumeCall::Resize), resized, "nothing was made longer before, or cut back");
 }

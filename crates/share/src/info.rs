@@ -1,7 +1,7 @@
 //! The properties of an open file, as the engine gives them to protocols.
 
 use bitflags::bitflags;
-use volume::{Kind, NodeId, Time};
+use volume::{NodeId, NodeKind, Time};
 
 bitflags! {
     /// Attribute bits. They are numbered as in NT (MS-FSCC 2.6), because they are stored so.
@@ -44,7 +44,7 @@ pub struct Info {
     /// The file system, numbered as in `Stat::file_system`: 0 for the share's own.
     pub file_system: u64,
     /// The kind of object on the host.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Attribute bits; `NORMAL` alone if there is no other.
     pub attributes: Attributes,
     /// Creation.

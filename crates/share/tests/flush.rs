@@ -8,13 +8,13 @@ use std::time::Duration;
 use common::*;
 use share::{Config, Open, Refusal, WriteAt};
 use volume::Failure;
-use volume::faulty::{Call, Fault, Plan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 
 /// A client and its open of the file.
 type ClientWriter = (Client, Arc<Open>);
 
 /// A share whose host fails as planned, and two clients that have the same file open.
-fn two_writers() -> (TestShare, Arc<Plan>, [ClientWriter; 2]) {
+fn two_writers() -> (TestShare, Arc<FaultPlan>, [ClientWriter; 2]) {
     let (world, plan) = TestShare::planned(Config::default());
     world.client(1).make_with("file", "before");
     let writers = [1, 2].map(|n| {
@@ -36,8 +36,8 @@ fn write((client, open): &ClientWriter, through: bool) -> Result<(), Refusal> {
 const IO: Result<(), Refusal> = Err(Refusal::Io);
 
 /// The host reports it once, to one of them, and takes the data for stored from then on.
-fn next_sync_fails(plan: &Plan) {
-    plan.add(Call::Sync, 1, Fault::Fail(Failure::Io));
+fn next_sync_fails(plan: &FaultPlan) {
+    plan.add(VolumeCall::Sync, 1, PlannedFault::Fail(Failure::Io));
 }
 
 #[test]
@@ -88,8 +88,8 @@ fn a_write_through_fails_for_what_is_lost_meanwhile_and_not_for_what_was_before(
     assert_eq!(flush(&one), IO);
     assert_eq!(write(&two, true), Ok(()), "it was written after that");
     assert_eq!(flush(&two), IO, "what it has written before is not known to be stored");
-    plan.add(Call::Sync, 1, Fault::Hold);
-    plan.add(Call::Sync, 2, Fault::Fail(Failure::Io));
+    plan.add(VolumeCall::Sync, 1, PlannedFault::Hold);
+    plan.add(VolumeCall::Sync, 2, PlannedFault::Fail(Failure::Io));
     let through = std::thread::scope(|scope| {
         let through = scope.spawn(|| write(&two, true));
         assert!(plan.wait_held(1, Duration::from_secs(20)), "nothing was held");

@@ -10,13 +10,13 @@ use common::*;
 use share::{
     Attributes, Basic, Caching, Config, Deny, Disposition, Identity, Open, Refusal, TimeSet, WriteAt,
 };
-use volume::faulty::{Call, Fault, Plan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 use volume::security::{Acl, Descriptor, Parts, Rights, Sid};
 use volume::{Failure, HostChange, HostEvent, NodeId, OpenHow, Time};
 
 /// Runs `first` until the plan holds it, `second` as far as it comes then, and both to their end.
 fn in_the_middle<A: Send, B: Send>(
-    plan: &Plan,
+    plan: &FaultPlan,
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B + Send,
 ) -> (A, B) {
@@ -42,7 +42,7 @@ fn id_of(world: &TestShare, text: &str) -> Option<NodeId> {
 }
 
 /// A share that caches no names, with the files `new` and `old`.
-fn two_files() -> (TestShare, Arc<Plan>, Client, Client) {
+fn two_files() -> (TestShare, Arc<FaultPlan>, Client, Client) {
     let (world, plan) = TestShare::planned(Config { metadata_caching: false, ..Config::default() });
     let (client, other) = (world.client(1), world.client(2));
     client.make_with("new", "new");
@@ -51,12 +51,12 @@ fn two_files() -> (TestShare, Arc<Plan>, Client, Client) {
 }
 
 /// Opens `old` exclusively while `new` is being renamed over it, and returns the result of the open.
-fn opened_while_it_is_replaced(call: Call) -> Result<(), Refusal> {
+fn opened_while_it_is_replaced(call: VolumeCall) -> Result<(), Refusal> {
     let (world, plan, client, other) = two_files();
     let moved = client.open("new").open();
     // The spellings are read anew.
     world.share.configure(Config { metadata_caching: false, ..Config::default() });
-    plan.add(call, 1, Fault::Hold);
+    plan.add(call, 1, PlannedFault::Hold);
     let rename = || done(client.rename(&moved, "old", true));
     let open = || other.open("old").deny(Deny::all()).result();
     let (renamed, opened) = in_the_middle(&plan, rename, open);
@@ -70,8 +70,8 @@ fn opened_while_it_is_replaced(call: Call) -> Result<(), Refusal> {
 #[test]
 fn nobody_has_a_file_for_himself_that_is_just_being_replaced() {
     // The replaced file was checked before, and is checked once more.
-    assert_eq!(opened_while_it_is_replaced(Call::Entries), Err(Refusal::AccessDenied));
-    assert_eq!(opened_while_it_is_replaced(Call::Rename), Ok(()));
+    assert_eq!(opened_while_it_is_replaced(VolumeCall::Entries), Err(Refusal::AccessDenied));
+    assert_eq!(opened_while_it_is_replaced(VolumeCall::Rename), Ok(()));
 }
 
 /// Marks the open file for deletion, by the rules of POSIX or not, and closes it.
@@ -84,7 +84,7 @@ fn delete(client: &Client, open: &Arc<Open>, posix: bool) {
 fn a_name_that_is_renamed_while_its_removal_waits_goes_under_the_new_one() {
     let (world, plan, client, other) = two_files();
     let (moved, deleted) = (client.open("old").open(), other.open("old").open());
-    plan.add(Call::Rename, 1, Fault::Hold);
+    plan.add(VolumeCall::Rename, 1, PlannedFault::Hold);
     let rename = || done(client.rename(&moved, "third", false));
     let (renamed, ()) = in_the_middle(&plan, rename, || delete(&other, &deleted, true));
     assert_eq!(renamed, Ok(()));
@@ -96,7 +96,7 @@ fn a_name_that_is_renamed_while_its_removal_waits_goes_under_the_new_one() {
 fn what_took_the_place_of_a_file_outlives_the_close_that_removes_it() {
     let (world, plan, client, other) = two_files();
     let (moved, deleted) = (client.open("new").open(), other.open("old").open());
-    plan.add(Call::Rename, 1, Fault::Hold);
+    plan.add(VolumeCall::Rename, 1, PlannedFault::Hold);
     let rename = || {
         done(client.caller(true, now(), |c| world.share.rename(c, &moved, &path("old"), None, true, true)))
     };
@@ -107,11 +107,12 @@ fn what_took_the_place_of_a_file_outlives_the_close_that_removes_it() {
 
 #[test]
 fn a_further_name_that_the_host_refuses_leaves_what_stands_there() {
-    for (call, to) in [(Call::Create, "old"), (Call::Rename, "old"), (Call::Create, "OLD")] {
+    for (call, to) in [(VolumeCall::Create, "old"), (VolumeCall::Rename, "old"), (VolumeCall::Create, "OLD")]
+    {
         let (world, plan, client, _) = two_files();
         let (before, open) = (id_of(&world, "old"), client.open("new").open());
         let link = || client.call(|c| world.share.link(c, &open, &path(to), true));
-        plan.add(call, 1, Fault::Fail(Failure::Denied));
+        plan.add(call, 1, PlannedFault::Fail(Failure::Denied));
         assert_eq!(link(), Err(Refusal::AccessDenied));
         assert_eq!((id_of(&world, "old"), client.names_in("")), (before, vec!["new".into(), "old".into()]));
         assert_eq!(link(), Ok(()));
@@ -124,7 +125,7 @@ fn a_further_name_that_the_host_refuses_leaves_what_stands_there() {
 fn a_rename_that_the_host_refuses_leaves_the_other_spelling_of_its_goal() {
     let (world, plan, client, _) = two_files();
     let (before, open) = (id_of(&world, "old"), client.open("new").open());
-    plan.add(Call::Rename, 1, Fault::Fail(Failure::CrossDevice));
+    plan.add(VolumeCall::Rename, 1, PlannedFault::Fail(Failure::CrossDevice));
     assert!(done(client.rename(&open, "OLD", true)).is_err());
     assert_eq!((id_of(&world, "old"), client.names_in("")), (before, vec!["new".into(), "old".into()]));
     assert_eq!(done(client.rename(&open, "OLD", true)), Ok(()));
@@ -144,7 +145,7 @@ fn of_two_who_make_a_file_for_themselves_alone_one_has_it() {
     };
     // Each call after the creation, one in each round.
     for n in [2, 1, 2] {
-        plan.add(Call::Stat, n, Fault::Hold);
+        plan.add(VolumeCall::Stat, n, PlannedFault::Hold);
         let (one, other) = in_the_middle(&plan, || make(&clients[0]), || make(&clients[1]));
         assert!(one.is_ok() != other.is_ok(), "{n}: {one:?} {other:?}");
         let had = one.or(other).unwrap();
@@ -158,8 +159,8 @@ fn of_two_who_make_a_file_for_themselves_alone_one_has_it() {
 fn of_two_who_append_at_once_neither_takes_the_others_place() {
     let (world, plan, client, other) = two_files();
     let opens = [&client, &other].map(|client| client.open("new").access(Rights::APPEND_DATA).open());
-    plan.add(Call::Write, 1, Fault::Hold);
-    plan.add(Call::Write, 2, Fault::Hold);
+    plan.add(VolumeCall::Write, 1, PlannedFault::Hold);
+    plan.add(VolumeCall::Write, 2, PlannedFault::Hold);
     let append = |client: &Client, open: &Arc<Open>, text: &str| {
         let owner = client.owner(open);
         let (at, data) = (WriteAt::Offset(0), text.as_bytes());
@@ -175,7 +176,7 @@ fn of_two_who_append_at_once_neither_takes_the_others_place() {
 fn a_write_keeps_its_time_whenever_room_is_wished_for() {
     const LONG_AGO: Time = Time { secs: 946_684_800, nanos: 100 };
     // The allocation comes in the middle of the write, and the write in the middle of the allocation.
-    for first in [Call::Sync, Call::Resize] {
+    for first in [VolumeCall::Sync, VolumeCall::Resize] {
         let (world, plan, client, other) = two_files();
         let old = client.open("old").open();
         let modified = |time| Basic { modified: Some(time), ..Basic::default() };
@@ -183,7 +184,7 @@ fn a_write_keeps_its_time_whenever_room_is_wished_for() {
         client.close(&old);
         let opens = [&client, &other].map(|client| client.open("old").open());
         assert_eq!(world.share.info(&opens[0]).unwrap().modified, LONG_AGO);
-        plan.add(first, 1, Fault::Hold);
+        plan.add(first, 1, PlannedFault::Hold);
         let wish = || client.call(|c| world.share.set_allocation(c, &opens[0], 1 << 20)).is_ok();
         let write = || {
             let owner = other.owner(&opens[1]);
@@ -191,7 +192,7 @@ fn a_write_keeps_its_time_whenever_room_is_wished_for() {
             other.call(|c| world.share.write(c, &opens[1], owner, at, b"new", true)).is_ok()
         };
         let both = match first {
-            Call::Sync => in_the_middle(&plan, write, wish),
+            VolumeCall::Sync => in_the_middle(&plan, write, wish),
             _ => in_the_middle(&plan, wish, write),
         };
         assert_eq!(both, (true, true));
@@ -203,8 +204,8 @@ fn a_write_keeps_its_time_whenever_room_is_wished_for() {
 fn of_two_who_change_what_lies_beside_a_file_neither_undoes_what_the_other_did() {
     let (world, plan, client, other) = two_files();
     let (one, second) = (client.open("old").access(ALL).open(), other.open("old").access(ALL).open());
-    plan.add(Call::SetNote, 1, Fault::Hold);
-    plan.add(Call::SetNote, 3, Fault::Hold);
+    plan.add(VolumeCall::SetNote, 1, PlannedFault::Hold);
+    plan.add(VolumeCall::SetNote, 3, PlannedFault::Hold);
     let hide = || {
         let basic = Basic { attributes: Some(Attributes::HIDDEN), ..Basic::default() };
         client.call(|c| world.share.set_basic(c, &one, basic))
@@ -257,12 +258,14 @@ fn a_right_that_was_given_in_the_middle_of_a_change_goes_with_it() {
     let all = Caching::READ | Caching::HANDLE;
     // The changed property, the kind of call that changes it, and whether the other client releases its
     // rights as a whole.
-    for (what, call, whole) in
-        [("data", Call::Write, false), ("size", Call::Resize, false), ("mode", Call::SetAttributes, true)]
-    {
+    for (what, call, whole) in [
+        ("data", VolumeCall::Write, false),
+        ("size", VolumeCall::Resize, false),
+        ("mode", VolumeCall::SetAttributes, true),
+    ] {
         let (world, plan, client, other) = two_files();
         let open = client.open("old").access(if whole { READ | Rights::WRITE_DAC } else { ALL }).open();
-        plan.add(call, 1, Fault::Hold);
+        plan.add(call, 1, PlannedFault::Hold);
         let change = || match what {
             "data" => client.write(&open, 0, "now"),
             "size" => client.call(|c| world.share.set_size(c, &open, 1)),
@@ -285,7 +288,7 @@ fn who_was_given_a_right_to_keep_a_file_open_is_asked_before_it_is_renamed() {
     let (world, plan, client, other) = two_files();
     let open = client.open("old").open();
     world.share.configure(Config { metadata_caching: false, ..Config::default() });
-    plan.add(Call::Entries, 1, Fault::Hold);
+    plan.add(VolumeCall::Entries, 1, PlannedFault::Hold);
     let rename = || client.rename(&open, "new", true);
     let keep = || other.open("old").access(READ).keyed(7, Caching::READ | Caching::HANDLE).open();
     let (step, kept) = in_the_middle(&plan, rename, keep);

@@ -11,7 +11,7 @@ use share::{
     Basic, Caching, CallResult, Config, Disposition, Item, Open, OpenRequest, OpenResult, Options, Refusal,
     TimeSet,
 };
-use volume::faulty::{Call, Fault, Plan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 use volume::memory::MemoryVolume;
 use volume::security::{Parts, Rights};
 use volume::{HostChange, HostEvent, Node, NodeId, OpenHow, Time, Volume};
@@ -121,7 +121,7 @@ fn rights_that_were_read_before_they_were_changed_are_not_kept() {
         found.map(|opened| two.close(&opened.open))
     };
     // The first call asks whether it is a reparse point.
-    plan.add(Call::Note, 2, Fault::Hold);
+    plan.add(VolumeCall::Note, 2, PlannedFault::Hold);
     std::thread::scope(|scope| {
         let looking = scope.spawn(look);
         assert!(plan.wait_held(1, Duration::from_secs(20)));
@@ -133,7 +133,7 @@ fn rights_that_were_read_before_they_were_changed_are_not_kept() {
 }
 
 /// A share that caches no names, so that no lookup waits for a change of them.
-fn forgetful() -> (TestShare, Arc<Plan>) {
+fn forgetful() -> (TestShare, Arc<FaultPlan>) {
     TestShare::planned(Config { metadata_caching: false, ..Config::default() })
 }
 
@@ -146,7 +146,7 @@ fn a_name_that_a_close_is_removing_is_open_to_nobody() {
     client.make_with("f", "");
     let held = client.open("f").open();
     client.close(&client.open("f").options(Options::DELETE_ON_CLOSE).open());
-    plan.add(Call::Remove, 1, Fault::Hold);
+    plan.add(VolumeCall::Remove, 1, PlannedFault::Hold);
     std::thread::scope(|scope| {
         let closing = scope.spawn(|| client.close(&held));
         assert!(plan.wait_held(1, Duration::from_secs(20)));
@@ -166,7 +166,7 @@ fn an_open_whose_name_went_meanwhile_is_of_what_stands_there_now() {
     let (client, other) = (world.client(1), world.client(2));
     client.make_with("f", "old");
     let held = client.open("f").access(READ | Rights::DELETE).open();
-    plan.add(Call::Stat, 1, Fault::Hold);
+    plan.add(VolumeCall::Stat, 1, PlannedFault::Hold);
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| other.open("f").options(Options::DELETE_ON_CLOSE).open());
         assert!(plan.wait_held(1, Duration::from_secs(20)));
@@ -192,14 +192,14 @@ fn an_open_does_not_fail_because_others_close_the_file_while_it_is_looked_at() {
         quick.make_directory("d");
         quick.make_with("d/f", "");
         let looking = |client| Client::open(client, at).access(Rights::READ_ATTRIBUTES);
-        plan.add(Call::Stat, 1, Fault::Hold);
+        plan.add(VolumeCall::Stat, 1, PlannedFault::Hold);
         std::thread::scope(|scope| {
             let opening = scope.spawn(|| looking(&slow).result().map(|opened| opened.open));
             let mut held = 0;
             while !opening.is_finished() && held < 1000 {
                 if plan.wait_held(1, Duration::from_millis(5)) {
                     quick.close(&looking(&quick).open());
-                    plan.add(Call::Stat, 1, Fault::Hold);
+                    plan.add(VolumeCall::Stat, 1, PlannedFault::Hold);
                     held += 1;
                     plan.release();
                 }
@@ -218,14 +218,14 @@ fn an_open_does_not_fail_because_others_close_the_file_while_it_is_looked_at() {
 
 /// The end of an open for which the host is held up at a call, while others act in between.
 fn open_meanwhile(
-    (world, plan): &(TestShare, Arc<Plan>),
-    call: Call,
+    (world, plan): &(TestShare, Arc<FaultPlan>),
+    call: VolumeCall,
     access: Rights,
     between: impl FnOnce(&Client),
 ) -> Result<OpenResult, Refusal> {
     let (slow, quick) = (world.client_of(1, user(1002)), world.client(2));
     let caching = Caching::READ | Caching::HANDLE;
-    plan.add(call, 1, Fault::Hold);
+    plan.add(call, 1, PlannedFault::Hold);
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| slow.open("d/f").access(access).keyed(1, caching).result());
         assert!(plan.wait_held(1, Duration::from_secs(20)), "the host was not asked");
@@ -238,7 +238,7 @@ fn open_meanwhile(
 }
 
 /// A share with a file `d/f` of ten bytes, open to everybody.
-fn with_file(config: Config) -> (TestShare, Arc<Plan>) {
+fn with_file(config: Config) -> (TestShare, Arc<FaultPlan>) {
     let (world, plan) = TestShare::planned(config);
     let client = world.client(2);
     client.make_directory("d");
@@ -254,7 +254,7 @@ fn with_file(config: Config) -> (TestShare, Arc<Plan>) {
 fn an_open_shows_the_size_of_a_file_that_others_write_while_it_is_looked_at() {
     for (does, size) in [("writes", 110), ("cuts", 3), ("overwrites", 0)] {
         let it = with_file(Config { metadata_caching: false, ..Config::default() });
-        let opened = open_meanwhile(&it, Call::Note, READ, |quick| {
+        let opened = open_meanwhile(&it, VolumeCall::Note, READ, |quick| {
             let mut asked = quick.open("d/f").access(WRITE);
             if does == "overwrites" {
                 asked = asked.disposition(Disposition::Overwrite);
@@ -285,7 +285,7 @@ fn an_open_shows_the_size_of_a_file_that_others_write_after_its_name_was_looked_
         // Drops the name, which is looked up again.
         it.0.share.set_metadata_caching(false);
         it.0.share.set_metadata_caching(true);
-        let opened = open_meanwhile(&it, Call::OpenAgain, READ | WRITE, |quick| {
+        let opened = open_meanwhile(&it, VolumeCall::OpenAgain, READ | WRITE, |quick| {
             let open = quick.open("d/f").access(WRITE).open();
             quick.write(&open, 10, &"x".repeat(100)).unwrap();
             if stays_open {
@@ -301,7 +301,7 @@ fn an_open_shows_the_size_of_a_file_that_others_write_after_its_name_was_looked_
 /// The host reports its change once, while no client has a right yet that the change could break.
 #[test]
 fn an_open_shows_the_size_of_a_file_that_the_host_writes_while_it_is_looked_at() {
-    for (call, caches) in [(Call::Note, false), (Call::OpenAgain, true)] {
+    for (call, caches) in [(VolumeCall::Note, false), (VolumeCall::OpenAgain, true)] {
         let it = with_file(Config::default());
         it.0.share.set_metadata_caching(false);
         it.0.share.set_metadata_caching(caches);
@@ -332,11 +332,11 @@ fn an_open_is_judged_by_the_descriptor_that_others_set_while_it_is_looked_at() {
             client.close(&open);
         };
         let all = Rights::MAXIMUM_ALLOWED;
-        let opened = open_meanwhile(&it, Call::Note, all, |quick| set_mode(quick, 0o644)).unwrap();
+        let opened = open_meanwhile(&it, VolumeCall::Note, all, |quick| set_mode(quick, 0o644)).unwrap();
         let granted = opened.open.granted();
         assert!(granted.contains(Rights::READ_DATA) && !granted.contains(Rights::WRITE_DATA), "{granted:?}");
         world.share.close(&opened.open, now()).unwrap();
-        let refused = open_meanwhile(&it, Call::Note, READ, |quick| set_mode(quick, 0o600));
+        let refused = open_meanwhile(&it, VolumeCall::Note, READ, |quick| set_mode(quick, 0o600));
         assert_eq!(refused.err(), Some(Refusal::AccessDenied), "stored: {is_stored}");
         assert_eq!(world.share.open_count(), 0);
     }
@@ -349,7 +349,7 @@ fn an_open_beside_a_busy_writer_gets_through() {
     let (world, plan) = with_file(Config { metadata_caching: false, ..Config::default() });
     let (slow, quick) = (world.client(1), world.client(2));
     let writing = quick.open("d/f").access(WRITE).open();
-    plan.add(Call::Stat, 1, Fault::Hold);
+    plan.add(VolumeCall::Stat, 1, PlannedFault::Hold);
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| slow.open("d/f").access(READ).result());
         let mut writes = 0;
@@ -358,7 +358,7 @@ fn an_open_beside_a_busy_writer_gets_through() {
                 plan.forget();
                 quick.write(&writing, 10 + writes, "x").unwrap();
                 writes += 1;
-                plan.add(Call::Stat, 1, Fault::Hold);
+                plan.add(VolumeCall::Stat, 1, PlannedFault::Hold);
                 plan.release();
             }
         }

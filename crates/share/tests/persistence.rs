@@ -15,7 +15,7 @@ use share::{
     Options, RangeKind, RangeNote, RangeRequest, Refusal, Restored, Share, Unreadable,
 };
 use volume::Volume;
-use volume::journal::{Journal, MemoryJournal, Place};
+use volume::journal::{Journal, JournalPosition, MemoryJournal};
 use volume::memory::MemoryVolume;
 use wire::Now;
 
@@ -412,10 +412,10 @@ impl Full {
 }
 
 impl Journal for Full {
-    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         self.check().and_then(|()| self.journal.append(record))
     }
-    fn commit(&self, place: Place) -> volume::Result<()> {
+    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
         self.journal.commit(place)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
@@ -459,10 +459,10 @@ struct CountingJournal {
 }
 
 impl Journal for CountingJournal {
-    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         self.journal.append(record)
     }
-    fn commit(&self, place: Place) -> volume::Result<()> {
+    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
         self.journal.commit(place)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
@@ -524,7 +524,7 @@ struct Slow {
 }
 
 impl Journal for Slow {
-    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         if self.is_slow.swap(false, Ordering::SeqCst) {
             let share = self.share.get().and_then(Weak::upgrade).expect("a share");
             let (done, is_done) = channel();
@@ -538,7 +538,7 @@ impl Journal for Slow {
         }
         self.journal.append(record)
     }
-    fn commit(&self, place: Place) -> volume::Result<()> {
+    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
         self.journal.commit(place)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {

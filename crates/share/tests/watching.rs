@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use common::*;
 use share::engine::Descriptors;
 use share::{CallResult, Change, ChangeFilter, ChangeKind, Config, Open, Refusal, Share, Waiter, Wake};
-use volume::faulty::Call;
+use volume::faulty::VolumeCall;
 use volume::{HostChange, HostEvent, Node, OpenHow, Volume};
 use volume_posix::PosixVolume;
 
@@ -53,9 +53,9 @@ fn a_further_watch_below_one_that_goes_deep_walks_nothing() {
     }
     let (first, second) = (client.open("").access(READ).open(), client.open("d").access(READ).open());
     watch(&world, &first);
-    assert_eq!(plan.count(Call::Entries), 52);
+    assert_eq!(plan.count(VolumeCall::Entries), 52);
     watch(&world, &second);
-    assert_eq!(plan.count(Call::Entries), 52, "the tree was walked again");
+    assert_eq!(plan.count(VolumeCall::Entries), 52, "the tree was walked again");
     // The directories of the first watch are held for the second, even when the first ends. So is a directory
     // that the host creates then.
     client.close(&first);
@@ -104,17 +104,20 @@ fn watches_of_all_shares_together_hold_a_part_of_the_descriptors_and_open_no_mor
         watch(world, &open);
         (client, open)
     };
-    let before = of_one.count(Call::Lookup);
+    let before = of_one.count(VolumeCall::Lookup);
     let (client, first) = watched(&one);
     assert_eq!(taken(&one, &first), Err(Refusal::WatchOverflow));
     assert_eq!(
-        of_one.count(Call::Lookup),
+        of_one.count(VolumeCall::Lookup),
         before + 10,
         "nine are held beside the root, and there was no room for the next"
     );
-    let before = of_two.count(Call::Lookup);
+    let before = of_two.count(VolumeCall::Lookup);
     let (_, second) = watched(&two);
-    assert_eq!((taken(&two, &second), of_two.count(Call::Lookup)), (Err(Refusal::WatchOverflow), before));
+    assert_eq!(
+        (taken(&two, &second), of_two.count(VolumeCall::Lookup)),
+        (Err(Refusal::WatchOverflow), before)
+    );
     // The directories of a watch are there for others when it ends.
     client.close(&first);
     let (_, third) = watched(&two);
@@ -231,7 +234,7 @@ fn no_rename_by_programs_of_the_host_is_split() {
     std::fs::create_dir(&files).unwrap();
     std::fs::write(files.join("0"), "text").unwrap();
     let volume = PosixVolume::open(&files, &place.path().join("beside")).unwrap();
-    if !volume.facts().tells_changes {
+    if !volume.properties().tells_changes {
         eprintln!("SKIPPED: this host tells nothing of changes in {}", files.display());
         return;
     }

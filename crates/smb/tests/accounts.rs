@@ -10,7 +10,7 @@ use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::{self, Dialect, SecurityMode};
 use smb_wire::{FileId, NtStatus, SmbCommand, WireList, session_setup, tree_connect};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 fn account(name: &str, users: &[&str], demands: Demands) -> AccountConfig {
     AccountConfig {
@@ -32,7 +32,7 @@ fn by_name(name: &str) -> Dial {
 }
 
 /// The status of a log-on.
-fn log_on(world: &World, dial: &Dial) -> NtStatus {
+fn log_on(world: &SmbTestServer, dial: &Dial) -> NtStatus {
     let mut peer = world.peer();
     let preauth = peer.negotiate_hashed(dial);
     peer.set_up_session(dial, preauth)
@@ -41,7 +41,7 @@ fn log_on(world: &World, dial: &Dial) -> NtStatus {
 // MS-SMB2 3.3.5.5
 #[test]
 fn a_login_whose_account_demands_more_is_refused_at_session_setup() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let old = Dial::with(Dialect::Smb210);
     world.configure_server(|config| config.accounts = vec![account("new", &["anna"], from_3_0())]);
     assert_eq!(log_on(&world, &old), NtStatus::ACCESS_DENIED);
@@ -67,7 +67,7 @@ fn a_login_whose_account_demands_more_is_refused_at_session_setup() {
 
 #[test]
 fn a_session_that_stands_stays_when_its_account_comes_to_demand_more() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let old = Dial::with(Dialect::Smb210);
     let mut client = world.dial(&old);
     world.configure_server(|config| config.accounts = vec![account("new", &["anna"], from_3_0())]);
@@ -77,7 +77,7 @@ fn a_session_that_stands_stays_when_its_account_comes_to_demand_more() {
 
 #[test]
 fn a_share_of_another_account_is_refused_at_tree_connect() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| {
         config.accounts = vec![
             account("team", &["anna"], Demands::default()),
@@ -104,7 +104,7 @@ fn a_share_of_another_account_is_refused_at_tree_connect() {
 
 #[test]
 fn of_two_accounts_the_one_whose_demands_are_met_is_reached() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| {
         config.accounts =
             vec![account("new", &["anna"], from_3_0()), account("old", &["anna"], Demands::default())];
@@ -120,7 +120,7 @@ fn of_two_accounts_the_one_whose_demands_are_met_is_reached() {
 // MS-SMB2 3.3.5.4
 #[test]
 fn negotiate_goes_by_an_account_that_is_named() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let strict = Demands {
         signing: Some(Signing::Required),
         encryption: Some(Encryption::Required),
@@ -148,7 +148,7 @@ fn negotiate_goes_by_an_account_that_is_named() {
 }
 
 /// The status of a first SESSION_SETUP, which is refused before the authentication.
-fn log_on_refused(world: &World, dial: &Dial) -> NtStatus {
+fn log_on_refused(world: &SmbTestServer, dial: &Dial) -> NtStatus {
     let mut peer = world.peer();
     assert_eq!(peer.negotiate(dial).status(), NtStatus::SUCCESS);
     peer.status(SmbCommand::SessionSetup, |out| {
@@ -165,7 +165,7 @@ fn log_on_refused(world: &World, dial: &Dial) -> NtStatus {
 
 #[test]
 fn an_address_of_an_account_is_its_endpoint() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut team = account("team", &["anna"], from_3_0());
     team.endpoint = vec!["127.0.0.1".parse().expect("an address")];
     let lab = account("lab", &["anna"], Demands::default());
@@ -181,7 +181,7 @@ fn an_address_of_an_account_is_its_endpoint() {
 }
 
 /// Makes the address of all connections here that of the share with this name.
-fn own_address(world: &World, share: &str, account: Option<&str>, accounts: &[AccountConfig]) {
+fn own_address(world: &SmbTestServer, share: &str, account: Option<&str>, accounts: &[AccountConfig]) {
     let addresses = vec!["127.0.0.1".parse().expect("an address")];
     let (share, account) = (share.to_owned(), account.map(str::to_owned));
     world.configure_server(|config| {
@@ -193,7 +193,7 @@ fn own_address(world: &World, share: &str, account: Option<&str>, accounts: &[Ac
 // MS-SMB2 3.3.5.7
 #[test]
 fn an_address_of_a_share_leads_to_it_alone_under_the_settings_of_its_account() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let team = account("team", &["anna"], from_3_0());
     world.configure(|share| share.account = Some("team".into()));
     own_address(&world, SHARE, Some("Team"), std::slice::from_ref(&team));
@@ -220,7 +220,7 @@ fn an_address_of_a_share_leads_to_it_alone_under_the_settings_of_its_account() {
 // MS-SMB2 3.3.5.5
 #[test]
 fn a_channel_must_come_to_the_same_endpoint() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial { signing: SigningAlgorithm::AesCmac, ..Dial::default() };
     let main = world.dial(&dial);
     let (_peer, status) = world.try_bind(&dial, &main);
@@ -235,7 +235,7 @@ fn a_channel_must_come_to_the_same_endpoint() {
 
 #[test]
 fn either_key_of_an_account_opens_its_shares_in_full_and_no_others() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let hash = |text: &str| *NtHash::from_password(text).as_bytes();
     let key_of = UserConfig {
         second_hash: Some(hash("the second key")),
@@ -287,7 +287,7 @@ fn either_key_of_an_account_opens_its_shares_in_full_and_no_others() {
 // MS-SMB2 3.3.5.7
 #[test]
 fn what_an_account_demands_counts_on_a_share_that_says_less() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let sealed = Demands { encryption: Some(Encryption::Required), ..Demands::default() };
     let signed = Demands { signing: Some(Signing::Required), ..Demands::default() };
     for (demands, seals) in [(sealed, true), (signed, false)] {
@@ -327,7 +327,7 @@ fn validate(client: &mut Peer, dial: &Dial, dialects: &[Dialect], room: u32) -> 
 // MS-SMB2 3.3.5.15.12
 #[test]
 fn a_negotiation_is_validated_by_what_it_went_by() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let endpoint = vec!["127.0.0.1".parse().expect("an address")];
     let mut team = AccountConfig { endpoint, ..account("team", &["anna"], Demands::default()) };
     let dial = Dial::with(Dialect::Smb302);
@@ -341,7 +341,7 @@ fn a_negotiation_is_validated_by_what_it_went_by() {
 // MS-SMB2 3.3.5.15.12
 #[test]
 fn a_negotiation_that_was_changed_on_its_way_ends_the_connection() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::with(Dialect::Smb302);
     let validate = |dialects: &[Dialect], room: u32| {
         let mut client = world.dial(&dial);
@@ -361,7 +361,7 @@ fn a_negotiation_that_was_changed_on_its_way_ends_the_connection() {
 
 #[test]
 fn an_account_is_found_however_its_shares_and_users_spell_it() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let key_of = UserConfig { key_of: Some("Übung".into()), ..testkit::smb::user("Übung", "a key", 1003) };
     world.server.set_users([testkit::smb::user("Østen", "s3cret", 1001), key_of]);
     let keys_alone = Demands { refuses_passwords: true, ..Demands::default() };
@@ -392,7 +392,7 @@ fn an_account_is_found_however_its_shares_and_users_spell_it() {
 
 #[test]
 fn whoever_comes_to_a_name_is_not_who_had_it() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let anna = world.server.user("anna").expect("she is there");
     assert!(world.server.knows(&anna.identity));
     let key_of = UserConfig { key_of: Some("anna".into()), ..testkit::smb::user("anna", "a key", 1003) };

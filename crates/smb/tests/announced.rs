@@ -14,8 +14,8 @@ use smb_wire::query_info::{self, InfoType};
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags};
 use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, flush, utf16};
 use testkit::smb::client::OpenFile;
-use testkit::smb::peer::Answer;
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::peer::ReceivedMessage;
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 use volume::Failure;
 use volume::faulty::VolumeCall;
 use volume::journal::MemoryJournal;
@@ -66,13 +66,13 @@ fn leased(client: &mut Peer, open: OpenFile<'_>, context: RequestContext<'static
     })
 }
 
-fn contexts_of<T>(answer: &Answer, pick: impl Fn(ResponseContext<'_>) -> Option<T>) -> Option<T> {
+fn contexts_of<T>(answer: &ReceivedMessage, pick: impl Fn(ResponseContext<'_>) -> Option<T>) -> Option<T> {
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
     response.contexts.responses().find_map(|context| pick(context.expect("a context")))
 }
 
 /// The capabilities for a client that announces all of a dialect.
-fn negotiated(world: &World, dialect: Dialect) -> Capabilities {
+fn negotiated(world: &SmbTestServer, dialect: Dialect) -> Capabilities {
     let dial = Dial { everything: true, ..Dial::with(dialect) };
     let answer = world.peer().negotiate(&dial);
     negotiate::Response::parse(&answer.message).expect("a NEGOTIATE response").capabilities
@@ -82,7 +82,7 @@ fn negotiated(world: &World, dialect: Dialect) -> Capabilities {
 #[test]
 fn what_negotiate_announces_is_done() {
     let memory = MemoryVolume::new(1);
-    let world = World::lasting(&memory, &std::sync::Arc::new(MemoryJournal::default()));
+    let world = SmbTestServer::persistent(&memory, &std::sync::Arc::new(MemoryJournal::default()));
     let read = LeaseState::READ_CACHING;
     let all = read | LeaseState::WRITE_CACHING | LeaseState::HANDLE_CACHING;
     for dialect in [Dialect::Smb202, Dialect::Smb210, Dialect::Smb300, Dialect::Smb302, Dialect::Smb311] {
@@ -137,7 +137,7 @@ fn what_negotiate_announces_is_done() {
 #[test]
 fn what_tree_connect_announces_is_done() {
     let memory = MemoryVolume::new(1);
-    let world = World::lasting(&memory, &std::sync::Arc::new(MemoryJournal::default()));
+    let world = SmbTestServer::persistent(&memory, &std::sync::Arc::new(MemoryJournal::default()));
     let told = |client: &mut Peer| {
         let answer = client.try_tree(SHARE);
         let told = tree_connect::Response::parse(&answer.message).expect("a TREE_CONNECT response");
@@ -146,7 +146,7 @@ fn what_tree_connect_announces_is_done() {
     // The persistent handle is opened above.
     let (capabilities, flags) = told(&mut world.client());
     assert_eq!((capabilities, flags), (ShareCapabilities::CONTINUOUS_AVAILABILITY, ShareFlags::empty()));
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.configure(|share| {
         share.encryption = smb::Encryption::Required;
         share.hide_unreadable = true;
@@ -167,7 +167,7 @@ fn what_tree_connect_announces_is_done() {
 #[test]
 fn a_share_asks_for_sealing_itself_or_for_sessions_that_are_not_sealed() {
     use smb::Encryption::{Enabled, Required};
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     for (server, share, inherits, expected) in [
         (Enabled, Enabled, true, false),
         (Required, Enabled, true, false),
@@ -190,7 +190,7 @@ fn a_share_asks_for_sealing_itself_or_for_sessions_that_are_not_sealed() {
 // MS-FSCC 2.5.1
 #[test]
 fn what_the_file_system_announces_is_done() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let file = client.open(NAME);
     let told = query(&mut client, file, InfoType::Filesystem, 5, 0);
@@ -239,7 +239,7 @@ fn what_the_file_system_announces_is_done() {
     }
 }
 
-fn tells_case_apart(world: &World, client: &mut Peer) {
+fn tells_case_apart(world: &SmbTestServer, client: &mut Peer) {
     let posix = [RequestContext::Posix { mode: 0o644 }];
     let mut knowing = world.dial(&Dial { posix: true, ..Dial::elsewhere() });
     for (name, text) in [("Case", b"upper"), ("case", b"lower")] {
@@ -299,7 +299,7 @@ fn ask_aapl(client: &mut Peer, name: &str) -> (aapl::ServerCaps, aapl::VolumeCap
 /// SUCCESS for a copy.
 #[test]
 fn what_macos_is_told_is_done() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut client = world.client();
     let (server, volume, file) = ask_aapl(&mut client, "f");
     assert_eq!(server, aapl::ServerCaps::UNIX_BASED);
@@ -317,7 +317,7 @@ fn what_macos_is_told_is_done() {
 // The same as Samba's vfs_fruit (fruit:posix_rename).
 #[test]
 fn a_mac_renames_a_directory_in_which_it_has_files_open_and_nobody_else() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut mac, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     ask_aapl(&mut mac, "anything");
     let open = |client: &mut Peer| client.create(&OpenFile::directory("d")).file_id();

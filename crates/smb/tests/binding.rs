@@ -14,17 +14,17 @@ use smb_wire::{Guid, Header, NtStatus, SmbCommand, logoff};
 use testkit::smb::bind::Binding;
 use testkit::smb::client::{OpenFile, write_first_setup};
 use testkit::smb::peer::sign_with;
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 const DIALECTS: [Dialect; 3] = [Dialect::Smb300, Dialect::Smb302, Dialect::Smb311];
 
 /// The number of connections that carry the session of this client.
-fn channels(world: &World, main: &Peer) -> usize {
+fn channels(world: &SmbTestServer, main: &Peer) -> usize {
     world.server.session(main.session_id).map_or(0, |session| session.channel_count())
 }
 
 /// A binding that must fail with this status and change nothing.
-fn refused(world: &World, dial: &Dial, main: &mut Peer, status: NtStatus) {
+fn refused(world: &SmbTestServer, dial: &Dial, main: &mut Peer, status: NtStatus) {
     let before = channels(world, main);
     let (mut peer, got) = world.try_bind(dial, main);
     assert_eq!(got, status);
@@ -44,7 +44,7 @@ fn refused(world: &World, dial: &Dial, main: &mut Peer, status: NtStatus) {
 fn channels_of_a_session_share_what_it_has() {
     for dialect in DIALECTS {
         for seals in [false, true] {
-            let world = World::in_memory();
+            let world = SmbTestServer::in_memory();
             let dial = Dial { seals, ..Dial::with(dialect) };
             let mut main = world.dial(&dial);
             let mut second = world.bind(&dial, &main);
@@ -67,7 +67,7 @@ fn channels_of_a_session_share_what_it_has() {
 /// All frames that one key seals must have different nonces, over all channels.
 #[test]
 fn no_two_sealed_frames_have_the_same_nonce() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial { seals: true, ..Dial::default() };
     let mut main = world.dial(&dial);
     let mut others: Vec<_> = (0..3).map(|_| world.bind(&dial, &main)).collect();
@@ -86,7 +86,7 @@ fn no_two_sealed_frames_have_the_same_nonce() {
 #[test]
 fn each_channel_has_a_key_of_its_own() {
     for dialect in DIALECTS {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let dial = Dial::with(dialect);
         let mut main = world.dial(&dial);
         let mut second = world.bind(&dial, &main);
@@ -107,7 +107,7 @@ fn each_channel_has_a_key_of_its_own() {
 
 #[test]
 fn a_connection_of_another_dialect_is_refused() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut main = world.dial(&Dial::with(Dialect::Smb302));
     refused(&world, &Dial::with(Dialect::Smb300), &mut main, NtStatus::INVALID_PARAMETER);
     let cmac = Dial { signing: SigningAlgorithm::AesCmac, ..Dial::default() };
@@ -120,7 +120,7 @@ fn a_connection_of_another_dialect_is_refused() {
 #[test]
 fn dialects_before_3_0_have_no_channels() {
     for dialect in [Dialect::Smb202, Dialect::Smb210] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let dial = Dial::with(dialect);
         let mut main = world.dial(&dial);
         refused(&world, &dial, &mut main, NtStatus::REQUEST_NOT_ACCEPTED);
@@ -131,7 +131,7 @@ fn dialects_before_3_0_have_no_channels() {
 
 #[test]
 fn where_multichannel_is_off_nothing_is_bound() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| config.multichannel = false);
     for dialect in DIALECTS {
         let mut main = world.dial(&Dial::with(dialect));
@@ -142,7 +142,7 @@ fn where_multichannel_is_off_nothing_is_bound() {
 #[test]
 fn an_unsigned_binding_is_refused() {
     for requires_signing in [false, true] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let dial = Dial { requires_signing, ..Dial::default() };
         let mut main = world.peer();
         main.log_on(&dial);
@@ -164,7 +164,7 @@ fn an_unsigned_binding_is_refused() {
 #[test]
 fn a_stolen_session_id_is_of_no_use() {
     for dialect in DIALECTS {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let dial = Dial::with(dialect);
         let mut main = world.dial(&dial);
         // Even the right password does not help without the session's key.
@@ -185,7 +185,7 @@ fn a_stolen_session_id_is_of_no_use() {
 
 #[test]
 fn a_session_that_is_not_there_cannot_be_bound() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let mut main = world.dial(&dial);
     let mut peer = world.peer();
@@ -206,7 +206,7 @@ fn a_session_that_is_not_there_cannot_be_bound() {
 
 #[test]
 fn a_session_whose_log_on_is_not_done_cannot_be_bound() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let main = world.dial(&dial);
     let mut begun = world.peer();
@@ -226,7 +226,7 @@ fn a_session_whose_log_on_is_not_done_cannot_be_bound() {
 
 #[test]
 fn an_anonymous_session_cannot_be_bound() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| config.anonymous = true);
     let dial =
         Dial { user: String::new(), password: String::new(), requires_signing: false, ..Dial::default() };
@@ -240,7 +240,7 @@ fn an_anonymous_session_cannot_be_bound() {
 // MS-SMB2 3.3.5.2.1.1
 #[test]
 fn a_seal_on_a_connection_on_which_nobody_has_a_name_ends_it() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| config.anonymous = true);
     let dial =
         Dial { user: String::new(), password: String::new(), requires_signing: false, ..Dial::default() };
@@ -254,7 +254,7 @@ fn a_seal_on_a_connection_on_which_nobody_has_a_name_ends_it() {
 
 #[test]
 fn a_connection_that_carries_the_session_is_refused() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let mut main = world.dial(&dial);
     let own = Binding::new(&dial, &main, [0; 64]).step(&mut main);
@@ -271,7 +271,7 @@ fn a_connection_that_carries_the_session_is_refused() {
 
 #[test]
 fn another_user_cannot_bind_the_session() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut main = world.dial(&Dial::default());
     let bert = Dial { user: "bert".into(), ..Dial::default() };
     refused(&world, &bert, &mut main, NtStatus::ACCESS_DENIED);
@@ -281,7 +281,7 @@ fn another_user_cannot_bind_the_session() {
 #[test]
 fn a_channel_whose_first_log_on_failed_can_be_bound() {
     for dialect in DIALECTS {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let dial = Dial::with(dialect);
         let mut main = world.dial(&dial);
         let mut peer = world.peer();
@@ -303,7 +303,7 @@ fn a_channel_whose_first_log_on_failed_can_be_bound() {
 // MS-SMB2 3.3.5.5
 #[test]
 fn the_client_guid_is_not_what_tells_the_client() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut main = world.client();
     let other = Dial { guid: Guid(*b"a second machine"), ..Dial::default() };
     let mut second = world.bind(&other, &main);
@@ -312,7 +312,7 @@ fn the_client_guid_is_not_what_tells_the_client() {
 
 #[test]
 fn a_connection_with_another_cipher_is_refused() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut main = world.client();
     for cipher in [Some(Cipher::Aes128Ccm), Some(Cipher::Aes256Gcm), None] {
         refused(&world, &Dial { cipher, ..Dial::default() }, &mut main, NtStatus::INVALID_PARAMETER);
@@ -322,7 +322,7 @@ fn a_connection_with_another_cipher_is_refused() {
 // MS-SMB2 3.3.5.2.9
 #[test]
 fn no_channel_of_a_sealed_session_takes_a_request_that_is_not_sealed() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| config.encryption = Encryption::Required);
     let dial = Dial { seals: true, ..Dial::default() };
     let mut main = world.dial(&dial);
@@ -348,7 +348,7 @@ fn no_channel_of_a_sealed_session_takes_a_request_that_is_not_sealed() {
 fn gmac_does_not_mix_with_older_ways_of_signing_and_these_mix() {
     use SigningAlgorithm::{AesCmac, AesGmac, HmacSha256};
     let dial = |signing| Dial { signing, ..Dial::default() };
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     for (of_session, of_channel, status) in [
         (AesGmac, AesCmac, NtStatus::REQUEST_OUT_OF_SEQUENCE),
         (AesGmac, HmacSha256, NtStatus::REQUEST_OUT_OF_SEQUENCE),
@@ -366,7 +366,7 @@ fn gmac_does_not_mix_with_older_ways_of_signing_and_these_mix() {
 
 #[test]
 fn a_session_has_a_bounded_number_of_channels() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let mut main = world.dial(&dial);
     let mut others: Vec<_> = (0..3).map(|_| world.bind(&dial, &main)).collect();
@@ -387,7 +387,7 @@ fn a_session_has_a_bounded_number_of_channels() {
 
 #[test]
 fn a_silent_channel_gives_its_place_up_to_a_client_that_goes_on_asking() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let mut main = world.dial(&dial);
     let mut others: Vec<_> = (0..3).map(|_| world.bind(&dial, &main)).collect();
@@ -415,7 +415,7 @@ fn a_silent_channel_gives_its_place_up_to_a_client_that_goes_on_asking() {
 
 #[test]
 fn a_lost_channel_gives_its_place_up_at_once_to_a_client_that_never_wanted_more() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let mut main = world.dial(&dial);
     let mut others: Vec<_> = (0..3).map(|_| world.bind(&dial, &main)).collect();
@@ -437,7 +437,7 @@ fn a_lost_channel_gives_its_place_up_at_once_to_a_client_that_never_wanted_more(
 #[test]
 fn a_silent_channel_keeps_its_place_until_the_user_is_proved() {
     for max_channels in [1, 2] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         world.configure_server(|config| config.max_channels = max_channels);
         let dial = Dial::default();
         let mut main = world.dial(&dial);
@@ -463,7 +463,7 @@ fn a_silent_channel_keeps_its_place_until_the_user_is_proved() {
 
 #[test]
 fn no_channel_in_use_gives_its_place_up() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let mut main = world.dial(&dial);
     let mut others: Vec<_> = (0..3).map(|_| world.bind(&dial, &main)).collect();
@@ -476,7 +476,7 @@ fn no_channel_in_use_gives_its_place_up() {
 
 #[test]
 fn a_connection_begins_a_bounded_number_of_bindings() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let main = world.dial(&dial);
     let mut peer = world.peer();

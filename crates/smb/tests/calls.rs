@@ -9,21 +9,21 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_directory::{QueryDirectoryFlags, Request};
 use smb_wire::query_info::InfoType;
 use smb_wire::{FileId, NtStatus, SmbCommand, Utf16, utf16};
-use testkit::smb::World;
+use testkit::smb::SmbTestServer;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::Peer;
 use volume::faulty::{FaultPlan, VolumeCall};
 
 /// A client that counts the calls of its requests.
 struct CallCountingClient {
-    _world: World,
+    _world: SmbTestServer,
     plan: Arc<FaultPlan>,
     client: Peer,
 }
 
 impl CallCountingClient {
     fn begin(remembers: bool) -> CallCountingClient {
-        let (world, plan) = World::faulty();
+        let (world, plan) = SmbTestServer::faulty();
         world.engine.set_metadata_caching(remembers);
         let client = world.client();
         CallCountingClient { _world: world, plan, client }
@@ -93,7 +93,7 @@ impl CallCountingClient {
     }
 }
 
-fn query_directory(client: &mut Peer, file_id: FileId) -> testkit::smb::peer::Answer {
+fn query_directory(client: &mut Peer, file_id: FileId) -> testkit::smb::peer::ReceivedMessage {
     let pattern = utf16::encode("*");
     client.call(SmbCommand::QueryDirectory, |out| {
         Request {

@@ -11,11 +11,11 @@ use smb_wire::{
 };
 use testkit::smb::bind::Binding;
 use testkit::smb::client::OpenFile;
-use testkit::smb::peer::{Answer, whole};
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::peer::{ReceivedMessage, whole};
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 /// A session over two channels.
-fn pair(world: &World, dial: &Dial) -> (Peer, Peer) {
+fn pair(world: &SmbTestServer, dial: &Dial) -> (Peer, Peer) {
     let main = world.dial(dial);
     let second = world.bind(dial, &main);
     (main, second)
@@ -39,12 +39,12 @@ fn unlock(client: &mut Peer, file_id: FileId) -> NtStatus {
 }
 
 /// Sends a LOCK that has to wait.
-fn lock_later(client: &mut Peer, file_id: FileId) -> (u64, Answer) {
+fn lock_later(client: &mut Peer, file_id: FileId) -> (u64, ReceivedMessage) {
     let id = client.start(SmbCommand::Lock, lock_message(file_id, lock::LockFlags::EXCLUSIVE_LOCK));
     told_to_wait(client, id)
 }
 
-fn watch(client: &mut Peer, file_id: FileId) -> (u64, Answer) {
+fn watch(client: &mut Peer, file_id: FileId) -> (u64, ReceivedMessage) {
     let id = client.start(SmbCommand::ChangeNotify, |out| {
         change_notify::Request {
             flags: change_notify::ChangeNotifyFlags::empty(),
@@ -57,7 +57,7 @@ fn watch(client: &mut Peer, file_id: FileId) -> (u64, Answer) {
     told_to_wait(client, id)
 }
 
-fn told_to_wait(client: &mut Peer, id: u64) -> (u64, Answer) {
+fn told_to_wait(client: &mut Peer, id: u64) -> (u64, ReceivedMessage) {
     let interim = client.answer(id).expect("an interim answer");
     assert_eq!(interim.status(), NtStatus::PENDING);
     (id, interim)
@@ -69,7 +69,7 @@ fn log_off(client: &mut Peer) {
 
 #[test]
 fn ranges_are_the_opens_whatever_channel_locks_them() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut main, mut second) = pair(&world, &Dial::default());
     let mut other = world.dial(&Dial::elsewhere());
     let (file, theirs) = (main.open("file"), other.open("file"));
@@ -87,7 +87,7 @@ fn ranges_are_the_opens_whatever_channel_locks_them() {
 #[test]
 fn losing_one_channel_hurts_nothing_else() {
     for loses_first in [false, true] {
-        let world = World::on_disk();
+        let world = SmbTestServer::on_disk();
         let (main, second) = pair(&world, &Dial::default());
         let (mut lost, mut kept) = if loses_first { (main, second) } else { (second, main) };
         let mut other = world.dial(&Dial::elsewhere());
@@ -121,7 +121,7 @@ fn losing_one_channel_hurts_nothing_else() {
 fn a_logoff_on_one_channel_ends_the_session_on_all() {
     for seals in [false, true] {
         for from_second in [false, true] {
-            let world = World::in_memory();
+            let world = SmbTestServer::in_memory();
             let dial = Dial { seals, ..Dial::default() };
             let (mut main, mut second) = pair(&world, &dial);
             let file = main.open("file");
@@ -156,7 +156,7 @@ fn a_logoff_on_one_channel_ends_the_session_on_all() {
 
 #[test]
 fn work_that_ends_after_its_session_is_answered_under_its_keys() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let dial = Dial { seals: true, ..Dial::default() };
     let (mut main, mut second) = pair(&world, &dial);
     main.make("file", b"content");
@@ -173,7 +173,7 @@ fn work_that_ends_after_its_session_is_answered_under_its_keys() {
 
 #[test]
 fn a_tree_that_is_left_on_one_channel_is_left_on_all() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut main, mut second) = pair(&world, &Dial::default());
     let file = main.open("file");
     let left = second.status(SmbCommand::TreeDisconnect, |out| tree_disconnect::Request.write(out));
@@ -187,7 +187,7 @@ fn a_tree_that_is_left_on_one_channel_is_left_on_all() {
 // MS-SMB2 3.3.5.16
 #[test]
 fn a_request_is_taken_back_on_its_own_connection_only() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut main, mut second) = pair(&world, &Dial::default());
     let mut other = world.dial(&Dial::elsewhere());
     let (file, theirs) = (main.open("file"), other.open("file"));
@@ -205,7 +205,7 @@ fn a_request_is_taken_back_on_its_own_connection_only() {
 }
 
 /// A client that holds a batch oplock over two channels, and another client that breaks it.
-fn broken(world: &World, main: &mut Peer, other: &mut Peer, name: &str) -> (FileId, u64) {
+fn broken(world: &SmbTestServer, main: &mut Peer, other: &mut Peer, name: &str) -> (FileId, u64) {
     let batch = OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named(name) };
     let file = main.create(&batch).file_id();
     let wants = OpenFile { access: Access::FILE_GENERIC_READ, ..OpenFile::named(name) };
@@ -223,7 +223,7 @@ fn keep_level_two(client: &mut Peer, file_id: FileId) -> NtStatus {
 // MS-SMB2 3.3.4.6
 #[test]
 fn a_break_is_told_on_the_main_channel_and_answered_on_any() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut main, mut second) = pair(&world, &Dial::default());
     let mut other = world.dial(&Dial::elsewhere());
     let (file, waiting) = broken(&world, &mut second, &mut other, "file");
@@ -245,7 +245,7 @@ fn a_break_is_told_on_the_main_channel_and_answered_on_any() {
 // MS-SMB2 3.3.4.7
 #[test]
 fn a_lease_is_broken_over_a_channel_that_came_with_another_guid() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let main = world.client();
     let mut second = world.bind(&Dial { guid: Guid(*b"some other guid."), ..Dial::default() }, &main);
     let mut other = world.dial(&Dial::elsewhere());
@@ -274,7 +274,7 @@ fn a_lease_is_broken_over_a_channel_that_came_with_another_guid() {
 #[test]
 fn a_session_is_renewed_on_any_channel_and_keeps_its_keys() {
     for dialect in [Dialect::Smb300, Dialect::Smb311] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let dial = Dial::with(dialect);
         let (mut main, mut second) = pair(&world, &dial);
         let file = main.open("file");
@@ -292,7 +292,7 @@ fn a_session_that_is_not_renewed_ends_on_all_channels() {
         Dial { password: "guess".into(), ..Dial::default() },
         Dial { user: "bert".into(), ..Dial::default() },
     ] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let (mut main, mut second) = pair(&world, &Dial::default());
         let file = main.open("file");
         let status = Binding::renewing(&wrong, &second).finish(&mut second);
@@ -307,7 +307,7 @@ fn a_session_that_is_not_renewed_ends_on_all_channels() {
 // MS-SMB2 3.3.5.5.3
 #[test]
 fn a_session_that_replaces_another_ends_it_on_all_channels() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut main, mut second) = pair(&world, &Dial::default());
     let file = main.open("file");
     let again = Dial { previous_session_id: main.session_id, ..Dial::default() };
@@ -321,7 +321,7 @@ fn a_session_that_replaces_another_ends_it_on_all_channels() {
 
 #[test]
 fn a_connection_carries_channels_of_several_sessions() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let (mut main, mut second) = pair(&world, &dial);
     // Another user's session, bound to the second connection.
@@ -341,7 +341,7 @@ fn a_connection_carries_channels_of_several_sessions() {
 // MS-SMB2 3.3.4.15
 #[test]
 fn a_share_that_is_taken_away_takes_its_trees_and_opens_along_and_leaves_the_sessions() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut main, mut second) = pair(&world, &Dial::default());
     let mut other = world.dial(&Dial::elsewhere());
     let (file, theirs) = (main.open("file"), other.open("file"));

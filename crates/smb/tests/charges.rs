@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use share::FileNumber;
-use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, MeteredWork};
+use share::limits::{AccountProvision, Alarm, Limits, MeteredWork, Provision, ShareLimits, Throughput};
 use smb_wire::create::Access;
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{FileId, Header, NtStatus, SmbCommand, cancel, logoff, read, write};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
-use testkit::smb::{Dial, Peer, World};
-use volume::faulty::Call;
+use testkit::smb::{Dial, Peer, SmbTestServer};
+use volume::faulty::VolumeCall;
 use volume::{Failure, Name, Node, OpenHow, Volume};
 use volume_posix::PosixVolume;
 
@@ -33,7 +33,7 @@ impl Alarm for ManualAlarm {
 
 /// A client with a file on a share with limits.
 struct LimitedFile {
-    world: World,
+    world: SmbTestServer,
     limits: Arc<Limits>,
     share: ShareLimits,
     number: FileNumber,
@@ -50,14 +50,14 @@ fn plain() -> Dial {
 }
 
 /// The file on the host.
-fn on_disk(world: &World) -> Arc<dyn Node> {
+fn on_disk(world: &SmbTestServer) -> Arc<dyn Node> {
     let volume = PosixVolume::open(&world.root(), &world.outside()).expect("it can be served");
     let (root, name) = (volume.root().expect("the root"), Name::new(b"file").expect("a name"));
     root.lookup(&name, OpenHow::Read).expect("the file")
 }
 
 /// The file's number on a volume in memory, or on the host.
-fn number_of(world: &World, is_on_disk: bool, client: &mut Peer) -> FileNumber {
+fn number_of(world: &SmbTestServer, is_on_disk: bool, client: &mut Peer) -> FileNumber {
     if is_on_disk {
         let node = on_disk(world).stat().expect("the file").id;
         return FileNumber { device: node.device, inode: node.inode };
@@ -70,11 +70,11 @@ fn number_of(world: &World, is_on_disk: bool, client: &mut Peer) -> FileNumber {
 }
 
 impl LimitedFile {
-    fn new(world: World) -> LimitedFile {
+    fn new(world: SmbTestServer) -> LimitedFile {
         LimitedFile::on(world, false, Access::FILE_ALL)
     }
 
-    fn on(world: World, is_on_disk: bool, access: Access) -> LimitedFile {
+    fn on(world: SmbTestServer, is_on_disk: bool, access: Access) -> LimitedFile {
         let mut client = world.dial(&plain());
         client.make("file", &vec![7; SIZE]);
         let number = number_of(&world, is_on_disk, &mut client);
@@ -202,11 +202,11 @@ impl LimitedFile {
 
 #[test]
 fn what_is_served_at_once_costs_what_it_transfers() {
-    LimitedFile::new(World::in_memory()).costs(65_536, |scene| {
+    LimitedFile::new(SmbTestServer::in_memory()).costs(65_536, |scene| {
         let id = scene.ask_read(0, 65_536, 0);
         scene.ends(id, NtStatus::SUCCESS);
     });
-    LimitedFile::new(World::in_memory()).costs(1000, |scene| {
+    LimitedFile::new(SmbTestServer::in_memory()).costs(1000, |scene| {
         let id = scene.ask_read(SIZE as u64 - 1000, 65_536, 1000);
         scene.ends(id, NtStatus::SUCCESS);
     });
@@ -215,7 +215,7 @@ fn what_is_served_at_once_costs_what_it_transfers() {
 #[test]
 fn what_is_not_copied_costs_what_it_transfers() {
     for (length, there) in [(524_288, 524_288), (1 << 20, SIZE)] {
-        let world = World::on_disk();
+        let world = SmbTestServer::on_disk();
         let config = share::Config::clone(&world.engine.config());
         world.engine.configure(share::Config { send_file: wire::SendFile::Always, ..config });
         LimitedFile::on(world, true, Access::FILE_ALL).costs(there, |scene| {
@@ -239,17 +239,17 @@ fn what_is_refused_at_once_costs_nothing() {
         scene.ends(id, NtStatus::END_OF_FILE);
     };
     for end in [beyond, too_little] {
-        LimitedFile::new(World::in_memory()).costs(0, end);
-        LimitedFile::new(World::cold()).costs(0, end);
+        LimitedFile::new(SmbTestServer::in_memory()).costs(0, end);
+        LimitedFile::new(SmbTestServer::cold()).costs(0, end);
     }
     // FILE_WRITE_DATA only, and FILE_READ_DATA only (MS-SMB2 2.2.13.1.1).
     for length in [65_536, 524_288] {
-        LimitedFile::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
+        LimitedFile::on(SmbTestServer::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
             let id = scene.ask_read(0, length, 0);
             scene.ends(id, NtStatus::ACCESS_DENIED);
         });
     }
-    LimitedFile::on(World::in_memory(), false, Access::from_bits_retain(1)).costs(0, |scene| {
+    LimitedFile::on(SmbTestServer::in_memory(), false, Access::from_bits_retain(1)).costs(0, |scene| {
         let id = scene.ask_write(65_536);
         scene.ends(id, NtStatus::ACCESS_DENIED);
     });
@@ -258,15 +258,15 @@ fn what_is_refused_at_once_costs_nothing() {
 #[test]
 fn what_is_read_on_the_pool_costs_what_it_transfers() {
     for (offset, there) in [(0, 65_536), (SIZE - 1000, 1000)] {
-        LimitedFile::new(World::cold()).costs(there, |scene| {
+        LimitedFile::new(SmbTestServer::cold()).costs(there, |scene| {
             let id = scene.ask_read(offset as u64, 65_536, 0);
             scene.ends(id, NtStatus::SUCCESS);
         });
     }
-    let (world, plan) = World::faulty();
-    plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+    let (world, plan) = SmbTestServer::faulty();
+    plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
     let scene = LimitedFile::new(world);
-    plan.always(Call::Read, Some(Failure::Io));
+    plan.always(VolumeCall::Read, Some(Failure::Io));
     scene.costs(0, |scene| {
         let id = scene.ask_read(0, 65_536, 0);
         assert!(scene.client.answer(id).expect("an answer").status().is_error());
@@ -276,18 +276,18 @@ fn what_is_read_on_the_pool_costs_what_it_transfers() {
 #[test]
 fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
     // The pool drops its jobs, before or after the end of the connection.
-    LimitedFile::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(SmbTestServer::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         drop(scene.client.take_jobs());
     });
-    LimitedFile::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(SmbTestServer::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         let jobs = scene.client.take_jobs();
         scene.hang_up();
         drop(jobs);
     });
     // So many requests wait already that this one must not.
-    LimitedFile::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(SmbTestServer::cold()).costs(0, |scene| {
         scene.world.engine.set_limits(None);
         scene.client.holds_jobs = true;
         let mut asked = 0;
@@ -308,7 +308,7 @@ fn what_found_nothing_in_memory_and_is_never_done_costs_nothing() {
 #[test]
 fn what_found_nothing_in_memory_and_is_then_refused_costs_nothing() {
     // The client is gone, and so are its Opens.
-    LimitedFile::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(SmbTestServer::cold()).costs(0, |scene| {
         scene.work_read(65_536);
         let jobs = scene.client.take_jobs();
         scene.hang_up();
@@ -317,7 +317,7 @@ fn what_found_nothing_in_memory_and_is_then_refused_costs_nothing() {
     let log_off: RequestEnd = LimitedFile::log_off;
     let from_elsewhere: RequestEnd = |scene| drop(scene.come_anew());
     for end in [log_off, from_elsewhere] {
-        LimitedFile::new(World::cold()).costs(0, |scene| {
+        LimitedFile::new(SmbTestServer::cold()).costs(0, |scene| {
             let id = scene.work_read(65_536);
             end(scene);
             scene.client.run_jobs();
@@ -328,19 +328,19 @@ fn what_found_nothing_in_memory_and_is_then_refused_costs_nothing() {
 
 #[test]
 fn what_was_held_costs_what_it_transfers() {
-    for world in [World::in_memory(), World::cold()] {
+    for world in [SmbTestServer::in_memory(), SmbTestServer::cold()] {
         LimitedFile::new(world).costs(65_536, |scene| {
             let id = scene.hold_read(65_536);
             scene.pass();
             scene.ends(id, NtStatus::SUCCESS);
         });
     }
-    LimitedFile::new(World::in_memory()).costs(SIZE, |scene| {
+    LimitedFile::new(SmbTestServer::in_memory()).costs(SIZE, |scene| {
         let id = scene.hold_read(1 << 20);
         scene.pass();
         scene.ends(id, NtStatus::SUCCESS);
     });
-    LimitedFile::on(World::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
+    LimitedFile::on(SmbTestServer::in_memory(), false, Access::from_bits_retain(2)).costs(0, |scene| {
         let id = scene.hold_read(65_536);
         scene.pass();
         scene.ends(id, NtStatus::ACCESS_DENIED);
@@ -349,7 +349,7 @@ fn what_was_held_costs_what_it_transfers() {
 
 #[test]
 fn what_was_held_and_then_found_nothing_in_memory_and_is_never_done_costs_nothing() {
-    LimitedFile::new(World::cold()).costs(0, |scene| {
+    LimitedFile::new(SmbTestServer::cold()).costs(0, |scene| {
         scene.client.holds_jobs = true;
         scene.hold_read(65_536);
         scene.pass();
@@ -361,24 +361,24 @@ fn what_was_held_and_then_found_nothing_in_memory_and_is_never_done_costs_nothin
 
 #[test]
 fn what_is_taken_back_while_it_is_held_costs_nothing() {
-    LimitedFile::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(SmbTestServer::in_memory()).costs(0, |scene| {
         let id = scene.hold_read(65_536);
         scene.cancel(id);
         scene.ends(id, NtStatus::CANCELLED);
     });
-    LimitedFile::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(SmbTestServer::in_memory()).costs(0, |scene| {
         scene.hold_read(65_536);
         scene.hang_up();
     });
     // Its time has come, but it is not resumed.
-    LimitedFile::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(SmbTestServer::in_memory()).costs(0, |scene| {
         let id = scene.hold_read(65_536);
         scene.client.holds_events = true;
         scene.pass();
         scene.cancel(id);
         scene.ends(id, NtStatus::CANCELLED);
     });
-    LimitedFile::new(World::in_memory()).costs(0, |scene| {
+    LimitedFile::new(SmbTestServer::in_memory()).costs(0, |scene| {
         scene.hold_read(65_536);
         scene.client.holds_events = true;
         scene.pass();
@@ -391,7 +391,7 @@ fn what_was_held_when_its_session_ended_costs_nothing() {
     let log_off: RequestEnd = LimitedFile::log_off;
     let from_elsewhere: RequestEnd = |scene| drop(scene.come_anew());
     for end in [log_off, from_elsewhere] {
-        LimitedFile::new(World::in_memory()).costs(0, |scene| {
+        LimitedFile::new(SmbTestServer::in_memory()).costs(0, |scene| {
             let id = scene.hold_read(65_536);
             end(scene);
             scene.pass();
@@ -403,7 +403,7 @@ fn what_was_held_when_its_session_ended_costs_nothing() {
 
 #[test]
 fn what_was_held_by_limits_that_were_lifted_costs_them_what_it_transfers() {
-    LimitedFile::new(World::in_memory()).costs(SIZE, |scene| {
+    LimitedFile::new(SmbTestServer::in_memory()).costs(SIZE, |scene| {
         let id = scene.hold_read(1 << 20);
         scene.world.engine.set_limits(None);
         scene.pass();
@@ -413,12 +413,12 @@ fn what_was_held_by_limits_that_were_lifted_costs_them_what_it_transfers() {
 
 #[test]
 fn a_write_costs_what_was_written_whoever_hears_of_it() {
-    LimitedFile::new(World::in_memory()).costs(65_536, |scene| {
+    LimitedFile::new(SmbTestServer::in_memory()).costs(65_536, |scene| {
         let id = scene.ask_write(65_536);
         scene.ends(id, NtStatus::SUCCESS);
     });
     for (is_taken_back, is_lost) in [(false, false), (true, false), (false, true)] {
-        LimitedFile::new(World::in_memory()).costs(65_536, |scene| {
+        LimitedFile::new(SmbTestServer::in_memory()).costs(65_536, |scene| {
             scene.shut();
             let id = scene.ask_write(65_536);
             assert!(scene.client.answer(id).is_none());

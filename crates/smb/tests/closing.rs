@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use smb_wire::{FileId, NtStatus, SmbCommand, close, flush, read, write};
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 use volume::faulty::{PlannedFault, VolumeCall};
 
 const CONTENT: &[u8] = b"what the file holds";
 
 /// A client with a file. Its work on the blocking pool is held back.
-fn with_a_file(world: &World) -> (Peer, FileId) {
+fn with_a_file(world: &SmbTestServer) -> (Peer, FileId) {
     let mut client = world.client();
     let file = client.open("file");
     assert_eq!(client.write(file, 0, CONTENT), NtStatus::SUCCESS);
@@ -29,7 +29,7 @@ fn start_close(client: &mut Peer, file_id: FileId) -> u64 {
 
 #[test]
 fn a_read_that_came_before_it_has_its_data() {
-    let world = World::cold();
+    let world = SmbTestServer::cold();
     let (mut client, file) = with_a_file(&world);
     let (first, second) = (start_read(&mut client, file), start_read(&mut client, file));
     let close = start_close(&mut client, file);
@@ -45,7 +45,7 @@ fn a_read_that_came_before_it_has_its_data() {
 
 #[test]
 fn a_flush_that_came_before_it_is_done() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut client, file_id) = with_a_file(&world);
     let flush = client.start(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out));
     let close = start_close(&mut client, file_id);
@@ -57,7 +57,7 @@ fn a_flush_that_came_before_it_is_done() {
 
 #[test]
 fn a_change_on_another_channel_is_over_before() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut first = world.client();
     let mut second = world.bind(&Dial::default(), &first);
     let file = first.open("file");
@@ -79,7 +79,7 @@ fn a_change_on_another_channel_is_over_before() {
 
 #[test]
 fn it_does_not_wait_for_ever() {
-    let world = World::cold();
+    let world = SmbTestServer::cold();
     let (mut client, file) = with_a_file(&world);
     let read = start_read(&mut client, file);
     let close = start_close(&mut client, file);

@@ -14,8 +14,8 @@ use smb_wire::oplock_break::{self, AcknowledgedLease, Oplock};
 use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, write};
 use testkit::smb::bind::Binding;
 use testkit::smb::client::{OpenFile, write_first_setup};
-use testkit::smb::peer::{Answer, sign_with, whole};
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::peer::{ReceivedMessage, sign_with, whole};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 use tracing_subscriber::fmt::MakeWriter;
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
@@ -62,7 +62,7 @@ fn told(session_id: u64, act: impl FnOnce(), words: &str) {
     }
 }
 
-fn create(peer: &mut Peer, open: &OpenFile<'_>, is_replay: bool) -> Answer {
+fn create(peer: &mut Peer, open: &OpenFile<'_>, is_replay: bool) -> ReceivedMessage {
     let mut header = peer.header(SmbCommand::Create);
     if is_replay {
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
@@ -80,7 +80,7 @@ const PERSISTENT: RequestContext<'static> = v2(DurableFlags::PERSISTENT);
 
 #[test]
 fn a_stolen_session_id_is_told_of_and_one_that_was_never_given_is_not() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let main = world.client();
     let owner = main.session_id;
     let mut thief = world.peer();
@@ -101,7 +101,7 @@ fn a_stolen_session_id_is_told_of_and_one_that_was_never_given_is_not() {
 #[test]
 fn each_refused_binding_is_told_of() {
     let dial = Dial::default();
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut main = world.dial(&dial);
     let session = main.session_id;
     let binds = |dial: &Dial, main: &Peer, status| assert_eq!(world.try_bind(dial, main).1, status);
@@ -138,7 +138,7 @@ fn each_refused_binding_is_told_of() {
 
 #[test]
 fn a_wrong_or_missing_signature_is_told_of() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let session = client.session_id;
     let sends = |client: &mut Peer, sign: &dyn Fn(&mut [u8])| {
@@ -157,7 +157,7 @@ fn a_wrong_or_missing_signature_is_told_of() {
 
 #[test]
 fn an_acknowledgement_for_what_one_does_not_hold_is_told_of() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let (session, file) = (client.session_id, client.open("f"));
     let mut answers = |request: oplock_break::Request, status| {
@@ -174,7 +174,7 @@ fn an_acknowledgement_for_what_one_does_not_hold_is_told_of() {
 #[test]
 fn a_replay_that_is_refused_is_told_of() {
     let (memory, journal) = (MemoryVolume::new(1), Arc::new(MemoryJournal::default()));
-    let world = World::lasting(&memory, &journal);
+    let world = SmbTestServer::persistent(&memory, &journal);
     let mut client = world.client();
     let (plain, persistent) = ([PLAIN], [PERSISTENT]);
     let open = OpenFile { contexts: Contexts::Requests(&persistent), ..OpenFile::named("f") };
@@ -198,7 +198,7 @@ fn a_replay_that_is_refused_is_told_of() {
 
 #[test]
 fn what_comes_late_over_a_lost_channel_is_told_of() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let (session, file) = (client.session_id, client.open("f"));
     let mut writes = |sequence: u16, status| {
@@ -214,7 +214,7 @@ fn what_comes_late_over_a_lost_channel_is_told_of() {
 
 #[test]
 fn who_asks_without_pause_does_not_fill_the_log() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let main = world.client();
     let dial = Dial { password: "wrong".into(), ..Dial::default() };
     // Each time over another connection.

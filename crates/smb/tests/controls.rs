@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::{FileId, NtStatus, SmbCommand, close, read};
-use testkit::smb::{Peer, World};
+use testkit::smb::{Peer, SmbTestServer};
 
 const PAD_THIS: u32 = 0x8384_8013;
 const PAD_READS: u32 = 0x8384_8023;
 const SLEEP: u32 = 0x8384_8043;
 
-fn tested() -> World {
-    let world = World::in_memory();
+fn tested() -> SmbTestServer {
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| config.smbtorture_controls = true);
     world
 }
@@ -28,7 +28,7 @@ fn ask(client: &mut Peer, code: u32, file: FileId, input: &[u8]) -> NtStatus {
 
 #[test]
 fn a_server_that_serves_answers_none_of_them() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let file = client.open("file");
     for (code, input) in [(PAD_THIS, &[][..]), (PAD_READS, &[]), (SLEEP, &[200])] {

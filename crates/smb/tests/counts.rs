@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use share::counts::{Kind, Totals, Transactions};
+use share::counts::{Totals, TransactionKind, Transactions};
 use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
 use smb::counting::FAMILY;
 use smb_wire::{FileId, NtStatus, SmbCommand, header, read, write};
-use testkit::smb::{Peer, World};
+use testkit::smb::{Peer, SmbTestServer};
 
 /// The test itself advances the time.
 struct ManualAlarm;
@@ -17,7 +17,7 @@ impl Alarm for ManualAlarm {
     fn set(&self, _at_ns: u64) {}
 }
 
-fn of_share(world: &World) -> Totals {
+fn of_share(world: &SmbTestServer) -> Totals {
     world.engine.counts(&FAMILY).read()
 }
 
@@ -35,7 +35,7 @@ fn responses(transactions: &Transactions) -> Vec<(&'static str, u64)> {
 
 #[test]
 fn every_command_counts_once_for_its_share_with_its_bytes() {
-    for world in [World::in_memory(), World::cold()] {
+    for world in [SmbTestServer::in_memory(), SmbTestServer::cold()] {
         let mut client = world.client();
         let before = of_share(&world);
         let file = client.open("file");
@@ -62,8 +62,12 @@ fn every_command_counts_once_for_its_share_with_its_bytes() {
         assert_eq!(responses(&one(&after, SmbCommand::Create)), [("Success", 1)]);
         assert_eq!(responses(&one(&after, SmbCommand::Close)), [("Success", 1), ("ClientOtherError", 1)]);
         assert_eq!(one(&after, SmbCommand::Echo).all(), 0, "it is of no share");
-        let habits = &after.habits;
-        assert_eq!([Kind::Read, Kind::Write, Kind::Metadata].map(|kind| habits.operations(kind)), [4, 1, 3]);
+        let habits = &after.pattern;
+        assert_eq!(
+            [TransactionKind::Read, TransactionKind::Write, TransactionKind::Metadata]
+                .map(|kind| habits.operations(kind)),
+            [4, 1, 3]
+        );
         assert_eq!(habits.bytes, [1200, 1000]);
         let rest = world.server.counts.read();
         assert_eq!(
@@ -88,7 +92,7 @@ fn ask(client: &mut Peer, file: FileId, reads: bool) -> u64 {
 
 #[test]
 fn a_limit_that_was_met_shows_in_the_response_type() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     client.make("file", b"data");
     let file = client.open("file");

@@ -13,8 +13,8 @@ use smb_wire::lock::{self, LockElement, LockFlags};
 use smb_wire::negotiate::Dialect;
 use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, WireList, logoff, tree_disconnect};
 use testkit::smb::client::OpenFile;
-use testkit::smb::peer::Answer;
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::peer::ReceivedMessage;
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 use volume::Failure;
 use volume::faulty::VolumeCall;
 
@@ -45,7 +45,7 @@ fn lease_v2(key: LeaseKey, state: LeaseState) -> StaticContext {
 }
 
 /// Opens for all access and shares nothing.
-fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[StaticContext]) -> Answer {
+fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[StaticContext]) -> ReceivedMessage {
     let contexts = Contexts::Requests(asked);
     client.create(&OpenFile { share: ShareAccess::empty(), oplock, contexts, ..OpenFile::named(name) })
 }
@@ -58,7 +58,7 @@ fn durable(client: &mut Peer, name: &str, asked: StaticContext) -> FileId {
 }
 
 /// The durability in a response.
-fn durable_answer(answer: &Answer) -> Option<ResponseContext<'_>> {
+fn durable_answer(answer: &ReceivedMessage) -> Option<ResponseContext<'_>> {
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
     let mut contexts = response.contexts.responses().map(|context| context.expect("a context"));
     contexts.find(|context| {
@@ -67,7 +67,7 @@ fn durable_answer(answer: &Answer) -> Option<ResponseContext<'_>> {
 }
 
 /// The granted milliseconds of version 2.
-fn granted_ms(answer: &Answer) -> Option<u32> {
+fn granted_ms(answer: &ReceivedMessage) -> Option<u32> {
     match durable_answer(answer) {
         Some(ResponseContext::DurableHandleV2 { timeout, .. }) => Some(timeout),
         _ => None,
@@ -75,7 +75,7 @@ fn granted_ms(answer: &Answer) -> Option<u32> {
 }
 
 /// Reconnects to an Open by its name.
-fn come_back(client: &mut Peer, name: &str, asked: &[StaticContext]) -> Answer {
+fn come_back(client: &mut Peer, name: &str, asked: &[StaticContext]) -> ReceivedMessage {
     let is_leased = asked.iter().any(|context| matches!(context, RequestContext::Lease(_)));
     let oplock = if is_leased { OplockLevel::Lease } else { OplockLevel::None };
     create(client, name, oplock, asked)
@@ -106,7 +106,7 @@ fn control(client: &mut Peer, file_id: FileId, input: &[u8]) -> NtStatus {
 }
 
 /// Whether another client can open the file exclusively.
-fn is_free(world: &World, name: &str) -> NtStatus {
+fn is_free(world: &SmbTestServer, name: &str) -> NtStatus {
     create(&mut world.dial(&Dial::elsewhere()), name, OplockLevel::None, &[]).status()
 }
 
@@ -114,7 +114,7 @@ fn is_free(world: &World, name: &str) -> NtStatus {
 // MS-SMB2 3.3.5.9.10
 #[test]
 fn only_a_batch_oplock_or_a_lease_with_handle_caching_makes_durable() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     for asked in [RequestContext::DurableHandleRequest, v2(CREATE)] {
         for oplock in [OplockLevel::None, OplockLevel::LevelII, OplockLevel::Exclusive, OplockLevel::Batch] {
@@ -145,7 +145,7 @@ fn only_a_batch_oplock_or_a_lease_with_handle_caching_makes_durable() {
 // MS-SMB2 3.3.5.9.10
 #[test]
 fn the_time_of_a_durable_handle_is_what_was_asked_for_within_bounds() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     for (timeout, expected) in [(0, 60_000), (10_000, 10_000), (300_000, 300_000), (u32::MAX, 300_000)] {
         let flags = DurableFlags::empty();
@@ -160,7 +160,7 @@ fn the_time_of_a_durable_handle_is_what_was_asked_for_within_bounds() {
 // MS-SMB2 3.3.5.9.10
 #[test]
 fn a_dialect_before_three_does_not_know_the_second_version() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.dial(&Dial::with(Dialect::Smb210));
     assert!(durable_answer(&create(&mut client, "f", OplockLevel::Batch, &[v2(CREATE)])).is_none());
     let answer = create(&mut client, "g", OplockLevel::Batch, &[RequestContext::DurableHandleRequest]);
@@ -173,7 +173,7 @@ fn a_dialect_before_three_does_not_know_the_second_version() {
 // MS-SMB2 3.3.5.9.12
 #[test]
 fn durable_contexts_that_may_not_stand_together_are_refused() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let id = durable(&mut client, "f", v2(CREATE));
     client.hang_up();
@@ -195,7 +195,7 @@ fn durable_contexts_that_may_not_stand_together_are_refused() {
 // MS-SMB2 3.3.7.1
 #[test]
 fn a_lost_connection_leaves_a_durable_handle_with_its_locks_and_its_oplock() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let old = durable(&mut client, "f", RequestContext::DurableHandleRequest);
     assert_eq!(client.write(old, 0, b"words"), NtStatus::SUCCESS);
@@ -233,7 +233,7 @@ fn a_lost_connection_leaves_a_durable_handle_with_its_locks_and_its_oplock() {
 // MS-SMB2 3.3.5.9.7
 #[test]
 fn a_handle_that_is_in_use_is_not_taken_up_and_neither_is_another_users() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let id = durable(&mut client, "f", RequestContext::DurableHandleRequest);
     assert_eq!(v1_back(&mut client, id), NOT_FOUND);
@@ -249,7 +249,7 @@ fn a_handle_that_is_in_use_is_not_taken_up_and_neither_is_another_users() {
 // MS-SMB2 3.3.5.9.7
 #[test]
 fn a_handle_under_a_lease_comes_back_to_its_client_its_lease_and_its_name() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let asked = [RequestContext::DurableHandleRequest, lease(KEY, ALL)];
     let id = create(&mut client, "f", OplockLevel::Lease, &asked).file_id();
@@ -282,7 +282,7 @@ fn a_handle_under_a_lease_comes_back_to_its_client_its_lease_and_its_name() {
 // MS-SMB2 3.3.5.9.12
 #[test]
 fn the_second_version_asks_for_the_create_that_made_the_handle() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let id = durable(&mut client, "f", v2(CREATE));
     client.hang_up();
@@ -300,7 +300,7 @@ fn the_second_version_asks_for_the_create_that_made_the_handle() {
 // MS-SMB2 3.3.6.2
 #[test]
 fn a_durable_handle_is_kept_for_its_time_and_then_closed() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let (short, flags) = (10_000, DurableFlags::empty());
     let asked = RequestContext::DurableHandleRequestV2 { timeout: short, flags, create_guid: CREATE };
@@ -331,7 +331,7 @@ fn a_durable_handle_is_kept_for_its_time_and_then_closed() {
 // MS-SMB2 3.3.4.7
 #[test]
 fn a_durable_handle_gives_way_to_who_conflicts_and_is_gone() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let batch = durable(&mut client, "f", RequestContext::DurableHandleRequest);
     let asked = [RequestContext::DurableHandleRequest, lease(KEY, ALL)];
@@ -350,7 +350,7 @@ fn a_durable_handle_gives_way_to_who_conflicts_and_is_gone() {
 // MS-SMB2 3.3.7.1
 #[test]
 fn a_handle_whose_oplock_is_being_broken_goes_with_its_connection() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let id = durable(&mut client, "f", RequestContext::DurableHandleRequest);
     let mut other = world.dial(&Dial::elsewhere());
@@ -367,7 +367,7 @@ fn a_handle_whose_oplock_is_being_broken_goes_with_its_connection() {
 // MS-SMB2 3.3.5.5.3
 #[test]
 fn logging_off_and_a_new_session_keep_handles_and_a_tree_disconnect_does_not() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let id = durable(&mut client, "f", RequestContext::DurableHandleRequest);
     assert_eq!(client.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
@@ -392,7 +392,7 @@ fn logging_off_and_a_new_session_keep_handles_and_a_tree_disconnect_does_not() {
 // MS-SMB2 3.3.7.1
 #[test]
 fn a_file_that_goes_with_its_handle_goes_when_that_is_over_and_not_before() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let asked = [RequestContext::DurableHandleRequest];
     let contexts = Contexts::Requests(&asked);
@@ -416,7 +416,7 @@ fn a_file_that_goes_with_its_handle_goes_when_that_is_over_and_not_before() {
 // MS-SMB2 3.3.6.4
 #[test]
 fn a_resilient_handle_makes_others_wait_for_its_time() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let id = create(&mut client, "f", OplockLevel::Batch, &[]).file_id();
     assert_eq!(control(&mut client, id, &[0; 7]), NtStatus::INVALID_PARAMETER);
@@ -438,7 +438,7 @@ fn a_resilient_handle_makes_others_wait_for_its_time() {
 // MS-SMB2 3.3.5.9.7
 #[test]
 fn a_resilient_handle_comes_back_without_any_oplock_and_hears_of_breaks_then() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let plain = create(&mut client, "plain", OplockLevel::None, &[]).file_id();
     let batch = create(&mut client, "batch", OplockLevel::Batch, &[]).file_id();
@@ -462,7 +462,7 @@ fn a_resilient_handle_comes_back_without_any_oplock_and_hears_of_breaks_then() {
 // MS-SMB2 3.3.5.15.9
 #[test]
 fn the_oldest_dialect_knows_no_resilient_handles() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.dial(&Dial::with(Dialect::Smb202));
     let id = client.open("f");
     assert_eq!(make_resilient(&mut client, id, 1000), NtStatus::INVALID_DEVICE_REQUEST);
@@ -473,7 +473,7 @@ fn the_oldest_dialect_knows_no_resilient_handles() {
 // MS-SMB2 3.3.7.1
 #[test]
 fn more_handles_than_a_share_keeps_are_closed() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.engine.configure(share::Config {
         max_detached: 1,
         enforce: false,
@@ -491,7 +491,7 @@ fn more_handles_than_a_share_keeps_are_closed() {
 
 #[test]
 fn who_comes_back_while_the_disk_fails_can_come_back_again() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut client = world.client();
     let id = durable(&mut client, "f", v2(CREATE));
     client.hang_up();

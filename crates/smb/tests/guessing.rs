@@ -6,12 +6,12 @@ use std::time::Duration;
 use smb::limits::MAX_WAITING_ATTEMPTS;
 use smb_wire::{NtStatus, SmbCommand, cancel};
 use testkit::smb::bind::Binding;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 
 const DELAY: Duration = Duration::from_secs(2);
 
-fn world() -> World {
-    let world = World::in_memory();
+fn world() -> SmbTestServer {
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| config.guess_delay_ns = DELAY.as_nanos() as u64);
     world
 }
@@ -21,7 +21,7 @@ fn guess(user: &str) -> Dial {
 }
 
 /// A negotiated connection from an address.
-fn from(world: &World, address: &str) -> Peer {
+fn from(world: &SmbTestServer, address: &str) -> Peer {
     let address: IpAddr = address.parse().expect("an address");
     let mut peer = Peer::try_connect_from(world, address).expect("the server takes it");
     peer.negotiate_hashed(&Dial::default());

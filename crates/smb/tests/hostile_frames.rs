@@ -9,9 +9,9 @@ use smb_wire::{
     oplock_break, query_directory, query_info, read, set_info, tree_disconnect, write,
 };
 use testkit::smb::client::OpenFile;
-use testkit::smb::peer::{Answer, whole};
-use testkit::smb::{Dial, Peer, World};
-use wire::endpoint::{Record, Service};
+use testkit::smb::peer::{ReceivedMessage, whole};
+use testkit::smb::{Dial, Peer, SmbTestServer};
+use wire::endpoint::{RecordPrefix, Service};
 
 /// The commands that need a session.
 const WITH_SESSION: [SmbCommand; 16] = [
@@ -104,7 +104,7 @@ fn lock_body(file_id: FileId, flags: lock::LockFlags, out: &mut Vec<u8>) {
 }
 
 /// A client with an open file and an open directory.
-fn client_with_opens(world: &World) -> (Peer, FileId, FileId) {
+fn client_with_opens(world: &SmbTestServer) -> (Peer, FileId, FileId) {
     let mut client = world.client();
     let file = client.open("file");
     let directory = client.create(&OpenFile::directory("directory")).file_id();
@@ -113,7 +113,7 @@ fn client_with_opens(world: &World) -> (Peer, FileId, FileId) {
 
 #[test]
 fn before_negotiate_nothing_else_is_heard() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     for command in
         WITH_SESSION.into_iter().chain([SmbCommand::SessionSetup, SmbCommand::Echo, SmbCommand::Cancel])
     {
@@ -126,7 +126,7 @@ fn before_negotiate_nothing_else_is_heard() {
 // MS-SMB2 3.3.5.2.9
 #[test]
 fn without_a_session_nothing_is_done() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     for command in WITH_SESSION {
         for session_id in [0, 1, u64::MAX] {
@@ -145,7 +145,7 @@ fn without_a_session_nothing_is_done() {
 // MS-SMB2 3.3.5.4
 #[test]
 fn a_second_negotiate_closes() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut peer = world.client();
     peer.start(SmbCommand::Negotiate, |out| Dial::default().write_negotiate(out));
     assert!(peer.is_closed);
@@ -153,7 +153,7 @@ fn a_second_negotiate_closes() {
 
 #[test]
 fn negotiate_needs_a_dialect_and_a_hash() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut message = world.peer().message(SmbCommand::Negotiate, |out| Dial::default().write_negotiate(out));
     // DialectCount.
     message[66] = 0;
@@ -177,7 +177,7 @@ fn negotiate_needs_a_dialect_and_a_hash() {
 // MS-SMB2 3.3.5.4
 #[test]
 fn contexts_that_must_be_ignored_do_not_fail_negotiate() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let with = |contexts: &[(u16, &[u8])]| {
         let contexts = contexts.iter().map(|(kind, data)| (*kind, data.to_vec())).collect();
         let answer = world.peer().negotiate(&Dial { contexts, ..Dial::default() });
@@ -219,7 +219,7 @@ fn contexts_that_must_be_ignored_do_not_fail_negotiate() {
 
 #[test]
 fn what_is_not_a_message_closes() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     let mut smb1_only = Vec::new();
     smb1::Negotiate::write_request(&[b"NT LM 0.12"], &mut smb1_only);
@@ -253,7 +253,7 @@ fn what_is_not_a_message_closes() {
 // MS-SMB2 3.3.5.3.1
 #[test]
 fn an_smb1_negotiate_leads_on_once() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut frame = Vec::new();
     smb1::Negotiate::write_request(&[b"NT LM 0.12", smb1::DIALECT_2_WILDCARD], &mut frame);
     let mut peer = world.peer();
@@ -276,7 +276,7 @@ fn an_smb1_negotiate_leads_on_once() {
 // MS-SMB2 3.3.5.2.3
 #[test]
 fn message_ids_are_good_once_and_only_when_granted() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     let echo_with = |peer: &mut Peer, id: u64, charge: u16| {
         let mut message = peer.message(SmbCommand::Echo, |out| echo::Request.write(out));
@@ -317,7 +317,7 @@ fn message_ids_are_good_once_and_only_when_granted() {
 
 #[test]
 fn credits_are_bounded_however_many_are_asked_for() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut peer = world.client();
     let mut held = 64;
     for _ in 0..50 {
@@ -335,7 +335,7 @@ fn credits_are_bounded_however_many_are_asked_for() {
 
 #[test]
 fn a_body_of_the_wrong_size_is_refused() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     let (mut client, file, directory) = client_with_opens(&world);
     for command in WITH_SESSION {
@@ -357,7 +357,7 @@ fn a_body_of_the_wrong_size_is_refused() {
 
 #[test]
 fn absurd_lengths_are_refused() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     let (mut client, file, directory) = client_with_opens(&world);
     // The position of a length in the body.
@@ -411,7 +411,7 @@ fn absurd_lengths_are_refused() {
 // MS-SMB2 3.3.5.2.7
 #[test]
 fn a_broken_chain_closes() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     for next in [1, 7, 63, 66, 68, 72, 0x1_0000, u32::MAX] {
         let mut peer = world.client();
@@ -434,7 +434,7 @@ fn a_broken_chain_closes() {
 
 #[test]
 fn a_compound_has_a_bound() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut peer = world.client();
     for _ in 0..4 {
         peer.status(SmbCommand::Echo, |out| echo::Request.write(out));
@@ -455,7 +455,7 @@ fn a_compound_has_a_bound() {
 
 #[test]
 fn a_response_is_no_request() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut peer = world.client();
     let mut message = peer.message(SmbCommand::Echo, |out| echo::Request.write(out));
     let header = Header::parse_mut(&mut message).unwrap();
@@ -466,11 +466,11 @@ fn a_response_is_no_request() {
 
 #[test]
 fn the_transport_takes_no_record_that_is_too_long_or_none_at_all() {
-    let service = SmbService(World::in_memory().server.clone());
-    assert_eq!(service.record([0, 0, 1, 2]), Record::Message(0x102));
-    assert_eq!(service.record([0x85, 0, 0, 0]), Record::Skip(0));
+    let service = SmbService(SmbTestServer::in_memory().server.clone());
+    assert_eq!(service.record([0, 0, 1, 2]), RecordPrefix::Message(0x102));
+    assert_eq!(service.record([0x85, 0, 0, 0]), RecordPrefix::Skip(0));
     let longest = (wire::limits::MAX_MESSAGE as u32).to_be_bytes();
-    assert_eq!(service.record(longest), Record::Message(wire::limits::MAX_MESSAGE));
+    assert_eq!(service.record(longest), RecordPrefix::Message(wire::limits::MAX_MESSAGE));
     let hostile = [
         (wire::limits::MAX_MESSAGE as u32 + 1).to_be_bytes(),
         [0, 0xff, 0xff, 0xff],
@@ -478,14 +478,14 @@ fn the_transport_takes_no_record_that_is_too_long_or_none_at_all() {
         [0x81, 0, 0, 68],
     ];
     for prefix in hostile {
-        assert_eq!(service.record(prefix), Record::Hostile, "{prefix:02x?}");
+        assert_eq!(service.record(prefix), RecordPrefix::Hostile, "{prefix:02x?}");
     }
 }
 
 /// Messages of unauthenticated clients are short, and the settings limit the number of such clients.
 #[test]
 fn strangers_get_little_room() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| config.max_connections = 3);
     let mut peer = world.peer();
     assert_eq!(peer.max_message(), smb::limits::MAX_MESSAGE_BEFORE_LOGON);
@@ -500,7 +500,7 @@ fn strangers_get_little_room() {
 /// A connection without a log-on ends after a while. A connection with one does not.
 #[test]
 fn a_connection_without_a_session_ends() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut silent, mut slow, mut client) = (world.peer(), world.peer(), world.client());
     assert_eq!(slow.negotiate(&Dial::default()).status(), NtStatus::SUCCESS);
     for (seconds, is_closed) in [(59, false), (2, true)] {
@@ -517,7 +517,7 @@ fn a_connection_without_a_session_ends() {
 /// A change of any byte of any request causes no panic, no second reply, and no harm to others.
 #[test]
 fn one_byte_changed_anywhere_harms_nobody() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     let (mut client, mut file, mut directory) = client_with_opens(&world);
     for command in WITH_SESSION.into_iter().chain([SmbCommand::Echo]) {
@@ -535,7 +535,7 @@ fn one_byte_changed_anywhere_harms_nobody() {
                 let id = Header::parse(&message).map(Header::message_id);
                 client.deliver(message);
                 // Interim responses and break notices may come too.
-                let last = |answer: &Answer| {
+                let last = |answer: &ReceivedMessage| {
                     Ok(answer.header.message_id()) == id && answer.status() != NtStatus::PENDING
                 };
                 let answers = std::iter::from_fn(|| client.next()).filter(last).count();
@@ -548,7 +548,7 @@ fn one_byte_changed_anywhere_harms_nobody() {
 }
 
 /// After a hostile request: the client's files are open again, in any case.
-fn refresh(world: &World, client: &mut Peer, file: &mut FileId, directory: &mut FileId) {
+fn refresh(world: &SmbTestServer, client: &mut Peer, file: &mut FileId, directory: &mut FileId) {
     let has = |id: FileId| world.server.opens.get(id.volatile).is_some_and(|open| open.id == id);
     let tree = world.server.session(client.session_id).and_then(|session| session.tree(client.tree_id));
     if client.is_closed || tree.is_none() || !has(*file) || !has(*directory) {

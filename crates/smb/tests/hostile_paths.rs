@@ -9,19 +9,19 @@ use smb_wire::create::{CreateOptions, Disposition};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::{FileId, NtStatus, SmbCommand as Smb, set_info, utf16};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 const SECRET: &[u8] = b"what nobody may see";
 
 /// A share with an unreachable file beside it, and a client.
-fn world_with_secret() -> (World, Peer) {
-    let world = World::on_disk();
+fn world_with_secret() -> (SmbTestServer, Peer) {
+    let world = SmbTestServer::on_disk();
     std::fs::write(world.outside().join("secret"), SECRET).unwrap();
     let client = world.client();
     (world, client)
 }
 
-fn secret_is_untouched(world: &World) -> bool {
+fn secret_is_untouched(world: &SmbTestServer) -> bool {
     let inside: Vec<_> =
         std::fs::read_dir(world.outside()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     inside == ["secret"] && std::fs::read(world.outside().join("secret")).unwrap() == SECRET

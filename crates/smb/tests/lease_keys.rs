@@ -7,8 +7,8 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::oplock_break;
 use smb_wire::{FileId, LeaseKey, NtStatus, SmbCommand, query_info, set_info, utf16};
 use testkit::smb::client::OpenFile;
-use testkit::smb::peer::Answer;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::peer::ReceivedMessage;
+use testkit::smb::{Dial, Peer, SmbTestServer};
 
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
 const KEPT: LeaseState = LeaseState::READ_CACHING.union(LeaseState::HANDLE_CACHING);
@@ -19,19 +19,19 @@ fn open_with(
     name: &str,
     options: CreateOptions,
     more: Option<RequestContext<'static>>,
-) -> Answer {
+) -> ReceivedMessage {
     let lease = Lease { key: KEY, state: KEPT, flags: LeaseFlags::empty(), v2: None };
     let asked: Vec<_> = more.into_iter().chain([RequestContext::Lease(lease)]).collect();
     let contexts = Contexts::Requests(&asked);
     client.create(&OpenFile { oplock: OplockLevel::Lease, contexts, options, ..OpenFile::named(name) })
 }
 
-fn open(client: &mut Peer, name: &str) -> Answer {
+fn open(client: &mut Peer, name: &str) -> ReceivedMessage {
     open_with(client, name, CreateOptions::empty(), None)
 }
 
 /// The granted part of the lease in a response.
-fn granted(answer: &Answer) -> LeaseState {
+fn granted(answer: &ReceivedMessage) -> LeaseState {
     assert_eq!(answer.status(), NtStatus::SUCCESS);
     let response = create::Response::parse(&answer.message).unwrap();
     let mut contexts = response.contexts.responses();
@@ -67,7 +67,7 @@ fn rename(client: &mut Peer, id: FileId, name: &str) -> NtStatus {
 
 #[test]
 fn a_key_is_for_one_file_until_that_is_to_go() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     for (dies, options) in
         [("disposition", CreateOptions::empty()), ("close", CreateOptions::DELETE_ON_CLOSE)]
@@ -108,7 +108,7 @@ fn a_key_is_for_one_file_until_that_is_to_go() {
 // MS-SMB2 3.3.5.21.1
 #[test]
 fn a_file_that_got_another_name_counts_by_that_again() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let first = open_with(&mut client, "first", CreateOptions::DELETE_ON_CLOSE, None).file_id();
     let new = open(&mut client, "new");
@@ -122,7 +122,7 @@ fn a_file_that_got_another_name_counts_by_that_again() {
 #[test]
 fn a_handle_whose_file_is_to_go_comes_back_under_any_name() {
     for marked in [false, true] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let mut client = world.client();
         let durable = Some(RequestContext::DurableHandleRequest);
         let id = open_with(&mut client, "f", CreateOptions::empty(), durable).file_id();
@@ -141,7 +141,7 @@ fn a_handle_whose_file_is_to_go_comes_back_under_any_name() {
 // MS-SMB2 3.3.5.22.2
 #[test]
 fn a_late_answer_to_an_earlier_break_does_not_keep_the_next_notice_back() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let id = open(&mut client, "f").file_id();
     let mut other = world.dial(&Dial::elsewhere());

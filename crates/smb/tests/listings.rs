@@ -4,15 +4,15 @@
 use smb_wire::cancel;
 use smb_wire::query_directory::{QueryDirectoryFlags, Request, Response};
 use smb_wire::{FileId, Header, NtStatus, SmbCommand, Utf16, utf16};
-use testkit::smb::{Peer, World};
+use testkit::smb::{Peer, SmbTestServer};
 
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 
 const FILES: usize = 9000;
 
-fn directory() -> (World, Peer, FileId) {
-    let world = World::in_memory();
+fn directory() -> (SmbTestServer, Peer, FileId) {
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let id = client.create(&OpenFile::directory("d")).file_id();
     for at in 0..FILES {
@@ -78,7 +78,7 @@ fn a_pattern_that_selects_nothing_is_answered_after_slices_and_can_be_cancelled(
 // MS-FSA 2.1.4.4
 #[test]
 fn a_name_with_a_last_dot_is_found_as_it_was_made() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let id = client.create(&OpenFile::directory("d")).file_id();
     client.make("d\\x.", b"dot");

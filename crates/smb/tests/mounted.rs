@@ -9,7 +9,7 @@ use smb_wire::fscc::{FileInfoClass, FsInfoClass};
 use smb_wire::query_directory::{QueryDirectoryFlags, Request, Response};
 use smb_wire::query_info::InfoType;
 use smb_wire::{NtStatus, SmbCommand, Utf16, utf16};
-use testkit::smb::World;
+use testkit::smb::SmbTestServer;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
 
@@ -38,7 +38,7 @@ fn mounted(at: &Path, (kind, options): (&str, &str), input: Stdio) -> Option<Tes
 
 #[test]
 fn room_is_that_of_the_file_system_that_a_file_is_on() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let top = world.root().join("m");
     let Some(_mounted) = mounted(&top, ("tmpfs", "size=256k"), Stdio::null()) else { return };
     let mut client = world.client();
@@ -65,7 +65,7 @@ fn room_is_that_of_the_file_system_that_a_file_is_on() {
 #[test]
 fn a_directory_that_the_host_lists_and_does_not_show_is_listed_as_one() {
     for user in [0, 1] {
-        let world = World::on_disk();
+        let world = SmbTestServer::on_disk();
         std::fs::write(world.root().join("own"), "own").expect("a file");
         let Ok(device) = std::fs::File::options().read(true).write(true).open("/dev/fuse") else {
             eprintln!("skipped: /dev/fuse cannot be opened");

@@ -10,7 +10,7 @@ use smb_wire::oplock_break::{self, Notification};
 use smb_wire::{FileId, LeaseKey, NtStatus, SmbCommand};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 
 /// Longer than a client's host may take before a notice goes to another connection.
 const LATE: Duration = Duration::from_millis(2_100);
@@ -65,7 +65,7 @@ const OTHER: LeaseKey = LeaseKey([8; 16]);
 
 /// Two connections of one client that holds a lease through the second one, and a client that conflicts with
 /// it.
-fn two_ways(world: &World) -> (Peer, Peer, Peer, u64) {
+fn two_ways(world: &SmbTestServer) -> (Peer, Peer, Peer, u64) {
     let (first, mut second) = (world.client(), world.client());
     lease(&mut second, "file", KEY);
     let mut opener = world.dial(&Dial::elsewhere());
@@ -77,7 +77,7 @@ fn two_ways(world: &World) -> (Peer, Peer, Peer, u64) {
 // MS-SMB2 3.3.4.7
 #[test]
 fn a_notice_takes_the_first_connection_and_no_other_while_that_works() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut first, mut second, mut opener, id) = two_ways(&world);
     assert_eq!(told(&mut first), Some(KEY));
     world.advance(LATE);
@@ -92,7 +92,7 @@ fn a_notice_takes_the_first_connection_and_no_other_while_that_works() {
 
 #[test]
 fn a_notice_is_sent_before_the_answer_to_what_caused_it_and_nothing_else_is() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
     let file = other.open("file");
     let asked = [lease_of(KEY)];
@@ -106,7 +106,7 @@ fn a_notice_is_sent_before_the_answer_to_what_caused_it_and_nothing_else_is() {
 // MS-SMB2 3.3.4.7
 #[test]
 fn a_notice_that_does_not_arrive_goes_to_the_next_connection_once() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut first, mut second, mut opener, id) = two_ways(&world);
     assert_eq!(told(&mut first), Some(KEY));
     assert!(told(&mut second).is_none());
@@ -128,7 +128,7 @@ fn a_notice_that_does_not_arrive_goes_to_the_next_connection_once() {
 }
 
 /// The same again with another file. Returns the message id of the open.
-fn lease_and_disturb(world: &World, holder: &mut Peer, opener: &mut Peer) -> u64 {
+fn lease_and_disturb(world: &SmbTestServer, holder: &mut Peer, opener: &mut Peer) -> u64 {
     lease(holder, "another", OTHER);
     let id = disturb(opener, "another");
     assert!(!is_open(opener, id));
@@ -138,7 +138,7 @@ fn lease_and_disturb(world: &World, holder: &mut Peer, opener: &mut Peer) -> u64
 
 #[test]
 fn a_connection_that_is_heard_of_again_comes_first_again() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut first, mut second, mut opener, _) = two_ways(&world);
     assert_eq!(told(&mut first), Some(KEY));
     world.advance(LATE);
@@ -153,7 +153,7 @@ fn a_connection_that_is_heard_of_again_comes_first_again() {
 #[test]
 fn a_notice_is_not_lost_with_its_connection() {
     for is_sent in [true, false] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let (mut first, mut second, mut opener, id) = two_ways(&world);
         if is_sent {
             assert_eq!(told(&mut first), Some(KEY));
@@ -169,7 +169,7 @@ fn a_notice_is_not_lost_with_its_connection() {
 #[test]
 fn a_notice_that_has_arrived_goes_on_when_its_connection_ends_soon() {
     for is_soon in [true, false] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let (mut first, mut second, mut opener, id) = two_ways(&world);
         assert_eq!(told(&mut first), Some(KEY));
         world.advance(LATE);
@@ -188,7 +188,7 @@ fn a_notice_that_has_arrived_goes_on_when_its_connection_ends_soon() {
 
 #[test]
 fn an_answered_notice_is_not_sent_again() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut first, mut second, mut opener, id) = two_ways(&world);
     assert_eq!(told(&mut first), Some(KEY));
     assert_eq!(give_back(&mut first, KEY), NtStatus::SUCCESS);
@@ -202,7 +202,7 @@ fn an_answered_notice_is_not_sent_again() {
 
 #[test]
 fn the_only_connection_is_given_up_when_its_host_stays_silent() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut holder = world.client();
     lease(&mut holder, "file", KEY);
     let mut opener = world.dial(&Dial::elsewhere());
@@ -222,7 +222,7 @@ fn the_only_connection_is_given_up_when_its_host_stays_silent() {
 
 #[test]
 fn a_notice_that_arrived_late_leaves_its_connection_alone() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut holder = world.client();
     lease(&mut holder, "file", KEY);
     let mut opener = world.dial(&Dial::elsewhere());
@@ -238,7 +238,7 @@ fn a_notice_that_arrived_late_leaves_its_connection_alone() {
 
 #[test]
 fn a_stranger_with_the_clients_guid_hears_of_nothing() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut stranger = world.peer();
     stranger.negotiate(&Dial::default());
     let (mut first, _second, _opener, _) = two_ways(&world);
@@ -264,7 +264,7 @@ fn told_oplock(client: &mut Peer) -> Option<FileId> {
 #[test]
 fn an_oplocks_notice_takes_one_channel_of_its_session_after_the_other() {
     for dial in [Dial::default(), Dial { seals: true, ..Dial::default() }] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         // Another session of the same client, which is not affected.
         let mut apart = world.dial(&dial);
         let first = world.dial(&dial);
@@ -305,12 +305,12 @@ fn only_a_server_under_test_lets_a_client_silence_its_connection() {
         client.deliver(message);
         client.answer(header.message_id()).expect("an answer").status()
     };
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut first, second, _opener, _) = two_ways(&world);
     assert_eq!(silence(&mut first), NtStatus::USER_SESSION_DELETED);
     drop(second);
 
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| config.smbtorture_controls = true);
     let (mut first, mut second, _opener, _) = two_ways(&world);
     assert_eq!(silence(&mut first), NtStatus::SUCCESS);
@@ -345,7 +345,7 @@ fn order(client: &mut Peer) -> Vec<SmbCommand> {
 #[test]
 fn what_a_client_breaks_of_its_own_is_told_where_it_asked_and_before_the_answer() {
     for dial in [Dial::default(), Dial { seals: true, ..Dial::default() }] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let mut first = world.dial(&dial);
         let mut second = world.bind(&dial, &first);
         lease_directory(&mut first);
@@ -367,7 +367,7 @@ fn what_a_client_breaks_of_its_own_is_told_where_it_asked_and_before_the_answer(
 // The engine gets the origin of a request, so the thread that runs it does not matter.
 #[test]
 fn where_a_client_is_told_of_its_own_breaks_hangs_on_no_thread() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let mut first = world.dial(&dial);
     let mut second = world.bind(&dial, &first);
@@ -399,7 +399,7 @@ fn where_a_client_is_told_of_its_own_breaks_hangs_on_no_thread() {
 // when it has the response.
 #[test]
 fn over_its_only_connection_a_client_is_told_behind_the_answer_if_its_open_has_a_lease() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut only = world.dial(&Dial::default());
     lease_directory(&mut only);
     disturb(&mut only, "directory\\file");
@@ -422,7 +422,7 @@ fn give_up(client: &mut Peer) -> NtStatus {
 
 #[test]
 fn what_does_not_arrive_where_it_was_asked_for_goes_to_the_first_connection() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let dial = Dial::default();
     let mut first = world.dial(&dial);
     let mut second = world.bind(&dial, &first);

@@ -10,7 +10,7 @@ use smb_wire::ioctl::{self, CtlCode, interfaces};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{FileId, NtStatus, SmbCommand, negotiate};
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 /// The address of a connection, and two more.
 fn addresses() -> Vec<NetworkAddress> {
@@ -34,7 +34,7 @@ fn account(name: &str, users: &[&str], most: Option<usize>) -> AccountConfig {
     }
 }
 
-fn told(world: &World, dial: &Dial) -> bool {
+fn told(world: &SmbTestServer, dial: &Dial) -> bool {
     let answer = world.peer().negotiate(dial);
     let chosen = negotiate::Response::parse(&answer.message).expect("a NEGOTIATE response");
     chosen.capabilities.contains(Capabilities::MULTI_CHANNEL)
@@ -56,7 +56,7 @@ fn ask(client: &mut Peer, limit: u32) -> Result<Vec<(u32, String)>, NtStatus> {
 // MS-SMB2 3.3.5.4
 #[test]
 fn several_channels_are_offered_to_who_announces_them_where_somebody_may_have_them() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     assert!(told(&world, &Dial::default()) && told(&world, &Dial::with(Dialect::Smb300)));
     assert!(!told(&world, &Dial::with(Dialect::Smb210)));
     assert!(!told(&world, &Dial { announces_multichannel: false, ..Dial::default() }));
@@ -74,7 +74,7 @@ fn several_channels_are_offered_to_who_announces_them_where_somebody_may_have_th
 // MS-SMB2 3.3.5.2.11
 #[test]
 fn who_asks_under_a_tree_that_is_none_is_told_so() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.server.set_interfaces(addresses());
     let mut client = world.client();
     client.tree_id ^= 0x1000;
@@ -84,7 +84,7 @@ fn who_asks_under_a_tree_that_is_none_is_told_so() {
 // MS-SMB2 3.3.5.15.11
 #[test]
 fn a_client_is_told_its_own_address_and_the_offered_ones() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.server.set_interfaces(addresses());
     let mut client = world.client();
     let session = world.server.sessions().remove(0);
@@ -103,7 +103,7 @@ fn a_client_is_told_its_own_address_and_the_offered_ones() {
 // MS-SMB2 3.3.5.15.11
 #[test]
 fn a_client_is_told_of_addresses_of_its_own_endpoint_alone() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.server.set_interfaces(addresses());
     let own = |share: &str, addresses: &[&str]| ShareEndpoint {
         share: share.into(),
@@ -122,7 +122,7 @@ fn a_client_is_told_of_addresses_of_its_own_endpoint_alone() {
 // MS-SMB2 3.3.5.15.11
 #[test]
 fn a_client_that_cannot_have_several_channels_is_told_of_none() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.server.set_interfaces(addresses());
     let refused = Err(NtStatus::NOT_SUPPORTED);
     assert_eq!(ask(&mut world.dial(&Dial::with(Dialect::Smb210)), 64 * 1024), refused);
@@ -137,8 +137,8 @@ fn a_client_that_cannot_have_several_channels_is_told_of_none() {
 // MS-SMB2 3.3.5.5
 #[test]
 fn the_account_of_the_session_decides_over_its_channels() {
-    let world = World::in_memory();
-    let rule = |world: &World| {
+    let world = SmbTestServer::in_memory();
+    let rule = |world: &SmbTestServer| {
         let mut client = world.peer();
         client.log_on(&Dial::default());
         client.connect_tree(SHARE);
@@ -169,7 +169,7 @@ fn the_account_of_the_session_decides_over_its_channels() {
 
 #[test]
 fn what_a_connection_has_done_is_counted() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let handle = world.server.connections().remove(0);
     let before = handle.counters.read();

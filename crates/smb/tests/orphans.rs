@@ -21,8 +21,8 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
 use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, query_info, set_info};
 use testkit::smb::client::OpenFile;
-use testkit::smb::peer::{Answer, whole};
-use testkit::smb::{Dial, Peer, Store, World};
+use testkit::smb::peer::{ReceivedMessage, whole};
+use testkit::smb::{Dial, Peer, SmbTestServer, Store};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long after a client's return its forgotten handles may conflict with its own requests.
@@ -66,7 +66,7 @@ fn open(client: &mut Peer, name: &str, number: u64) -> OpenedFile {
 }
 
 /// Repeats the CREATE whose response was lost.
-fn replay(client: &mut Peer, name: &str, number: u64) -> Answer {
+fn replay(client: &mut Peer, name: &str, number: u64) -> ReceivedMessage {
     let mut header = client.header(SmbCommand::Create);
     header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     let contexts = asked(number);
@@ -75,7 +75,7 @@ fn replay(client: &mut Peer, name: &str, number: u64) -> Answer {
 }
 
 /// Reconnects to a file.
-fn take_up(client: &mut Peer, held: &OpenedFile) -> Answer {
+fn take_up(client: &mut Peer, held: &OpenedFile) -> ReceivedMessage {
     let back = RequestContext::DurableHandleReconnectV2 {
         file_id: held.id,
         create_guid: guid(held.number),
@@ -267,8 +267,8 @@ fn make(client: &mut Peer, dice: &mut Dice, number: &mut u64) -> ClientObjects {
 }
 
 /// Reconnects to all known Opens and removes all objects. Returns whether that succeeded.
-fn clear(client: &mut Peer, world: &World, dice: &mut Dice, made: &ClientObjects) -> bool {
-    let is_closed = |client: &mut Peer, answer: Answer| {
+fn clear(client: &mut Peer, world: &SmbTestServer, dice: &mut Dice, made: &ClientObjects) -> bool {
+    let is_closed = |client: &mut Peer, answer: ReceivedMessage| {
         answer.status() == NtStatus::SUCCESS && client.close(answer.file_id()) == NtStatus::SUCCESS
     };
     let mut is_right = true;

@@ -13,10 +13,10 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities};
 use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, WireList};
 use testkit::smb::client::OpenFile;
-use testkit::smb::peer::Answer;
-use testkit::smb::{Dial, Peer, Store, World};
+use testkit::smb::peer::ReceivedMessage;
+use testkit::smb::{Dial, Peer, SmbTestServer, Store};
 use volume::Failure;
-use volume::faulty::{Call, Fault};
+use volume::faulty::{PlannedFault, VolumeCall};
 
 const SECOND: Duration = Duration::from_secs(1);
 const KEY: LeaseKey = LeaseKey(*b"the client's key");
@@ -41,13 +41,13 @@ fn lease(state: LeaseState) -> StaticContext {
     RequestContext::Lease(Lease { key: KEY, state, flags: LeaseFlags::empty(), v2 })
 }
 
-fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[StaticContext]) -> Answer {
+fn create(client: &mut Peer, name: &str, oplock: OplockLevel, asked: &[StaticContext]) -> ReceivedMessage {
     let contexts = Contexts::Requests(asked);
     client.create(&OpenFile { share: ShareAccess::empty(), oplock, contexts, ..OpenFile::named(name) })
 }
 
 /// Sends a CREATE again, as a replay.
-fn replay(client: &mut Peer, open: &OpenFile<'_>) -> Answer {
+fn replay(client: &mut Peer, open: &OpenFile<'_>) -> ReceivedMessage {
     let mut header = client.header(SmbCommand::Create);
     header.set_flags(header.flags() | HeaderFlags::REPLAY_OPERATION);
     let id = client.send(testkit::smb::peer::whole(&header, |out| open.write(out)));
@@ -55,7 +55,7 @@ fn replay(client: &mut Peer, open: &OpenFile<'_>) -> Answer {
 }
 
 /// The granted milliseconds, and whether the handle outlives the server.
-fn granted(answer: &Answer) -> Option<(u32, bool)> {
+fn granted(answer: &ReceivedMessage) -> Option<(u32, bool)> {
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
     response.contexts.responses().find_map(|context| match context.expect("a context") {
         ResponseContext::DurableHandleV2 { timeout, flags } => Some((timeout, flags == PERSISTENT)),
@@ -63,7 +63,7 @@ fn granted(answer: &Answer) -> Option<(u32, bool)> {
     })
 }
 
-fn held(answer: &Answer) -> Option<LeaseState> {
+fn held(answer: &ReceivedMessage) -> Option<LeaseState> {
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
     response.contexts.responses().find_map(|context| match context.expect("a context") {
         ResponseContext::Lease(lease) => Some(lease.state),
@@ -134,7 +134,7 @@ fn a_share_that_is_continuously_available_says_so_and_grants_whatever_is_cached(
 
 #[test]
 fn any_other_share_grants_a_durable_handle_at_most() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let tree = client.try_tree(testkit::smb::SHARE);
     assert!(tree_connect::Response::parse(&tree.message).unwrap().capabilities.is_empty());
@@ -310,7 +310,7 @@ fn a_create_whose_handle_cannot_be_recorded_gets_what_it_made_all_the_same() {
     let mut client = world.client();
     client.make("f", b"text");
     // The record of the file begins with this call.
-    plan.add(Call::Stat, 1, Fault::Fail(Failure::Io));
+    plan.add(VolumeCall::Stat, 1, PlannedFault::Fail(Failure::Io));
     let asked = [persistent(CREATE)];
     let first = create(&mut client, "f", OplockLevel::Batch, &asked);
     assert_eq!(granted(&first), Some((60_000, false)));

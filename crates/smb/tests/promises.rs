@@ -11,7 +11,7 @@ use smb_wire::header::Flags as HeaderFlags;
 use smb_wire::lock::{self, LockElement, LockFlags};
 use smb_wire::{FileId, Guid, NtStatus, SmbCommand, WireList, change_notify, create};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 use volume::Failure;
 use volume::journal::{Journal, JournalPosition, MemoryJournal};
 use volume::memory::MemoryVolume;
@@ -49,7 +49,7 @@ impl Journal for Flaky {
 
 /// Two channels of one session. Requests that wait for the disk are held back until they are released.
 struct DiskChannels {
-    world: World,
+    world: SmbTestServer,
     disk: Arc<Flaky>,
     main: Peer,
     second: Peer,
@@ -57,7 +57,7 @@ struct DiskChannels {
 
 fn bench() -> DiskChannels {
     let disk = Arc::new(Flaky::default());
-    let world = World::lasting_in(&MemoryVolume::new(1), disk.clone(), &[]);
+    let world = SmbTestServer::persistent_in(&MemoryVolume::new(1), disk.clone(), &[]);
     let mut main = world.client();
     let mut second = world.bind(&Dial::default(), &main);
     (main.holds_jobs, second.holds_jobs) = (true, true);

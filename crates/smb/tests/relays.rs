@@ -2,9 +2,9 @@
 
 use smb::{Spn, TargetRule};
 use smb_wire::NtStatus;
-use testkit::smb::{Dial, World};
+use testkit::smb::{Dial, SmbTestServer};
 
-fn log_on(world: &World, target: &str) -> NtStatus {
+fn log_on(world: &SmbTestServer, target: &str) -> NtStatus {
     let dial = Dial { target: target.into(), ..Dial::default() };
     let mut peer = world.peer();
     let preauth = peer.negotiate_hashed(&dial);
@@ -13,7 +13,7 @@ fn log_on(world: &World, target: &str) -> NtStatus {
 
 #[test]
 fn a_name_of_this_server_is_let_in_and_another_where_all_names_are_known_is_not() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     for (spn, is_complete, unknown) in [
         (Spn::Off, true, NtStatus::SUCCESS),
         (Spn::Accepted, false, NtStatus::SUCCESS),
@@ -35,7 +35,7 @@ fn a_name_of_this_server_is_let_in_and_another_where_all_names_are_known_is_not(
 
 #[test]
 fn a_response_for_a_service_of_another_kind_is_never_let_in() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     assert_eq!(log_on(&world, "HTTP/server"), NtStatus::ACCESS_DENIED);
     assert_eq!(log_on(&world, "ldap/other"), NtStatus::ACCESS_DENIED);
     assert!(world.server.sessions().is_empty(), "nothing is left behind");
@@ -45,7 +45,7 @@ fn a_response_for_a_service_of_another_kind_is_never_let_in() {
 
 #[test]
 fn a_client_that_names_no_server_is_let_in_unless_it_must() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     assert_eq!(log_on(&world, ""), NtStatus::SUCCESS);
     world.configure_server(|config| config.target.spn = Spn::Required);
     assert_eq!(log_on(&world, ""), NtStatus::ACCESS_DENIED);
@@ -57,7 +57,7 @@ fn an_answer_that_comes_too_long_after_its_challenge_is_not_let_in() {
     use auth::{Initiator, InitiatorStep, Wrap};
     use smb_wire::session_setup::{self, RequestFlags};
     use smb_wire::{SmbCommand, negotiate::Capabilities};
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     for (wait_s, wanted) in [(1800, NtStatus::SUCCESS), (1802, NtStatus::ACCESS_DENIED)] {
         let dial = Dial::default();
         let mut peer = world.peer();

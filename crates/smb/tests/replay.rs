@@ -10,8 +10,8 @@ use smb_wire::negotiate::Dialect;
 use smb_wire::oplock_break;
 use smb_wire::{Guid, LeaseKey, NtStatus, SmbCommand};
 use testkit::smb::client::OpenFile;
-use testkit::smb::peer::{Answer, whole};
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::peer::{ReceivedMessage, whole};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 use volume::Failure;
 use volume::faulty::{PlannedFault, VolumeCall};
 
@@ -49,13 +49,13 @@ fn send_again(client: &mut Peer, open: &OpenFile<'_>) -> u64 {
     client.send(whole(&header, |out| open.write(out)))
 }
 
-fn again(client: &mut Peer, open: &OpenFile<'_>) -> Answer {
+fn again(client: &mut Peer, open: &OpenFile<'_>) -> ReceivedMessage {
     let id = send_again(client, open);
     client.answer(id).expect("an answer to CREATE")
 }
 
 /// The fields of a CREATE response, except times.
-fn said(answer: &Answer) -> (u64, u64, OplockLevel, CreateAction, Option<u32>) {
+fn said(answer: &ReceivedMessage) -> (u64, u64, OplockLevel, CreateAction, Option<u32>) {
     assert_eq!(answer.status(), NtStatus::SUCCESS);
     let response = create::Response::parse(&answer.message).expect("a CREATE response");
     let timeout = response.contexts.responses().find_map(|context| match context.expect("a context") {
@@ -69,7 +69,7 @@ fn said(answer: &Answer) -> (u64, u64, OplockLevel, CreateAction, Option<u32>) {
 // MS-SMB2 3.3.5.9
 #[test]
 fn a_replayed_create_is_answered_from_its_open_with_or_without_durability() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     for (name, oplock, guid, durable) in [
         ("plain", OplockLevel::None, CREATE, None),
@@ -89,7 +89,7 @@ fn a_replayed_create_is_answered_from_its_open_with_or_without_durability() {
 // MS-SMB2 3.3.5.9.10
 #[test]
 fn a_name_is_not_given_to_two_creates() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let asked = [v2(CREATE)];
     let open = makes("f", OplockLevel::Batch, &asked);
@@ -107,7 +107,7 @@ fn a_name_is_not_given_to_two_creates() {
 // MS-SMB2 3.3.5.11 to 3.3.5.22
 #[test]
 fn a_create_whose_open_was_used_is_no_longer_replayed() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let asked = [v2(CREATE)];
     let open = makes("f", OplockLevel::None, &asked);
@@ -120,7 +120,7 @@ fn a_create_whose_open_was_used_is_no_longer_replayed() {
 // MS-SMB2 3.3.5.9
 #[test]
 fn a_replayed_create_finds_its_open_after_its_session_is_gone() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut first = world.client();
     let asked = [v2(CREATE)];
     let open = makes("f", OplockLevel::Batch, &asked);
@@ -144,7 +144,7 @@ fn a_replayed_create_finds_its_open_after_its_session_is_gone() {
 // MS-SMB2 3.3.5.22.2
 #[test]
 fn a_create_whose_lease_was_given_back_is_no_longer_replayed() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let asked = [v2(CREATE), lease(KEY)];
     let open = OpenFile {
@@ -172,7 +172,7 @@ fn a_create_whose_lease_was_given_back_is_no_longer_replayed() {
 
 #[test]
 fn a_create_that_comes_after_its_replay_does_nothing() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let asked = [v2(CREATE)];
     let open = makes("once", OplockLevel::None, &asked);
@@ -201,7 +201,7 @@ fn a_create_that_comes_after_its_replay_does_nothing() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn a_new_session_counts_its_sequences_from_its_own_beginning() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let asked = [v2(CREATE)];
     let open = OpenFile { disposition: Disposition::OpenIf, ..makes("once", OplockLevel::None, &asked) };
     let replay = |client: &mut Peer, sequence| {
@@ -223,7 +223,7 @@ fn a_new_session_counts_its_sequences_from_its_own_beginning() {
 // MS-SMB2 3.3.5.9
 #[test]
 fn a_replay_that_differs_has_its_own_status_and_changes_nothing() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let asked = [v2(CREATE), lease(KEY)];
     let open = makes("f", OplockLevel::Lease, &asked);
@@ -250,7 +250,7 @@ fn a_replay_that_differs_has_its_own_status_and_changes_nothing() {
 // MS-SMB2 3.3.5.9.10
 #[test]
 fn a_replay_that_asks_for_less_is_answered_so_and_takes_nothing_away() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let asked = [v2(CREATE)];
     let batch = makes("f", OplockLevel::Batch, &asked);
@@ -268,7 +268,7 @@ fn a_replay_that_asks_for_less_is_answered_so_and_takes_nothing_away() {
 // MS-SMB2 3.3.5.9.10
 #[test]
 fn a_create_under_way_has_its_name_until_it_is_done_or_taken_back() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut holder = world.dial(&Dial::elsewhere());
     let held = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("f") }).file_id();
     let mut client = world.client();
@@ -292,7 +292,7 @@ fn a_create_under_way_has_its_name_until_it_is_done_or_taken_back() {
 
 #[test]
 fn the_name_of_a_create_that_ends_early_is_not_the_next_ones_in_its_compound() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut holder = world.dial(&Dial::elsewhere());
     let held = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("f") }).file_id();
     let mut client = world.client();
@@ -329,7 +329,7 @@ fn signed(client: &Peer, mut message: Vec<u8>) -> Vec<u8> {
 // MS-SMB2 3.3.7.1
 #[test]
 fn a_create_under_way_goes_with_its_connection() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut holder = world.dial(&Dial::elsewhere());
     let held = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("f") }).file_id();
     let mut client = world.client();
@@ -349,7 +349,7 @@ fn a_create_under_way_goes_with_its_connection() {
 // MS-SMB2 3.3.5.9.13
 #[test]
 fn the_next_instance_of_an_application_takes_the_place_of_the_one_before() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut old = world.client();
     let asked = [v2(CREATE), RequestContext::AppInstanceId(APPLICATION)];
     let open = OpenFile { disposition: Disposition::OpenIf, ..makes("f", OplockLevel::Batch, &asked) };
@@ -374,7 +374,7 @@ fn the_next_instance_of_an_application_takes_the_place_of_the_one_before() {
 // MS-SMB2 3.3.5.9.13
 #[test]
 fn an_older_instance_does_not_take_the_place_of_a_newer_one() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let asked = |version: Option<(u64, u64)>| {
         let version = version.map(|(high, low)| RequestContext::AppInstanceVersion { high, low });
         let mut asked = vec![RequestContext::AppInstanceId(APPLICATION)];
@@ -406,7 +406,7 @@ fn an_older_instance_does_not_take_the_place_of_a_newer_one() {
 // MS-SMB2 3.3.5.9.13
 #[test]
 fn a_detached_open_of_an_earlier_instance_is_closed_too() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut old = world.client();
     let asked = [v2(CREATE), RequestContext::AppInstanceId(APPLICATION), lease(KEY)];
     let open = OpenFile { disposition: Disposition::OpenIf, ..makes("f", OplockLevel::Lease, &asked) };
@@ -420,7 +420,7 @@ fn a_detached_open_of_an_earlier_instance_is_closed_too() {
 // MS-SMB2 3.3.5.9
 #[test]
 fn a_create_whose_channel_is_lost_is_replayed_on_another() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut main = world.client();
     let mut second = world.bind(&Dial::default(), &main);
     let asked = [v2(CREATE), lease(KEY)];
@@ -443,7 +443,7 @@ fn a_create_whose_channel_is_lost_is_replayed_on_another() {
 // MS-SMB2 3.3.7.1
 #[test]
 fn a_create_under_way_on_a_lost_channel_keeps_its_name_while_it_would_wait() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut holder = world.dial(&Dial::elsewhere());
     let held = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("f") }).file_id();
     let mut main = world.client();
@@ -463,7 +463,7 @@ fn a_create_under_way_on_a_lost_channel_keeps_its_name_while_it_would_wait() {
 // With the status of a failing disk the client would give up an Open that exists.
 #[test]
 fn a_create_that_is_replayed_while_the_disk_fails_is_to_be_tried_again() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut client = world.client();
     let asked = [v2(CREATE)];
     let open = makes("f", OplockLevel::Batch, &asked);
@@ -481,7 +481,7 @@ fn a_create_that_fails_at_any_call_leaves_nothing_open() {
     {
         let (mut failed, mut nth) = (0, 1);
         loop {
-            let (world, plan) = World::faulty();
+            let (world, plan) = SmbTestServer::faulty();
             let mut client = world.client();
             plan.add(call, nth, PlannedFault::Fail(Failure::Io));
             let status = client.create(&makes("f", OplockLevel::Batch, &[])).status();

@@ -11,7 +11,7 @@ use smb_wire::lock::{self, LockElement};
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::{FileId, NtStatus, SmbCommand, Utf16, WireList, change_notify, flush, query_directory, utf16};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Peer, World};
+use testkit::smb::{Peer, SmbTestServer};
 
 /// An Open with one right, and its name.
 struct One<'a> {
@@ -426,7 +426,7 @@ const DIRECTORY: &[RightsRow] = &[
 ];
 
 fn holds(table: &[RightsRow], options: CreateOptions) {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut client = world.client();
     client.make("other", &[7; 8192]);
     let mut wrong = Vec::new();

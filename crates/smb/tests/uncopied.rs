@@ -2,7 +2,7 @@
 //! protects them.
 
 use smb_wire::{FileId, NtStatus, SmbCommand, lock, read};
-use testkit::smb::{Dial, Peer, World};
+use testkit::smb::{Dial, Peer, SmbTestServer};
 use volume::{Name, OpenHow, Volume};
 use volume_posix::PosixVolume;
 use wire::SendFile;
@@ -17,12 +17,12 @@ fn plain() -> Dial {
     Dial { requires_signing: false, ..Dial::default() }
 }
 
-fn configure(world: &World, send_file: SendFile) {
+fn configure(world: &SmbTestServer, send_file: SendFile) {
     world.engine.configure(share::Config { send_file, ..share::Config::clone(&world.engine.config()) });
 }
 
 /// A client with an open file of slightly more than a MiB.
-fn opened(world: &World, dial: &Dial) -> (Peer, FileId) {
+fn opened(world: &SmbTestServer, dial: &Dial) -> (Peer, FileId) {
     let mut client = world.dial(dial);
     client.make("large", &content());
     let id = client.open("large");
@@ -30,7 +30,7 @@ fn opened(world: &World, dial: &Dial) -> (Peer, FileId) {
 }
 
 /// Whether the host reports that the file is in memory. It does since Linux 6.5.
-fn host_tells(world: &World) -> bool {
+fn host_tells(world: &SmbTestServer) -> bool {
     let volume = PosixVolume::open(&world.root(), &world.outside()).expect("it can be served");
     let root = volume.root().expect("the root");
     let file = root.lookup(&Name::new(b"large").expect("a name"), OpenHow::Read).expect("the file");
@@ -39,7 +39,7 @@ fn host_tells(world: &World) -> bool {
 
 #[test]
 fn a_large_plain_read_is_not_copied_and_says_the_same() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     configure(&world, SendFile::Always);
     let (mut client, id) = opened(&world, &plain());
     let tells = host_tells(&world);
@@ -60,7 +60,7 @@ fn a_large_plain_read_is_not_copied_and_says_the_same() {
 
 #[test]
 fn what_is_signed_sealed_or_one_of_several_answers_is_copied() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     configure(&world, SendFile::Always);
     for dial in [Dial::default(), Dial { seals: true, ..Dial::default() }] {
         let (mut client, id) = opened(&world, &dial);
@@ -86,7 +86,7 @@ fn what_is_signed_sealed_or_one_of_several_answers_is_copied() {
 
 #[test]
 fn a_share_may_ask_for_copies_and_the_transport_is_not_asked_then() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     configure(&world, SendFile::Never);
     let (mut client, id) = opened(&world, &plain());
     client.transfer().set_uncopied(true);
@@ -96,7 +96,7 @@ fn a_share_may_ask_for_copies_and_the_transport_is_not_asked_then() {
 
 #[test]
 fn large_reads_leave_as_the_transport_says_unless_the_share_says_how() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let (mut client, id) = opened(&world, &plain());
     let tells = host_tells(&world);
     for uncopied in [false, true, false] {
@@ -111,7 +111,7 @@ fn large_reads_leave_as_the_transport_says_unless_the_share_says_how() {
 
 #[test]
 fn a_byte_range_of_another_open_is_in_the_way_of_a_large_read_too() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let (mut client, id) = opened(&world, &plain());
     let mut other = world.dial(&Dial { guid: smb_wire::Guid(*b"a second machine"), ..plain() });
     let theirs = other.open("large");

@@ -14,8 +14,8 @@ use smb_wire::{
     tree_disconnect,
 };
 use testkit::smb::client::OpenFile;
-use testkit::smb::peer::{Answer, whole};
-use testkit::smb::{Dial, Peer, SHARE, World};
+use testkit::smb::peer::{ReceivedMessage, whole};
+use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 /// Waits for a change of names in a directory. Returns the message id.
 fn watch(client: &mut Peer, file_id: FileId) -> u64 {
@@ -45,7 +45,7 @@ fn lock(client: &mut Peer, file_id: FileId) -> u64 {
 }
 
 /// The interim response to a request without a final response yet.
-fn interim(client: &mut Peer, id: u64) -> Answer {
+fn interim(client: &mut Peer, id: u64) -> ReceivedMessage {
     let answer = client.answer(id).expect("an interim answer");
     assert_eq!(answer.status(), NtStatus::PENDING);
     assert!(answer.header.is_async() && answer.header.async_id() != 0);
@@ -54,7 +54,7 @@ fn interim(client: &mut Peer, id: u64) -> Answer {
 }
 
 /// The one final response to a request with an interim response.
-fn last(client: &mut Peer, id: u64, interim: &Answer) -> Answer {
+fn last(client: &mut Peer, id: u64, interim: &ReceivedMessage) -> ReceivedMessage {
     let answer = client.answer(id).expect("a final answer");
     assert!(answer.header.is_async() && answer.header.async_id() == interim.header.async_id());
     // MS-SMB2 3.3.4.1.2: the interim response has granted the credits.
@@ -72,7 +72,7 @@ fn cancel_async(client: &mut Peer, id: u64, async_id: u64) {
 }
 
 /// A file that one client has locked, and another client that waits for the lock.
-fn two_at_a_lock(world: &World) -> (Peer, FileId, Peer, FileId, u64, Answer) {
+fn two_at_a_lock(world: &SmbTestServer) -> (Peer, FileId, Peer, FileId, u64, ReceivedMessage) {
     let (mut holder, mut waiter) = (world.client(), world.dial(&Dial::elsewhere()));
     let (held, wanted) = (holder.open("file"), waiter.open("file"));
     let id = lock(&mut holder, held);
@@ -84,7 +84,7 @@ fn two_at_a_lock(world: &World) -> (Peer, FileId, Peer, FileId, u64, Answer) {
 
 #[test]
 fn a_lock_comes_when_its_holder_closes() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, held, mut waiter, _, id, told) = two_at_a_lock(&world);
     assert_eq!(holder.close(held), NtStatus::SUCCESS);
     assert_eq!(last(&mut waiter, id, &told).status(), NtStatus::SUCCESS);
@@ -92,7 +92,7 @@ fn a_lock_comes_when_its_holder_closes() {
 
 #[test]
 fn a_lock_comes_when_its_holder_is_lost() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (holder, _, mut waiter, _, id, told) = two_at_a_lock(&world);
     holder.hang_up();
     assert_eq!(last(&mut waiter, id, &told).status(), NtStatus::SUCCESS);
@@ -102,7 +102,7 @@ fn a_lock_comes_when_its_holder_is_lost() {
 // MS-SMB2 3.3.5.16
 #[test]
 fn what_waits_is_taken_back() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, held, mut waiter, _, id, told) = two_at_a_lock(&world);
     cancel_async(&mut waiter, id, told.header.async_id());
     assert_eq!(last(&mut waiter, id, &told).status(), NtStatus::CANCELLED);
@@ -125,7 +125,7 @@ fn what_waits_is_taken_back() {
 
 #[test]
 fn nobody_takes_back_what_is_not_theirs() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, held, mut waiter, _, id, told) = two_at_a_lock(&world);
     let async_id = told.header.async_id();
     // From another connection, with a guessed number, and without the signature that the session requires.
@@ -150,7 +150,7 @@ fn nobody_takes_back_what_is_not_theirs() {
 
 #[test]
 fn what_waits_ends_with_its_file() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (_holder, _, mut waiter, wanted, id, told) = two_at_a_lock(&world);
     let directory = waiter.create(&OpenFile::directory("directory")).file_id();
     let notify = watch(&mut waiter, directory);
@@ -163,7 +163,7 @@ fn what_waits_ends_with_its_file() {
 
 #[test]
 fn what_waits_ends_with_its_tree() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (_holder, _, mut waiter, _, id, told) = two_at_a_lock(&world);
     let directory = waiter.create(&OpenFile::directory("directory")).file_id();
     let notify = watch(&mut waiter, directory);
@@ -179,7 +179,7 @@ fn what_waits_ends_with_its_tree() {
 #[test]
 fn what_waits_ends_with_its_session() {
     for seals in [false, true] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let mut holder = world.client();
         let held = holder.open("file");
         lock(&mut holder, held);
@@ -204,7 +204,7 @@ fn what_waits_ends_with_its_session() {
 
 #[test]
 fn a_connection_that_is_lost_while_it_waits_leaves_nothing() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, held, mut waiter, _, _, _) = two_at_a_lock(&world);
     let directory = waiter.create(&OpenFile::directory("directory")).file_id();
     watch(&mut waiter, directory);
@@ -225,7 +225,7 @@ fn a_connection_that_is_lost_while_it_waits_leaves_nothing() {
 
 #[test]
 fn a_request_behind_a_waiting_one_is_answered_after_it() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut holder = world.client();
     let cached = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("file") }).file_id();
     let mut opener = world.dial(&Dial::elsewhere());
@@ -242,7 +242,7 @@ fn a_request_behind_a_waiting_one_is_answered_after_it() {
     assert!(holder.notice().is_some());
     assert_eq!(acknowledge(&mut holder, cached, OplockLevel::None).status(), NtStatus::SUCCESS);
     let answers = [last(&mut opener, ids[0], &told), opener.answer(ids[1]).expect("an answer")];
-    assert_eq!(answers.each_ref().map(Answer::status), [NtStatus::SUCCESS; 2]);
+    assert_eq!(answers.each_ref().map(ReceivedMessage::status), [NtStatus::SUCCESS; 2]);
     assert_eq!(answers[0].frame, answers[1].frame);
     assert!(!answers[1].header.is_async());
     assert_eq!(world.server.opens.len(), 1);
@@ -250,7 +250,7 @@ fn a_request_behind_a_waiting_one_is_answered_after_it() {
 
 #[test]
 fn requests_that_wait_have_a_bound() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut bystander = world.client();
     let mut client = world.client();
     let directory = client.create(&OpenFile::directory("directory")).file_id();
@@ -272,7 +272,7 @@ fn requests_that_wait_have_a_bound() {
 /// A CREATE that waits, followed by a full frame: the kept bytes are bounded.
 #[test]
 fn what_is_kept_of_waiting_frames_has_a_bound() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, file, mut opener, ..) = a_break_under_way(&world);
     let mut kept = Vec::new();
     for _ in 0..20 {
@@ -301,7 +301,7 @@ fn what_is_kept_of_waiting_frames_has_a_bound() {
 
 #[test]
 fn work_that_has_begun_is_answered_though_its_connection_asks_to_end_it() {
-    let world = World::on_disk();
+    let world = SmbTestServer::on_disk();
     let mut client = world.client();
     let file = client.open("file");
     client.holds_jobs = true;
@@ -328,13 +328,13 @@ fn work_that_has_begun_is_answered_though_its_connection_asks_to_end_it() {
 // Oplocks and leases --------------------------------------------------------------------------------
 
 /// Acknowledges the break of an oplock.
-fn acknowledge(client: &mut Peer, file_id: FileId, oplock_level: OplockLevel) -> Answer {
+fn acknowledge(client: &mut Peer, file_id: FileId, oplock_level: OplockLevel) -> ReceivedMessage {
     let given = oplock_break::Request::Oplock(Oplock { oplock_level, file_id });
     client.call(SmbCommand::OplockBreak, |out| given.write(out))
 }
 
 /// A client with a batch oplock, a second client whose CREATE waits for it, and the notice to the first.
-fn a_break_under_way(world: &World) -> (Peer, FileId, Peer, u64, Answer) {
+fn a_break_under_way(world: &SmbTestServer) -> (Peer, FileId, Peer, u64, ReceivedMessage) {
     let mut holder = world.client();
     let answer = holder.create(&OpenFile { oplock: OplockLevel::Batch, ..OpenFile::named("file") });
     let granted = create::Response::parse(&answer.message).unwrap().oplock_level;
@@ -354,7 +354,7 @@ fn a_break_under_way(world: &World) -> (Peer, FileId, Peer, u64, Answer) {
 
 #[test]
 fn an_open_waits_until_an_oplock_is_given_back() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, file, mut opener, id, told) = a_break_under_way(&world);
     let answer = acknowledge(&mut holder, file, OplockLevel::LevelII);
     assert_eq!(answer.status(), NtStatus::SUCCESS);
@@ -367,7 +367,7 @@ fn an_open_waits_until_an_oplock_is_given_back() {
 
 #[test]
 fn an_open_goes_on_when_the_oplock_is_closed_or_its_client_lost() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, file, mut opener, id, told) = a_break_under_way(&world);
     assert_eq!(holder.close(file), NtStatus::SUCCESS);
     assert_eq!(last(&mut opener, id, &told).status(), NtStatus::SUCCESS);
@@ -379,7 +379,7 @@ fn an_open_goes_on_when_the_oplock_is_closed_or_its_client_lost() {
 
 #[test]
 fn an_open_goes_on_when_an_oplock_is_not_given_back_in_time() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, file, mut opener, id, told) = a_break_under_way(&world);
     world.advance(Duration::from_secs(30));
     assert!(opener.answer(id).is_none());
@@ -392,7 +392,7 @@ fn an_open_goes_on_when_an_oplock_is_not_given_back_in_time() {
 
 #[test]
 fn an_open_that_waits_for_an_oplock_is_taken_back() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, file, mut opener, id, told) = a_break_under_way(&world);
     cancel_async(&mut opener, id, told.header.async_id());
     assert_eq!(last(&mut opener, id, &told).status(), NtStatus::CANCELLED);
@@ -403,7 +403,7 @@ fn an_open_that_waits_for_an_oplock_is_taken_back() {
 
 #[test]
 fn nobody_gives_back_what_they_do_not_hold() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, file, mut opener, id, _) = a_break_under_way(&world);
     // The opener's own connection, and an invalid id.
     assert_eq!(acknowledge(&mut opener, file, OplockLevel::None).status(), NtStatus::FILE_CLOSED);
@@ -422,7 +422,7 @@ fn an_answer_that_keeps_more_than_was_left_loses_everything() {
         (OplockLevel::Lease, NtStatus::INVALID_PARAMETER),
         (OplockLevel::Unknown(0x77), NtStatus::INVALID_OPLOCK_PROTOCOL),
     ] {
-        let world = World::in_memory();
+        let world = SmbTestServer::in_memory();
         let (mut holder, file, mut opener, id, told) = a_break_under_way(&world);
         let answer = acknowledge(&mut holder, file, level);
         assert_eq!(answer.status(), status, "{level:?}");
@@ -439,7 +439,7 @@ fn an_answer_that_keeps_more_than_was_left_loses_everything() {
 
 #[test]
 fn a_lease_is_broken_by_another_client_and_given_back() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut holder = world.client();
     let key = LeaseKey([7; 16]);
     let all = LeaseState::READ_CACHING | LeaseState::WRITE_CACHING | LeaseState::HANDLE_CACHING;
@@ -480,7 +480,7 @@ fn a_lease_is_broken_by_another_client_and_given_back() {
 /// A notice is sealed if its session must be sealed.
 #[test]
 fn a_notice_keeps_to_the_seal() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     world.configure_server(|config| config.encryption = smb::Encryption::Required);
     let seals = Dial { seals: true, ..Dial::default() };
     let mut holder = world.dial(&seals);
@@ -502,7 +502,7 @@ fn a_notice_keeps_to_the_seal() {
 }
 
 /// Marks a file for deletion while another client only keeps it open. The response waits for that client.
-fn a_mark_that_waits(world: &World) -> (Peer, FileId, Peer, u64) {
+fn a_mark_that_waits(world: &SmbTestServer) -> (Peer, FileId, Peer, u64) {
     let mut holder = world.client();
     let state = LeaseState::READ_CACHING | LeaseState::HANDLE_CACHING;
     let lease = Lease { key: LeaseKey([7; 16]), state, flags: LeaseFlags::empty(), v2: None };
@@ -532,7 +532,7 @@ fn a_mark_that_waits(world: &World) -> (Peer, FileId, Peer, u64) {
 // MS-SMB2 3.3.4.2 with note 240
 #[test]
 fn a_set_info_waits_without_a_word_until_it_has_waited_long() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, kept, mut deleter, id) = a_mark_that_waits(&world);
     assert!(deleter.next().is_none(), "told to wait");
     assert_eq!(holder.close(kept), NtStatus::SUCCESS);
@@ -541,7 +541,7 @@ fn a_set_info_waits_without_a_word_until_it_has_waited_long() {
     assert!(!answer.header.is_async() && answer.header.credits() > 0);
     assert_eq!(deleter.deadline(), None, "nothing is left to be told of");
 
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let (mut holder, kept, mut deleter, id) = a_mark_that_waits(&world);
     let due = deleter.deadline().expect("a time at which it is told");
     world.clock.advance(Duration::from_nanos(due - deleter.now().mono_ns - 1_000_000));

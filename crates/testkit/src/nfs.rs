@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nfs::connection::event::Event;
-use nfs::connection::service::Nfs;
+use nfs::connection::service::NfsService;
 use nfs::{Export, Server, ServerConfig, Squash};
 use nfs_wire::NfsStat;
 use nfs_wire::attr::Fattr;
@@ -77,7 +77,7 @@ impl NfsTestServer {
     }
 
     /// A server whose volume counts calls.
-    pub fn counted() -> (NfsTestServer, Arc<volume::faulty::Plan>) {
+    pub fn counted() -> (NfsTestServer, Arc<volume::faulty::FaultPlan>) {
         let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
         let volume = volume::faulty::FaultyVolume::new(Arc::new(memory.clone()));
         let plan = Arc::clone(volume.plan());
@@ -208,7 +208,7 @@ impl NfsTestServer {
             local: "192.0.2.1:2049".parse().expect("an address"),
             remote: remote.parse().expect("an address"),
         };
-        let service = Nfs(Arc::clone(&self.server));
+        let service = NfsService(Arc::clone(&self.server));
         let connection = service.accept(peer, posted.clone(), self.now).expect("room for a connection");
         let (out, now) = (Output::default(), self.now);
         Wire { service, connection, posted, out, xid: 0, uid: 0, gid: 0, is_nobody: false, uncopied: 0, now }
@@ -228,8 +228,8 @@ impl Mailbox<Event> for Posted {
 
 /// A connection, as the client sees it.
 pub struct Wire {
-    service: Nfs,
-    connection: <Nfs as Service>::Conversation,
+    service: NfsService,
+    connection: <NfsService as Service>::Conversation,
     posted: Arc<Posted>,
     out: Output<Event>,
     xid: u32,
@@ -382,7 +382,7 @@ impl Wire {
         let message = self.message(minor, operations);
         let answer = self.send(&message);
         match Message::parse(&answer) {
-            Ok(Message::Reply(rpc::Reply { xid, outcome: Ok(Accepted::Success(body)), .. })) => {
+            Ok(Message::Reply(rpc::RpcReply { xid, outcome: Ok(Accepted::Success(body)), .. })) => {
                 assert_eq!(xid, self.xid);
                 ReceivedCompound(body.to_vec())
             }
@@ -541,7 +541,7 @@ pub fn opening<'a>(openhow: open::OpenHow<'a>, name: &'a [u8]) -> Args<'a> {
         seqid: 0,
         share_access: open::ShareAccess::BOTH,
         share_deny: open::ShareDeny::empty(),
-        owner: Owner { clientid: 0, owner: Identity(b"owner") },
+        owner: StateOwner { clientid: 0, owner: Identity(b"owner") },
         openhow,
         claim: open::Claim::Null(name),
     })

@@ -8,12 +8,12 @@ use nfs_wire::attr::{self, Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::lock::{self as nfs_lock, Denied, Locker, OpenToLockOwner};
 use nfs_wire::op::names::{RemoveArgs, RenameArgs};
 use nfs_wire::op::{Args, Res, bind_conn_to_session, delegation, getattr, open, setattr};
-use nfs_wire::types::{Identity, LockType, Owner, StateId};
+use nfs_wire::types::{Identity, LockType, StateId, StateOwner};
 use smb_wire::create::{self, Access, CreateOptions, Disposition, OplockLevel, ShareAccess};
 use smb_wire::create_context::{Contexts, Lease, LeaseFlags, LeaseState, RequestContext, ResponseContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, FileId, LeaseKey, NtStatus, lock, oplock_break, set_info, utf16};
+use smb_wire::{FileId, LeaseKey, NtStatus, SmbCommand, lock, oplock_break, set_info, utf16};
 use testkit::nfs::{Client, EXPORT, Wire, closing, lookup, opening, reading, writing};
 use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer};
@@ -166,7 +166,7 @@ fn shares(what: &[ShareAccess]) -> ShareAccess {
 }
 
 fn set_information(client: &mut Peer, id: FileId, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
-    client.status(Command::SetInfo, |out| {
+    client.status(SmbCommand::SetInfo, |out| {
         let (info_type, additional_information) = (InfoType::File, 0);
         set_info::Request {
             info_type,
@@ -180,21 +180,21 @@ fn set_information(client: &mut Peer, id: FileId, class: FileInfoClass, buffer: 
 }
 
 fn smb_lock(client: &mut Peer, file_id: FileId, offset: u64, length: u64, exclusive: bool) -> NtStatus {
-    let kind = if exclusive { lock::Flags::EXCLUSIVE_LOCK } else { lock::Flags::SHARED_LOCK };
-    let element = lock::LockElement { offset, length, flags: kind | lock::Flags::FAIL_IMMEDIATELY };
-    client.status(Command::Lock, |out| {
+    let kind = if exclusive { lock::LockFlags::EXCLUSIVE_LOCK } else { lock::LockFlags::SHARED_LOCK };
+    let element = lock::LockElement { offset, length, flags: kind | lock::LockFlags::FAIL_IMMEDIATELY };
+    client.status(SmbCommand::Lock, |out| {
         lock::Request {
             lock_sequence_number: 0,
             lock_sequence_index: 0,
             file_id,
-            locks: smb_wire::List::Values(&[element]),
+            locks: smb_wire::WireList::Values(&[element]),
         }
         .write(out);
     })
 }
 
 fn nfs_lock(open_stateid: StateId, kind: LockType, offset: u64, length: u64) -> Args<'static> {
-    let lock_owner = Owner { clientid: 0, owner: Identity(b"locker") };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(b"locker") };
     let new = OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner };
     Args::Lock(nfs_lock::Args { locktype: kind, reclaim: false, offset, length, locker: Locker::New(new) })
 }
@@ -291,11 +291,11 @@ fn an_nfs_open_waits_until_an_smb_client_has_written_back_what_it_kept() {
     let id = both.smb.create(&kept).file_id();
     assert_eq!(both.try_open("file", READ, NONE), NfsStat::Delay);
     let notice = both.smb.notice().expect("a notice");
-    assert_eq!(notice.header.command(), Command::OplockBreak);
+    assert_eq!(notice.header.command(), SmbCommand::OplockBreak);
     assert_eq!(both.try_open("file", READ, NONE), NfsStat::Delay, "asked once is enough");
     assert!(both.smb.notice().is_none());
     assert_eq!(both.smb.write(id, 0, b"new"), NtStatus::SUCCESS);
-    let answered = both.smb.status(Command::OplockBreak, |out| {
+    let answered = both.smb.status(SmbCommand::OplockBreak, |out| {
         let level = oplock_break::Oplock { file_id: id, oplock_level: OplockLevel::LevelII };
         oplock_break::Request::Oplock(level).write(out);
     });
@@ -347,8 +347,9 @@ fn a_file_that_both_sides_change_in_turn_has_no_lease_for_a_while() {
     let (handle, writer, _) = both.open("file", WRITE, NONE);
     assert_eq!(both.on(&handle, writing(writer, 0, b"new")), NfsStat::Ok);
     assert!(both.smb.notice().is_some());
-    let ack = oplock_break::Lease { key: LeaseKey([7; 16]), state: LeaseState::empty() };
-    let answered = both.smb.status(Command::OplockBreak, |out| oplock_break::Request::Lease(ack).write(out));
+    let ack = oplock_break::AcknowledgedLease { key: LeaseKey([7; 16]), state: LeaseState::empty() };
+    let answered =
+        both.smb.status(SmbCommand::OplockBreak, |out| oplock_break::Request::Lease(ack).write(out));
     assert_eq!(answered, NtStatus::SUCCESS);
     assert_eq!(leased(&mut both.smb, "file"), Some(LeaseState::empty()));
     both.world.advance(std::time::Duration::from_millis(1_001));
@@ -367,7 +368,7 @@ fn an_smb_open_for_writing_waits_until_a_delegation_is_given_back() {
     let reader = both.smb_open("file", Access::READ_DATA, everything).file_id();
     assert!(both.wire.called().is_empty());
     let asked = OpenFile { access: Access::WRITE_DATA, share: everything, ..OpenFile::named("file") };
-    let id = both.smb.start(Command::Create, |out| asked.write(out));
+    let id = both.smb.start(SmbCommand::Create, |out| asked.write(out));
     assert_eq!(both.smb.answer(id).map(|told| told.status()), Some(NtStatus::PENDING));
     assert_eq!(both.wire.called().len(), 1, "it is recalled");
     assert!(both.smb.answer(id).is_none());
@@ -403,7 +404,7 @@ fn attributes_set_over_smb_wait_until_a_delegation_is_given_back_and_a_lease_sta
             additional_information,
             buffer,
         };
-        let asked = both.smb.start(Command::SetInfo, |out| ask.write(out));
+        let asked = both.smb.start(SmbCommand::SetInfo, |out| ask.write(out));
         // MS-SMB2 3.3.4.2 with note 240: there is no interim response either.
         assert!(both.smb.answer(asked).is_none());
         assert_eq!(both.wire.called().len(), 1, "it is recalled");

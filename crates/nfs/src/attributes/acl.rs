@@ -8,7 +8,7 @@
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, AclFlags};
 use nfs_wire::xdr::List;
-use share::engine::Accounts;
+use share::engine::AccountMapping;
 use volume::security::{self, Acl, Control, Descriptor, Parts, Rights, Sid, well_known};
 
 /// The most entries of one list.
@@ -80,7 +80,7 @@ impl AclToSet {
         &self,
         now: &Descriptor,
         is_directory: bool,
-        accounts: &dyn Accounts,
+        accounts: &dyn AccountMapping,
     ) -> Result<(Descriptor, Parts), NfsStat> {
         let mut aces = Vec::with_capacity(self.entries.len());
         for entry in &self.entries {
@@ -108,7 +108,7 @@ impl AceToSet {
         &self,
         now: &Descriptor,
         is_directory: bool,
-        accounts: &dyn Accounts,
+        accounts: &dyn AccountMapping,
         out: &mut Vec<security::Ace>,
     ) -> Result<(), NfsStat> {
         let rights = Rights::from_bits_retain(self.mask.bits());
@@ -156,7 +156,7 @@ fn kept_flags(flags: AceFlags, is_directory: bool) -> security::AceFlags {
 }
 
 /// The SID for a name.
-fn sid_of(name: &[u8], is_group: bool, accounts: &dyn Accounts) -> Result<Sid, NfsStat> {
+fn sid_of(name: &[u8], is_group: bool, accounts: &dyn AccountMapping) -> Result<Sid, NfsStat> {
     if let Some((_, sid)) = SPECIAL.iter().find(|(special, _)| *special == name) {
         return Ok(*sid);
     }
@@ -174,7 +174,7 @@ fn sid_of(name: &[u8], is_group: bool, accounts: &dyn Accounts) -> Result<Sid, N
 ///
 /// # Errors
 /// NFS4ERR_BADOWNER, NFS4ERR_INVAL for a name that is not UTF-8.
-pub fn user(name: &[u8], accounts: &dyn Accounts) -> Result<u32, NfsStat> {
+pub fn user(name: &[u8], accounts: &dyn AccountMapping) -> Result<u32, NfsStat> {
     numbered(name, |name, domain| accounts.uid_named(name, domain))
 }
 
@@ -182,7 +182,7 @@ pub fn user(name: &[u8], accounts: &dyn Accounts) -> Result<u32, NfsStat> {
 ///
 /// # Errors
 /// As [`user`].
-pub fn group(name: &[u8], accounts: &dyn Accounts) -> Result<u32, NfsStat> {
+pub fn group(name: &[u8], accounts: &dyn AccountMapping) -> Result<u32, NfsStat> {
     numbered(name, |name, domain| accounts.gid_named(name, domain))
 }
 
@@ -219,7 +219,7 @@ impl AceView {
 /// The access list of a descriptor in NFS form. A descriptor without a list grants everybody everything, and
 /// is shown as such an entry.
 #[must_use]
-pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<AceView> {
+pub fn shown(descriptor: &Descriptor, accounts: &dyn AccountMapping) -> Vec<AceView> {
     let Some(list) = &descriptor.dacl else {
         let all = security::Ace::allow(well_known::EVERYONE, Rights::ALL, security::AceFlags::empty());
         return one(&all, descriptor, accounts).into_iter().collect();
@@ -228,7 +228,7 @@ pub fn shown(descriptor: &Descriptor, accounts: &dyn Accounts) -> Vec<AceView> {
 }
 
 /// Converts one entry. Types that only Windows knows are left out.
-fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn Accounts) -> Option<AceView> {
+fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn AccountMapping) -> Option<AceView> {
     let (ace_type, rights, sid) = match &ace.kind {
         security::AceKind::Allow(rights, sid) => (AceType::Allowed, *rights, *sid),
         security::AceKind::Deny(rights, sid) => (AceType::Denied, *rights, *sid),

@@ -17,7 +17,7 @@ use nfs_wire::types::{FileHandle, FileType, FsId, NfsTime, SpecData};
 use nfs_wire::xdr::List;
 use share::{Info, Item};
 use volume::security::Descriptor;
-use volume::{Kind, Space};
+use volume::{NodeKind, Space};
 
 use crate::attributes::time::time;
 use crate::config::Export;
@@ -261,7 +261,7 @@ pub fn of_known<'a>(
         0 => Some(export.engine.space().map_err(told)?),
         _ => Some(item().and_then(|item| export.engine.space_at(&item)).map_err(told)?),
     };
-    let is_root = info.kind == Kind::Directory && info.id == export.engine.root_item().id();
+    let is_root = info.kind == NodeKind::Directory && info.id == export.engine.root_item().id();
     let mounted_on = match covered {
         _ if is_root => pseudo_fileid(export),
         Some(covered) if info.file_system != 0 => covered,
@@ -274,7 +274,7 @@ pub fn of_known<'a>(
 
 /// Whether a directory entry alone holds all the attributes that were asked for.
 #[must_use]
-pub fn is_in_directory(wanted: &Bitmap, kind: Option<Kind>) -> bool {
+pub fn is_in_directory(wanted: &Bitmap, kind: Option<NodeKind>) -> bool {
     wanted.iter().all(|number| match AttrNum::new(number) {
         AttrNum::RdattrError | AttrNum::MountedOnFileid => true,
         AttrNum::Type => kind.is_some(),
@@ -283,7 +283,7 @@ pub fn is_in_directory(wanted: &Bitmap, kind: Option<Kind>) -> bool {
 }
 
 /// Writes the announced attributes that a directory entry holds.
-pub fn write_in_directory(writer: &mut AttrWriter<'_>, inode: u64, kind: Option<Kind>) {
+pub fn write_in_directory(writer: &mut AttrWriter<'_>, inode: u64, kind: Option<NodeKind>) {
     let wanted = writer.wanted();
     for number in wanted.iter() {
         match (AttrNum::new(number), kind) {
@@ -400,7 +400,7 @@ fn one_of(
         AttrNum::SpaceTotal => put(Attr::SpaceTotal(room(|space| space.total))),
         AttrNum::SpaceUsed => put(Attr::SpaceUsed(info.allocated)),
         AttrNum::XattrSupport => {
-            put(Attr::XattrSupport(export.engine.volume().facts().extended_attributes));
+            put(Attr::XattrSupport(export.engine.volume().properties().extended_attributes));
         }
         AttrNum::TimeAccess => put(Attr::TimeAccess(time(info.accessed))),
         AttrNum::TimeCreate => put(Attr::TimeCreate(time(info.created))),
@@ -476,15 +476,15 @@ fn with_number(number: u32, put: impl FnOnce(&[u8])) {
     put(&text[at..]);
 }
 
-fn file_type(kind: Kind) -> FileType {
+fn file_type(kind: NodeKind) -> FileType {
     match kind {
-        Kind::File => FileType::Reg,
-        Kind::Directory => FileType::Dir,
-        Kind::Link => FileType::Lnk,
-        Kind::Pipe => FileType::Fifo,
-        Kind::Socket => FileType::Sock,
-        Kind::CharDevice => FileType::Chr,
-        Kind::BlockDevice => FileType::Blk,
+        NodeKind::File => FileType::Reg,
+        NodeKind::Directory => FileType::Dir,
+        NodeKind::Link => FileType::Lnk,
+        NodeKind::Pipe => FileType::Fifo,
+        NodeKind::Socket => FileType::Sock,
+        NodeKind::CharDevice => FileType::Chr,
+        NodeKind::BlockDevice => FileType::Blk,
     }
 }
 

@@ -3,7 +3,7 @@
 use nfs_wire::attr::{Attr, AttrError, AttrNum, Bitmap, Fattr};
 use nfs_wire::types::SetTime;
 use nfs_wire::{Malformed, NfsStat};
-use share::engine::Accounts;
+use share::engine::AccountMapping;
 use share::{Item, Options};
 use volume::Time;
 
@@ -69,7 +69,11 @@ impl SetAttributes {
     /// # Errors
     /// NFS4ERR_ATTRNOTSUPP, NFS4ERR_INVAL for attributes that can only be read, NFS4ERR_BADOWNER,
     /// NFS4ERR_BADXDR.
-    pub fn read(given: &Fattr<'_>, minor: u32, accounts: &dyn Accounts) -> Result<SetAttributes, NfsStat> {
+    pub fn read(
+        given: &Fattr<'_>,
+        minor: u32,
+        accounts: &dyn AccountMapping,
+    ) -> Result<SetAttributes, NfsStat> {
         let mut wanted = SetAttributes::default();
         let supported = supported(minor);
         if given.mask.beyond() || !given.mask.without(&supported).is_empty() {
@@ -117,7 +121,7 @@ impl SetAttributes {
     pub fn read_for_new(
         given: &Fattr<'_>,
         minor: u32,
-        accounts: &dyn Accounts,
+        accounts: &dyn AccountMapping,
     ) -> Result<SetAttributes, NfsStat> {
         let wanted = SetAttributes::read(given, minor, accounts)?;
         if wanted.delegated.is_empty() { Ok(wanted) } else { Err(NfsStat::Inval) }

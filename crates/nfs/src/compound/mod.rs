@@ -23,7 +23,7 @@ use nfs_wire::compound::{Mark, ReplyWriter};
 use nfs_wire::op::{OpNum, Outcome};
 use nfs_wire::types::{StateId, Verifier};
 use nfs_wire::{NfsStat, compound};
-use share::{Caller, Identity, Step};
+use share::{CallResult, Caller, Identity};
 use volume::Patience;
 use wire::{Frame, Now};
 
@@ -307,7 +307,7 @@ impl Run {
     pub fn ask<T>(
         &self,
         export: &Arc<Export>,
-        request: impl Fn(&share::Share, &Caller<'_>) -> Step<T>,
+        request: impl Fn(&share::Share, &Caller<'_>) -> CallResult<T>,
     ) -> Result<T, Stop> {
         let identity = self.identity(export);
         let client = self.session()?.client.key;
@@ -315,13 +315,13 @@ impl Run {
         let caller =
             Caller { identity: &identity, client, waiter: Some(waiter), now: self.now, origin: None };
         match request(&export.engine, &caller) {
-            Step::Done(done) => Ok(done),
-            Step::Wait(ticket) => {
+            CallResult::Done(done) => Ok(done),
+            CallResult::Wait(ticket) => {
                 let is_for_absent = self.server.grace.is_on() && export.engine.waits_for_absent(ticket);
                 export.engine.cancel(ticket);
                 Err(Stop::Fail(if is_for_absent { NfsStat::Grace } else { NfsStat::Delay }))
             }
-            Step::Refused(why) => Err(why.into()),
+            CallResult::Refused(why) => Err(why.into()),
         }
     }
 

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use nfs_wire::op::OpNum;
-use share::limits::{Answer, Ask, Charge, Hold, ResponseType, Work};
+use share::limits::{Charge, Hold, MeteredWork, ResponseType, ThrottleDecision, ThrottleRequest};
 use share::{Share, Waiter, Wake};
 
 use crate::compound::{Run, Stop};
@@ -77,8 +77,8 @@ impl Run {
         }
         let engine = Arc::clone(&export.engine);
         match count(number) {
-            Count::Always => self.throttle(&engine, Work::Metadata),
-            Count::Alone if !self.throttle.has_counted => self.throttle(&engine, Work::Metadata),
+            Count::Always => self.throttle(&engine, MeteredWork::Metadata),
+            Count::Alone if !self.throttle.has_counted => self.throttle(&engine, MeteredWork::Metadata),
             Count::Alone | Count::No => Ok(()),
         }
     }
@@ -89,7 +89,7 @@ impl Run {
     /// # Errors
     /// [`Stop::Hold`] if it must wait.
     #[inline]
-    pub fn throttle(&mut self, engine: &Share, work: Work) -> Result<(), Stop> {
+    pub fn throttle(&mut self, engine: &Share, work: MeteredWork) -> Result<(), Stop> {
         if engine.limits().is_none() || self.throttle.has_passed {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl Run {
 
     /// The same for an operation that has ended: the operations after it wait.
     #[inline]
-    pub fn throttle_rest(&mut self, engine: &Share, work: Work) {
+    pub fn throttle_rest(&mut self, engine: &Share, work: MeteredWork) {
         if engine.limits().is_some() {
             self.ask_to_pass(engine, work);
             std::mem::take(&mut self.throttle.charge).used_up();
@@ -152,7 +152,7 @@ impl Run {
         self.query.as_ref().is_some_and(|query| query.answered().is_none())
     }
 
-    fn ask_to_pass(&mut self, engine: &Share, work: Work) {
+    fn ask_to_pass(&mut self, engine: &Share, work: MeteredWork) {
         self.throttle.has_counted = true;
         let (Some(limits), Ok(session)) = (engine.limits(), self.session()) else { return };
         if self.throttle.is_over {
@@ -161,10 +161,10 @@ impl Run {
         }
         let client = session.client.key;
         let Some(waiter) = self.waiter() else { return };
-        let ask = Ask { client, connection: self.connection.id, work, waiter: &waiter };
+        let ask = ThrottleRequest { client, connection: self.connection.id, work, waiter: &waiter };
         match limits.ask(&ask, self.now) {
-            Answer::Go(met, charge) => (self.throttle.met, self.throttle.charge) = (met, charge),
-            Answer::Held(hold) => self.throttle.hold = Some(hold),
+            ThrottleDecision::Go(met, charge) => (self.throttle.met, self.throttle.charge) = (met, charge),
+            ThrottleDecision::Held(hold) => self.throttle.hold = Some(hold),
         }
     }
 }

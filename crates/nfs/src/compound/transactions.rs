@@ -4,7 +4,7 @@
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
-use share::counts::{Kind, Noted, Sampled};
+use share::counts::{CompletedTransaction, Sampled, TransactionKind};
 use share::limits::ResponseType;
 use smallvec::SmallVec;
 
@@ -19,7 +19,7 @@ pub(crate) struct CountedOperation {
     /// The share's number; zero for none.
     pub share: u64,
     /// The values to count.
-    pub noted: Noted,
+    pub noted: CompletedTransaction,
     /// The status with which it ended.
     pub status: NfsStat,
     /// Further values for its record. None if the operation is not recorded.
@@ -76,15 +76,15 @@ impl CompoundTransactions {
     }
 
     /// The kind of transaction that the current operation counts as.
-    pub(super) fn kind(&mut self, number: OpNum) -> Kind {
+    pub(super) fn kind(&mut self, number: OpNum) -> TransactionKind {
         let kind = match (number, count(number)) {
-            (OpNum::Read | OpNum::ReadPlus, _) => Kind::Read,
-            (OpNum::Write, _) => Kind::Write,
-            (_, Count::Always) => Kind::Metadata,
-            (_, Count::Alone) if !self.has_counted => Kind::Metadata,
-            (_, Count::Alone | Count::No) => Kind::Other,
+            (OpNum::Read | OpNum::ReadPlus, _) => TransactionKind::Read,
+            (OpNum::Write, _) => TransactionKind::Write,
+            (_, Count::Always) => TransactionKind::Metadata,
+            (_, Count::Alone) if !self.has_counted => TransactionKind::Metadata,
+            (_, Count::Alone | Count::No) => TransactionKind::Other,
         };
-        self.has_counted |= kind != Kind::Other;
+        self.has_counted |= kind != TransactionKind::Other;
         kind
     }
 }
@@ -96,10 +96,13 @@ mod tests {
     #[test]
     fn what_comes_along_with_something_else_counts_once() {
         let mut transactions = CompoundTransactions::default();
-        assert_eq!([OpNum::Sequence, OpNum::PutFh].map(|number| transactions.kind(number)), [Kind::Other; 2]);
-        assert_eq!(transactions.kind(OpNum::Lookup), Kind::Metadata);
-        assert_eq!(transactions.kind(OpNum::GetAttr), Kind::Other);
-        assert_eq!(transactions.kind(OpNum::Open), Kind::Metadata);
-        assert_eq!(transactions.kind(OpNum::Write), Kind::Write);
+        assert_eq!(
+            [OpNum::Sequence, OpNum::PutFh].map(|number| transactions.kind(number)),
+            [TransactionKind::Other; 2]
+        );
+        assert_eq!(transactions.kind(OpNum::Lookup), TransactionKind::Metadata);
+        assert_eq!(transactions.kind(OpNum::GetAttr), TransactionKind::Other);
+        assert_eq!(transactions.kind(OpNum::Open), TransactionKind::Metadata);
+        assert_eq!(transactions.kind(OpNum::Write), TransactionKind::Write);
     }
 }

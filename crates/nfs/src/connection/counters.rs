@@ -1,7 +1,7 @@
 //! Counts and records the operations of a COMPOUND when its reply is sent.
 
 use nfs_wire::NfsStat;
-use share::counts::{About, Kind};
+use share::counts::{RequestDescription, TransactionKind};
 
 use super::Connection;
 use crate::compound::transactions::{CompoundTransactions, CountedOperation, Sample};
@@ -19,7 +19,7 @@ impl Connection {
                 let export = exports.list().iter().find(|export| export.engine.number() == share)?;
                 Some(self.counters.place(&export.engine))
             });
-            let arrived_ns = (noted.kind != Kind::Other).then_some(transactions.arrived_ns);
+            let arrived_ns = (noted.kind != TransactionKind::Other).then_some(transactions.arrived_ns);
             self.counters.note(place.unwrap_or_default(), &noted, arrived_ns);
             if let Some(sample) = sample {
                 let about = self.about(at, status, *sample);
@@ -31,10 +31,10 @@ impl Connection {
 
     /// The details for the record of the operation at this position.
     #[cold]
-    fn about(&self, at: usize, status: NfsStat, sample: Sample) -> About {
+    fn about(&self, at: usize, status: NfsStat, sample: Sample) -> RequestDescription {
         let mut numbers = vec![("nfsPlaceInCompound", at as u64)];
         numbers.extend(sample.numbers);
-        About {
+        RequestDescription {
             client: self.handle.peer.remote,
             server: self.handle.peer.local,
             version: sample.version,

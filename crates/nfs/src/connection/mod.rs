@@ -21,7 +21,7 @@ use nfs_wire::rpc::record::{MARK, RecordMark};
 use nfs_wire::rpc::{
     Accepted, CallError, Message, NFS_PROGRAM, NFS_V4, PROC_COMPOUND, PROC_NULL, Rejected, RpcCall, RpcReply,
 };
-use share::counts::Desk;
+use share::counts::ConnectionCounters;
 use volume::Patience;
 use wire::{Frame, Mailbox, Now, Output, Peer};
 
@@ -58,7 +58,7 @@ pub struct Connection {
     /// the slot a moment earlier; its open is then recorded within that moment.
     pub(crate) opens_to_record: OpensToRecord,
     /// The counters of its operations.
-    pub(crate) counters: Desk,
+    pub(crate) counters: ConnectionCounters,
     /// COMPOUNDs that wait for the limits of shares.
     pub(crate) suspended: HashMap<u64, SuspendedCompound>,
     /// Bytes of memory that those hold.
@@ -77,7 +77,7 @@ impl Connection {
         now: Now,
     ) -> Option<Connection> {
         let id = server.enter_connection()?;
-        let counters = Desk::new(&server.counts);
+        let counters = ConnectionCounters::new(&server.counts);
         let handle = ConnectionHandle::new(
             id,
             peer,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::access::{AccessBits, Args, ResOk};
 use share::{Identity, Info, Item};
-use volume::Kind;
+use volume::NodeKind;
 use volume::security::Rights;
 
 use crate::compound::{OpResult, Run, Stop};
@@ -43,15 +43,15 @@ pub fn given(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits,
 
 /// The accesses that the server can report for an object of this kind.
 // RFC 8276 8.5
-fn supported_for(kind: Kind, minor: u32) -> AccessBits {
+fn supported_for(kind: NodeKind, minor: u32) -> AccessBits {
     let mut all = AccessBits::READ | AccessBits::MODIFY | AccessBits::EXTEND;
     // No other object has extended attributes here (`xattr::subject`). A client that hears that it may list
     // them would ask.
-    if minor >= 2 && matches!(kind, Kind::File | Kind::Directory) {
+    if minor >= 2 && matches!(kind, NodeKind::File | NodeKind::Directory) {
         all |= AccessBits::XAREAD | AccessBits::XAWRITE | AccessBits::XALIST;
     }
     match kind {
-        Kind::Directory => all | AccessBits::LOOKUP | AccessBits::DELETE,
+        NodeKind::Directory => all | AccessBits::LOOKUP | AccessBits::DELETE,
         _ => all | AccessBits::EXECUTE,
     }
 }
@@ -63,7 +63,7 @@ fn bits_of(rights: Rights, info: &Info, identity: &Identity, runs: bool) -> Acce
     out.set(AccessBits::EXTEND, rights.contains(Rights::APPEND_DATA));
     out.set(AccessBits::XAREAD | AccessBits::XALIST, rights.contains(Rights::READ_EA));
     out.set(AccessBits::XAWRITE, rights.contains(Rights::WRITE_EA));
-    if info.kind == Kind::Directory {
+    if info.kind == NodeKind::Directory {
         out.set(AccessBits::LOOKUP, rights.contains(Rights::TRAVERSE));
         let deletes = rights.contains(Rights::DELETE_CHILD) || identity.unbound;
         out.set(AccessBits::DELETE, deletes);
@@ -81,11 +81,13 @@ mod tests {
     #[test]
     fn only_files_and_directories_have_extended_attributes_to_list() {
         let extended = AccessBits::XAREAD | AccessBits::XAWRITE | AccessBits::XALIST;
-        for kind in [Kind::File, Kind::Directory] {
+        for kind in [NodeKind::File, NodeKind::Directory] {
             assert!(supported_for(kind, 2).contains(extended), "{kind:?}");
             assert!(!supported_for(kind, 1).intersects(extended), "{kind:?}");
         }
-        for kind in [Kind::Link, Kind::Pipe, Kind::Socket, Kind::BlockDevice, Kind::CharDevice] {
+        for kind in
+            [NodeKind::Link, NodeKind::Pipe, NodeKind::Socket, NodeKind::BlockDevice, NodeKind::CharDevice]
+        {
             assert!(!supported_for(kind, 2).intersects(extended), "{kind:?}");
         }
     }

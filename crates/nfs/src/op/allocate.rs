@@ -4,7 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::allocate::Args;
 use nfs_wire::op::open::ShareAccess;
-use share::{Caller, LockOwner, Open, Share, Step};
+use share::{CallResult, Caller, LockOwner, Open, Share};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn change(
     run: &mut Run,
     args: &Args,
     number: OpNum,
-    act: impl Fn(&Share, &Caller<'_>, &Arc<Open>, LockOwner, Range<u64>) -> Step<()>,
+    act: impl Fn(&Share, &Caller<'_>, &Arc<Open>, LockOwner, Range<u64>) -> CallResult<()>,
 ) -> OpResult {
     run.current()?;
     if args.length == 0 {

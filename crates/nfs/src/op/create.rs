@@ -6,7 +6,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::create::{Args, CreateType, ResOk};
 use nfs_wire::types::SpecData;
 use share::{Disposition, NewItem, Options};
-use volume::Kind;
+use volume::NodeKind;
 use volume::security::Rights;
 
 use super::lookup::check_directory;
@@ -45,10 +45,14 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     let fresh = match args.objtype {
         CreateType::Dir => None,
         CreateType::Lnk(text) => Some(NewItem::Link(link_text(text)?)),
-        CreateType::Sock => Some(NewItem::Special { kind: Kind::Socket, mode, rdev: 0 }),
-        CreateType::Fifo => Some(NewItem::Special { kind: Kind::Pipe, mode, rdev: 0 }),
-        CreateType::Blk(data) => Some(NewItem::Special { kind: Kind::BlockDevice, mode, rdev: device(data) }),
-        CreateType::Chr(data) => Some(NewItem::Special { kind: Kind::CharDevice, mode, rdev: device(data) }),
+        CreateType::Sock => Some(NewItem::Special { kind: NodeKind::Socket, mode, rdev: 0 }),
+        CreateType::Fifo => Some(NewItem::Special { kind: NodeKind::Pipe, mode, rdev: 0 }),
+        CreateType::Blk(data) => {
+            Some(NewItem::Special { kind: NodeKind::BlockDevice, mode, rdev: device(data) })
+        }
+        CreateType::Chr(data) => {
+            Some(NewItem::Special { kind: NodeKind::CharDevice, mode, rdev: device(data) })
+        }
         CreateType::Other(_) => return Err(NfsStat::BadType.into()),
     };
     let item = match fresh {

@@ -106,8 +106,8 @@ fn query_holder(
         // values of this reply therefore remain valid.
         let modified = told.modified(&before, run.now).unwrap_or(Time::from_wall_ns(run.now.wall_ns));
         let open = Arc::clone(&state.holding().open);
-        let kept =
-            run.ask_now(export, |engine, caller| engine.set_kept_times(caller, &open, None, Some(modified)));
+        let kept = run
+            .ask_now(export, |engine, caller| engine.set_recorded_times(caller, &open, None, Some(modified)));
         // The client has just returned the delegation.
         if kept.is_err() {
             return Ok(None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StateId;
-use share::{LockOwner, Open, Side};
+use share::{CopySide, LockOwner, Open};
 use volume::NodeKind;
 use volume::security::Rights;
 use wire::table::EntryGuard;
@@ -54,8 +54,8 @@ impl IoOpen {
     }
 
     /// This open as the source or destination of a copy.
-    pub fn side(&self, owner: LockOwner, at: u64) -> Side<'_> {
-        Side { open: self.open(), owner, at }
+    pub fn side(&self, owner: LockOwner, at: u64) -> CopySide<'_> {
+        CopySide { open: self.open(), owner, at }
     }
 
     /// Closes an open that was made for a special stateid.

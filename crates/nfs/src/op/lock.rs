@@ -119,7 +119,7 @@ fn may_be_reclaimed(run: &Run, state: &LockingState, locks: &LockState, range: &
         return false;
     }
     let engine = &state.export.engine;
-    let held = engine.range_in_the_way(state.node, locks.number, LockRule::Merging, range);
+    let held = engine.conflicting_range(state.node, locks.number, LockRule::Merging, range);
     held.is_none_or(|(owner, _)| run.server.grace.may_claim(owner.client))
 }
 
@@ -171,7 +171,9 @@ fn take(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest
         let ranges = std::slice::from_ref(range);
         match engine.lock(caller, &holding.open, locks.number, LockRule::Merging, ranges) {
             share::CallResult::Done(()) => Ok(()),
-            share::CallResult::Wait(_) | share::CallResult::Refused(Refusal::SharingConflict) => Err(Refusal::Busy),
+            share::CallResult::Wait(_) | share::CallResult::Refused(Refusal::SharingConflict) => {
+                Err(Refusal::Busy)
+            }
             // The open was closed meanwhile.
             share::CallResult::Refused(Refusal::Gone) => Err(Refusal::NoSuchGrant),
             share::CallResult::Refused(why) => Err(why),
@@ -212,7 +214,7 @@ pub fn denied(
     range: &RangeRequest,
 ) -> OpResult {
     // If the lock in conflict is gone by now, the reply names the requested range.
-    let found = export.engine.range_in_the_way(node, owner, LockRule::Merging, range);
+    let found = export.engine.conflicting_range(node, owner, LockRule::Merging, range);
     let (holder, held) = found.unwrap_or((owner, *range));
     let client = run.server.clients.all().into_iter().find(|client| client.key == holder.client);
     let name = client.as_ref().and_then(|client| client.owner_name(holder)).unwrap_or_default();

@@ -4,7 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::types::ChangeInfo;
 use share::{Attributes, Caching, Deny, Disposition, Item, OpenRequest, Options};
 use volume::security::Rights;
-use volume::{BadName, Kind, Name, NodeId};
+use volume::{BadName, Name, NodeId, NodeKind};
 
 use crate::compound::{Run, Stop};
 use crate::config::Export;
@@ -32,12 +32,12 @@ pub fn name(sent: &[u8]) -> Result<Name, NfsStat> {
 /// that denies deletion, or a file system that the host has mounted on the directory. `kind` is that of the
 /// object to remove.
 #[must_use]
-pub fn conflict_status(stop: Stop, kind: Kind) -> Stop {
+pub fn conflict_status(stop: Stop, kind: NodeKind) -> Stop {
     match (stop, kind) {
         (Stop::Fail(NfsStat::ShareDenied), _) => Stop::Fail(NfsStat::FileOpen),
         // RFC 8881 18.25.3, 18.26.3: FILE_OPEN is for files that clients have open. The Linux server returns
         // ACCESS for a directory.
-        (Stop::Fail(NfsStat::FileOpen), Kind::Directory) => Stop::Fail(NfsStat::Access),
+        (Stop::Fail(NfsStat::FileOpen), NodeKind::Directory) => Stop::Fail(NfsStat::Access),
         (other, _) => other,
     }
 }

@@ -8,7 +8,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, ShareAccess};
 use nfs_wire::types::{ChangeInfo, StateId, Verifier};
-use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, Opened, Options, TimeSet};
+use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, OpenResult, Options, TimeSet};
 use volume::security::Rights;
 use volume::{Name, NodeKind, Time};
 
@@ -50,7 +50,7 @@ struct OpenTarget {
     export: Arc<Export>,
     item: Item,
     /// The engine's open, if this request has created the file.
-    made: Option<Opened>,
+    made: Option<OpenResult>,
     /// Whether this request has looked the file up.
     just_found: bool,
     /// Whether to truncate the file once it is open.
@@ -344,7 +344,7 @@ fn create(
     ask: Reservation,
     file: &Name,
     making: &CreateParams,
-) -> Result<(Opened, Bitmap), Stop> {
+) -> Result<(OpenResult, Bitmap), Stop> {
     run.check_writable(export)?;
     let path = std::slice::from_ref(file);
     let for_list = if making.wanted.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
@@ -378,7 +378,7 @@ fn create(
 
 /// Removes a new file that its client cannot get, so that a second attempt creates it again. The file stays
 /// if another client has opened it meanwhile.
-fn remove_new_file(run: &Run, export: &Arc<Export>, made: &Opened) {
+fn remove_new_file(run: &Run, export: &Arc<Export>, made: &OpenResult) {
     let engine = &export.engine;
     let item = engine.item_of(&made.open);
     let _ = engine.close(&made.open, run.now);
@@ -416,7 +416,12 @@ fn times_of(verifier: &Verifier) -> (Time, Time) {
     (Time { secs: seconds(low), nanos: 0 }, Time { secs: seconds(high), nanos: 0 })
 }
 
-fn store_verifier(run: &Run, export: &Arc<Export>, opened: &Opened, verifier: &Verifier) -> Result<(), Stop> {
+fn store_verifier(
+    run: &Run,
+    export: &Arc<Export>,
+    opened: &OpenResult,
+    verifier: &Verifier,
+) -> Result<(), Stop> {
     let (accessed, modified) = times_of(verifier);
     let basic = Basic {
         accessed: Some(TimeSet::Set(accessed)),
@@ -481,7 +486,7 @@ fn open_for_owner(
     Ok(state.id(run.server.config().instance))
 }
 
-fn open_existing(run: &Run, found: &OpenTarget, ask: Reservation) -> Result<Opened, Stop> {
+fn open_existing(run: &Run, found: &OpenTarget, ask: Reservation) -> Result<OpenResult, Stop> {
     let (export, item) = (&found.export, &found.item);
     if ask.access.contains(ShareAccess::WRITE) {
         run.check_writable(export)?;

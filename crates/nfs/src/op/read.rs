@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::op::read::Args;
-use share::limits::Work;
+use share::limits::MeteredWork;
 use wire::transfer::UNCOPIED;
 
 use super::io::{IoOpen, io_open, owner};
@@ -29,7 +29,7 @@ fn read(run: &mut Run, args: &Args, from: &IoOpen) -> OpResult {
         return nothing(run, args, from, len);
     }
     let (engine, open) = (&from.export().engine, from.open());
-    let work = Work::Read { file: open.file_number(), len: len as u64 };
+    let work = MeteredWork::Read { file: open.file_number(), len: len as u64 };
     run.throttle(engine, work)?;
     let is_kept = run.serving.is_some_and(|serving| serving.cache);
     if len >= UNCOPIED

@@ -5,7 +5,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::op::read_plus::Args;
 use nfs_wire::xdr::{Encode, pad};
-use share::limits::Work;
+use share::limits::MeteredWork;
 use volume::Patience;
 
 use super::io::{IoOpen, io_open, owner};
@@ -35,7 +35,7 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
 
 fn read(run: &mut Run, args: &Args, from: &IoOpen) -> OpResult {
     let len = u64::from(args.count.min(MAX_IO)).min(room_left(run) as u64);
-    let work = Work::Read { file: from.open().file_number(), len };
+    let work = MeteredWork::Read { file: from.open().file_number(), len };
     run.throttle(&from.export().engine, work)?;
     let mut sent = 0;
     pieces(run, args, from, &mut sent)?;

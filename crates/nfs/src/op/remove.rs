@@ -5,9 +5,9 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{Changed, RemoveArgs};
-use share::{Item, Opened};
+use share::{Item, OpenResult};
 use volume::security::Rights;
-use volume::{Kind, Name};
+use volume::{Name, NodeKind};
 
 use super::lookup::check_directory;
 use super::names::{changed, conflict_status, name, opening_own, retry_stale_name, version};
@@ -26,8 +26,8 @@ pub fn run(run: &mut Run, args: &RemoveArgs<'_>) -> OpResult {
     run.check_writable(&export)?;
     let before = version(&export, &above)?;
     let opened = retry_stale_name(run, |run| open_to_remove(run, &export, &above, &name))
-        .map_err(|stop| conflict_status(stop, Kind::File))?;
-    let kind = if opened.open.is_directory() { Kind::Directory } else { Kind::File };
+        .map_err(|stop| conflict_status(stop, NodeKind::File))?;
+    let kind = if opened.open.is_directory() { NodeKind::Directory } else { NodeKind::File };
     let held = |stop| conflict_status(stop, kind);
     let marked = run.ask(&export, |engine, caller| engine.set_delete_at_once(caller, &opened.open));
     let closed = export.engine.close(&opened.open, run.now);
@@ -37,7 +37,7 @@ pub fn run(run: &mut Run, args: &RemoveArgs<'_>) -> OpResult {
     run.reply(OpNum::Remove, Changed { cinfo })
 }
 
-fn open_to_remove(run: &Run, export: &Arc<Export>, above: &Item, name: &Name) -> Result<Opened, Stop> {
+fn open_to_remove(run: &Run, export: &Arc<Export>, above: &Item, name: &Name) -> Result<OpenResult, Stop> {
     let item = run.ask_now(export, |engine, caller| engine.item_in(caller, above, name))?;
     if let Ok(handle) = handle_of(&run.server, export, &item) {
         run.server.forget_item(&handle);

@@ -7,7 +7,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{RenameArgs, RenameResOk};
 use share::Item;
 use volume::security::Rights;
-use volume::{Kind, Name};
+use volume::{Name, NodeKind};
 
 use super::lookup::check_directory;
 use super::names::{changed, conflict_status, name, opening_own, version};
@@ -73,7 +73,7 @@ fn is_one_file(
     if there.id() == moved.id() {
         return Ok(true);
     }
-    if (there.kind() == Kind::Directory) != (moved.kind() == Kind::Directory) {
+    if (there.kind() == NodeKind::Directory) != (moved.kind() == NodeKind::Directory) {
         return Err(NfsStat::Exist.into());
     }
     if let Ok(handle) = handle_of(&run.server, export, &there) {
@@ -93,7 +93,7 @@ fn move_it(run: &Run, export: &Arc<Export>, from: NamedEntry<'_>, to: NamedEntry
     let held = |stop| conflict_status(stop, kind);
     let opened = run
         .ask(export, |engine, caller| engine.create_from(caller, from.directory, &request))
-        .map_err(|stop| conflict_status(stop, Kind::File))?;
+        .map_err(|stop| conflict_status(stop, NodeKind::File))?;
     let moved =
         run.ask(export, |engine, caller| engine.rename_into(caller, &opened.open, to.directory, to.name));
     let closed = export.engine.close(&opened.open, run.now);

@@ -103,7 +103,7 @@ fn take_delegated_times(
         (before.accessed(kept.accessed, run.now), before.modified(kept.modified, run.now));
     if accessed.is_some() || modified.is_some() {
         let open = Arc::clone(&state.holding().open);
-        run.ask_now(export, |engine, caller| engine.set_kept_times(caller, &open, accessed, modified))?;
+        run.ask_now(export, |engine, caller| engine.set_recorded_times(caller, &open, accessed, modified))?;
     }
     Ok(())
 }

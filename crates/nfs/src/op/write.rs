@@ -6,7 +6,7 @@ use nfs_wire::op::open::ShareAccess;
 use nfs_wire::op::write::{Args, ResOk};
 use nfs_wire::types::StableHow;
 use share::WriteAt;
-use share::limits::Work;
+use share::limits::MeteredWork;
 
 use super::io::{io_open, owner};
 use crate::compound::{OpResult, Run};
@@ -37,7 +37,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
         })
     });
     if written.is_ok() {
-        let work = Work::Write { file: to.open().file_number(), len: args.data.len() as u64 };
+        let work = MeteredWork::Write { file: to.open().file_number(), len: args.data.len() as u64 };
         run.throttle_rest(&to.export().engine, work);
         run.transactions.data = args.data.len();
     }

@@ -103,12 +103,12 @@ impl std::fmt::Debug for Server {
 }
 
 // RFC 8881 8.4.2.3
-impl share::Lapsing for Server {
-    fn end_lapsed(&self, clients: &[ClientKey], now: Now) -> bool {
+impl share::ClientExpiry for Server {
+    fn end_expired(&self, clients: &[ClientKey], now: Now) -> bool {
         self.end_silent(self.lease_ns(), now, |client| clients.contains(&client.key))
     }
 
-    fn end_all_lapsed(&self, now: Now) -> bool {
+    fn end_all_expired(&self, now: Now) -> bool {
         let dropped = self.items.lock().remove_idle(u64::MAX);
         let any = !dropped.is_empty();
         // Closing descriptors takes time, so do it without the lock.
@@ -168,7 +168,7 @@ impl Server {
         let list: Vec<_> = exports.into_iter().map(Arc::new).collect();
         for export in &list {
             let me = Weak::clone(&self.me);
-            export.engine.ask_for_lapsed(me);
+            export.engine.register_expiry(me);
         }
         let version = self.exports.load().version + 1;
         self.exports.store(Arc::new(Exports::new(list, version)));
@@ -280,7 +280,7 @@ impl Server {
         drop(opened);
         // A file without a name goes with its last descriptor, so no descriptor is kept for later requests.
         // None is kept either if the share does not remember metadata.
-        let is_kept = state.export.engine.remembers_metadata();
+        let is_kept = state.export.engine.caches_metadata();
         if last.is_some_and(|last| last.is_lost || !is_kept) {
             self.forget_item(&state.handle);
         }

@@ -9,7 +9,7 @@ use nfs_wire::op::create_session;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::Verifier;
 use parking_lot::Mutex;
-use share::{BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, Holder, LockOwner};
+use share::{BreakListener, BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, LockOwner};
 use volume::NodeId;
 use wire::Now;
 use wire::table::Keyed;
@@ -160,12 +160,12 @@ fn key_of(of: OwnerOnFile<'_>) -> Key {
 }
 
 /// Receives the break notices of an export's engine for a client.
-struct BreakListener {
+struct RecallListener {
     client: Weak<Client>,
     export: u32,
 }
 
-impl Holder for BreakListener {
+impl BreakListener for RecallListener {
     // RFC 8881 10.4.5
     fn on_break(&self, notice: &BreakNotice) -> bool {
         let Some(client) = self.client.upgrade() else { return false };
@@ -380,8 +380,8 @@ impl Client {
         let mut holds = self.holds.lock();
         let is_over = self.ended.load(Ordering::Acquire);
         if !is_over && !holds.engines.iter().any(|known| Arc::ptr_eq(&known.engine, &export.engine)) {
-            let ear = BreakListener { client: Arc::downgrade(self), export: export.id };
-            export.engine.attach(self.key, Arc::new(ear));
+            let listener = RecallListener { client: Arc::downgrade(self), export: export.id };
+            export.engine.attach(self.key, Arc::new(listener));
             holds.engines.push(Arc::clone(export));
         }
     }

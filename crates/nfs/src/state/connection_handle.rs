@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use share::Wake;
-use share::counts::Visits;
+use share::counts::ConnectionActivity;
 use wire::{Mailbox, Now, Peer, Transfer};
 
 use crate::limits::{MAX_SESSIONS_PER_CONNECTION, REMEMBERED_HANDLES};
@@ -41,7 +41,7 @@ pub struct ConnectionHandle {
     /// The time at which it was accepted.
     pub since: Now,
     /// Its operations on each share.
-    pub visits: Arc<Visits>,
+    pub visits: Arc<ConnectionActivity>,
     /// The method by which the data of its large reads is sent.
     pub transfer: Transfer,
     mailbox: Box<dyn Mailbox<Mail>>,
@@ -67,7 +67,7 @@ impl ConnectionHandle {
     pub fn new(
         id: u64,
         peer: Peer,
-        visits: Arc<Visits>,
+        visits: Arc<ConnectionActivity>,
         mailbox: Box<dyn Mailbox<Mail>>,
         now: Now,
     ) -> ConnectionHandle {

@@ -9,7 +9,7 @@ use share::{
     Deny, Disposition, Identity, LockOwner, Open, OpenRequest, OpenResult, Options, Refusal, Share, Ticket,
     Waiter, Wake,
 };
-use volume::faulty::{FaultyVolume, Plan};
+use volume::faulty::{FaultPlan, FaultyVolume};
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid};
 use volume::{Name, Volume};
@@ -66,7 +66,7 @@ impl TestShare {
 
     /// A test share whose volume passes calls through a plan, and the plan. It counts calls, holds them up,
     /// and makes them fail.
-    pub fn planned(config: Config) -> (TestShare, Arc<Plan>) {
+    pub fn planned(config: Config) -> (TestShare, Arc<FaultPlan>) {
         let mut plan = None;
         let world = TestShare::over(config, |memory| {
             let faulty = FaultyVolume::new(Arc::new(memory));

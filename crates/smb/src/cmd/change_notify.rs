@@ -1,6 +1,6 @@
 //! CHANGE_NOTIFY: waits for changes in a directory (MS-SMB2 3.3.5.19).
 
-use share::{Change, ChangeFilter, ChangeKind, Refusal, Step};
+use share::{CallResult, Change, ChangeFilter, ChangeKind, Refusal};
 use smb_wire::change_notify::{self, ChangeNotifyFlags};
 use smb_wire::fscc::names::{Syntax, to_wire};
 use smb_wire::fscc::notify::{Action, NotifyBuffer};
@@ -30,10 +30,10 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     }
     let waiter = connection.waiter_for(request);
     match engine.take_changes(file, Some(&waiter)) {
-        Step::Done(changes) => respond(&changes, limit, request.body),
-        Step::Wait(ticket) => Err(Stop::wait(engine, ticket)),
-        Step::Refused(Refusal::WatchOverflow) => Ok(overflowed(request.body)),
-        Step::Refused(refusal) => Err(refusal.into()),
+        CallResult::Done(changes) => respond(&changes, limit, request.body),
+        CallResult::Wait(ticket) => Err(Stop::wait(engine, ticket)),
+        CallResult::Refused(Refusal::WatchOverflow) => Ok(overflowed(request.body)),
+        CallResult::Refused(refusal) => Err(refusal.into()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use share::engine::Entry;
+use share::engine::ListedEntry;
 use share::{Caller, Info, Refusal, Share};
 use smb_wire::NtStatus;
 use smb_wire::query_directory::{QueryDirectoryFlags, Request as QueryRequest};
@@ -208,7 +208,7 @@ impl Scan<'_> {
 }
 
 /// Adds one entry to the reply. `None` means that it was added, or has been removed meanwhile.
-fn put(entry: &Entry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refusal>> {
+fn put(entry: &ListedEntry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refusal>> {
     let info = if sink.needs_info() {
         match entry.info() {
             Ok(info) => Some(info),

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use auth::crypto::Signer;
-use share::counts::Desk;
+use share::counts::ConnectionCounters;
 use share::{ClientKey, Origin};
 use smallvec::SmallVec;
 use smb_wire::Guid;
@@ -123,7 +123,7 @@ pub struct Connection {
     pub(crate) account: Option<AccountHint>,
     pub(crate) preauth: [u8; 64],
     /// The counters for its requests.
-    pub(crate) desk: Desk,
+    pub(crate) desk: ConnectionCounters,
     pub(crate) window: Window,
     pub(crate) channels: Vec<Channel>,
     /// Channels of ended sessions. They sign and seal the replies to requests under way, and the refusals of
@@ -151,7 +151,7 @@ impl Connection {
         mailbox: Arc<dyn Mailbox<Event>>,
         now: Now,
     ) -> Option<Connection> {
-        let desk = Desk::new(&server.counts);
+        let desk = ConnectionCounters::new(&server.counts);
         let visits = Arc::clone(desk.visits());
         let handle = Arc::new(Handle::new(server.next_connection(), peer, now, mailbox, visits));
         server.add_connection(&handle).then(|| Connection {

@@ -2,7 +2,7 @@
 //! a request that is sampled. The request itself is read at the start, since a CLOSE leaves nothing to read
 //! later. The result of a CREATE is read from its response.
 
-use share::counts::{RequestDescription, CompletedTransaction, Sampled, path_text, range_text};
+use share::counts::{CompletedTransaction, RequestDescription, Sampled, path_text, range_text};
 use smb_wire::close;
 use smb_wire::create::{self, CreateAction};
 use smb_wire::fscc::FileInfoClass;
@@ -88,7 +88,13 @@ impl Connection {
 
     /// The values of a record beside the counts.
     #[cold]
-    pub(crate) fn about(&self, header: &Header, status: NtStatus, noted: &CompletedTransaction, sample: Sample) -> RequestDescription {
+    pub(crate) fn about(
+        &self,
+        header: &Header,
+        status: NtStatus,
+        noted: &CompletedTransaction,
+        sample: Sample,
+    ) -> RequestDescription {
         let sizes = |all: u64| (all.min(header::SIZE as u64), all.saturating_sub(header::SIZE as u64));
         let (request, response) = (sizes(noted.ingress), sizes(noted.egress));
         let mut numbers = vec![

@@ -8,7 +8,7 @@
 //! A request that breaks, cancels or waits by itself is never throttled, and neither is FLUSH.
 
 use share::Share;
-use share::limits::{Answer, Ask, Charge, Hold, ShareLimits, Work};
+use share::limits::{Charge, Hold, MeteredWork, ShareLimits, ThrottleDecision, ThrottleRequest};
 use smb_wire::NtStatus;
 
 use super::Connection;
@@ -21,7 +21,7 @@ impl Connection {
     pub(crate) fn pace_metadata(&self, request: &mut Request<'_>, tree: &Tree) -> Result<(), Stop> {
         match &tree.target {
             TreeTarget::Disk { engine, .. } if is_metadata(request.header.command()) => {
-                self.pace(request, engine, Work::Metadata).map(drop)
+                self.pace(request, engine, MeteredWork::Metadata).map(drop)
             }
             _ => Ok(()),
         }
@@ -30,7 +30,12 @@ impl Connection {
     /// Passes or throttles a request. A throttled one is tried again when its time has come, and passes
     /// then.
     #[inline]
-    pub(crate) fn pace(&self, request: &mut Request<'_>, engine: &Share, work: Work) -> Result<Charge, Stop> {
+    pub(crate) fn pace(
+        &self,
+        request: &mut Request<'_>,
+        engine: &Share,
+        work: MeteredWork,
+    ) -> Result<Charge, Stop> {
         if request.transaction.has_passed {
             return Ok(std::mem::take(&mut request.transaction.charge));
         }
@@ -45,7 +50,7 @@ impl Connection {
         &self,
         request: &mut Request<'_>,
         engine: &Share,
-        work: Work,
+        work: MeteredWork,
     ) -> Result<NtStatus, Stop> {
         let Some(limits) = engine.limits() else { return Ok(NtStatus::SUCCESS) };
         match self.ask(request, &limits, work) {
@@ -58,17 +63,22 @@ impl Connection {
         }
     }
 
-    fn ask(&self, request: &mut Request<'_>, limits: &ShareLimits, work: Work) -> Result<Charge, Hold> {
+    fn ask(
+        &self,
+        request: &mut Request<'_>,
+        limits: &ShareLimits,
+        work: MeteredWork,
+    ) -> Result<Charge, Hold> {
         let Some(negotiated) = &self.negotiated else { return Ok(Charge::default()) };
         let client = negotiated.client;
         let waiter = self.waiter_for(request);
-        let ask = Ask { client, connection: self.handle.id, work, waiter: &waiter };
+        let ask = ThrottleRequest { client, connection: self.handle.id, work, waiter: &waiter };
         match limits.ask(&ask, request.now) {
-            Answer::Go(met, charge) => {
+            ThrottleDecision::Go(met, charge) => {
                 request.transaction.met = met;
                 Ok(charge)
             }
-            Answer::Held(hold) => Err(hold),
+            ThrottleDecision::Held(hold) => Err(hold),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Counts and records each request when it is answered ([`crate::counting`]).
 
-use share::counts::{Kind, Noted};
+use share::counts::{CompletedTransaction, TransactionKind};
 use smb_wire::{NtStatus, SmbCommand, header, read};
 use wire::{Frame, Now, Output};
 
@@ -17,18 +17,20 @@ impl Connection {
         let command = header.command();
         let response = response(status, transaction.met);
         let kind = match command {
-            SmbCommand::Read => Kind::Read,
-            SmbCommand::Write => Kind::Write,
-            command if is_metadata(command) => Kind::Metadata,
-            _ => Kind::Other,
+            SmbCommand::Read => TransactionKind::Read,
+            SmbCommand::Write => TransactionKind::Write,
+            command if is_metadata(command) => TransactionKind::Metadata,
+            _ => TransactionKind::Other,
         };
         let data = match kind {
-            Kind::Read if response.is_success() => answer.saturating_sub(header::SIZE + read::RESPONSE_FIXED),
-            Kind::Write if response.is_success() => transaction.written,
+            TransactionKind::Read if response.is_success() => {
+                answer.saturating_sub(header::SIZE + read::RESPONSE_FIXED)
+            }
+            TransactionKind::Write if response.is_success() => transaction.written,
             _ => 0,
         };
         let last = FAMILY.operations.len() as u16 - 1;
-        let noted = Noted {
+        let noted = CompletedTransaction {
             operation: command.get().min(last) as u8,
             authentication: transaction.authentication,
             kind,

@@ -1,6 +1,6 @@
 //! The values that limits, counts and records need of a request until it is answered.
 
-use share::counts::{Place, Sampled};
+use share::counts::{Sampled, ShareIndex};
 use share::limits::{Charge, ResponseType};
 use smb_wire::FileId;
 use wire::Now;
@@ -15,7 +15,7 @@ pub struct TransactionState {
     /// The charge that it took from the limits while it waited.
     pub(crate) charge: Charge,
     /// The share that it is counted for.
-    pub place: Place,
+    pub place: ShareIndex,
     /// The limit that it has met.
     pub met: ResponseType,
     /// When it arrived (monotonic ns).
@@ -38,7 +38,7 @@ impl TransactionState {
         TransactionState {
             has_passed: false,
             charge: Charge::default(),
-            place: Place::default(),
+            place: ShareIndex::default(),
             met: ResponseType::Success,
             arrived_ns: now.mono_ns,
             len,

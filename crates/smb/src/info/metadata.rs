@@ -5,7 +5,7 @@ use smb_wire::create::FileInfo;
 use smb_wire::fscc::directory::ListingEntry;
 use smb_wire::fscc::file::{AttributeTag, Basic, Compression, Internal, NetworkOpen, Standard};
 use smb_wire::fscc::{FileAttributes, FileTime, ReparseTag};
-use volume::{Kind, Time};
+use volume::{NodeKind, Time};
 
 use crate::time::to_file_time;
 
@@ -23,7 +23,7 @@ fn time(time: Time) -> FileTime {
 impl FileMetadata {
     /// An entry of a directory.
     pub fn of_entry(info: &Info) -> FileMetadata {
-        FileMetadata { info: *info, is_directory: info.kind == Kind::Directory }
+        FileMetadata { info: *info, is_directory: info.kind == NodeKind::Directory }
     }
 
     /// The object of an Open: the file, or one of its named streams. A stream is never a directory.
@@ -166,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    fn info(kind: Kind, attributes: Attributes) -> Info {
+    fn info(kind: NodeKind, attributes: Attributes) -> Info {
         let at = |secs| Time { secs, nanos: 100 };
         Info {
             id: NodeId { device: 7, inode: 0x1_0000_0002 },
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_directory_shows_no_size_and_always_its_attribute() {
-        let shown = FileMetadata::of_entry(&info(Kind::Directory, Attributes::HIDDEN));
+        let shown = FileMetadata::of_entry(&info(NodeKind::Directory, Attributes::HIDDEN));
         assert_eq!(shown.attributes().bits(), 0x12);
         let standard = shown.standard();
         assert_eq!((standard.end_of_file, standard.allocation_size, standard.directory), (0, 0, true));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_stream_of_a_directory_is_no_directory() {
-        let info = info(Kind::Directory, Attributes::DIRECTORY);
+        let info = info(NodeKind::Directory, Attributes::DIRECTORY);
         let shown = FileMetadata { info, is_directory: false };
         assert_eq!(shown.attributes(), FileAttributes::NORMAL);
         assert_eq!((shown.size(), shown.standard().directory), (4097, false));
@@ -210,13 +210,13 @@ mod tests {
 
     #[test]
     fn a_file_without_a_link_is_about_to_go() {
-        let info = Info { links: 0, ..info(Kind::File, Attributes::ARCHIVE) };
+        let info = Info { links: 0, ..info(NodeKind::File, Attributes::ARCHIVE) };
         assert!(FileMetadata::of_entry(&info).standard().delete_pending);
     }
 
     #[test]
     fn the_ids_of_another_file_system_are_no_ids_of_the_shares_own() {
-        let own = info(Kind::File, Attributes::ARCHIVE);
+        let own = info(NodeKind::File, Attributes::ARCHIVE);
         let shown = |file_system| FileMetadata::of_entry(&Info { file_system, ..own });
         let ids = |shown: FileMetadata| (shown.file_id(), shown.file_id_128());
         assert_eq!(ids(shown(0)), (0x1_0000_0002, 0x1_0000_0002));
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn all_four_times_keep_their_places() {
-        let basic = FileMetadata::of_entry(&info(Kind::File, Attributes::ARCHIVE)).basic();
+        let basic = FileMetadata::of_entry(&info(NodeKind::File, Attributes::ARCHIVE)).basic();
         let steps = |time: FileTime| time.0 - 116_444_736_000_000_000;
         let times = [basic.creation_time, basic.last_access_time, basic.last_write_time, basic.change_time];
         assert_eq!(times.map(steps), [1, 10_000_001, 20_000_001, 30_000_001]);

@@ -2,7 +2,7 @@
 
 use share::{Info, Share};
 use smb_wire::posix::{CreateResponse, FileInfo, FileType};
-use volume::Kind;
+use volume::NodeKind;
 use wire::Writer;
 
 use super::FileMetadata;
@@ -68,13 +68,13 @@ impl Owners {
 /// The file type beside the mode. A directory has its attribute instead. Clients without types (Linux before
 /// 6.12) take these bits for bits of the mode and add the type from the attributes, so a directory would
 /// become a named pipe.
-fn file_type(kind: Kind) -> FileType {
+fn file_type(kind: NodeKind) -> FileType {
     match kind {
-        Kind::File | Kind::Directory => FileType::File,
-        Kind::Link => FileType::SymbolicLink,
-        Kind::Pipe => FileType::Fifo,
-        Kind::Socket => FileType::Socket,
-        Kind::CharDevice => FileType::CharacterDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
+        NodeKind::File | NodeKind::Directory => FileType::File,
+        NodeKind::Link => FileType::SymbolicLink,
+        NodeKind::Pipe => FileType::Fifo,
+        NodeKind::Socket => FileType::Socket,
+        NodeKind::CharDevice => FileType::CharacterDevice,
+        NodeKind::BlockDevice => FileType::BlockDevice,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use share::Wake;
-use share::counts::Visits;
+use share::counts::ConnectionActivity;
 use smb_wire::NtStatus;
 use wire::{Frame, Mailbox, Now, Peer, Transfer};
 
@@ -117,7 +117,7 @@ pub struct Handle {
     /// Its counters.
     pub counters: Counters,
     /// Its counters for each share.
-    pub visits: Arc<Visits>,
+    pub visits: Arc<ConnectionActivity>,
     /// How the data of its large reads is sent.
     pub transfer: Transfer,
     /// The client has announced that it can have several connections (MS-SMB2 2.2.3 Capabilities).
@@ -136,7 +136,7 @@ impl Handle {
         peer: Peer,
         since: Now,
         mailbox: Arc<dyn Mailbox<Event>>,
-        visits: Arc<Visits>,
+        visits: Arc<ConnectionActivity>,
     ) -> Handle {
         Handle {
             id,

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use super::handle::{Event, Handle};
 use super::open::Open;
 use super::server::Server;
-use crate::table::Held;
+use crate::table::EntryGuard;
 
 /// Sends a share's breaks to the clients, over the connections that they have at that time.
 pub struct Holder {
@@ -196,7 +196,7 @@ impl std::fmt::Debug for Notice {
 }
 
 /// The Open that a right belongs to. Its volatile id may have changed since the break was made.
-pub(crate) fn open_of(server: &Server, notice: &BreakNotice) -> Option<Held<Open>> {
+pub(crate) fn open_of(server: &Server, notice: &BreakNotice) -> Option<EntryGuard<Open>> {
     let (persistent, volatile) = ((notice.key.0 >> 64) as u64, notice.key.0 as u64);
     let volatile = server.index.by_durable_id(persistent).unwrap_or(volatile);
     server.opens.get(volatile).filter(|open| open.id.persistent == persistent)

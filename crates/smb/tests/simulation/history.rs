@@ -10,8 +10,8 @@ use smb_wire::create::{CreateAction, OplockLevel, ShareAccess};
 use smb_wire::create_context::ResponseContext;
 use smb_wire::{FileId, Guid, NtStatus, SmbCommand, create, read};
 use testkit::smb::client::{Dial, OpenFile};
-use testkit::smb::peer::Answer;
-use testkit::smb::{Peer, World};
+use testkit::smb::peer::ReceivedMessage;
+use testkit::smb::{Peer, SmbTestServer};
 use volume::Failure;
 use volume::faulty::VolumeCall;
 
@@ -102,7 +102,7 @@ struct HistoryWorker {
 
 pub struct History {
     dice: Dice,
-    world: World,
+    world: SmbTestServer,
     shape: HistoryShape,
     session: Session,
     workers: Vec<HistoryWorker>,
@@ -118,7 +118,7 @@ impl History {
     pub fn run(seed: u64, trouble: Trouble) -> HistoryTally {
         let mut dice = Dice::new(seed);
         let shape = HistoryShape::roll(&mut dice);
-        let (world, plan) = World::faulty();
+        let (world, plan) = SmbTestServer::faulty();
         if shape.is_cold {
             plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
         }
@@ -310,7 +310,7 @@ impl History {
 
     // Answers ---------------------------------------------------------------------------------------
 
-    fn take(&mut self, line: u64, answer: &Answer) {
+    fn take(&mut self, line: u64, answer: &ReceivedMessage) {
         let id = Some((line, answer.header.message_id()));
         let of =
             |worker: &&mut HistoryWorker| worker.pending.as_ref().is_some_and(|pending| pending.sent == id);
@@ -392,7 +392,7 @@ impl HistoryWorker {
     }
 
     /// Handles a reply. It must match the model.
-    fn finish(&mut self, pending: &Pending, answer: &Answer, disk: &mut Disk) {
+    fn finish(&mut self, pending: &Pending, answer: &ReceivedMessage, disk: &mut Disk) {
         let (task, status) = (&pending.task, answer.status());
         let disk_failed = disk.failed.any_since(pending.failed);
         if disk::is_of_disk(status) {
@@ -440,7 +440,7 @@ impl HistoryWorker {
         }
     }
 
-    fn read(&mut self, (offset, length): (usize, usize), task: &Task, answer: &Answer) {
+    fn read(&mut self, (offset, length): (usize, usize), task: &Task, answer: &ReceivedMessage) {
         let mut data: &[u8] = &[];
         if answer.status() != NtStatus::END_OF_FILE {
             assert_eq!(answer.status(), NtStatus::SUCCESS, "{task:?}");
@@ -451,7 +451,7 @@ impl HistoryWorker {
         assert!(self.model.saw(offset, length, data), "{task:?}: {data:?} is not of {before:?}");
     }
 
-    fn opened(&mut self, task: &Task, answer: &Answer, action: CreateAction) {
+    fn opened(&mut self, task: &Task, answer: &ReceivedMessage, action: CreateAction) {
         let response = create::Response::parse(&answer.message).expect("a CREATE response");
         assert_eq!(response.create_action, action, "{task:?}");
         assert_eq!(response.oplock_level, OplockLevel::Batch, "{task:?}");
@@ -503,6 +503,6 @@ impl HistoryWorker {
     }
 }
 
-fn reconnect(peer: &mut Peer, number: usize, name: usize, (old, guid): (FileId, Guid)) -> Answer {
+fn reconnect(peer: &mut Peer, number: usize, name: usize, (old, guid): (FileId, Guid)) -> ReceivedMessage {
     peer.call(SmbCommand::Create, |out| out.extend_from_slice(&requests::reconnect(number, name, old, guid)))
 }

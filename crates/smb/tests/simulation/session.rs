@@ -3,7 +3,7 @@
 
 use smb_wire::Guid;
 use testkit::smb::client::Dial;
-use testkit::smb::{Peer, SHARE, World};
+use testkit::smb::{Peer, SHARE, SmbTestServer};
 
 use super::dice::Dice;
 
@@ -32,7 +32,7 @@ pub struct Session {
 
 impl Session {
     /// Logs on over one line.
-    pub fn new(world: &World, guid: Guid) -> Session {
+    pub fn new(world: &SmbTestServer, guid: Guid) -> Session {
         let dial = Dial { guid, announces_multichannel: true, ..Dial::default() };
         let mut session =
             Session { dial, lines: Vec::new(), channel_sequence: 0, session_id: 0, tree_id: 0, next_line: 0 };
@@ -42,7 +42,7 @@ impl Session {
 
     /// Logs on again after the loss of the last channel. Lines of the old session may still bring late
     /// requests to the server.
-    pub fn log_on(&mut self, world: &World) {
+    pub fn log_on(&mut self, world: &SmbTestServer) {
         let dial = Dial { previous_session_id: self.session_id, ..self.dial.clone() };
         let mut peer = world.peer();
         peer.log_on(&dial);
@@ -53,7 +53,7 @@ impl Session {
     }
 
     /// Binds one more channel.
-    pub fn bind(&mut self, world: &World) {
+    pub fn bind(&mut self, world: &SmbTestServer) {
         let Some(at) = self.lines.iter().position(|line| line.is_heard) else { return };
         let mut peer = world.bind(&self.dial, &self.lines[at].peer);
         peer.tree_id = self.tree_id;

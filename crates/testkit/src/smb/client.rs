@@ -13,7 +13,7 @@ use smb_wire::negotiate::{
 };
 use smb_wire::query_info::{self, InfoType};
 use smb_wire::session_setup::{self, RequestFlags};
-use smb_wire::{Command, FileId, Guid, Header, List, NtStatus, Utf16, set_info, tree_connect, utf16};
+use smb_wire::{FileId, Guid, Header, NtStatus, SmbCommand, Utf16, WireList, set_info, tree_connect, utf16};
 
 use super::peer::{Keys, Peer, ReceivedMessage, whole};
 
@@ -143,11 +143,11 @@ impl Dial {
         let signing = [context::SigningAlgorithm::new(self.signing as u16)];
         let ciphers: Vec<_> = self.cipher.iter().map(|&it| context::Cipher::new(it as u16)).collect();
         let mut contexts = vec![
-            Context::PreauthIntegrity { hash_algorithms: List::Values(&hashes), salt: &[7; 32] },
-            Context::Signing(List::Values(&signing)),
+            Context::PreauthIntegrity { hash_algorithms: WireList::Values(&hashes), salt: &[7; 32] },
+            Context::Signing(WireList::Values(&signing)),
         ];
         if !ciphers.is_empty() {
-            contexts.push(Context::Encryption(List::Values(&ciphers)));
+            contexts.push(Context::Encryption(WireList::Values(&ciphers)));
         }
         if self.posix {
             contexts.push(Context::Posix(&context::POSIX_GUID));
@@ -163,7 +163,7 @@ impl Dial {
             security_mode: self.security_mode(),
             capabilities: self.capabilities(),
             client_guid: self.guid,
-            dialects: List::Values(&[self.dialect]),
+            dialects: WireList::Values(&[self.dialect]),
             contexts: Contexts::Values(&contexts),
         }
         .write(out);
@@ -183,7 +183,7 @@ impl Transcript {
 impl Peer {
     /// Sends NEGOTIATE.
     pub fn negotiate(&mut self, dial: &Dial) -> ReceivedMessage {
-        self.call(Command::Negotiate, |out| dial.write_negotiate(out))
+        self.call(SmbCommand::Negotiate, |out| dial.write_negotiate(out))
     }
 
     /// Negotiates and logs on. It must succeed.
@@ -194,7 +194,7 @@ impl Peer {
 
     /// Negotiates, which must succeed, and returns the hash over it.
     pub fn negotiate_hashed(&mut self, dial: &Dial) -> [u8; 64] {
-        let request = self.message(Command::Negotiate, |out| dial.write_negotiate(out));
+        let request = self.message(SmbCommand::Negotiate, |out| dial.write_negotiate(out));
         self.send(request.clone());
         let answer = self.next().expect("an answer to NEGOTIATE");
         assert_eq!(answer.status(), NtStatus::SUCCESS);
@@ -224,7 +224,7 @@ impl Peer {
         (self.session_id, self.tree_id) = (0, 0);
         let mut token = initiator.first();
         loop {
-            let request = self.message(Command::SessionSetup, |out| {
+            let request = self.message(SmbCommand::SessionSetup, |out| {
                 session_setup::Request {
                     flags: RequestFlags::empty(),
                     security_mode: dial.security_mode(),
@@ -272,7 +272,7 @@ impl Peer {
     /// Sends TREE_CONNECT. A 3.1.1 client always signs it (MS-SMB2 3.2.4.2.4).
     pub fn try_tree(&mut self, share: &str) -> ReceivedMessage {
         let path = utf16::encode(&format!("\\\\server\\{share}"));
-        let mut message = self.message(Command::TreeConnect, |out| {
+        let mut message = self.message(SmbCommand::TreeConnect, |out| {
             tree_connect::Request::new(Utf16::new(&path).expect("whole units")).write(out);
         });
         let id = Header::parse(&message).expect("a header").message_id();
@@ -287,7 +287,7 @@ impl Peer {
 
     /// Sends the CREATE `open`.
     pub fn create(&mut self, open: &OpenFile<'_>) -> ReceivedMessage {
-        self.call(Command::Create, |out| open.write(out))
+        self.call(SmbCommand::Create, |out| open.write(out))
     }
 
     /// Opens or creates a file with all access. It must succeed.
@@ -304,7 +304,7 @@ impl Peer {
 
     /// Sends WRITE.
     pub fn write(&mut self, id: FileId, offset: u64, data: &[u8]) -> NtStatus {
-        let header = self.header_for(Command::Write, data.len());
+        let header = self.header_for(SmbCommand::Write, data.len());
         let message = whole(&header, |out| smb_wire::write::Request::new(id, offset, data).write(out));
         let id = self.send(message);
         self.answer(id).expect("an answer to WRITE").status()
@@ -312,7 +312,7 @@ impl Peer {
 
     /// Sends READ.
     pub fn read(&mut self, id: FileId, offset: u64, length: u32) -> ReceivedMessage {
-        let header = self.header_for(Command::Read, length as usize);
+        let header = self.header_for(SmbCommand::Read, length as usize);
         let message = whole(&header, |out| smb_wire::read::Request::new(id, offset, length).write(out));
         let id = self.send(message);
         self.answer(id).expect("an answer to READ")
@@ -326,13 +326,13 @@ impl Peer {
         class: u8,
         which: u32,
     ) -> ReceivedMessage {
-        self.call(Command::QueryInfo, |out| {
+        self.call(SmbCommand::QueryInfo, |out| {
             query_info::Request {
                 info_type,
                 file_info_class: class,
                 output_buffer_length: 4096,
                 additional_information: which,
-                flags: query_info::Flags::empty(),
+                flags: query_info::QueryInfoFlags::empty(),
                 file_id,
                 input_buffer: &[],
             }
@@ -349,7 +349,7 @@ impl Peer {
         which: u32,
         buffer: &[u8],
     ) -> NtStatus {
-        self.status(Command::SetInfo, |out| {
+        self.status(SmbCommand::SetInfo, |out| {
             let (file_info_class, additional_information) = (class, which);
             set_info::Request { info_type, file_info_class, additional_information, file_id, buffer }
                 .write(out);
@@ -358,8 +358,8 @@ impl Peer {
 
     /// Sends CLOSE.
     pub fn close(&mut self, file_id: FileId) -> NtStatus {
-        let flags = smb_wire::close::Flags::empty();
-        self.status(Command::Close, |out| smb_wire::close::Request { flags, file_id }.write(out))
+        let flags = smb_wire::close::CloseFlags::empty();
+        self.status(SmbCommand::Close, |out| smb_wire::close::Request { flags, file_id }.write(out))
     }
 
     /// Whether the server still serves this client.

@@ -22,7 +22,7 @@ use share::{Identity, Share};
 use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, TargetRule, UserConfig};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
-use volume::faulty::{Call, FaultyVolume, Plan};
+use volume::faulty::{FaultPlan, FaultyVolume, VolumeCall};
 use volume::journal::{Journal, MemoryJournal};
 use volume::memory::MemoryVolume;
 use volume::security::{Rights, Sid, well_known};
@@ -87,7 +87,7 @@ impl Store {
     }
 
     /// Like [`Store::serve`], with a plan that makes calls on the volume fail.
-    pub fn serve_faulty(&mut self) -> (SmbTestServer, Arc<Plan>) {
+    pub fn serve_faulty(&mut self) -> (SmbTestServer, Arc<FaultPlan>) {
         let journal = Arc::new(MemoryJournal::default());
         journal.replace(&mut self.journal.records().into_iter()).expect("room for the records");
         self.journal = journal;
@@ -125,12 +125,12 @@ impl SmbTestServer {
     /// A server in memory without cached data: every READ must leave the connection's thread.
     pub fn cold() -> SmbTestServer {
         let (world, plan) = SmbTestServer::faulty();
-        plan.always(Call::ReadCached, Some(Failure::WouldBlock));
+        plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
         world
     }
 
     /// A server in memory with a plan that makes calls on the volume fail or wait.
-    pub fn faulty() -> (SmbTestServer, Arc<Plan>) {
+    pub fn faulty() -> (SmbTestServer, Arc<FaultPlan>) {
         let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
         let plan = Arc::clone(volume.plan());
         (SmbTestServer::over(Arc::new(volume)), plan)

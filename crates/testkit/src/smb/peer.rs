@@ -12,7 +12,7 @@ use smb::keys::Seal;
 use smb::state::Event;
 use smb_wire::header::transform::{self, TransformHeader};
 use smb_wire::header::{Chain, Flags, Packet};
-use smb_wire::{Command, FileId, Header, NtStatus};
+use smb_wire::{FileId, Header, NtStatus, SmbCommand};
 use wire::endpoint::Receipt;
 use wire::{Conversation, Mailbox, Now, Output};
 
@@ -193,7 +193,7 @@ impl Peer {
 
     /// A header for this session and tree with the next message id. It charges the credits that `payload`
     /// bytes need, and requests many.
-    pub fn header_for(&mut self, command: Command, payload: usize) -> Header {
+    pub fn header_for(&mut self, command: SmbCommand, payload: usize) -> Header {
         let charge = (payload.saturating_sub(1) / 65536 + 1) as u16;
         let mut header = Header::request(command, self.next_id);
         self.next_id += u64::from(charge);
@@ -205,12 +205,12 @@ impl Peer {
     }
 
     /// The header of the next request, with a charge of one credit.
-    pub fn header(&mut self, command: Command) -> Header {
+    pub fn header(&mut self, command: SmbCommand) -> Header {
         self.header_for(command, 0)
     }
 
     /// A whole message without protection.
-    pub fn message(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    pub fn message(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         whole(&self.header(command), body)
     }
 
@@ -273,19 +273,19 @@ impl Peer {
     }
 
     /// Sends a request and returns its message id.
-    pub fn start(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    pub fn start(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let message = self.message(command, body);
         self.send(message)
     }
 
     /// Sends a request and waits for its answer, which must come without the action of another client.
-    pub fn call(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> ReceivedMessage {
+    pub fn call(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> ReceivedMessage {
         let id = self.start(command, body);
         self.answer(id).unwrap_or_else(|| panic!("no answer to {command:?}; closed: {}", self.is_closed))
     }
 
     /// Sends a request and returns the status of its answer.
-    pub fn status(&mut self, command: Command, body: impl FnOnce(&mut Vec<u8>)) -> NtStatus {
+    pub fn status(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> NtStatus {
         self.call(command, body).status()
     }
 
@@ -469,7 +469,7 @@ impl Peer {
                 let nonce = GmacNonce::response(header.message_id());
                 // MS-SMB2 3.2.5.1.3
                 let is_early =
-                    header.command() == Command::SessionSetup && header.status() != NtStatus::SUCCESS;
+                    header.command() == SmbCommand::SessionSetup && header.status() != NtStatus::SUCCESS;
                 let signer = if is_early { &keys.session } else { &keys.signer };
                 let valid = signer.verify(&message, nonce, header.signature()).is_ok();
                 assert!(valid, "a wrong signature on {:?}", header.command());
@@ -507,7 +507,7 @@ pub fn sign_with(signer: &Signer, message: &mut [u8]) {
     header.set_flags(header.flags() | Flags::SIGNED);
     header.set_signature([0; 16]);
     let header = *header;
-    let nonce = GmacNonce::request(header.message_id(), header.command() == Command::Cancel);
+    let nonce = GmacNonce::request(header.message_id(), header.command() == SmbCommand::Cancel);
     let signature = signer.sign(message, nonce);
     Header::parse_mut(message).expect("a whole header").set_signature(signature);
 }

@@ -5,7 +5,7 @@
 //! combinations.
 
 use share::limits::formula::{METADATA_CACHED, ProvisionField};
-use share::limits::{AccountProvision, Formula, ProvisionError, Provision, Throughput, ProvisionRequest};
+use share::limits::{AccountProvision, Formula, Provision, ProvisionError, ProvisionRequest, Throughput};
 
 use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Account, Config, Share};

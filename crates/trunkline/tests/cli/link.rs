@@ -1,7 +1,7 @@
 //! A command behind a path that is longer, narrower and less reliable than the host's own. Needs root.
 //!
 //! These tests check only the minimum duration. The maximum is tested where time is an argument
-//! (`load::link::way`).
+//! (`load::link::path`).
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};

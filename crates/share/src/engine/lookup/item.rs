@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use volume::{Kind, Name, Node, NodeId, OpenHow};
+use volume::{Name, Node, NodeId, NodeKind, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::parts::names::cache::KeptNode;
@@ -103,7 +103,7 @@ impl Item {
     }
 
     /// The kind of the object.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> NodeKind {
         self.node.kind()
     }
 
@@ -180,7 +180,7 @@ impl Share {
     /// [`Refusal::Gone`] if no object has the address any more, or if the object is outside of the share.
     pub fn item(&self, address: &[u8]) -> Result<Item, Refusal> {
         let node = self.with_room(|| Ok(self.volume().find(address)?))?;
-        if node.kind() != Kind::Directory {
+        if node.kind() != NodeKind::Directory {
             return Ok(Item::of_other(node, None));
         }
         Ok(Item::of_directory(self.enter_found(node)?))
@@ -230,7 +230,7 @@ impl Share {
 
     /// The item for a node that was found under a name.
     pub(crate) fn item_at(&self, parent: &Arc<Directory>, name: &Name, node: Arc<dyn Node>) -> Item {
-        if node.kind() == Kind::Directory {
+        if node.kind() == NodeKind::Directory {
             return Item::of_directory(self.directories().enter(parent, (name, name), node, None));
         }
         Item::of_other(node, Some((Arc::clone(parent), name.clone())))

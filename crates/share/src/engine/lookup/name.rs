@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use volume::{Failure, Kind, Name, Node, OpenHow, Stat};
+use volume::{Failure, Name, Node, NodeKind, OpenHow, Stat};
 
 use crate::Refusal;
 use crate::engine::Share;
@@ -261,8 +261,8 @@ impl Share {
 /// Whether a node serves for this access. A node that is neither file nor directory is never opened for more.
 fn serves(node: &dyn Node, how: OpenHow) -> bool {
     match node.kind() {
-        Kind::File => node.how() >= how,
-        Kind::Directory => node.how() >= how.min(OpenHow::Read),
+        NodeKind::File => node.how() >= how,
+        NodeKind::Directory => node.how() >= how.min(OpenHow::Read),
         _ => true,
     }
 }

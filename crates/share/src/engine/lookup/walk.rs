@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use volume::{Kind, Name, Node, NodeId, OpenHow};
+use volume::{Name, Node, NodeId, NodeKind, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::lookup::item::Item;
@@ -50,7 +50,7 @@ impl Share {
     pub(crate) fn is_exact(&self, options: Options) -> bool {
         options.contains(Options::EXACT_CASE)
             || self.settings().case_sensitive
-            || self.volume().facts().folds_case
+            || self.volume().properties().folds_case
     }
 
     /// Finds the target of `path`, from a directory or from the root.
@@ -154,7 +154,7 @@ impl Share {
         let ResolvedName { name: real, node, .. } =
             self.look_up(here, name, search)?.ok_or(Refusal::PathNotFound)?;
         match node.kind() {
-            Kind::Directory => {
+            NodeKind::Directory => {
                 let names = (name, &real);
                 let child = self.directories().enter(here, names, node, Some(generation));
                 self.check_passes(&child, walk)?;
@@ -162,7 +162,7 @@ impl Share {
                 walk.stack.push(child);
                 Ok(None)
             }
-            Kind::Link => {
+            NodeKind::Link => {
                 walk.trail.is_behind |= walk.trail.last.is_none();
                 self.follow(walk, here, node.as_ref(), options).map(|()| None)
             }
@@ -210,7 +210,7 @@ impl Share {
         let Some(found) = self.look_up(here, name, search)? else {
             return Ok(Some(WalkTarget::Missing { parent, name: name.clone() }));
         };
-        if found.node.kind() == Kind::Link && !options.contains(Options::OPEN_LINK) {
+        if found.node.kind() == NodeKind::Link && !options.contains(Options::OPEN_LINK) {
             if walk.trail.last.is_none() {
                 let ResolvedName { name, node, .. } = &found;
                 walk.trail.last = Some(LastLink { parent, name: name.clone(), id: node.id() });
@@ -233,7 +233,7 @@ impl Share {
         }
         let (real, child) = here.child(name, exact)?;
         // If the volume itself folds case, an event reports only one of many spellings.
-        if here.reports_changes() && !self.volume().facts().folds_case {
+        if here.reports_changes() && !self.volume().properties().folds_case {
             return Some(child);
         }
         let is_there = here.holds(&real, child.id);
@@ -314,7 +314,7 @@ impl Share {
             .0
         {
             WalkTarget::Root(root) => root,
-            WalkTarget::There { parent, found } if found.node.kind() == Kind::Directory => {
+            WalkTarget::There { parent, found } if found.node.kind() == NodeKind::Directory => {
                 let name = &found.name;
                 self.directories().enter(&parent, (name, name), found.node, None)
             }
@@ -362,9 +362,9 @@ impl Share {
 
 impl WalkTarget {
     /// The kind of the target, if it exists.
-    pub(crate) fn kind(&self) -> Option<Kind> {
+    pub(crate) fn kind(&self) -> Option<NodeKind> {
         match self {
-            WalkTarget::Root(_) => Some(Kind::Directory),
+            WalkTarget::Root(_) => Some(NodeKind::Directory),
             WalkTarget::There { found, .. } => Some(found.node.kind()),
             WalkTarget::Missing { .. } => None,
         }

@@ -52,7 +52,7 @@ impl Share {
         len: u64,
         grows: bool,
     ) -> CallResult<()> {
-        if !self.volume().facts().clones {
+        if !self.volume().properties().clones {
             return CallResult::Refused(Refusal::NotSupported);
         }
         let (shared, copied) = match self.lengths_to_clone(from, to, len, grows) {

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{Kind, NodeId, OpenHow};
+use volume::{NodeId, NodeKind, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::lookup::item::{Item, LookupTime};
@@ -130,7 +130,7 @@ impl Share {
         };
         let since = self.lookup_counters();
         let (found, trail) = self.find_requested(caller, from.as_ref(), request, search)?;
-        let is_link = found.kind() == Some(Kind::Link);
+        let is_link = found.kind() == Some(NodeKind::Link);
         if trail.holders.is_empty() && !is_link {
             return self.attempt_on(caller, request, found, since, met);
         }
@@ -185,7 +185,7 @@ impl Share {
     ) -> Result<Attempt, Refusal> {
         let mut inner = request.clone();
         if let WalkTarget::There { parent, found } = &found
-            && found.node.kind() == Kind::Link
+            && found.node.kind() == NodeKind::Link
             && !request.options.contains(Options::STOP_AT_LINKS)
         {
             // A request for the link itself may name a link of either kind.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Failure, Kind, Name, Node, OpenHow, Stat};
+use volume::{Failure, Name, Node, NodeKind, OpenHow, Stat};
 use wire::Now;
 
 use crate::caching::grants::{Deadlines, Need};
@@ -240,7 +240,7 @@ impl Share {
         let asked = self.rights_on(caller, security, parent, request.access | needs, request.options)?;
         let wants_maximum = request.access.contains(Rights::MAXIMUM_ALLOWED);
         let granted = if wants_maximum { asked } else { request.access.mapped() };
-        let is_file = properties.stat.kind != Kind::Directory;
+        let is_file = properties.stat.kind != NodeKind::Directory;
         // Permission bits that decide by themselves were checked with the rights.
         let is_only_shown =
             properties.record.attributes.is_none() && request.options.contains(Options::MODE_DECIDES);
@@ -609,7 +609,7 @@ fn record_is_needed(record: &Record) -> bool {
 /// Whether the target is of the requested kind.
 // MS-FSA 2.1.5.1
 fn check_kind(request: &OpenRequest<'_>, target: &OpenCandidate) -> Result<(), Refusal> {
-    let is_directory = target.node.kind() == Kind::Directory;
+    let is_directory = target.node.kind() == NodeKind::Directory;
     let opens_directory = is_directory && request.stream.is_none();
     if request.options.contains(Options::DIRECTORY) && !is_directory {
         return Err(match request.disposition {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use volume::security::{Descriptor, Rights};
-use volume::{Kind, Name, NodeId};
+use volume::{Name, NodeId, NodeKind};
 
 use crate::CacheKey;
 use crate::caching::grants::{Need, Requester};
@@ -27,7 +27,7 @@ pub enum NewItem<'a> {
     /// A named pipe, a socket or a device node.
     Special {
         /// The kind.
-        kind: Kind,
+        kind: NodeKind,
         /// Permission bits.
         mode: u32,
         /// Number of a device (major << 32 | minor).
@@ -90,7 +90,7 @@ impl Share {
         let search = Search { exact: true, how: how_for_rights(access), rather_missing: false };
         let found = self.look_up(parent, name, search)?.ok_or(Refusal::NotFound)?;
         let ResolvedName { name, node, kept, seen, is_from_memory } = found;
-        if node.kind() == Kind::Directory {
+        if node.kind() == NodeKind::Directory {
             let names = (&name, &name);
             let found = self.directories().enter(parent, names, node, Some(generation));
             return Ok(Item { is_from_memory, since, ..Item::of_directory(found) });

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use volume::security::posix::{self, Numbers};
 use volume::security::{self, Descriptor, Rights};
-use volume::{Failure, Kind, Name, Node, Stat};
+use volume::{Failure, Name, Node, NodeKind, Stat};
 
 use crate::engine::Share;
 use crate::engine::operations::extended;
@@ -165,7 +165,7 @@ impl Share {
             return Ok(None);
         }
         let numbers = HostNumbers(self.settings().accounts.clone());
-        let is_directory = stat.kind == Kind::Directory;
+        let is_directory = stat.kind == NodeKind::Directory;
         let acl = lists_of(node.as_ref(), &stat, record)?;
         Ok(Some(posix::from_posix(&acl, who.sid, numbers.group(who.gid), is_directory, &numbers)))
     }
@@ -218,7 +218,7 @@ impl Share {
         match made {
             Ok(node) => {
                 parent.added(name);
-                let first = node.first_stat().filter(|first| stays_plain && first.kind == Kind::File);
+                let first = node.first_stat().filter(|first| stays_plain && first.kind == NodeKind::File);
                 let made = first.and_then(|first| self.cache().new_file_now(&first, stores));
                 if let Some(made) = &made {
                     parent.note_new_file(name, generation, made);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Failure, Kind, Name, NodeId, OpenHow};
+use volume::{Failure, Name, NodeId, NodeKind, OpenHow};
 
 use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
@@ -42,7 +42,7 @@ struct Destination {
     /// The requested new name.
     name: Name,
     /// The object that has the name now: its real name, identity and kind.
-    there: Option<(Name, NodeId, Kind)>,
+    there: Option<(Name, NodeId, NodeKind)>,
     /// The generation of the directory's names before the lookup.
     generation: u64,
     /// [`Stream::given`](crate::engine::parts::file::Stream::given) of the file that moves, before others
@@ -177,7 +177,7 @@ impl Share {
         if !replace {
             return Err(Refusal::Exists);
         }
-        if kind == Kind::Directory && !(posix && open.is_directory()) {
+        if kind == NodeKind::Directory && !(posix && open.is_directory()) {
             return Err(Refusal::AccessDenied);
         }
         Ok(self.check_replaceable(caller, open, &destination.parent, &real, posix)?.map(|()| destination))
@@ -353,7 +353,7 @@ impl Share {
         // the move has succeeded.
         let other = stands.filter(|(real, ..)| *real != to.name);
         let clear = |is_directory: bool| match other {
-            Some((real, _, kind)) if (*kind == Kind::Directory) == is_directory => {
+            Some((real, _, kind)) if (*kind == NodeKind::Directory) == is_directory => {
                 to.parent.node.remove(real, is_directory, actor)?;
                 to.parent.removed(real);
                 Ok(())
@@ -400,7 +400,7 @@ impl Share {
         open: &Open,
         from: DirectoryEntry<'_>,
         to: &Destination,
-        stands: Option<&(Name, NodeId, Kind)>,
+        stands: Option<&(Name, NodeId, NodeKind)>,
     ) -> Result<bool, Refusal> {
         if self.is_exact(open.options) {
             return Ok(true);
@@ -424,7 +424,7 @@ impl Share {
         open: &Open,
         from: DirectoryEntry<'_>,
         to: &Destination,
-        stands: Option<&(Name, NodeId, Kind)>,
+        stands: Option<&(Name, NodeId, NodeKind)>,
         posix: bool,
     ) -> bool {
         let is_here = open

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{DirEntry, Failure, Kind, Name, Node, NodeId, OpenHow, Stat, Time};
+use volume::{DirEntry, Failure, Name, Node, NodeId, NodeKind, OpenHow, Stat, Time};
 
 use crate::engine::Share;
 use crate::engine::lookup::name::{ResolvedName, Search};
@@ -85,7 +85,7 @@ impl<'a> ListedEntry<'a> {
     }
 
     /// The kind, if the directory has it.
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<NodeKind> {
         self.entry.kind
     }
 
@@ -250,7 +250,7 @@ impl<'a> ListedEntry<'a> {
     /// The target behind a link that opens of the name follow.
     fn shown(&self) -> Result<&EntryTarget, Refusal> {
         let found = self.found()?;
-        if found.stat.kind != Kind::Link || self.open.options.contains(Options::STOP_AT_LINKS) {
+        if found.stat.kind != NodeKind::Link || self.open.options.contains(Options::STOP_AT_LINKS) {
             return Ok(found);
         }
         let led_to = self.led_to.get_or_init(|| {
@@ -278,7 +278,8 @@ impl<'a> ListedEntry<'a> {
     pub fn info(&self) -> Result<Info, Refusal> {
         let hides = self.share.settings().hides(self.entry.name.as_bytes());
         let stops = self.open.options.contains(Options::STOP_AT_LINKS);
-        let may_be_followed = |kind: Option<Kind>| kind.is_none_or(|kind| kind == Kind::Link) && !stops;
+        let may_be_followed =
+            |kind: Option<NodeKind>| kind.is_none_or(|kind| kind == NodeKind::Link) && !stops;
         if !may_be_followed(self.entry.kind) {
             let stat = self.stat()?;
             if let Some(record) = self.known_record(&stat)
@@ -305,14 +306,14 @@ impl<'a> ListedEntry<'a> {
     pub fn listed_info(&self) -> Option<Info> {
         let is_hidden =
             || matches!(self.open.node.stat_name(&self.entry.name), Err(Failure::Stale | Failure::Denied));
-        if self.entry.kind != Some(Kind::Directory) || !is_hidden() {
+        if self.entry.kind != Some(NodeKind::Directory) || !is_hidden() {
             return None;
         }
         let unknown = Time::default();
         let stat = Stat {
             id: self.likely_id(),
             file_system: 0,
-            kind: Kind::Directory,
+            kind: NodeKind::Directory,
             size: 0,
             allocated: 0,
             links: 1,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use volume::security::{self, Descriptor, Parts, Rights};
-use volume::{Failure, Kind, Node};
+use volume::{Failure, Node, NodeKind};
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
@@ -166,7 +166,7 @@ impl Share {
     pub fn set_mode(&self, caller: &Caller<'_>, open: &Arc<Open>, mode: u32) -> CallResult<()> {
         let may = self.check_writable().and_then(|()| self.check_owner(caller, open, Rights::WRITE_DAC));
         // The bits of a symbolic link say nothing, and hosts keep none. symlink(7)
-        if open.file.kind == Kind::Link {
+        if open.file.kind == NodeKind::Link {
             return may.into();
         }
         self.after_attributes(caller, open, may, || {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use volume::security::Rights;
-use volume::{Kind, Name, Node, NodeId, OpenHow, Stat};
+use volume::{Name, Node, NodeId, NodeKind, OpenHow, Stat};
 
 use crate::caching::grants::{GrantConditions, Grants, Requester};
 use crate::engine::parts::names::cache::NewFile;
@@ -38,7 +38,7 @@ pub(crate) const SET_GROUP: u32 = 0o2000;
 /// A file that is open.
 pub(crate) struct File {
     pub id: NodeId,
-    pub kind: Kind,
+    pub kind: NodeKind,
     pub is_directory: bool,
     /// The number of requests that decide about it and have not opened it yet
     /// ([`FileRef`](crate::engine::parts::open_files::FileRef)).
@@ -239,8 +239,8 @@ pub(crate) struct FileState {
 }
 
 impl File {
-    pub fn new(id: NodeId, kind: Kind) -> File {
-        let is_directory = kind == Kind::Directory;
+    pub fn new(id: NodeId, kind: NodeKind) -> File {
+        let is_directory = kind == NodeKind::Directory;
         File {
             id,
             kind,
@@ -269,7 +269,7 @@ impl File {
 
     /// Records permission bits that were seen or set.
     pub fn note_mode(&self, mode: u32) {
-        if mode & SET_ID_BITS != 0 && self.kind == Kind::File {
+        if mode & SET_ID_BITS != 0 && self.kind == NodeKind::File {
             self.may_set_id.store(true, Ordering::Relaxed);
         }
     }

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use volume::{Kind, NodeId};
+use volume::{NodeId, NodeKind};
 
 use crate::engine::parts::file::File;
 use table::OpenFileTable;
@@ -72,7 +72,7 @@ impl OpenFiles {
     }
 
     /// The file of a node, which is entered in the table if it is not there.
-    pub fn enter(&self, id: NodeId, kind: Kind) -> FileRef<'_> {
+    pub fn enter(&self, id: NodeId, kind: NodeKind) -> FileRef<'_> {
         FileRef::new(self, self.files.enter(id, kind))
     }
 

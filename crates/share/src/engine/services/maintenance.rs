@@ -35,7 +35,7 @@ impl Share {
         self.cache().drop_idle();
         self.directories().drop_idle();
         self.end_unreported(now);
-        self.volume().keep_room();
+        self.volume().release_unused();
         self.relieve_if_short(now);
     }
 }

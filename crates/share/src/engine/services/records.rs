@@ -21,7 +21,7 @@ impl Share {
     /// Whether the volume reports every change of an open file's cached properties. It does not for changes
     /// through another name, which may be in a directory that is not watched.
     pub(crate) fn reports_changes_of(&self, file: &File, stat: &Stat) -> bool {
-        self.volume().facts().tells_changes && (file.is_directory || stat.links <= 1)
+        self.volume().properties().tells_changes && (file.is_directory || stat.links <= 1)
     }
 
     /// The attribute record of an open file, if it was read and the volume reports its changes.
@@ -89,7 +89,7 @@ impl Share {
         let record = Record::load(node)?;
         // A second change within one tick of the host's clock would not be seen.
         let is_settled = stat.changed.secs < self.directories().wall_secs().saturating_sub(SETTLED_AFTER_S);
-        if record == Record::default() && is_settled && self.volume().facts().extended_attributes {
+        if record == Record::default() && is_settled && self.volume().properties().extended_attributes {
             self.open_files().versions().note_plain(stat.id, stat.changed, written);
         }
         if is_settled && self.cache().is_on() {
@@ -136,7 +136,7 @@ impl Share {
     /// # Errors
     /// As the volume says.
     pub(crate) fn record_at(&self, file: &File, node: &dyn Node) -> Result<Record, Refusal> {
-        if self.volume().facts().tells_changes
+        if self.volume().properties().tells_changes
             && let Some(record) = file.record()
         {
             return Ok(record);

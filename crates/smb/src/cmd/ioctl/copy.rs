@@ -1,6 +1,6 @@
 //! Copies inside the server (MS-SMB2 3.3.5.15.5, 3.3.5.15.6; MS-FSCC 2.3.7).
 
-use share::{Caller, Share, Side, Step, WriteAt};
+use share::{CallResult, Caller, CopySide, Share, WriteAt};
 use smb_wire::fscc::fsctl::DuplicateExtents;
 use smb_wire::ioctl::body::{
     ResumeKey, SrvCopychunk, SrvCopychunkCopy, SrvCopychunkResponse, SrvRequestResumeKey,
@@ -12,7 +12,7 @@ use volume::security::Rights;
 use super::Context;
 use crate::exchange::{Handled, Request, Stop};
 use crate::state::Open;
-use crate::table::Held;
+use crate::table::EntryGuard;
 
 /// The most chunks in one request, as in Windows Server (MS-SMB2 3.3.3).
 const MAX_CHUNKS: usize = 256;
@@ -47,7 +47,7 @@ fn key_id(key: &ResumeKey) -> FileId {
 }
 
 /// The source Open, in the same session.
-fn source(cx: &Context<'_>, id: FileId) -> Option<Held<Open>> {
+fn source(cx: &Context<'_>, id: FileId) -> Option<EntryGuard<Open>> {
     let found = cx.connection.server.opens.get(id.volatile)?;
     (found.id == id && found.session_id == cx.disk.open.session_id && found.file().is_some()).then_some(found)
 }
@@ -114,8 +114,8 @@ fn one_chunk(
     let (engine, to) = cx.file();
     let (from_engine, source) = from.file().ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
     let copied = cx.call(request, |caller| {
-        let from = Side { open: source, owner: from.lock_owner(), at: chunk.source_offset };
-        let to = Side { open: to, owner: cx.disk.open.lock_owner(), at: chunk.target_offset };
+        let from = CopySide { open: source, owner: from.lock_owner(), at: chunk.source_offset };
+        let to = CopySide { open: to, owner: cx.disk.open.lock_owner(), at: chunk.target_offset };
         // The engines of two shares do not know each other, so each does its own part.
         if std::sync::Arc::ptr_eq(engine, from_engine) {
             engine.copy(caller, from, to, u64::from(chunk.length))
@@ -135,11 +135,11 @@ fn one_chunk(
 fn copy_between(
     caller: &Caller<'_>,
     from_engine: &Share,
-    from: Side<'_>,
+    from: CopySide<'_>,
     engine: &Share,
-    to: Side<'_>,
+    to: CopySide<'_>,
     len: u32,
-) -> Step<u64> {
+) -> CallResult<u64> {
     let mut data = Vec::new();
     let len = len as usize;
     // The host may return less than requested before the end.
@@ -148,7 +148,7 @@ fn copy_between(
         match from_engine.read(from.open, from.owner, at, len - data.len(), &mut data, Patience::Block) {
             Ok(0) => break,
             Ok(_) => {}
-            Err(why) => return Step::Refused(why),
+            Err(why) => return CallResult::Refused(why),
         }
     }
     let written = engine.write(caller, to.open, to.owner, WriteAt::Offset(to.at), &data, false);
@@ -169,8 +169,8 @@ pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> 
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
     cx.call(request, |caller| {
-        let from = Side { open: source, owner: from.lock_owner(), at: from_at };
-        let to = Side { open: to, owner: cx.disk.open.lock_owner(), at: to_at };
+        let from = CopySide { open: source, owner: from.lock_owner(), at: from_at };
+        let to = CopySide { open: to, owner: cx.disk.open.lock_owner(), at: to_at };
         engine.clone_range(caller, from, to, len, false)
     })?;
     Ok(NtStatus::SUCCESS)

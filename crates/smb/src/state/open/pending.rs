@@ -19,7 +19,7 @@ use smb_wire::SmbCommand;
 
 use super::Open;
 use super::changes::{AWAITED, COUNT, Changes};
-use crate::table::Held;
+use crate::table::EntryGuard;
 
 /// The operations whose end is awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Open {
 /// The Open of a request. If the request changes the Open, the change is under way until this value is
 /// dropped.
 pub(crate) struct RequestOpen {
-    open: Held<Open>,
+    open: EntryGuard<Open>,
     changes: bool,
 }
 
@@ -101,7 +101,7 @@ impl RequestOpen {
     /// The Open for a request with this command. Returns `None` if the Open was just closed or detached.
     /// Then nothing may be changed.
     #[inline]
-    pub fn new(open: Held<Open>, command: SmbCommand) -> Option<RequestOpen> {
+    pub fn new(open: EntryGuard<Open>, command: SmbCommand) -> Option<RequestOpen> {
         // All control codes count as changes. It is not worth telling apart those that only read.
         let changes =
             matches!(command, SmbCommand::Write | SmbCommand::SetInfo | SmbCommand::Ioctl | SmbCommand::Lock);
@@ -230,14 +230,14 @@ impl LateChanges {
 mod tests {
     use super::*;
     use crate::state::tree::{Tree, TreeTarget};
-    use crate::table::Table;
+    use crate::table::LockFreeTable;
     use smb_wire::FileId;
     use smb_wire::create::Access;
     use wire::Now;
 
     /// A table with one Open in it.
-    fn one_open() -> (Table<Open>, Arc<Open>) {
-        let (table, now) = (Table::new(1), Now { mono_ns: 0, wall_ns: 0 });
+    fn one_open() -> (LockFreeTable<Open>, Arc<Open>) {
+        let (table, now) = (LockFreeTable::new(1), Now { mono_ns: 0, wall_ns: 0 });
         let tree = Tree::new(1, now, TreeTarget::Pipes, Access::FILE_ALL);
         let id = FileId { persistent: 1, volatile: table.reserve().unwrap() };
         let open = Arc::new(Open::new(id, 1, ClientKey(1), Arc::new(tree), now));

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use share::counts::Counts;
-use share::{Cause, ClientKey, Identity, Keeper};
+use share::{Cause, ClientKey, Identity, LossListener};
 use smb_wire::{FileId, Guid, NtStatus};
 use wire::{Now, Shrink};
 
@@ -27,7 +27,7 @@ use crate::state::pending_closes::PendingCloses;
 use crate::state::rate_limited_log::RateLimitedLog;
 use crate::state::session::SessionState;
 use crate::state::{Client, Event, Handle, Object, Open, Session, Tree, TreeTarget};
-use crate::table::Table;
+use crate::table::LockFreeTable;
 
 /// The SMB server.
 pub struct Server {
@@ -43,14 +43,14 @@ pub struct Server {
     pub counts: Arc<Counts>,
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
     /// All Opens, by their volatile id.
-    pub opens: Table<Open>,
+    pub opens: LockFreeTable<Open>,
     /// Opens by their other ids.
     pub index: Arc<Index>,
     /// Opens that were closed or detached while a change was under way through them.
     pub(crate) late: LateChanges,
     pub(crate) pending_closes: PendingCloses,
     /// Removes an Open when an engine closes it after its client is gone.
-    pub(crate) reaper: Arc<dyn Keeper>,
+    pub(crate) reaper: Arc<dyn LossListener>,
     clients: Mutex<HashMap<ClientKey, Arc<Client>>>,
     connections: Mutex<HashMap<u64, Arc<Handle>>>,
     next_connection: AtomicU64,
@@ -78,7 +78,7 @@ impl Server {
             started: now,
             counts: Counts::new(&FAMILY),
             sessions: RwLock::default(),
-            opens: Table::new(MAX_OPENS),
+            opens: LockFreeTable::new(MAX_OPENS),
             index: Arc::default(),
             late: LateChanges::default(),
             pending_closes: PendingCloses::default(),
@@ -422,7 +422,7 @@ impl Server {
 /// Removes Opens from the server's tables when an engine closes them.
 struct Reaper(Weak<Server>);
 
-impl Keeper for Reaper {
+impl LossListener for Reaper {
     fn on_lost(&self, token: u64) {
         if let Some(server) = self.0.upgrade()
             && let Some(open) = server.opens.remove(token)

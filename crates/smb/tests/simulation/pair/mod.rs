@@ -18,7 +18,7 @@ use share::ClientKey;
 use smb_wire::create_context::LeaseState;
 use smb_wire::{NtStatus, create};
 use testkit::smb::client::OpenFile;
-use testkit::smb::{Dial, Store, World};
+use testkit::smb::{Dial, SmbTestServer, Store};
 use volume::Failure;
 use volume::faulty::VolumeCall;
 
@@ -157,7 +157,7 @@ impl std::ops::AddAssign for PairTally {
 
 pub struct PairHistory {
     dice: Dice,
-    world: World,
+    world: SmbTestServer,
     store: Store,
     shape: PairShape,
     clients: [Client; 2],
@@ -181,7 +181,7 @@ impl PairHistory {
         let mut dice = Dice::new(seed);
         let shape = PairShape::roll(&mut dice, trouble);
         let mut store = Store::new();
-        let (world, plan) = if shape.is_lasting { store.serve_faulty() } else { World::faulty() };
+        let (world, plan) = if shape.is_lasting { store.serve_faulty() } else { SmbTestServer::faulty() };
         if shape.is_cold {
             plan.always(VolumeCall::ReadCached, Some(Failure::WouldBlock));
         }
@@ -221,7 +221,7 @@ impl PairHistory {
     }
 
     /// A client with its surroundings.
-    fn scene(&mut self, of: usize) -> (&mut Client, &World, ClientEnvironment<'_>) {
+    fn scene(&mut self, of: usize) -> (&mut Client, &SmbTestServer, ClientEnvironment<'_>) {
         let scene = ClientEnvironment {
             dice: &mut self.dice,
             record: &mut self.record,
@@ -289,7 +289,7 @@ impl PairHistory {
         }
     }
 
-    fn act(&mut self, of: usize, what: impl FnOnce(&mut Client, &World, &mut ClientEnvironment<'_>)) {
+    fn act(&mut self, of: usize, what: impl FnOnce(&mut Client, &SmbTestServer, &mut ClientEnvironment<'_>)) {
         let (client, world, mut scene) = self.scene(of);
         what(client, world, &mut scene);
     }
@@ -537,12 +537,12 @@ impl PairHistory {
     }
 }
 
-fn allow_channels(world: &World) {
+fn allow_channels(world: &SmbTestServer) {
     world.configure_server(|config| config.max_channels = 32);
 }
 
 /// Creates the files, filled with zeros.
-fn make_files(world: &World, record: &mut Observations) {
+fn make_files(world: &SmbTestServer, record: &mut Observations) {
     let mut peer = world.dial(&Dial::elsewhere());
     for file in 0..FILES {
         peer.make(&requests::path(file), &[0; CELLS * requests::CELL as usize]);

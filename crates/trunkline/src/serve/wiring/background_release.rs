@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use share::GiveBack;
+use share::DeferredClose;
 use volume::Node;
 
 /// The time from which a release counts as slow. Slow ones move to the background.
@@ -28,7 +28,7 @@ pub struct BackgroundRelease {
     thread: Mutex<Option<SyncSender<Arc<dyn Node>>>>,
 }
 
-impl GiveBack for BackgroundRelease {
+impl DeferredClose for BackgroundRelease {
     fn give_back(&self, node: Arc<dyn Node>) {
         let is_slow = self.long.load(Ordering::Relaxed) >= LONG_IN_A_ROW;
         let here = if is_slow { self.hand_over(node) } else { Some(node) };
@@ -75,7 +75,7 @@ fn give_back(node: Arc<dyn Node>, long: &AtomicU32) {
 
 #[cfg(test)]
 mod tests {
-    use volume::faulty::{Call, Fault, FaultyVolume};
+    use volume::faulty::{FaultyVolume, PlannedFault, VolumeCall};
     use volume::memory::MemoryVolume;
     use volume::{Name, OpenHow, Volume};
 
@@ -103,7 +103,7 @@ mod tests {
         }
 
         fn given_back(&self) -> u64 {
-            self.volume.plan().count(Call::GiveBack)
+            self.volume.plan().count(VolumeCall::Release)
         }
     }
 
@@ -122,7 +122,7 @@ mod tests {
             files.open_and_close();
             assert_eq!(files.given_back(), at + 1);
         }
-        files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
+        files.volume.plan().add(VolumeCall::Release, 1, PlannedFault::Hold);
         files.open_and_close();
         assert!(files.volume.plan().wait_held(1, AT_MOST), "it is given back, and nobody waited for that");
         files.volume.plan().release();
@@ -132,7 +132,7 @@ mod tests {
     fn who_closes_does_it_where_too_many_wait() {
         let files = Files::new();
         files.background_release.long.store(LONG_IN_A_ROW, Ordering::Relaxed);
-        files.volume.plan().add(Call::GiveBack, 1, Fault::Hold);
+        files.volume.plan().add(VolumeCall::Release, 1, PlannedFault::Hold);
         files.open_and_close();
         assert!(files.volume.plan().wait_held(1, AT_MOST));
         let before = files.given_back();

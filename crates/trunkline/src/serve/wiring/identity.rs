@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use share::Identity;
-use share::engine::Accounts;
+use share::engine::AccountMapping;
 use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
 
@@ -79,7 +79,7 @@ impl IdentityMap {
     }
 }
 
-impl Accounts for IdentityMap {
+impl AccountMapping for IdentityMap {
     fn user_sid(&self, uid: u32) -> Sid {
         self.by_uid.get(&uid).copied().unwrap_or_else(|| Sid::unix_user(uid))
     }

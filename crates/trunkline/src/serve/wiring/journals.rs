@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use share::{Identity, Restored};
 use volume::security::Sid;
-use volume_posix::{Found, PosixJournal};
+use volume_posix::{PosixJournal, RecoveredJournal};
 
 use crate::config::Share;
 use crate::state::StateDir;
@@ -103,7 +103,7 @@ pub fn warn_if_sidecar_missing(state: &StateDir, share: &str, volume: &Path) {
 }
 
 /// Logs a warning about each damaged part of a journal. `content` describes the journal.
-fn warn_of_damage(journal: &Path, found: &Found, content: &str) {
+fn warn_of_damage(journal: &Path, found: &RecoveredJournal, content: &str) {
     let kept = found.aside.as_deref().map(|aside| aside.display().to_string()).unwrap_or_default();
     for damage in &found.damage {
         tracing::warn!(path = %journal.display(), offset = damage.offset, %kept, "a journal is damaged and \

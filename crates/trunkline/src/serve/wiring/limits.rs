@@ -67,7 +67,7 @@ pub struct Pacing {
 /// The thread that releases throttled requests. It exists once anything is limited.
 #[derive(Default)]
 struct AlarmThread {
-    thread: OnceLock<net::Alarm>,
+    thread: OnceLock<net::TimerThread>,
 }
 
 impl Alarm for AlarmThread {
@@ -89,7 +89,7 @@ impl Pacing {
         }
         let pacing: Weak<Pacing> = Arc::downgrade(self);
         let ring = move |now| pacing.upgrade().and_then(|pacing| pacing.release(now));
-        let thread = net::Alarm::start(ring).map_err(|e| format!("no thread for limits: {e}"))?;
+        let thread = net::TimerThread::start(ring).map_err(|e| format!("no thread for limits: {e}"))?;
         // If another caller was faster, its thread is used and this one ends.
         let _ = self.alarm.thread.set(thread);
         Ok(())
@@ -208,7 +208,7 @@ pub fn report<'e>(engines: impl Iterator<Item = &'e Arc<share::Share>>) -> BTree
 #[cfg(test)]
 mod tests {
     use super::*;
-    use share::limits::{Formula, Wanted as Bought};
+    use share::limits::{Formula, ProvisionRequest as Bought};
     use volume::memory::MemoryVolume;
 
     fn engine() -> Arc<share::Share> {

@@ -77,7 +77,7 @@ const SWEEP_FILES: usize = 1000;
 
 struct AssembledServer {
     server: Arc<smb::Server>,
-    transport: Mutex<Option<net::Handle<smb::service::Smb>>>,
+    transport: Mutex<Option<net::Handle<smb::service::SmbService>>>,
     nfs: Arc<Servers>,
     nfs_transport: Mutex<Option<net::Handle<nfs::connection::service::Endpoints>>>,
     /// The memory for unread replies, shared by both transports.
@@ -166,7 +166,7 @@ pub fn start(
         let handle = net::serve(listeners, Arc::new(nfs.service()), config.clone())?;
         *held(&assembled.nfs_transport) = Some(handle);
     }
-    let handle = net::serve(listeners, Arc::new(smb::service::Smb(server)), config)?;
+    let handle = net::serve(listeners, Arc::new(smb::service::SmbService(server)), config)?;
     *held(&assembled.transport) = Some(handle);
     Ok(Box::new(assembled))
 }
@@ -253,7 +253,7 @@ impl FileServer for AssembledServer {
         }
         self.pacing.start_for(&limited)?;
         lowered.into_iter().for_each(usage::UncommittedSize::keep);
-        rooms.iter().for_each(|(volume, bytes)| volume.set_room_beside(*bytes));
+        rooms.iter().for_each(|(volume, bytes)| volume.set_sidecar_quota(*bytes));
         for (_, engine, config) in &shares {
             engine.configure(config.clone());
         }
@@ -608,7 +608,7 @@ fn engine_config(
     principals: &Arc<IdentityMap>,
 ) -> share::Config {
     use std::os::unix::ffi::OsStrExt;
-    let accounts: Arc<dyn share::engine::Accounts> = Arc::<IdentityMap>::clone(principals);
+    let accounts: Arc<dyn share::engine::AccountMapping> = Arc::<IdentityMap>::clone(principals);
     share::Config {
         name: share.name.value.clone(),
         read_only: share.read_only.value,

@@ -7,7 +7,7 @@ use admin::Status;
 use admin::channels::Traffic;
 use admin::nfs::{Client, Connection, Delegation, Endpoint, Reason, Session};
 use admin::status::{FileId, Mask, Open, OpenFile};
-use nfs::state::stateid::State;
+use nfs::state::stateid::LockingState;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use wire::Now;
 
@@ -61,7 +61,7 @@ struct View<'a> {
 
 impl View<'_> {
     fn client(&self, client: &nfs::state::client::Client) -> Client {
-        let ways = client.ways();
+        let ways = client.connections();
         let mut sessions = client.sessions();
         sessions.sort_by_key(|session| session.id);
         let (opens, lock_owners, _) = client.counts();
@@ -105,7 +105,7 @@ impl View<'_> {
     }
 
     fn session(&self, session: &nfs::state::session::Session) -> Session {
-        let mut ways = session.ways();
+        let mut ways = session.connections();
         ways.sort_by_key(|(way, ..)| way.id);
         Session {
             session_id: hex(&session.id),
@@ -117,7 +117,12 @@ impl View<'_> {
         }
     }
 
-    fn connection(&self, way: &nfs::state::way::Way, fore: bool, back: bool) -> Connection {
+    fn connection(
+        &self,
+        way: &nfs::state::connection_handle::ConnectionHandle,
+        fore: bool,
+        back: bool,
+    ) -> Connection {
         let seconds_since = |ns| self.now.mono_ns.saturating_sub(ns) / 1_000_000_000;
         Connection {
             remote_address: way.peer.remote.to_string(),
@@ -136,7 +141,7 @@ impl View<'_> {
         }
     }
 
-    fn delegation(&self, state: &State) -> Delegation {
+    fn delegation(&self, state: &LockingState) -> Delegation {
         let holding = state.holding();
         let told = state.delegation();
         Delegation {
@@ -166,7 +171,7 @@ const ACCESS: [(ShareAccess, u32, &str); 2] = [(ShareAccess::READ, 1, "R"), (Sha
 /// The access that an open allows others, in the bits of SMB's share access.
 const SHARING: [(ShareDeny, u32, &str); 2] = [(ShareDeny::READ, 1, "R"), (ShareDeny::WRITE, 2, "W")];
 
-fn one_open(server: &nfs::Server, engines: &EngineList, state: &State, status: &mut Status) {
+fn one_open(server: &nfs::Server, engines: &EngineList, state: &LockingState, status: &mut Status) {
     let holding = state.holding();
     let engine = &state.export.engine;
     let root = engines.iter().find(|(_, known)| Arc::ptr_eq(known, engine)).map(|(path, _)| path.clone());

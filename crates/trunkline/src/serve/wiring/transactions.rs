@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use admin::transactions::{Api, Counted, Latency, Step, Work};
-use share::counts::{Counts, Distribution, Habit, Kind, SIZES, Totals, size_bound};
+use share::counts::{AccessPattern, Counts, Distribution, SIZES, Totals, TransactionKind, size_bound};
 use share::limits::ResponseType;
 
 use super::exports::Servers;
@@ -35,7 +35,7 @@ fn counted(file_share: String, all: &[Arc<Counts>]) -> Counted {
     for counts in all {
         let (family, totals) = (counts.family(), counts.read());
         result.protocol = family.name.to_owned();
-        result.work.add(&work(&totals.habits));
+        result.work.add(&work(&totals.pattern));
         add(family, &totals, &mut apis);
     }
     result.apis = apis.into_values().collect();
@@ -70,16 +70,16 @@ fn latency(distribution: &Distribution) -> Latency {
 }
 
 /// The work of transactions: reads, writes and metadata.
-pub fn work(habit: &Habit) -> Work {
+pub fn work(habit: &AccessPattern) -> Work {
     let sizes = |counts: &[u64; SIZES]| {
         let sizes = counts.iter().enumerate().filter(|(_, count)| **count > 0);
         sizes.map(|(at, count)| (size_bound(at), *count)).collect()
     };
     Work {
-        reads: habit.operations(Kind::Read),
-        writes: habit.operations(Kind::Write),
-        metadata: habit.operations(Kind::Metadata),
-        others: habit.operations(Kind::Other),
+        reads: habit.operations(TransactionKind::Read),
+        writes: habit.operations(TransactionKind::Write),
+        metadata: habit.operations(TransactionKind::Metadata),
+        others: habit.operations(TransactionKind::Other),
         read_bytes: habit.bytes[0],
         written_bytes: habit.bytes[1],
         read_sizes: sizes(&habit.sizes[0]),

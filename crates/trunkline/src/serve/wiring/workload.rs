@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use admin::transactions::Work;
 use admin::workload::{Asked, ClientWork, Held, advice};
-use share::counts::{Habit, Visits};
+use share::counts::{AccessPattern, ConnectionActivity};
 use smb::state::Object;
 use smb_wire::Guid;
 
@@ -30,7 +30,7 @@ struct ClientActivity {
     client: String,
     user: String,
     protocol: &'static str,
-    visits: Vec<Arc<Visits>>,
+    visits: Vec<Arc<ConnectionActivity>>,
     /// Opens by share.
     opens: BTreeMap<String, u64>,
 }
@@ -38,7 +38,7 @@ struct ClientActivity {
 impl ClientActivity {
     /// The client's load on each share.
     fn work(self, caching: &Caching) -> Vec<ClientWork> {
-        let mut depth = Habit::default();
+        let mut depth = AccessPattern::default();
         let mut shares: BTreeMap<String, Work> = BTreeMap::new();
         for visits in &self.visits {
             let (of_it, on_shares) = visits.read();
@@ -78,7 +78,7 @@ fn of_smb(server: &smb::Server, caching: &Caching) -> Vec<ClientWork> {
     struct Machine {
         key: Option<share::ClientKey>,
         users: BTreeSet<String>,
-        connections: BTreeMap<u64, (String, Arc<Visits>)>,
+        connections: BTreeMap<u64, (String, Arc<ConnectionActivity>)>,
     }
     let mut machines: BTreeMap<Guid, Machine> = BTreeMap::new();
     for session in server.sessions() {
@@ -118,7 +118,7 @@ fn of_nfs(server: &nfs::Server, caching: &Caching) -> Vec<ClientWork> {
     }
     let clients = server.clients.all();
     let known = clients.iter().map(|client| {
-        let ways = client.ways();
+        let ways = client.connections();
         ClientActivity {
             client: ways
                 .first()

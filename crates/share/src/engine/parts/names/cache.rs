@@ -444,13 +444,13 @@ impl Cache {
 }
 
 /// If the volume itself folds case, one file has many exact names, and events report one of them.
-pub(crate) fn can_remember(facts: &volume::Facts) -> bool {
+pub(crate) fn can_remember(facts: &volume::VolumeProperties) -> bool {
     facts.tells_changes && !facts.folds_case
 }
 
 #[cfg(test)]
 mod tests {
-    use volume::Kind;
+    use volume::NodeKind;
 
     use super::*;
 
@@ -460,7 +460,7 @@ mod tests {
         Stat {
             id: NodeId { device: 1, inode: 2 },
             file_system: 0,
-            kind: Kind::File,
+            kind: NodeKind::File,
             size: 0,
             allocated: 0,
             links: 1,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use volume::{Kind, NodeId};
+use volume::{NodeId, NodeKind};
 use wire::Shrink;
 
 use crate::engine::parts::file::File;
@@ -40,7 +40,7 @@ impl OpenFileTable {
     }
 
     /// The file, which is entered if it is not there, with one more reference.
-    pub fn enter(&self, id: NodeId, kind: Kind) -> Arc<File> {
+    pub fn enter(&self, id: NodeId, kind: NodeKind) -> Arc<File> {
         let mut shard = self.shard(id).lock();
         let file = shard.entry(id).or_insert_with(|| Arc::new(File::new(id, kind)));
         file.references.fetch_add(1, Ordering::Relaxed);

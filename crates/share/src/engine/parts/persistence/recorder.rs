@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use volume::journal::{Journal, MAX_RECORD, Place};
+use volume::journal::{Journal, JournalPosition, MAX_RECORD};
 
 use crate::Caching;
 use crate::caching::grants::{Grant, Holder};
@@ -50,7 +50,7 @@ struct Writer {
     /// Bytes of the records when it was last compacted.
     live: u64,
     /// The position up to which all is written.
-    at: Place,
+    at: JournalPosition,
 }
 
 impl Recorder {
@@ -66,7 +66,7 @@ impl Recorder {
     ) -> Result<Recorder, volume::Failure> {
         let version = ledger.version;
         let live = ledger.snapshot().iter().map(|record| record.len() as u64).sum();
-        let writer = Writer { lacks: version.is_none(), live, at: Place::default() };
+        let writer = Writer { lacks: version.is_none(), live, at: JournalPosition::default() };
         let noted = Mutex::new(Rank::Noted, NotedRecords { ledger, unwritten: Vec::new() });
         let unwritten = AtomicU8::new(NOTHING);
         let recorder = Recorder { journal, noted, unwritten, writer: Mutex::new(Rank::RecordWriter, writer) };
@@ -106,7 +106,7 @@ impl Recorder {
     }
 
     /// Writes the noted records. They survive the process then.
-    pub fn write(&self) -> Result<Place, volume::Failure> {
+    pub fn write(&self) -> Result<JournalPosition, volume::Failure> {
         let mut writer = self.writer.lock();
         if writer.lacks {
             self.write_anew(&mut writer)?;
