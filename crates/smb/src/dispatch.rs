@@ -7,7 +7,7 @@ use smb_wire::{NtStatus, SmbCommand};
 use wire::Output;
 
 use crate::connection::{Connection, Negotiated};
-use crate::exchange::{Answered, Aside, CommandOutcome, Handled, Request, Stop};
+use crate::exchange::{CommandOutcome, Handled, ParkReason, ReplyContent, Request, Stop};
 use crate::state::Event;
 use crate::state::session::SessionState;
 use crate::{cmd, counting};
@@ -19,18 +19,19 @@ pub fn handle(
     out: &mut Output<Event>,
 ) -> CommandOutcome {
     let mut outcome = checked(connection, request, out).unwrap_or_else(CommandOutcome::from);
-    if let CommandOutcome::Answered(Answered::Failed(status, _)) = &mut outcome
+    if let CommandOutcome::Answered(ReplyContent::Failed(status, _)) = &mut outcome
         && request.announced
     {
         *status = ended(request.header.command(), *status);
     }
-    let goes_on = matches!(&outcome, CommandOutcome::Aside(aside) if !matches!(aside, Aside::Answer(..)));
+    let goes_on =
+        matches!(&outcome, CommandOutcome::Parked(aside) if !matches!(aside, ParkReason::Answer(..)));
     if !goes_on && let Some(open) = request.counted.take().and_then(|id| connection.server.opens.get(id)) {
         // MS-SMB2 3.3.4.1
         open.per_request.sequence.end(request.header.channel_sequence());
     }
     match &outcome {
-        CommandOutcome::Answered(Answered::Failed(status, _)) => {
+        CommandOutcome::Answered(ReplyContent::Failed(status, _)) => {
             // MS-SMB2 3.3.5.2.7.2: the requests that follow have no tree.
             if request.header.command() == SmbCommand::TreeConnect {
                 request.related.tree_id = u32::MAX;
@@ -40,10 +41,10 @@ pub fn handle(
                 request.related.failed = Some(*status);
             }
         }
-        CommandOutcome::Answered(Answered::Done(_)) | CommandOutcome::Aside(Aside::Answer(..)) => {
+        CommandOutcome::Answered(ReplyContent::Done(_)) | CommandOutcome::Parked(ParkReason::Answer(..)) => {
             request.related.failed = None;
         }
-        CommandOutcome::Aside(_) | CommandOutcome::Silent | CommandOutcome::Disconnect(_) => {}
+        CommandOutcome::Parked(_) | CommandOutcome::Silent | CommandOutcome::Disconnect(_) => {}
     }
     outcome
 }
@@ -89,7 +90,7 @@ fn checked(
             return Ok(CommandOutcome::Silent);
         }
         SmbCommand::Ioctl
-            if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) =>
+            if request.channel.is_none() && cmd::ioctl::torture::is_sessionless(connection, request) =>
         {
             cmd::ioctl::torture::handle(connection, request)
         }

@@ -35,20 +35,20 @@ const PERSISTENT: RequestContext<'static> = RequestContext::DurableHandleRequest
 
 /// A call that is stuck in the volume, on a thread of its own. It goes on when this value is dropped, also
 /// by a failing test.
-struct Stuck<'s> {
+struct StuckCall<'s> {
     plan: &'s Plan,
     thread: Option<ScopedJoinHandle<'s, ()>>,
 }
 
-impl<'s> Stuck<'s> {
+impl<'s> StuckCall<'s> {
     fn new<'e>(
         scope: &'s Scope<'s, 'e>,
         plan: &'s Plan,
         call: Call,
         delivery: impl FnOnce() + Send + 's,
-    ) -> Stuck<'s> {
+    ) -> StuckCall<'s> {
         plan.add(call, 1, Fault::Hold);
-        let stuck = Stuck { plan, thread: Some(scope.spawn(delivery)) };
+        let stuck = StuckCall { plan, thread: Some(scope.spawn(delivery)) };
         assert!(plan.wait_held(1, MINUTE), "the change has begun");
         stuck
     }
@@ -60,7 +60,7 @@ impl<'s> Stuck<'s> {
     }
 }
 
-impl Drop for Stuck<'_> {
+impl Drop for StuckCall<'_> {
     fn drop(&mut self) {
         self.plan.release();
     }
@@ -123,7 +123,7 @@ fn a_handle_is_taken_up_behind_what_its_ended_session_still_changes() {
         let (previous, late) = (old.session_id, change(&mut old, file));
         let late = old.compound(vec![late], false);
         std::thread::scope(|scope| {
-            let stuck = Stuck::new(scope, &plan, call, old.delivery(late));
+            let stuck = StuckCall::new(scope, &plan, call, old.delivery(late));
             let mut new = log_on_again(&world, previous);
             let back = [RequestContext::DurableHandleReconnect(file)];
             let back = waits(&mut new, &create(&back));
@@ -142,7 +142,7 @@ fn what_stands_behind_a_late_change_is_not_begun() {
     let [first, second] = [0, 1].map(|at| Header::parse(&both[at]).expect("a header").message_id());
     let both = old.compound(both, false);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(both));
+        let stuck = StuckCall::new(scope, &plan, Call::Write, old.delivery(both));
         let mut new = log_on_again(&world, previous);
         let back = [RequestContext::DurableHandleReconnect(file)];
         let back = waits(&mut new, &create(&back));
@@ -161,7 +161,7 @@ fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
     let (previous, late) = (old.session_id, a_write(&mut old, file));
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = StuckCall::new(scope, &plan, Call::Write, old.delivery(late));
         let mut new = log_on_again(&world, previous);
         let back = [RequestContext::DurableHandleReconnect(file)];
         let back = create(&back);
@@ -201,7 +201,7 @@ fn a_replayed_create_takes_its_handle_up_behind_a_late_change() {
     let (previous, late) = (old.session_id, a_write(&mut old, file));
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = StuckCall::new(scope, &plan, Call::Write, old.delivery(late));
         let mut new = log_on_again(&world, previous);
         let mut header = new.header(SmbCommand::Create);
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
@@ -251,7 +251,7 @@ fn the_next_instance_of_an_application_waits_for_what_the_one_before_still_chang
     let late = a_write(&mut old, file);
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = StuckCall::new(scope, &plan, Call::Write, old.delivery(late));
         let takes = waits(&mut new, &create(&asked));
         stuck.ends();
         goes_on(&mut new, takes);
@@ -270,7 +270,7 @@ fn a_file_is_opened_anew_behind_what_the_clients_ended_session_still_changes() {
     let late = a_write(&mut old, file);
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = StuckCall::new(scope, &plan, Call::Write, old.delivery(late));
         assert_eq!(second.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
         let mut new = world.client();
         let late = waits(&mut new, &OpenFile::named("FILE"));
@@ -348,7 +348,7 @@ fn a_look_that_a_client_has_repeated_keeps_a_name_until_it_is_over_and_no_longer
     let delete = OpenFile { access: Access::DELETE, options: CreateOptions::DELETE_ON_CLOSE, ..look };
     let late = a_look(&mut lost, &look);
     std::thread::scope(|scope| {
-        let stuck = Stuck::new(scope, &plan, Call::Streams, lost.delivery(late));
+        let stuck = StuckCall::new(scope, &plan, Call::Streams, lost.delivery(late));
         // The client has noticed the loss, and repeats the frame on its remaining channel.
         let again = kept.create(&look).file_id();
         assert_eq!(kept.close(again), NtStatus::SUCCESS);

@@ -11,7 +11,7 @@ const WHO_MAY: u32 = 7;
 
 fn descriptor_of(client: &mut Peer, name: &str) -> Descriptor {
     let id = client.open(name);
-    let answer = client.call(Command::QueryInfo, |out| {
+    let answer = client.call(SmbCommand::QueryInfo, |out| {
         query_info::Request {
             info_type: InfoType::Security,
             file_info_class: 0,
@@ -152,7 +152,7 @@ fn a_descriptor_set_over_smb_is_the_list_that_nfs_shows() {
     (given.owner, given.group) = (None, None);
     let bytes = given.encode().expect("a descriptor");
     let before = both.change("file");
-    let done = both.smb.status(Command::SetInfo, |out| {
+    let done = both.smb.status(SmbCommand::SetInfo, |out| {
         set_info::Request {
             info_type: InfoType::Security,
             file_info_class: 0,

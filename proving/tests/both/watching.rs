@@ -9,7 +9,7 @@ fn watch(client: &mut Peer, file_id: FileId) -> u64 {
     let completion_filter =
         change_notify::CompletionFilter::FILE_NAME | change_notify::CompletionFilter::LAST_WRITE;
     let flags = change_notify::ChangeNotifyFlags::empty();
-    let id = client.start(Command::ChangeNotify, |out| {
+    let id = client.start(SmbCommand::ChangeNotify, |out| {
         change_notify::Request { flags, output_buffer_length: 1024, file_id, completion_filter }.write(out);
     });
     assert_eq!(client.answer(id).expect("an interim answer").status(), NtStatus::PENDING);

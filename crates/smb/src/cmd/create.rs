@@ -20,7 +20,7 @@ use super::pipe;
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::path;
-use crate::state::durable::{AskedFor, CreateRecord};
+use crate::state::durable::{CreateRecord, ReplayParameters};
 use crate::state::{Object, Open, Server, Session, Tree, TreeTarget, persistent};
 
 pub(crate) mod contexts;
@@ -164,14 +164,14 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
     tree.take_host_changes(request.cause());
     match engine.create(&caller, &wanted) {
         Step::Done(opened) => {
-            let opened = create.given_by_number(&caller, opened);
+            let opened = create.change_owner(&caller, opened);
             let response = create.settle(&open, opened);
             server.enter_index(&open);
             server.join_session(session, &open, request.cause())?;
             request.related.file_id = Some(open.id);
             response.write(&open, contexts, request.body)?;
             if response.durable.is_some_and(|durable| durable.persistent) {
-                return Err(once_lasting(server, engine, open, request.cause().elsewhere()));
+                return Err(complete_persistent(server, engine, open, request.cause().elsewhere()));
             }
             Ok(NtStatus::SUCCESS)
         }
@@ -212,7 +212,7 @@ fn target(create: Create<'_>, request: &Request<'_>, options: Options) -> Result
 
 /// Completes a CREATE with a persistent Open. If the Open cannot be recorded, its client never gets it,
 /// unless a replay was answered before.
-fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, cause: Cause) -> Stop {
+fn complete_persistent(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, cause: Cause) -> Stop {
     let (server, told) = (Arc::clone(server), Arc::clone(&open));
     let undo = move || {
         if open.promise.take_back() {
@@ -226,7 +226,7 @@ impl Create<'_> {
     /// Gives a new file the owner and group that the client names by number, if the client may do that:
     /// chown(2). A refused number has no effect. Hosts seldom agree about all numbers, and a client that
     /// always sends its own could otherwise create nothing.
-    fn given_by_number(&self, caller: &Caller<'_>, opened: Opened) -> Opened {
+    fn change_owner(&self, caller: &Caller<'_>, opened: Opened) -> Opened {
         let numbers = &self.contexts.numbers;
         if numbers.is_none() {
             return opened;
@@ -307,8 +307,8 @@ impl Create<'_> {
 }
 
 /// The parameters that a replay of this CREATE must repeat.
-fn asked_for(asked: &create::Request<'_>) -> AskedFor {
-    AskedFor {
+fn asked_for(asked: &create::Request<'_>) -> ReplayParameters {
+    ReplayParameters {
         options: asked.create_options.bits(),
         access: asked.desired_access.bits(),
         share: asked.share_access.bits(),

@@ -135,7 +135,7 @@ impl<'a> Context<'a> {
         let OnDisk { open, engine, identity, .. } = self.disk;
         let waiter = self.connection.waiter_for(request);
         let caller = request.caller(identity, open.client, Some(&waiter));
-        Stop::unless_done(engine, call(&caller))
+        Stop::done_or_wait(engine, call(&caller))
     }
 
     /// Refuses output that is longer than the client takes, for control codes whose sections call that an

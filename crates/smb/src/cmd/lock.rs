@@ -7,7 +7,7 @@ use smb_wire::NtStatus;
 use smb_wire::lock::{self, LockElement, LockFlags};
 
 use crate::connection::{Connection, Negotiated};
-use crate::exchange::{Aside, Handled, Request, Stop};
+use crate::exchange::{Handled, ParkReason, Request, Stop};
 use crate::state::sequence::{LockNumber, LockSequences};
 use crate::state::{OnDisk, Open, persistent};
 
@@ -172,7 +172,7 @@ fn take(
 ) -> Result<bool, Stop> {
     match lock(connection, request, ranges) {
         // The other copy has taken them since the first check.
-        Err(Stop::Aside(Aside::Wait(engine, ticket))) if is_done() => {
+        Err(Stop::Park(ParkReason::Wait(engine, ticket))) if is_done() => {
             engine.cancel(ticket);
             Ok(false)
         }
@@ -204,7 +204,7 @@ fn lock(
     let waiter = connection.waiter_for(request);
     let waiter = waits.then_some(&waiter);
     let caller = request.caller(identity, open.client, waiter);
-    Stop::unless_done(
+    Stop::done_or_wait(
         engine,
         engine.lock_noting(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note),
     )

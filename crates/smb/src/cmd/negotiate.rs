@@ -32,7 +32,7 @@ const SIGNING: [SigningAlgorithm; 3] =
 
 /// The agreed values from the contexts of a 3.1.1 request.
 #[derive(Default)]
-struct Agreed {
+struct NegotiatedContexts {
     cipher: Option<Cipher>,
     encryption_asked: bool,
     signing: Option<SigningAlgorithm>,
@@ -59,7 +59,7 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
     let ciphers = config.ciphers(connection.account.as_ref());
     let agreed = match dialect {
         Dialect::Smb311 => agree(&asked.contexts, &config, &ciphers)?,
-        _ => Agreed::default(),
+        _ => NegotiatedContexts::default(),
     };
     let protection = protection(dialect, &agreed, asked.capabilities, &config, &ciphers);
     let multichannel = config.offers_multichannel(connection.account.as_ref());
@@ -133,7 +133,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
         } else {
             return connection.hang_up("a client that speaks only SMB1", out);
         };
-    let agreed = Agreed::default();
+    let agreed = NegotiatedContexts::default();
     let (is_wildcard, empty) = (dialect == Dialect::Wildcard, Capabilities::empty());
     let negotiated = Negotiated {
         protection: protection(Dialect::Smb202, &agreed, empty, &config, &[]),
@@ -169,7 +169,7 @@ fn write_response(
     config: &ServerConfig,
     negotiated: &Negotiated,
     dialect: Dialect,
-    agreed: &Agreed,
+    agreed: &NegotiatedContexts,
     now: Now,
     started: Now,
     body: &mut Vec<u8>,
@@ -208,8 +208,12 @@ fn write_response(
 }
 
 // MS-SMB2 3.3.5.4
-fn agree(contexts: &Contexts<'_>, config: &ServerConfig, ours: &[Cipher]) -> Result<Agreed, Stop> {
-    let mut agreed = Agreed::default();
+fn agree(
+    contexts: &Contexts<'_>,
+    config: &ServerConfig,
+    ours: &[Cipher],
+) -> Result<NegotiatedContexts, Stop> {
+    let mut agreed = NegotiatedContexts::default();
     for context in contexts.iter() {
         match context? {
             Context::PreauthIntegrity { hash_algorithms, .. } => {
@@ -250,7 +254,7 @@ fn agree(contexts: &Contexts<'_>, config: &ServerConfig, ours: &[Cipher]) -> Res
 
 fn protection(
     dialect: Dialect,
-    agreed: &Agreed,
+    agreed: &NegotiatedContexts,
     client: Capabilities,
     config: &ServerConfig,
     ciphers: &[Cipher],

@@ -174,8 +174,8 @@ impl Host for RpcHost<'_> {
         let standing = self.session.standing();
         let is_near = |share: &Arc<ShareConfig>| {
             standing.is_none_or(|standing| {
-                let why = standing.holds_off(share.account.as_deref());
-                why.or_else(|| standing.is_kept_from(&share.name)).is_none()
+                let why = standing.refusal_for_account(share.account.as_deref());
+                why.or_else(|| standing.refusal_for_share(&share.name)).is_none()
             })
         };
         for config in self.server.shares().into_iter().filter(is_near) {

@@ -22,7 +22,7 @@ use crate::state::open::listing::{Listing, NamePattern};
 
 mod sink;
 
-use sink::{Form, Sink};
+use sink::{EntryForm, Sink};
 
 /// The most names that a request examines before its connection may handle another message, such as its
 /// CANCEL.
@@ -40,7 +40,8 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     let limit = asked.output_buffer_length as usize;
     settled.check_size(request, limit, asked.payload_len())?;
     Stop::when(!file.granted().contains(Rights::LIST_DIRECTORY), NtStatus::ACCESS_DENIED)?;
-    let form = Form::of(asked.file_information_class, settled.posix).ok_or(NtStatus::INVALID_INFO_CLASS)?;
+    let form =
+        EntryForm::of(asked.file_information_class, settled.posix).ok_or(NtStatus::INVALID_INFO_CLASS)?;
     // MS-FSA 2.1.5.6.3
     Stop::when(limit < form.fixed_len(), NtStatus::INFO_LENGTH_MISMATCH)?;
     let waiter = connection.waiter_for(request);
@@ -100,7 +101,7 @@ fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &QueryRequest<'_>, mut si
     Stop::when(end == End::Full, NtStatus::INFO_LENGTH_MISMATCH)?;
     if end == End::Slice {
         listing.under_way = Some((scan.number, is_first));
-        return Err(scan.go_on());
+        return Err(scan.put_aside());
     }
     Err(Stop::Fail(if is_first { NtStatus::NO_SUCH_FILE } else { NtStatus::NO_MORE_FILES }))
 }
@@ -124,7 +125,7 @@ impl Scan<'_> {
     }
 
     /// Puts the request aside until its connection has handled the messages that came meanwhile.
-    fn go_on(&self) -> Stop {
+    fn put_aside(&self) -> Stop {
         let Some(waiter) = self.caller.waiter else { return Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES) };
         let ticket = self.engine.wait_until(waiter, self.caller.now.mono_ns);
         self.engine.wake(ticket);

@@ -54,7 +54,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
                 .inspect_err(|_| request.keeps = Some(open.continue_read()))?;
             let transfer = request.bare.then_some(&connection.handle.transfer);
             let body = &mut *request.body;
-            if let Some(range) = uncopied(engine, file, open.lock_owner(), parameters, transfer)? {
+            if let Some(range) = read_uncopied(engine, file, open.lock_owner(), parameters, transfer)? {
                 open.per_request.position_mode.set_position(parameters.offset + range.len as u64);
                 let at = begin(body, parameters);
                 let completion = end(body, at, range.len, parameters, charge).map_err(Stop::Fail);
@@ -76,7 +76,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
                 }
                 Err(share::Refusal::WouldBlock) => {
                     body.truncate(at);
-                    Err(Stop::work(later(open.continue_read(), parameters, charge)))
+                    Err(Stop::work(read_on_pool(open.continue_read(), parameters, charge)))
                 }
                 Err(refusal) => Err(refusal.into()),
             }
@@ -89,7 +89,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
 /// Returns the data as a piece of the file, if that is possible and saves work. `transfer` is set if the
 /// response may end with one. The transport sends the bytes that the file has then, so no signature may
 /// cover them.
-fn uncopied(
+fn read_uncopied(
     engine: &Share,
     file: &share::Open,
     owner: LockOwner,
@@ -122,7 +122,7 @@ fn end(body: &mut [u8], at: usize, count: usize, parameters: ReadParameters, cha
     Ok(NtStatus::SUCCESS)
 }
 
-fn later(open: ReadInProgress, parameters: ReadParameters, charge: Charge) -> PoolWork {
+fn read_on_pool(open: ReadInProgress, parameters: ReadParameters, charge: Charge) -> PoolWork {
     Box::new(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         let at = begin(body, parameters);

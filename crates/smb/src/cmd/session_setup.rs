@@ -17,7 +17,7 @@ use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Header, NtStatus};
 
-use crate::config::account::{Comes, Standing};
+use crate::config::account::{LogonProperties, SessionSettings};
 use crate::config::target::Verdict;
 use crate::config::{Encryption, ServerConfig, Signing, same_name};
 use crate::connection::setup::{Purpose, Setup, SetupShare};
@@ -25,7 +25,7 @@ use crate::connection::{Channel, Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::keys;
 use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS_PER_CONNECTION};
-use crate::state::session::{Proved, SessionState};
+use crate::state::session::{AuthenticatedUser, SessionState};
 use crate::state::{Server, Session};
 
 struct Users<'a>(&'a Server);
@@ -46,7 +46,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     // MS-SMB2 3.3.5.5: a client that must seal and cannot is refused here.
     let cannot_seal = config.encryption == Encryption::Required && settled.protection.cipher.is_none();
     Stop::when(cannot_seal, NtStatus::ACCESS_DENIED)?;
-    LogOn { connection, settled, request, config }.go_on(&asked)
+    LogOn { connection, settled, request, config }.continue_setup(&asked)
 }
 
 /// One request of a log-on, with its connection.
@@ -59,7 +59,7 @@ struct LogOn<'a, 'm> {
 }
 
 impl LogOn<'_, '_> {
-    fn go_on(mut self, asked: &session_setup::Request<'_>) -> Handled {
+    fn continue_setup(mut self, asked: &session_setup::Request<'_>) -> Handled {
         // MS-SMB2 3.3.5.5: without a session id the request is an ordinary log-on.
         let binding = asked.flags.contains(RequestFlags::BINDING) && self.request.session_id != 0;
         let at = if binding { self.find_binding()? } else { self.find_setup()? };
@@ -207,7 +207,8 @@ impl LogOn<'_, '_> {
         match setup.purpose {
             Purpose::New => {
                 // This comes before the session is valid, so that a binding never sees other settings.
-                let comes = Comes { protection: session.protection, signs, key_of: key_of.as_deref() };
+                let comes =
+                    LogonProperties { protection: session.protection, signs, key_of: key_of.as_deref() };
                 session.settle(self.standing(setup, &identity, comes)?);
                 self.log_on(setup, login, identity);
             }
@@ -282,7 +283,12 @@ impl LogOn<'_, '_> {
 
     /// The settings of a new session from the user's account. The session ends at once if it does not meet
     /// the account's demands.
-    fn standing(&mut self, setup: &Setup, identity: &Identity, comes: Comes<'_>) -> Result<Standing, Stop> {
+    fn standing(
+        &mut self,
+        setup: &Setup,
+        identity: &Identity,
+        comes: LogonProperties<'_>,
+    ) -> Result<SessionSettings, Stop> {
         let (config, user) = (self.connection.server.config().clone(), &identity.name);
         config.standing(self.connection.account.as_ref(), user, comes).map_err(|why| {
             let peer = self.connection.handle.peer.remote;
@@ -298,7 +304,7 @@ impl LogOn<'_, '_> {
     fn check_dialect(&mut self, setup: &Setup) -> Result<(), Stop> {
         let client = self.connection.server.client(self.settled.client);
         let dialect = self.settled.protection.dialect;
-        if setup.purpose != Purpose::New || client.is_none_or(|client| client.speaks(dialect)) {
+        if setup.purpose != Purpose::New || client.is_none_or(|client| client.accepts_dialect(dialect)) {
             return Ok(());
         }
         let peer = self.connection.handle.peer.remote;
@@ -316,7 +322,12 @@ impl LogOn<'_, '_> {
         // MS-SMB2 3.3.5.5.3: Session.SigningKey is Channel.SigningKey of the first channel.
         let new_signer = || keys::signer(protection, key, preauth);
         let seal = keys::server_seal(protection, key, preauth);
-        session.prove(Proved { identity, anonymous: login.is_anonymous(), signer: new_signer(), seal });
+        session.prove(AuthenticatedUser {
+            identity,
+            anonymous: login.is_anonymous(),
+            signer: new_signer(),
+            seal,
+        });
         let channel = Channel { session: Arc::clone(session), signer: new_signer() };
         self.connection.channels.push(channel);
         self.connection.deadline = None;

@@ -61,7 +61,7 @@ struct InfoChange<'a> {
 impl InfoChange<'_> {
     /// Maps a step of the engine: done, refused, or a wait after which this request is tried again.
     fn settle(&self, step: Step<()>) -> Result<(), Stop> {
-        Stop::unless_done(self.engine, step)
+        Stop::done_or_wait(self.engine, step)
     }
 
     /// Whether the Open has all of these rights.

@@ -117,7 +117,7 @@ fn connect_disk(
 
 /// Refuses any other share at the address of a share.
 fn check_endpoint(connection: &Connection, session: &Session, share: &str) -> Result<(), Stop> {
-    let why = session.standing().and_then(|standing| standing.is_kept_from(share));
+    let why = session.standing().and_then(|standing| standing.refusal_for_share(share));
     why.map_or(Ok(()), |why| Err(refuse(connection, session, share, &why, NtStatus::BAD_NETWORK_NAME)))
 }
 

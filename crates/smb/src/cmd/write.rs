@@ -43,7 +43,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     let waiter = connection.waiter_for(request);
     let caller = request.caller(identity, open.client, Some(&waiter));
     let step = engine.write(&caller, file, open.lock_owner(), at, asked.data, through);
-    Stop::unless_done(engine, step)?;
+    Stop::done_or_wait(engine, step)?;
     request.transaction.written = len;
     write::Response { count: len as u32 }.write(request.body);
     connection.pace_answer(request, engine, Work::Write { file: file.file_number(), len: len as u64 })

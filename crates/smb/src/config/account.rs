@@ -52,7 +52,7 @@ pub struct AccountHint {
 
 /// The properties of a log-on that demands are checked against.
 #[derive(Debug, Clone, Copy)]
-pub struct Comes<'a> {
+pub struct LogonProperties<'a> {
     /// The protection of the connection.
     pub protection: Protection,
     /// Whether messages are signed: the client has announced it, or the server requires it.
@@ -63,7 +63,7 @@ pub struct Comes<'a> {
 
 /// The settings of a session from its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct SessionSettings {
     /// The limit on its connections.
     pub channels: ChannelRule,
     /// The only account whose shares it may use. `None` if it may use every share of its user.
@@ -79,10 +79,10 @@ pub struct Standing {
     pub seals: bool,
 }
 
-impl Standing {
+impl SessionSettings {
     /// The reason why the session may not use shares of `account` (or of no account), regardless of demands.
     #[must_use]
-    pub fn holds_off(&self, account: Option<&str>) -> Option<String> {
+    pub fn refusal_for_account(&self, account: Option<&str>) -> Option<String> {
         let own = self.account.as_deref()?;
         match account {
             Some(account) if same_name(own, account) => None,
@@ -107,12 +107,12 @@ impl AccountConfig {
     }
 
     /// The demand that a log-on does not meet, if any.
-    fn unmet(&self, comes: Comes<'_>) -> Option<String> {
+    fn unmet(&self, comes: LogonProperties<'_>) -> Option<String> {
         let why = self.demands.unmet(comes)?;
         Some(format!("account `{}` {why}", self.name))
     }
 
-    fn check(&self, comes: Comes<'_>) -> Result<(), String> {
+    fn check(&self, comes: LogonProperties<'_>) -> Result<(), String> {
         self.unmet(comes).map_or(Ok(()), Err)
     }
 }
@@ -209,8 +209,8 @@ impl ServerConfig {
         &self,
         hint: Option<&AccountHint>,
         user: &str,
-        comes: Comes<'_>,
-    ) -> Result<Standing, String> {
+        comes: LogonProperties<'_>,
+    ) -> Result<SessionSettings, String> {
         let own = self.own_account(hint, user, comes.key_of)?;
         let endpoint = hint.and_then(|hint| hint.endpoint.clone());
         let (signs, seals) = match (own, &endpoint) {
@@ -222,7 +222,7 @@ impl ServerConfig {
             (None, Some(Endpoint::Share(_))) => (false, false),
             (None, _) => self.demanded_by_all(user, comes)?,
         };
-        Ok(Standing {
+        Ok(SessionSettings {
             channels: self.channel_rule(own, user),
             account: own.map(|account| account.name.clone()),
             by_key: comes.key_of.is_some(),
@@ -261,7 +261,7 @@ impl ServerConfig {
 
     /// Whether a session of `user` without an account of its own must sign, and seal. It must if all shares
     /// that it may use demand that.
-    fn demanded_by_all(&self, user: &str, comes: Comes<'_>) -> Result<(bool, bool), String> {
+    fn demanded_by_all(&self, user: &str, comes: LogonProperties<'_>) -> Result<(bool, bool), String> {
         let all: Vec<&AccountConfig> = self.accounts.iter().filter(|account| account.admits(user)).collect();
         if all.is_empty() || lists(&self.free_users, user) || lists(&self.free_users, "*") {
             return Ok((false, false));
@@ -283,11 +283,11 @@ impl ServerConfig {
     /// The reason why the session may not use it, in words for the log.
     pub fn reach(
         &self,
-        standing: &Standing,
+        standing: &SessionSettings,
         account: Option<&str>,
         protection: Protection,
     ) -> Result<Demands, String> {
-        standing.holds_off(account).map_or(Ok(()), Err)?;
+        standing.refusal_for_account(account).map_or(Ok(()), Err)?;
         let Some(name) = account else { return Ok(Demands::default()) };
         // Its demands are unknown then, so no session can meet them.
         let Some(account) = self.account(name) else {
@@ -295,7 +295,7 @@ impl ServerConfig {
         };
         // Signatures are checked on each request.
         let key_of = standing.account.as_deref().filter(|_| standing.by_key);
-        account.check(Comes { protection, signs: true, key_of })?;
+        account.check(LogonProperties { protection, signs: true, key_of })?;
         Ok(account.demands.clone())
     }
 
@@ -433,8 +433,8 @@ pub(crate) mod tests {
         AccountConfig { demands, ..account(name, users, Some(4)) }
     }
 
-    fn by(protection: Protection) -> Comes<'static> {
-        Comes { protection, signs: false, key_of: None }
+    fn by(protection: Protection) -> LogonProperties<'static> {
+        LogonProperties { protection, signs: false, key_of: None }
     }
 
     #[test]
@@ -444,7 +444,7 @@ pub(crate) mod tests {
             vec![demanding("lab", &["ann", "*"], from_3_0()), demanding("team", &["*"], Demands::default())],
         );
         config.free_users = vec!["*".to_owned()];
-        let key = |protection| Comes { protection, signs: false, key_of: Some("LAB") };
+        let key = |protection| LogonProperties { protection, signs: false, key_of: Some("LAB") };
         let lab = config.standing(None, "lab", key(SMB3)).unwrap();
         assert_eq!((lab.account.as_deref(), lab.by_key), (Some("lab"), true));
         // Neither the server name from the client nor shares without an account change that.
@@ -470,7 +470,7 @@ pub(crate) mod tests {
         let lab = account("lab", &["ann"], None);
         let config = server(true, vec![lab, account("team", &["*"], Some(32))]);
         let channels = |key_of| {
-            let comes = Comes { key_of, ..by(SMB3) };
+            let comes = LogonProperties { key_of, ..by(SMB3) };
             config.standing(Some(&named("team")), "lab", comes).unwrap().channels
         };
         assert_eq!((channels(Some("lab")).most(), channels(None).most()), (1, 32));
@@ -504,7 +504,7 @@ pub(crate) mod tests {
         let free = config.standing(None, "Østen", by(SMB3)).unwrap();
         let why = config.reach(&free, Some("übung"), SMB3).unwrap_err();
         assert_eq!(why, "account `Übung` takes its keys alone, and this is a user's password");
-        let key = Comes { key_of: Some("übung"), ..by(SMB3) };
+        let key = LogonProperties { key_of: Some("übung"), ..by(SMB3) };
         let own = config.standing(None, "übung", key).unwrap();
         assert!(config.reach(&own, Some("ÜBUNG"), SMB3).is_ok());
     }
@@ -523,7 +523,7 @@ pub(crate) mod tests {
         let one = |demands| server(true, vec![demanding("lab", &["ann"], demands)]);
         let keys_alone = one(Demands { refuses_passwords: true, ..Demands::default() });
         let none = one(Demands { refuses_keys: true, ..Demands::default() });
-        let key = Comes { key_of: Some("lab"), ..by(SMB3) };
+        let key = LogonProperties { key_of: Some("lab"), ..by(SMB3) };
         assert!(
             keys_alone.standing(None, "lab", key).is_ok() && none.standing(None, "ann", by(SMB3)).is_ok()
         );
@@ -609,13 +609,13 @@ pub(crate) mod tests {
         // The session is bound to the account and to the one share, for any user.
         assert!(config.standing(docs.as_ref(), "bob", by(SMB2)).unwrap_err().contains("demands SMB 3.0"));
         let bob = config.standing(docs.as_ref(), "bob", by(SMB3)).unwrap();
-        assert_eq!((bob.account.as_deref(), bob.is_kept_from("DOCS")), (Some("new"), None));
-        let why = bob.is_kept_from("more").unwrap();
+        assert_eq!((bob.account.as_deref(), bob.refusal_for_share("DOCS")), (Some("new"), None));
+        let why = bob.refusal_for_share("more").unwrap();
         assert_eq!(why, "the session came to an address of share `Docs`, where there is no other");
         // A share without an account is open to sessions that meet no account's demands, and closed to keys.
         let ann = config.standing(free.as_ref(), "ann", by(SMB2)).unwrap();
         assert_eq!((ann.account, ann.signs, ann.seals), (None, false, false));
-        let key = Comes { key_of: Some("old"), ..by(SMB3) };
+        let key = LogonProperties { key_of: Some("old"), ..by(SMB3) };
         for (hint, wanted) in [
             (&docs, "the key is of account `old`, the address of account `new`"),
             (&free, "the key is of account `old`, the address of share `free`, which is of no account"),

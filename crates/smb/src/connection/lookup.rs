@@ -27,7 +27,7 @@ impl Connection {
         // MS-SMB2 3.3.5.2.11
         let tree = self.session(request)?.tree(request.tree_id);
         let tree = tree.ok_or(NtStatus::NETWORK_NAME_DELETED)?;
-        self.is_for(request, &tree);
+        self.set_counted_share(request, &tree);
         check_protection(&tree, request)?;
         Ok(tree)
     }
@@ -42,7 +42,7 @@ impl Connection {
             });
         match found {
             Some(open) if open.object().is_some() => {
-                self.is_for(request, &open.tree);
+                self.set_counted_share(request, &open.tree);
                 check_protection(&open.tree, request)?;
                 request.related.file_id = Some(id);
                 self.check_sequence(request, &open)?;
@@ -59,7 +59,7 @@ impl Connection {
     }
 
     /// Sets the share that a request is counted for.
-    fn is_for(&mut self, request: &mut Request<'_>, tree: &Tree) {
+    fn set_counted_share(&mut self, request: &mut Request<'_>, tree: &Tree) {
         if let TreeTarget::Disk { engine, .. } = &tree.target {
             request.transaction.place = self.desk.place(engine);
         }

@@ -48,7 +48,7 @@ impl Connection {
         sample.path = asked.name;
         let id = asked.file_id.and_then(|id| if id.is_related() { inherited } else { Some(id) });
         if let Some(id) = id {
-            let goes = self.look_at(&mut sample, id);
+            let goes = self.add_object(&mut sample, id);
             if header.command() == SmbCommand::Close {
                 let kind = if sample.is_directory { "Directory" } else { "File" };
                 sample.minor = Some(format!("{kind}Close{}", if goes { "AndDelete" } else { "" }));
@@ -61,7 +61,7 @@ impl Connection {
     #[cold]
     pub(crate) fn sample_create(&self, sample: &mut Sample, answer: &[u8]) {
         let Ok(response) = create::Response::parse(answer) else { return };
-        self.look_at(sample, response.file_id);
+        self.add_object(sample, response.file_id);
         let kind = if sample.is_directory { "Directory" } else { "File" };
         let did = match response.create_action {
             CreateAction::Superseded => "Superseded",
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     /// Adds the object of an Open. Returns whether the object is deleted when its last Open is closed.
-    fn look_at(&self, sample: &mut Sample, id: FileId) -> bool {
+    fn add_object(&self, sample: &mut Sample, id: FileId) -> bool {
         sample.file_id = Some(id);
         let open = self.server.opens.get(id.volatile).filter(|open| open.id == id);
         let Some((engine, file)) = open.as_ref().and_then(|open| open.file()) else { return false };
@@ -156,7 +156,7 @@ fn asked(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) ->
             let it = write::Request::parse(message).ok()?;
             RequestSummary { detail: Some(range_text(it.data.len() as u64, it.offset)), ..of(it.file_id) }
         }
-        SmbCommand::Lock => asked_of_lock(&lock::Request::parse(message).ok()?),
+        SmbCommand::Lock => lock_summary(&lock::Request::parse(message).ok()?),
         SmbCommand::Ioctl => {
             let it = ioctl::Request::parse(message).ok()?;
             RequestSummary { minor: Some(format!("{:?}", it.ctl_code)), ..of(it.file_id) }
@@ -188,7 +188,7 @@ fn asked(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) ->
     })
 }
 
-fn asked_of_lock(request: &lock::Request<'_>) -> RequestSummary {
+fn lock_summary(request: &lock::Request<'_>) -> RequestSummary {
     let mut all = request.locks.iter();
     let Some(first) = all.next() else { return RequestSummary::default() };
     let minor = if first.flags.contains(lock::LockFlags::UNLOCK) { "Unlock" } else { "Lock" };

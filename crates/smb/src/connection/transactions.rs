@@ -52,7 +52,7 @@ impl Connection {
 
     /// Sends the remaining notices of this batch, and counts the frames that were queued after the first
     /// `before`.
-    pub(crate) fn end_turn(&mut self, before: usize, now: Now, out: &mut Output<Event>) {
+    pub(crate) fn end_batch(&mut self, before: usize, now: Now, out: &mut Output<Event>) {
         self.send_own_notices(now, out);
         let queued = out.frames.get(before..).unwrap_or_default();
         self.handle.counters.sent(queued.iter().map(Frame::len).sum());

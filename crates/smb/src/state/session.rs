@@ -14,7 +14,7 @@ use volume::security::Sid;
 use wire::Now;
 use wire::endpoint::Principal;
 
-use crate::config::account::{ChannelRule, Standing};
+use crate::config::account::{ChannelRule, SessionSettings};
 use crate::keys::{Protection, Seal};
 use crate::limits::{MAX_TREES_PER_SESSION, SESSION_BYTES, TREE_BYTES};
 use crate::state::channel_limit::ExcessBinds;
@@ -34,7 +34,7 @@ pub enum SessionState {
 }
 
 /// The values that the authentication of its user sets.
-pub struct Proved {
+pub struct AuthenticatedUser {
     /// The user.
     pub identity: Arc<Identity>,
     /// An anonymous session, which may use IPC$ only.
@@ -68,7 +68,7 @@ pub struct Session {
     /// When it was created.
     pub created: Now,
     /// The user's values, and the principal that each batch of requests is counted for.
-    proved: OnceLock<(Proved, Principal)>,
+    proved: OnceLock<(AuthenticatedUser, Principal)>,
     state: AtomicU8,
     /// Every request must be signed or sealed.
     pub signing_required: AtomicBool,
@@ -79,7 +79,7 @@ pub struct Session {
     channels: Mutex<Vec<Arc<Handle>>>,
     /// Attempts to bind more channels than the limit.
     excess_binds: Mutex<ExcessBinds>,
-    standing: OnceLock<Standing>,
+    standing: OnceLock<SessionSettings>,
     /// Connections that failed while others carried the session on.
     pub failures: AtomicU64,
     /// Its client has sent FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11).
@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// Authenticates the session. The first call sets the keys. A later one, for the same user, does not.
-    pub fn prove(&self, proved: Proved) {
+    pub fn prove(&self, proved: AuthenticatedUser) {
         let user = || Principal::User(proved.identity.number());
         let principal = if proved.anonymous { Principal::Host } else { user() };
         let _ = self.proved.set((proved, principal));
@@ -155,7 +155,7 @@ impl Session {
 
     /// The values that its authentication has set.
     #[inline]
-    pub fn proved(&self) -> Option<&Proved> {
+    pub fn proved(&self) -> Option<&AuthenticatedUser> {
         self.proved.get().map(|(proved, _)| proved)
     }
 
@@ -255,7 +255,7 @@ impl Session {
     }
 
     /// The settings of its account. `None` before its user is authenticated.
-    pub fn standing(&self) -> Option<&Standing> {
+    pub fn standing(&self) -> Option<&SessionSettings> {
         self.standing.get()
     }
 
@@ -272,7 +272,7 @@ impl Session {
     }
 
     /// Sets the settings of its account. Only the first call counts.
-    pub fn settle(&self, standing: Standing) {
+    pub fn settle(&self, standing: SessionSettings) {
         let _settled_before = self.standing.set(standing);
     }
 

@@ -14,7 +14,7 @@ use super::log;
 
 /// The faults beside those of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum DiskFault {
     Nothing,
     Disk,
     /// The disk fails, and the server is killed.
@@ -118,10 +118,10 @@ pub struct Disk {
 }
 
 impl Disk {
-    pub fn new(seed: u64, trouble: Trouble, plan: Arc<Plan>) -> Disk {
+    pub fn new(seed: u64, trouble: DiskFault, plan: Arc<Plan>) -> Disk {
         let mut dice = Dice::new(seed ^ 0x6469_736b);
         let (left, rarity) = (1 + dice.below(40), [5, 15, 40, 100][dice.below(4)]);
-        let left = if trouble == Trouble::Nothing { 0 } else { left };
+        let left = if trouble == DiskFault::Nothing { 0 } else { left };
         let (failed, tally) = (Failed::default(), Tally::default());
         Disk { dice, plan, left, rarity, is_full: false, took: Duration::ZERO, failed, tally }
     }

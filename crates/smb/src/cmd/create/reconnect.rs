@@ -125,7 +125,7 @@ impl Create<'_> {
         let server = &self.connection.server;
         let (engine, file) = found.file().ok_or(NOT_FOUND)?;
         let volatile = server.opens.reserve().ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
-        let open = Arc::new(found.rebound(volatile, session.id, session.client, Arc::clone(tree)));
+        let open = Arc::new(found.reconnected(volatile, session.id, session.client, Arc::clone(tree)));
         // An immediate break must find it.
         server.opens.fill(Arc::clone(&open));
         server.index.enter(&open, survival.is_persistent());

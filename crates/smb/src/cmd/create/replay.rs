@@ -18,7 +18,7 @@ use crate::state::index::{Claim, ClaimResult, CreateAttempt};
 use crate::state::open::NO_SESSION;
 
 /// The reconnected Open, if there is one.
-type TakenUp = Result<Option<Arc<Open>>, Stop>;
+type ReconnectResult = Result<Option<Arc<Open>>, Stop>;
 
 /// The reason why a replay is refused: the status, and words for the log.
 type ReplayRefusal = (NtStatus, &'static str);
@@ -85,8 +85,8 @@ impl Create<'_> {
     /// that of any CREATE.
     // MS-SMB2 3.3.5.9 (exception: an Open without a session is looked up before the Opens of this client,
     // since it would be refused there)
-    fn take_up_persistent(&self, request: &mut Request<'_>, create_guid: Guid) -> TakenUp {
-        let replayed = self.made_before(create_guid);
+    fn take_up_persistent(&self, request: &mut Request<'_>, create_guid: Guid) -> ReconnectResult {
+        let replayed = self.earlier_open(create_guid);
         if replayed.is_some_and(|open| open.is_replayable() && open.session_id != NO_SESSION) {
             return Ok(None);
         }
@@ -119,9 +119,9 @@ impl Create<'_> {
     /// The durable Open that waits for its client and was not used since its CREATE. The CREATE is
     /// reconnected to it.
     // MS-SMB2 3.3.5.9 (exception: an Open without a session is not one of another session)
-    fn take_up_durable(&self, request: &mut Request<'_>, create_guid: Guid) -> TakenUp {
+    fn take_up_durable(&self, request: &mut Request<'_>, create_guid: Guid) -> ReconnectResult {
         let waits = |open: &Arc<Open>| open.is_replayable() && open.session_id == NO_SESSION;
-        let Some(found) = self.made_before(create_guid).filter(waits) else { return Ok(None) };
+        let Some(found) = self.earlier_open(create_guid).filter(waits) else { return Ok(None) };
         let survival = found.survival.lock();
         // Another request may have reconnected to it first.
         let found = reconnect::at(&self.connection.server, found.id.persistent).filter(waits);
@@ -132,7 +132,7 @@ impl Create<'_> {
     }
 
     /// The Open of the latest CREATE with this key.
-    fn made_before(&self, create_guid: Guid) -> Option<Arc<Open>> {
+    fn earlier_open(&self, create_guid: Guid) -> Option<Arc<Open>> {
         let server = &self.connection.server;
         Some(server.opens.get(server.index.by_create((self.session.client, create_guid))?)?.share())
     }

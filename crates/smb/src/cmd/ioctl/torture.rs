@@ -28,7 +28,7 @@ const FSP_ASYNC_SLEEP: u32 = 0x8384_8043;
 const PADDING: u8 = 8;
 
 /// Whether a request without a session has such a code, and the server is under test.
-pub(crate) fn is_asked(connection: &Connection, request: &Request<'_>) -> bool {
+pub(crate) fn is_sessionless(connection: &Connection, request: &Request<'_>) -> bool {
     request.session_id == 0
         && connection.server.config().smbtorture_controls
         && ioctl::Request::parse(request.message)

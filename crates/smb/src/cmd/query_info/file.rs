@@ -79,8 +79,8 @@ const ANY_ALIGNMENT: Alignment = Alignment { alignment_requirement: 0 };
 /// Writes the requested class.
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let number = FileInfoClass(query.asked.file_info_class);
-    let is_spoken = is_spoken(number, query.settled);
-    let class = CLASSES.iter().find(|class| is_spoken && class.number == number);
+    let is_in_dialect = is_in_dialect(number, query.settled);
+    let class = CLASSES.iter().find(|class| is_in_dialect && class.number == number);
     let class = class.ok_or_else(|| refusal(number))?;
     // MS-SMB2 3.3.5.20.1
     Stop::when(!query.file.granted().contains(class.needs), NtStatus::ACCESS_DENIED)?;
@@ -90,7 +90,7 @@ pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 
 /// Whether the connection's dialect has the class.
 // MS-SMB2 3.3.5.20.1
-fn is_spoken(number: FileInfoClass, negotiated: &Negotiated) -> bool {
+fn is_in_dialect(number: FileInfoClass, negotiated: &Negotiated) -> bool {
     let dialect = negotiated.protection.dialect;
     match number {
         FileInfoClass::ID => dialect.is_smb3(),

@@ -9,7 +9,7 @@ use testkit::smb::peer::Answer;
 
 use super::cache::{FileCache, HANDLE, READ, WRITE};
 use super::record::{HoldKind, NEVER, Observations, Time};
-use super::requests::{self, CellLayout, Op, Task, Wish};
+use super::requests::{self, CellLayout, Op, OpenParameters, Task};
 use super::{CELLS, FILES, PairShape, PairTally, SLOTS};
 use crate::dice::Dice;
 use crate::disk::{self, Disk, Failed};
@@ -55,7 +55,7 @@ struct PendingRequest {
 struct Handle {
     id: FileId,
     create_guid: Guid,
-    wish: Wish,
+    wish: OpenParameters,
     /// The unique number of the handle.
     number: usize,
     is_durable: bool,
@@ -200,7 +200,7 @@ impl Client {
         let states = [LeaseState::empty(), READ, READ | HANDLE, READ | WRITE, READ | HANDLE | WRITE];
         let state = states[scene.dice.weighted(&[1, 2, 4, 2, 6])];
         let shares = [(true, true), (true, false), (false, false)][scene.dice.weighted(&[10, 2, 1])];
-        let wish = Wish {
+        let wish = OpenParameters {
             file,
             writes: scene.dice.chance(2, 3),
             shares,
@@ -504,7 +504,7 @@ impl Client {
         true
     }
 
-    fn reconnect(&mut self, wish: Wish, epoch: u16, old: (FileId, Guid)) -> Answer {
+    fn reconnect(&mut self, wish: OpenParameters, epoch: u16, old: (FileId, Guid)) -> Answer {
         let line = self.session.lines.last_mut().expect("the line that has just logged on");
         line.peer.holds_jobs = false;
         let create = line.peer.start(SmbCommand::Create, |out| requests::reconnect(wish, epoch, old, out));
@@ -524,9 +524,7 @@ impl Client {
     /// Handles a handle that ended without a CLOSE, or whose CLOSE was not answered.
     fn lose(&mut self, at: usize, handle: &Handle, since: Time, scene: &mut ClientEnvironment<'_>) {
         scene.tally.handles_lost += 1;
-        let through = |pending: &mut PendingRequest| {
-            matches!(pending.owner, RequestOwner::Worker(w) | RequestOwner::Back(w) if w == at)
-        };
+        let through = |pending: &mut PendingRequest| matches!(pending.owner, RequestOwner::Worker(w) | RequestOwner::Back(w) if w == at);
         let pending: Vec<PendingRequest> = self.pending.extract_if(.., through).collect();
         for pending in &pending {
             if let Op::Write { file, cell, value } = pending.task.op {
@@ -683,7 +681,7 @@ impl Client {
     fn opened(
         &mut self,
         at: usize,
-        wish: Wish,
+        wish: OpenParameters,
         (pending, answer): (&PendingRequest, &Answer),
         scene: &mut ClientEnvironment<'_>,
     ) {
@@ -703,7 +701,7 @@ impl Client {
         let outlives = flags.contains(DurableFlags::PERSISTENT);
         let may_fail = scene.disk.failed.any_since(pending.failed);
         assert!(outlives || !wish.persistent || may_fail, "{pending:?} outlives the server");
-        let wish = Wish { persistent: outlives, ..wish };
+        let wish = OpenParameters { persistent: outlives, ..wish };
         scene.record.holds[hold].from.1 = scene.now;
         let number = scene.record.holds[hold].by;
         let (id, create_guid) = (response.file_id, pending.task.create_guid);
