@@ -524,7 +524,10 @@ impl Client {
     /// Handles a handle that ended without a CLOSE, or whose CLOSE was not answered.
     fn lose(&mut self, at: usize, handle: &Handle, since: Time, scene: &mut ClientEnvironment<'_>) {
         scene.tally.handles_lost += 1;
-        let through = |pending: &mut PendingRequest| matches!(pending.owner, RequestOwner::Worker(w) | RequestOwner::Back(w) if w == at);
+        let through = |pending: &mut PendingRequest| match pending.owner {
+            RequestOwner::Worker(worker) | RequestOwner::Back(worker) => worker == at,
+            _ => false,
+        };
         let pending: Vec<PendingRequest> = self.pending.extract_if(.., through).collect();
         for pending in &pending {
             if let Op::Write { file, cell, value } = pending.task.op {
