@@ -28,16 +28,16 @@ struct ReadParameters {
 }
 
 /// Answers a READ.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = read::Request::parse(request.message)?;
-    let open = connection.open(request, asked.file_id)?;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let parsed = read::Request::parse(request.message)?;
+    let open = connection.open(request, parsed.file_id)?;
     // MS-SMB2 3.3.5.12
-    Stop::when(asked.channel != read::Channel::None, NtStatus::INVALID_PARAMETER)?;
-    settled.check_size(request, asked.length as usize, asked.payload_len())?;
+    Stop::when(parsed.channel != read::Channel::None, NtStatus::INVALID_PARAMETER)?;
+    negotiated.check_size(request, parsed.length as usize, parsed.payload_len())?;
     let parameters = ReadParameters {
-        offset: asked.offset,
-        length: asked.length as usize,
-        minimum: asked.minimum_count as usize,
+        offset: parsed.offset,
+        length: parsed.length as usize,
+        minimum: parsed.minimum_count as usize,
         padding: connection.controls.read_padding,
     };
     match open.object() {

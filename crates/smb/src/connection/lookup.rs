@@ -69,7 +69,7 @@ impl Connection {
     fn check_sequence(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
         // MS-SMB2 3.3.5.2.10
         let is_known = request.resumed || request.counted.is_some();
-        if is_known || !self.negotiated.is_some_and(|settled| settled.protection.dialect.is_smb3()) {
+        if is_known || !self.negotiated.is_some_and(|negotiated| negotiated.protection.dialect.is_smb3()) {
             return Ok(());
         }
         let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);

@@ -122,7 +122,7 @@ impl Connection {
     }
 
     fn dialect(&self) -> Option<Dialect> {
-        self.negotiated.as_ref().map(|settled| settled.protection.dialect)
+        self.negotiated.as_ref().map(|negotiated| negotiated.protection.dialect)
     }
 }
 

@@ -124,7 +124,8 @@ impl Connection {
         if data.is_empty() {
             return out.extend_from_slice(&error::EMPTY);
         }
-        let is_311 = self.negotiated.is_some_and(|settled| settled.protection.dialect == Dialect::Smb311);
+        let is_311 =
+            self.negotiated.is_some_and(|negotiated| negotiated.protection.dialect == Dialect::Smb311);
         error::Response::write_with(out, is_311, ErrorId::Default, |out| out.extend_from_slice(data));
     }
 }

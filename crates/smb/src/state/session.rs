@@ -79,7 +79,7 @@ pub struct Session {
     channels: Mutex<Vec<Arc<Handle>>>,
     /// Attempts to bind more channels than the limit.
     excess_binds: Mutex<ExcessBinds>,
-    standing: OnceLock<SessionSettings>,
+    settings: OnceLock<SessionSettings>,
     /// Connections that failed while others carried the session on.
     pub failures: AtomicU64,
     /// Its client has sent FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11).
@@ -117,7 +117,7 @@ impl Session {
             charge: Mutex::default(),
             channels: Mutex::default(),
             excess_binds: Mutex::default(),
-            standing: OnceLock::new(),
+            settings: OnceLock::new(),
             failures: AtomicU64::new(0),
             asked_interfaces: AtomicBool::new(false),
             is_of_macos: AtomicBool::new(false),
@@ -255,13 +255,13 @@ impl Session {
     }
 
     /// The settings of its account. `None` before its user is authenticated.
-    pub fn standing(&self) -> Option<&SessionSettings> {
-        self.standing.get()
+    pub fn session_settings(&self) -> Option<&SessionSettings> {
+        self.settings.get()
     }
 
     /// The limit on its channels from its account. `None` before its user is authenticated.
     pub fn channel_rule(&self) -> Option<&ChannelRule> {
-        self.standing().map(|standing| &standing.channels)
+        self.session_settings().map(|settings| &settings.channels)
     }
 
     /// Takes memory for the session. Returns false if the payer has no more left.
@@ -272,8 +272,8 @@ impl Session {
     }
 
     /// Sets the settings of its account. Only the first call counts.
-    pub fn settle(&self, standing: SessionSettings) {
-        let _settled_before = self.standing.set(standing);
+    pub fn settle(&self, settings: SessionSettings) {
+        let _settled_before = self.settings.set(settings);
     }
 
     /// Its channels, the oldest first.

@@ -104,7 +104,7 @@ impl Create<'_> {
             Some((NtStatus::FILE_NOT_AVAILABLE, "the handle that it made is in use"))
         } else if !survival.is_owned_by(self.session.sid()) {
             Some((NtStatus::ACCESS_DENIED, "the handle that it made is another user's"))
-        } else if record.asked_for != super::asked_for(self.asked) {
+        } else if record.asked_for != super::asked_for(self.parsed) {
             Some((NtStatus::CONTEXT_MISMATCH, "it asks for something else than at first"))
         } else {
             None
@@ -174,7 +174,7 @@ pub(super) fn answer(create: Create<'_>, request: &mut Request<'_>, open: &Arc<O
     let record = open.create_record.get().ok_or(NtStatus::FILE_CLOSED)?;
     let granted = file.caching();
     let held = contexts::level(record.lease, granted);
-    let oplock_level = match create.asked.requested_oplock_level {
+    let oplock_level = match create.parsed.requested_oplock_level {
         _ if record.lease.is_some() => held,
         // A replay that asks for a lower level gets that level in the response and keeps the actual one, as
         // in Windows.

@@ -45,8 +45,8 @@ impl Demands {
 
     /// The demand that a log-on does not meet, in words that follow the account's name.
     #[must_use]
-    pub fn unmet(&self, comes: LogonProperties<'_>) -> Option<String> {
-        let LogonProperties { protection: Protection { dialect, cipher, .. }, signs, key_of } = comes;
+    pub fn unmet(&self, logon: LogonProperties<'_>) -> Option<String> {
+        let LogonProperties { protection: Protection { dialect, cipher, .. }, signs, key_of } = logon;
         match key_of {
             Some(_) if self.refuses_keys => return Some("takes no keys".to_owned()),
             None if self.refuses_passwords => {
