@@ -1,4 +1,4 @@
-//! RequestOpen pipes of IPC$: the server's RPC services (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
+//! Named pipes of IPC$: the server's RPC services (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
 //!
 //! [`smb_wire::rpc`] has the RPC itself. This module gives it the values of this server ([`RpcHost`]). It
 //! also opens, reads, writes and queries pipes.

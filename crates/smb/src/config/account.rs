@@ -2,10 +2,10 @@
 //! a session.
 //!
 //! SMB itself does not name an account. At NEGOTIATE a connection may have come to an address of one
-//! account, or the client may name the server by the name of an account ([`AccountHint`]). The user is hint
+//! account, or the client may name the server by the name of an account ([`AccountHint`]). The user is known
 //! only at SESSION_SETUP. So [`ServerConfig::offers_multichannel`], [`ServerConfig::of_account`] and
-//! [`ServerConfig::ciphers`] answer NEGOTIATE with that hint, and [`ServerConfig::session_settings`] decides for the
-//! session.
+//! [`ServerConfig::ciphers`] answer NEGOTIATE with that hint, and [`ServerConfig::session_settings`] decides
+//! for the session.
 
 mod demands;
 mod endpoint;
@@ -159,7 +159,7 @@ impl ServerConfig {
         self.account(hint?.account.as_deref()?)
     }
 
-    /// The settings for a connection of a hint account: the server's settings with the account's demands.
+    /// The settings for a connection of a known account: the server's settings with the account's demands.
     #[must_use]
     pub fn of_account(&self, hint: &AccountHint) -> ServerConfig {
         let mut config = self.clone();
@@ -182,7 +182,7 @@ impl ServerConfig {
         config
     }
 
-    /// Ciphers in the order of preference. For a hint account they are those that it allows. Otherwise the
+    /// Ciphers in the order of preference. For a known account they are those that it allows. Otherwise the
     /// ciphers that most accounts allow come first.
     #[must_use]
     pub fn ciphers(&self, hint: Option<&AccountHint>) -> Vec<Cipher> {

@@ -168,7 +168,7 @@ impl Connection {
     }
 
     /// Cancels all waiting requests when the connection ends. A CREATE that its client may replay on another
-    /// channel keeps its claim as long as it would have waited. PendingUntil then the replay gets the status
+    /// channel keeps its claim as long as it would have waited. Until then the replay gets the status
     /// for a later retry, as it would if the channel were not lost.
     // MS-SMB2 3.3.7.1
     pub(crate) fn release_waiting(&mut self) {

@@ -43,10 +43,10 @@ impl Connection {
         let (header, message, inherited) = (request.header, request.message, request.related.file_id);
         let mut sample = Sample::unseen(sampled);
         let is_311 = self.dialect() == Some(Dialect::Smb311);
-        let asked = asked(header.command(), message, is_311, sample.with_paths).unwrap_or_default();
-        (sample.minor, sample.detail) = (asked.minor, asked.detail);
-        sample.path = asked.name;
-        let id = asked.file_id.and_then(|id| if id.is_related() { inherited } else { Some(id) });
+        let summary = summarize(header.command(), message, is_311, sample.with_paths).unwrap_or_default();
+        (sample.minor, sample.detail) = (summary.minor, summary.detail);
+        sample.path = summary.name;
+        let id = summary.file_id.and_then(|id| if id.is_related() { inherited } else { Some(id) });
         if let Some(id) = id {
             let goes = self.add_object(&mut sample, id);
             if header.command() == SmbCommand::Close {
@@ -88,7 +88,7 @@ impl Connection {
 
     /// The values of a record beside the counts.
     #[cold]
-    pub(crate) fn about(&self, header: &Header, status: NtStatus, noted: &Noted, sample: Sample) -> About {
+    pub(crate) fn details(&self, header: &Header, status: NtStatus, noted: &Noted, sample: Sample) -> About {
         let sizes = |all: u64| (all.min(header::SIZE as u64), all.saturating_sub(header::SIZE as u64));
         let (request, response) = (sizes(noted.ingress), sizes(noted.egress));
         let mut numbers = vec![
@@ -127,7 +127,7 @@ impl Connection {
 }
 
 /// The values from a request. `None` if it cannot be parsed.
-fn asked(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) -> Option<RequestSummary> {
+fn summarize(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) -> Option<RequestSummary> {
     let of = |file_id: FileId| RequestSummary { file_id: Some(file_id), ..RequestSummary::default() };
     let named = |text: smb_wire::Utf16<'_>| with_paths.then(|| text.to_string_lossy().replace('\\', "/"));
     Some(match command {

@@ -45,7 +45,7 @@ impl Connection {
         };
         self.desk.note(transaction.place, &noted, (!is_patient).then_some(transaction.arrived_ns));
         if let Some(sample) = transaction.sample.take() {
-            let about = self.about(header, status, &noted, *sample);
+            let about = self.details(header, status, &noted, *sample);
             self.desk.record(transaction.place, &noted, transaction.arrived_ns, !is_patient, about);
         }
     }

@@ -21,7 +21,7 @@ use crate::state::channel_limit::ExcessBinds;
 use crate::state::{Handle, Tree};
 use auth::crypto::Signer;
 
-/// The state of a session (Session.SessionState).
+/// The state of a session (Session.State).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SessionState {
