@@ -1,4 +1,4 @@
-//! Leads an admitted request to its command. It first makes the checks that all commands share, in the order
+//! Passes an admitted request to its command. It first makes the checks that all commands share, in the order
 //! of the specification (MS-SMB2 3.3.5.2). Start with [`handle`].
 
 use std::sync::atomic::Ordering;

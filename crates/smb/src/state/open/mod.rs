@@ -1,8 +1,9 @@
 //! An Open, the result of a CREATE (MS-SMB2 3.3.1.10).
 //!
 //! An Open has two halves. [`Body`] keeps its values for the Open's whole life. [`Open`] has the id, the
-//! session and the tree. A reconnect makes a new [`Open`] ([`Open::rebound`]) with the same body. The table
-//! of Opens has the newest one. So READ and WRITE find session, tree and file with one load and no lock.
+//! session and the tree. A reconnect makes a new [`Open`] ([`Open::reconnected`]) with the same body. The
+//! table of Opens has the newest one. So READ and WRITE find session, tree and file with one load and no
+//! lock.
 
 mod changes;
 pub(crate) mod listing;
