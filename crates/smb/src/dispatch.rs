@@ -111,7 +111,7 @@ fn in_session(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     }
     let session = connection.session(request)?;
     Stop::when(session.state() != SessionState::Valid, NtStatus::USER_SESSION_DELETED)?;
-    if session.proved().is_some_and(|proved| !proved.anonymous) {
+    if session.authenticated().is_some_and(|authenticated| !authenticated.anonymous) {
         let by_key = session.session_settings().is_some_and(|settings| settings.by_key);
         request.transaction.authentication = if by_key { counting::BY_KEY } else { counting::PROVED };
     }

@@ -195,7 +195,8 @@ impl Host for RpcHost<'_> {
     fn caller_is_admin(&self) -> bool {
         // An account's key gives no right over the server.
         let by_key = self.session.session_settings().is_some_and(|settings| settings.by_key);
-        !by_key && self.session.proved().is_some_and(|proved| proved.identity.administrator)
+        !by_key
+            && self.session.authenticated().is_some_and(|authenticated| authenticated.identity.administrator)
     }
 
     fn caller(&self) -> Account {

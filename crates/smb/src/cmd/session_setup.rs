@@ -81,7 +81,8 @@ impl LogOn<'_, '_> {
                 let flags = self.accept(parsed, &setup, &login)?;
                 session_setup::Response { session_flags: flags, security_buffer: &reply }
                     .write(self.request.body);
-                let anonymous = setup.session.proved().is_none_or(|proved| proved.anonymous);
+                let anonymous =
+                    setup.session.authenticated().is_none_or(|authenticated| authenticated.anonymous);
                 self.request.sign_answer = !anonymous;
                 // MS-SMB2 3.3.5.5.3
                 self.connection.constrained &= anonymous;
@@ -322,7 +323,7 @@ impl LogOn<'_, '_> {
         // MS-SMB2 3.3.5.5.3: Session.SigningKey is Channel.SigningKey of the first channel.
         let new_signer = || keys::signer(protection, key, preauth);
         let seal = keys::server_seal(protection, key, preauth);
-        session.prove(AuthenticatedUser {
+        session.authenticate(AuthenticatedUser {
             identity,
             anonymous: login.is_anonymous(),
             signer: new_signer(),

@@ -26,7 +26,7 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     let dialect = negotiated.protection.dialect;
     let session = Arc::clone(connection.session(request)?);
     let parsed = tree_connect::Request::parse(request.message, dialect == Dialect::Smb311)?;
-    let anonymous = session.proved().is_none_or(|proved| proved.anonymous);
+    let anonymous = session.authenticated().is_none_or(|authenticated| authenticated.anonymous);
     // MS-SMB2 3.3.5.7
     let protected = request.sealed || request.header.flags().contains(header::Flags::SIGNED);
     if dialect == Dialect::Smb311 && !anonymous && !protected {
@@ -67,10 +67,10 @@ fn connect_disk(
     config: &Arc<ShareConfig>,
 ) -> Handled {
     let denied = Stop::Fail(NtStatus::ACCESS_DENIED);
-    let proved = session.proved().ok_or(NtStatus::USER_SESSION_DELETED)?;
+    let authenticated = session.authenticated().ok_or(NtStatus::USER_SESSION_DELETED)?;
     let protection = session.protection;
     let by_key = session.session_settings().is_some_and(|settings| settings.by_key);
-    let access = if by_key { config.full_access() } else { config.access(&proved.identity.name) };
+    let access = if by_key { config.full_access() } else { config.access(&authenticated.identity.name) };
     let maximal = match access {
         Access::None => return Err(denied),
         Access::Read => READ,
@@ -83,7 +83,7 @@ fn connect_disk(
     if protection.dialect.get() < config.min_dialect.get() || (seal && protection.cipher.is_none()) {
         return Err(denied);
     }
-    let identity = limited(&proved.identity, maximal);
+    let identity = limited(&authenticated.identity, maximal);
     let engine = Arc::clone(&config.engine);
     let connected = request.now;
     let target = TreeTarget::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity };
@@ -103,7 +103,7 @@ fn connect_disk(
     // MS-SMB2 3.3.5.7
     if protection.dialect.is_smb3() && config.continuously_available {
         capabilities |= ShareCapabilities::CONTINUOUS_AVAILABILITY;
-        engine.returned(session.client, &proved.identity.sid, connected);
+        engine.returned(session.client, &authenticated.identity.sid, connected);
     }
     tree_connect::Response {
         share_type: ShareType::Disk,

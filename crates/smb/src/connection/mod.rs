@@ -137,7 +137,7 @@ pub struct Connection {
     next_async: std::cell::Cell<u64>,
     pub(crate) deadline: Option<u64>,
     /// Notices that may not have arrived.
-    pub(crate) unproved: VecDeque<UnconfirmedNotice>,
+    pub(crate) unconfirmed: VecDeque<UnconfirmedNotice>,
     pub(crate) next_receipt: u64,
     /// The controls that a test of the server has set.
     pub(crate) controls: Controls,
@@ -173,7 +173,7 @@ impl Connection {
             parked: ParkingLot::default(),
             next_async: std::cell::Cell::new(0),
             deadline: Some(now.mono_ns.saturating_add(LOGON_TIME_NS)),
-            unproved: VecDeque::new(),
+            unconfirmed: VecDeque::new(),
             next_receipt: 0,
             controls: Controls::default(),
         })
@@ -274,7 +274,7 @@ impl Connection {
         }
         self.handle.path.end();
         // Notices that may not have arrived go to another connection.
-        self.unproved.clear();
+        self.unconfirmed.clear();
         drop(self.handle.own_notices.take());
     }
 }

@@ -68,7 +68,7 @@ pub struct Session {
     /// When it was created.
     pub created: Now,
     /// The user's values, and the principal that each batch of requests is counted for.
-    proved: OnceLock<(AuthenticatedUser, Principal)>,
+    authenticated: OnceLock<(AuthenticatedUser, Principal)>,
     state: AtomicU8,
     /// Every request must be signed or sealed.
     pub signing_required: AtomicBool,
@@ -109,7 +109,7 @@ impl Session {
             client,
             protection,
             created,
-            proved: OnceLock::new(),
+            authenticated: OnceLock::new(),
             state: AtomicU8::new(SessionState::InProgress as u8),
             signing_required: AtomicBool::new(false),
             sealing_required: AtomicBool::new(false),
@@ -138,10 +138,10 @@ impl Session {
     }
 
     /// Authenticates the session. The first call sets the keys. A later one, for the same user, does not.
-    pub fn prove(&self, proved: AuthenticatedUser) {
-        let user = || Principal::User(proved.identity.number());
-        let principal = if proved.anonymous { Principal::Host } else { user() };
-        let _ = self.proved.set((proved, principal));
+    pub fn authenticate(&self, authenticated: AuthenticatedUser) {
+        let user = || Principal::User(authenticated.identity.number());
+        let principal = if authenticated.anonymous { Principal::Host } else { user() };
+        let _ = self.authenticated.set((authenticated, principal));
         let (from, to) = (SessionState::InProgress as u8, SessionState::Valid as u8);
         let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -150,13 +150,13 @@ impl Session {
     #[inline]
     #[must_use]
     pub fn principal(&self) -> Option<Principal> {
-        self.proved.get().map(|(_, principal)| *principal)
+        self.authenticated.get().map(|(_, principal)| *principal)
     }
 
     /// The values that its authentication has set.
     #[inline]
-    pub fn proved(&self) -> Option<&AuthenticatedUser> {
-        self.proved.get().map(|(proved, _)| proved)
+    pub fn authenticated(&self) -> Option<&AuthenticatedUser> {
+        self.authenticated.get().map(|(authenticated, _)| authenticated)
     }
 
     /// Ends the session. Returns true to the one caller that ended it.
@@ -166,12 +166,12 @@ impl Session {
 
     /// The user's SID. `None` before authentication.
     pub fn sid(&self) -> Option<Sid> {
-        self.proved().map(|proved| proved.identity.sid)
+        self.authenticated().map(|authenticated| authenticated.identity.sid)
     }
 
     /// The user's name, for status and logs.
     pub fn user_name(&self) -> &str {
-        self.proved().map_or("", |proved| &proved.identity.name)
+        self.authenticated().map_or("", |authenticated| &authenticated.identity.name)
     }
 
     /// A nonce for sealing that no other message of this session has.

@@ -19,7 +19,8 @@ pub(super) fn request(cx: &Context<'_>, request: &Request<'_>) -> Handled {
         ms if ms <= MAX_RESILIENT_TIME_MS => ms,
         _ => return Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
     };
-    let user = cx.connection.session(request)?.proved().map(|proved| proved.identity.sid);
+    let user =
+        cx.connection.session(request)?.authenticated().map(|authenticated| authenticated.identity.sid);
     let mut survival = cx.disk.open.survival.lock();
     // A persistent Open stays persistent. Otherwise it could not outlive the server.
     survival.durable = survival.durable.filter(|durable| durable.persistent);

@@ -68,10 +68,11 @@ impl LogOn<'_, '_> {
         }
         // MS-SMB2 3.3.5.5 (exception: the ClientGuid is not compared, which the section leaves to the
         // server; as in Windows, the session's key identifies its client)
-        let Some(proved) = session.proved().filter(|_| session.state() == SessionState::Valid) else {
+        let Some(authenticated) = session.authenticated().filter(|_| session.state() == SessionState::Valid)
+        else {
             return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the session's own log-on is not done yet"));
         };
-        if proved.anonymous {
+        if authenticated.anonymous {
             return Err((NtStatus::NOT_SUPPORTED, "the session is anonymous"));
         }
         if self.request.channel.is_some() {
@@ -162,7 +163,7 @@ fn close_silent(silent: &Handle, session: &Session, now: Now) {
 
 /// Whether the session has an authenticated user that is not anonymous.
 fn is_named(session: &Session) -> bool {
-    session.proved().is_some_and(|proved| !proved.anonymous)
+    session.authenticated().is_some_and(|authenticated| !authenticated.anonymous)
 }
 
 /// Whether the signing algorithms of a session and a connection allow a binding.

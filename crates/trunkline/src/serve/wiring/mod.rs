@@ -425,7 +425,7 @@ impl Wired {
     /// Whoever may not log on any more is not served any more either.
     fn end_sessions_of_strangers(&self) {
         for session in self.server.sessions() {
-            let user = session.proved().filter(|proved| !proved.anonymous);
+            let user = session.authenticated().filter(|proved| !proved.anonymous);
             let Some(gone) = user.filter(|user| !self.server.knows(&user.identity)) else { continue };
             let (user, id) = (&gone.identity.name, session.id);
             tracing::info!(user, session = id, "the user is gone: their connections are closed");
