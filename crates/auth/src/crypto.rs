@@ -1,7 +1,7 @@
 //! The cryptography of SMB 3.x. Each key is expanded once and used for many messages.
 //!
 //! Start with [`Signer`] (message signatures) and [`Sealer`] (message encryption). Both are built when a
-//! session or channel gets its keys. Threads share them, and they allocate nothing for a message. [`kdf`]
+//! session or channel gets its keys. Threads share them, and they allocate nothing for a message. [`kdf()`]
 //! derives those keys. [`preauth_hash`] chains the SMB 3.1.1 pre-authentication hash.
 
 mod hash;

@@ -9,7 +9,7 @@ use wire::Writer;
 pub use crate::output::Response;
 
 wire_flags! {
-    /// ChangeNotifyFlags of a request (MS-SMB2 2.2.35).
+    /// Flags of a request (MS-SMB2 2.2.35).
     pub struct ChangeNotifyFlags: u16 {
         /// Includes all levels below the directory.
         WATCH_TREE = 0x0001,

@@ -8,7 +8,7 @@ use crate::reader::FieldReader;
 use wire::Writer;
 
 wire_flags! {
-    /// CloseFlags of request and response (MS-SMB2 2.2.15).
+    /// Flags of request and response (MS-SMB2 2.2.15).
     pub struct CloseFlags: u16 {
         /// The response has the attributes.
         POSTQUERY_ATTRIB = 0x0001,

@@ -94,7 +94,7 @@ wire_enum! {
 }
 
 wire_flags! {
-    /// IoctlFlags of a request (MS-SMB2 2.2.31).
+    /// Flags of a request (MS-SMB2 2.2.31).
     pub struct IoctlFlags: u32 {
         /// An FSCTL. Without it the request is an IOCTL, which no server supports.
         IS_FSCTL = 0x0000_0001,

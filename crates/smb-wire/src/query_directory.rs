@@ -10,7 +10,7 @@ use wire::Writer;
 pub use crate::output::Response;
 
 wire_flags! {
-    /// QueryDirectoryFlags of a request (MS-SMB2 2.2.33).
+    /// Flags of a request (MS-SMB2 2.2.33).
     pub struct QueryDirectoryFlags: u8 {
         RESTART_SCANS = 0x01,
         RETURN_SINGLE_ENTRY = 0x02,

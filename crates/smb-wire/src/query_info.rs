@@ -34,7 +34,7 @@ wire_flags! {
 }
 
 wire_flags! {
-    /// QueryInfoFlags of a query for extended attributes (MS-SMB2 2.2.37).
+    /// Flags of a query for extended attributes (MS-SMB2 2.2.37).
     pub struct QueryInfoFlags: u32 {
         RESTART_SCAN = 0x0000_0001,
         RETURN_SINGLE_ENTRY = 0x0000_0002,
@@ -53,7 +53,7 @@ pub struct Request<'a> {
     pub output_buffer_length: u32,
     /// [`SecurityInformation`] bits, or the index of an extended attribute.
     pub additional_information: u32,
-    /// QueryInfoFlags of a query for extended attributes.
+    /// Flags of a query for extended attributes.
     pub flags: QueryInfoFlags,
     /// The Open.
     pub file_id: FileId,

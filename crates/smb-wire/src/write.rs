@@ -14,7 +14,7 @@ pub const REQUEST_FIXED: usize = 48;
 pub const RESPONSE_FIXED: usize = 16;
 
 wire_flags! {
-    /// WriteFlags of a request (MS-SMB2 2.2.21).
+    /// Flags of a request (MS-SMB2 2.2.21).
     pub struct WriteFlags: u32 {
         WRITE_THROUGH = 0x0000_0001,
         WRITE_UNBUFFERED = 0x0000_0002,

@@ -1,4 +1,4 @@
-//! Leads an admitted request to its command. It first makes the checks that all commands share, in the order
+//! Passes an admitted request to its command. It first makes the checks that all commands share, in the order
 //! of the specification (MS-SMB2 3.3.5.2). Start with [`handle`].
 
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use smb_wire::{NtStatus, SmbCommand};
 use wire::Output;
 
 use crate::connection::{Connection, Negotiated};
-use crate::exchange::{Answered, Aside, CommandOutcome, Handled, Request, Stop};
+use crate::exchange::{CommandOutcome, Handled, ParkReason, ReplyContent, Request, Stop};
 use crate::state::Event;
 use crate::state::session::SessionState;
 use crate::{cmd, counting};
@@ -19,18 +19,19 @@ pub fn handle(
     out: &mut Output<Event>,
 ) -> CommandOutcome {
     let mut outcome = checked(connection, request, out).unwrap_or_else(CommandOutcome::from);
-    if let CommandOutcome::Answered(Answered::Failed(status, _)) = &mut outcome
+    if let CommandOutcome::Answered(ReplyContent::Failed(status, _)) = &mut outcome
         && request.announced
     {
         *status = ended(request.header.command(), *status);
     }
-    let goes_on = matches!(&outcome, CommandOutcome::Aside(aside) if !matches!(aside, Aside::Answer(..)));
+    let goes_on =
+        matches!(&outcome, CommandOutcome::Parked(aside) if !matches!(aside, ParkReason::Answer(..)));
     if !goes_on && let Some(open) = request.counted.take().and_then(|id| connection.server.opens.get(id)) {
         // MS-SMB2 3.3.4.1
         open.per_request.sequence.end(request.header.channel_sequence());
     }
     match &outcome {
-        CommandOutcome::Answered(Answered::Failed(status, _)) => {
+        CommandOutcome::Answered(ReplyContent::Failed(status, _)) => {
             // MS-SMB2 3.3.5.2.7.2: the requests that follow have no tree.
             if request.header.command() == SmbCommand::TreeConnect {
                 request.related.tree_id = u32::MAX;
@@ -40,10 +41,10 @@ pub fn handle(
                 request.related.failed = Some(*status);
             }
         }
-        CommandOutcome::Answered(Answered::Done(_)) | CommandOutcome::Aside(Aside::Answer(..)) => {
+        CommandOutcome::Answered(ReplyContent::Done(_)) | CommandOutcome::Parked(ParkReason::Answer(..)) => {
             request.related.failed = None;
         }
-        CommandOutcome::Aside(_) | CommandOutcome::Silent | CommandOutcome::Disconnect(_) => {}
+        CommandOutcome::Parked(_) | CommandOutcome::Silent | CommandOutcome::Disconnect(_) => {}
     }
     outcome
 }
@@ -80,26 +81,26 @@ fn checked(
     if command == SmbCommand::Negotiate {
         return Ok(cmd::negotiate::handle(connection, request, out).into());
     }
-    let settled = &connection.negotiated.ok_or(Stop::Disconnect("a request before NEGOTIATE"))?;
+    let negotiated = &connection.negotiated.ok_or(Stop::Disconnect("a request before NEGOTIATE"))?;
     let handled = match command {
-        SmbCommand::SessionSetup => cmd::session_setup::handle(connection, settled, request),
+        SmbCommand::SessionSetup => cmd::session_setup::handle(connection, negotiated, request),
         SmbCommand::Echo => cmd::echo::handle(request),
         SmbCommand::Cancel => {
             cmd::cancel::handle(connection, request, out);
             return Ok(CommandOutcome::Silent);
         }
         SmbCommand::Ioctl
-            if request.channel.is_none() && cmd::ioctl::torture::is_asked(connection, request) =>
+            if request.channel.is_none() && cmd::ioctl::torture::is_sessionless(connection, request) =>
         {
             cmd::ioctl::torture::handle(connection, request)
         }
-        _ => in_session(connection, settled, request),
+        _ => in_session(connection, negotiated, request),
     };
     Ok(handled.into())
 }
 
 /// Checks and calls the commands that need a session.
-fn in_session(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
+fn in_session(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
     // MS-SMB2 3.3.5.2.9
     if request.channel.is_none() && request.header.is_related() {
         // The request that it is related to had no session either. There is nothing to inherit.
@@ -110,26 +111,26 @@ fn in_session(connection: &mut Connection, settled: &Negotiated, request: &mut R
     }
     let session = connection.session(request)?;
     Stop::when(session.state() != SessionState::Valid, NtStatus::USER_SESSION_DELETED)?;
-    if session.proved().is_some_and(|proved| !proved.anonymous) {
-        let by_key = session.standing().is_some_and(|standing| standing.by_key);
+    if session.authenticated().is_some_and(|authenticated| !authenticated.anonymous) {
+        let by_key = session.session_settings().is_some_and(|settings| settings.by_key);
         request.transaction.authentication = if by_key { counting::BY_KEY } else { counting::PROVED };
     }
     Stop::when(session.sealing_required.load(Ordering::Relaxed) && !request.sealed, NtStatus::ACCESS_DENIED)?;
     match request.header.command() {
-        SmbCommand::Read => cmd::read::handle(connection, settled, request),
-        SmbCommand::Write => cmd::write::handle(connection, settled, request),
+        SmbCommand::Read => cmd::read::handle(connection, negotiated, request),
+        SmbCommand::Write => cmd::write::handle(connection, negotiated, request),
         SmbCommand::Logoff => cmd::logoff::handle(connection, request),
-        SmbCommand::TreeConnect => cmd::tree_connect::handle(connection, settled, request),
+        SmbCommand::TreeConnect => cmd::tree_connect::handle(connection, negotiated, request),
         SmbCommand::TreeDisconnect => cmd::tree_disconnect::handle(connection, request),
-        SmbCommand::Create => cmd::create::handle(connection, settled, request),
+        SmbCommand::Create => cmd::create::handle(connection, negotiated, request),
         SmbCommand::Close => cmd::close::handle(connection, request),
         SmbCommand::Flush => cmd::flush::handle(connection, request),
-        SmbCommand::Lock => cmd::lock::handle(connection, settled, request),
-        SmbCommand::Ioctl => cmd::ioctl::handle(connection, settled, request),
-        SmbCommand::QueryDirectory => cmd::query_directory::handle(connection, settled, request),
-        SmbCommand::ChangeNotify => cmd::change_notify::handle(connection, settled, request),
-        SmbCommand::QueryInfo => cmd::query_info::handle(connection, settled, request),
-        SmbCommand::SetInfo => cmd::set_info::handle(connection, settled, request),
+        SmbCommand::Lock => cmd::lock::handle(connection, negotiated, request),
+        SmbCommand::Ioctl => cmd::ioctl::handle(connection, negotiated, request),
+        SmbCommand::QueryDirectory => cmd::query_directory::handle(connection, negotiated, request),
+        SmbCommand::ChangeNotify => cmd::change_notify::handle(connection, negotiated, request),
+        SmbCommand::QueryInfo => cmd::query_info::handle(connection, negotiated, request),
+        SmbCommand::SetInfo => cmd::set_info::handle(connection, negotiated, request),
         SmbCommand::OplockBreak => cmd::oplock_break::handle(connection, request),
         SmbCommand::ServerToClientNotification | SmbCommand::Unknown(_) => {
             Err(Stop::Fail(NtStatus::INVALID_PARAMETER))

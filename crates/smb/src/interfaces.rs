@@ -86,7 +86,7 @@ mod tests {
         NetworkAddress { if_index, address, link_speed_bps: None, rss: true, offered }
     }
 
-    fn told(known: &[NetworkAddress], own: &str) -> Vec<(u32, String)> {
+    fn reported_addresses(known: &[NetworkAddress], own: &str) -> Vec<(u32, String)> {
         let list = answer(known, own.parse().expect("an address"));
         list.iter().map(|info| (info.if_index, info.address.to_string())).collect()
     }
@@ -102,13 +102,13 @@ mod tests {
         ];
         let offered = [(2, "192.0.2.1".to_owned()), (3, "2001:db8::1".to_owned())];
         let with = |own: (u32, &str)| [&[(own.0, own.1.to_owned())][..], &offered].concat();
-        assert_eq!(told(&known, "192.0.2.1"), offered);
-        assert_eq!(told(&known, "127.0.0.1"), with((1, "127.0.0.1")));
-        assert_eq!(told(&known, "::ffff:127.0.0.1"), with((1, "127.0.0.1")));
-        assert_eq!(told(&known, "127.0.0.2"), with((1, "127.0.0.2")));
-        assert_eq!(told(&known, "fe80::1"), with((2, "fe80::1")));
-        assert_eq!(told(&known, "198.51.100.1"), with((UNKNOWN_INTERFACE, "198.51.100.1")));
-        assert_eq!(told(&[], "192.0.2.1"), [(UNKNOWN_INTERFACE, "192.0.2.1".to_owned())]);
+        assert_eq!(reported_addresses(&known, "192.0.2.1"), offered);
+        assert_eq!(reported_addresses(&known, "127.0.0.1"), with((1, "127.0.0.1")));
+        assert_eq!(reported_addresses(&known, "::ffff:127.0.0.1"), with((1, "127.0.0.1")));
+        assert_eq!(reported_addresses(&known, "127.0.0.2"), with((1, "127.0.0.2")));
+        assert_eq!(reported_addresses(&known, "fe80::1"), with((2, "fe80::1")));
+        assert_eq!(reported_addresses(&known, "198.51.100.1"), with((UNKNOWN_INTERFACE, "198.51.100.1")));
+        assert_eq!(reported_addresses(&[], "192.0.2.1"), [(UNKNOWN_INTERFACE, "192.0.2.1".to_owned())]);
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_host_with_very_many_addresses_tells_some_of_them() {
         let known: Vec<_> = (1..200).map(|at_| at(at_, &format!("192.0.2.{at_}"), true)).collect();
-        let list = told(&known, "192.0.2.199");
+        let list = reported_addresses(&known, "192.0.2.199");
         assert_eq!((list.len(), list[0].0, list[1].0), (MAX_OFFERED, 199, 1));
         const { assert!(MAX_OFFERED * smb_wire::ioctl::interfaces::SIZE < 16 * 1024) };
     }

@@ -122,7 +122,7 @@ pub const MAX_LOGGED_ADDRESSES: usize = 1024;
 pub const LATE_CHANGES_NS: u64 = 10_000_000_000;
 
 /// How many arrived notices of one connection are kept until they count as read.
-pub const MAX_UNPROVED: usize = 1024;
+pub const MAX_UNCONFIRMED: usize = 1024;
 
 /// Waiting password attempts for one user from one address. The server refuses more. The last one waits half
 /// a minute, about as long as clients do.

@@ -12,15 +12,15 @@ use crate::dispatch;
 use crate::exchange::compound::expected_size;
 use crate::exchange::parked::{Parked, Parking};
 use crate::exchange::remaining::{First, RemainingMessages};
-use crate::exchange::{Aside, CommandOutcome, Compound, Exchange, Request, RequestState};
+use crate::exchange::{CommandOutcome, Compound, Exchange, ParkReason, Request, RequestState};
 use crate::state::{Completion, Event};
 
 /// The continuation after one request of a frame.
-enum Then {
+enum NextStep {
     /// The next request, or the end of the frame.
     Next,
     /// The request is put aside.
-    Aside(Aside),
+    Parked(ParkReason),
     /// The connection ends.
     Closed,
 }
@@ -60,9 +60,9 @@ fn start(
 fn run(connection: &mut Connection, mut exchange: Exchange<'_>, now: Now, out: &mut Output<Event>) {
     while !exchange.remaining.bytes().is_empty() {
         match run_one(connection, &mut exchange, now, out) {
-            Then::Next => {}
-            Then::Closed => return,
-            Then::Aside(aside) => {
+            NextStep::Next => {}
+            NextStep::Closed => return,
+            NextStep::Parked(aside) => {
                 // The notices go before the replies so far. Those may leave together with the interim
                 // response of this request.
                 connection.send_own_notices(now, out);
@@ -83,11 +83,11 @@ fn run_one(
     exchange: &mut Exchange<'_>,
     now: Now,
     out: &mut Output<Event>,
-) -> Then {
+) -> NextStep {
     let left = exchange.remaining.bytes().len();
     let Some(Ok(first)) = exchange.remaining.first() else {
         connection.hang_up("a malformed header", out);
-        return Then::Closed;
+        return NextStep::Closed;
     };
     let First { header, message, signature } = first;
     let (len, compound) = (message.len(), &mut exchange.compound);
@@ -97,16 +97,16 @@ fn run_one(
             Ok(signed) => RequestState::new(header, signed, len, now),
             Err(AdmissionRefusal::Ignore) => {
                 exchange.remaining.pass(len);
-                return Then::Next;
+                return NextStep::Next;
             }
             Err(AdmissionRefusal::Close(why)) => {
                 connection.hang_up(why, out);
-                return Then::Closed;
+                return NextStep::Closed;
             }
             Err(AdmissionRefusal::Answer { status, signed }) => {
                 connection.refuse(compound, RequestState::new(header, signed, len, now), status);
                 exchange.remaining.pass(len);
-                return Then::Next;
+                return NextStep::Next;
             }
         },
     };
@@ -117,20 +117,20 @@ fn run_one(
     let outcome = dispatch::handle(connection, &mut request, out);
     let Request { related, claim, attached, counted, sign_answer, .. } = request;
     // A CREATE that has ended leaves no claim to the next request.
-    compound.claim = claim.filter(|_| matches!(outcome, CommandOutcome::Aside(_)));
+    compound.claim = claim.filter(|_| matches!(outcome, CommandOutcome::Parked(_)));
     compound.related = related;
     request_state.signed |= sign_answer && compound.sealed_by.is_none();
     match outcome {
         CommandOutcome::Disconnect(why) => {
             connection.hang_up(why, out);
-            return Then::Closed;
+            return NextStep::Closed;
         }
-        CommandOutcome::Aside(aside) => {
+        CommandOutcome::Parked(aside) => {
             if request_state.outstanding.is_none() {
                 request_state.outstanding = connection.outstanding(counted, &request_state.header);
             }
             exchange.request = Some(request_state);
-            return Then::Aside(aside);
+            return NextStep::Parked(aside);
         }
         CommandOutcome::Silent => {
             compound.abandon(request_state.at);
@@ -146,7 +146,7 @@ fn run_one(
         }
     }
     exchange.remaining.pass(len);
-    Then::Next
+    NextStep::Next
 }
 
 /// Handles a wake-up of a waiting request: tries it again, or sends its reply.

@@ -43,7 +43,7 @@ impl Conversation for Connection {
         self.desk.begin();
         let before = out.frames.len();
         run::receive(self, message, now, out);
-        self.end_turn(before, now, out);
+        self.end_batch(before, now, out);
         self.handle.path.set_sessions(self.channels.len());
     }
 
@@ -66,7 +66,7 @@ impl Conversation for Connection {
             }
             Event::Close => out.close = true,
         }
-        self.end_turn(before, now, out);
+        self.end_batch(before, now, out);
     }
 
     fn is_urgent(&self, event: &Event) -> bool {
@@ -111,7 +111,7 @@ impl Conversation for Connection {
         let before = out.frames.len();
         run::resume_log_ons(self, now, out);
         self.announce_silent(now, out);
-        self.end_turn(before, now, out);
+        self.end_batch(before, now, out);
         if !self.parked.has_log_ons() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
             self.hang_up("nobody logged on in time", out);
         }

@@ -139,7 +139,7 @@ fn negotiate_goes_by_an_account_that_is_named() {
     let mut peer = world.peer();
     peer.log_on(&relaxed);
     let session = world.server.session(peer.session_id).expect("it is there");
-    let standing = session.standing().expect("its user is proved");
+    let standing = session.session_settings().expect("its user is proved");
     assert_eq!((standing.account.as_deref(), standing.signs, standing.seals), (Some("strict"), true, true));
     // The only cipher of the client is not allowed, so there is no common one.
     let other = Dial { cipher: Some(Cipher::Aes128Gcm), ..relaxed };
@@ -201,7 +201,7 @@ fn an_address_of_a_share_leads_to_it_alone_under_the_settings_of_its_account() {
     let dial = Dial { signing: SigningAlgorithm::AesCmac, ..Dial::default() };
     let mut main = world.dial(&dial);
     let session = world.server.session(main.session_id).expect("it is there");
-    assert_eq!(session.standing().and_then(|standing| standing.account.as_deref()), Some("team"));
+    assert_eq!(session.session_settings().and_then(|standing| standing.account.as_deref()), Some("team"));
     for share in [SHARE, "IPC$"] {
         assert_eq!(main.try_tree(share).status(), NtStatus::SUCCESS, "{share}");
     }

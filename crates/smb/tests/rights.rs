@@ -14,7 +14,7 @@ use testkit::smb::client::OpenFile;
 use testkit::smb::{Peer, SmbTestServer};
 
 /// An Open with one right, and its name.
-struct One<'a> {
+struct SingleRightOpen<'a> {
     client: &'a mut Peer,
     file: FileId,
     name: &'a str,
@@ -32,7 +32,7 @@ use Samba::{Differs, Same};
 
 struct RightsRow {
     name: &'static str,
-    act: fn(&mut One<'_>) -> NtStatus,
+    act: fn(&mut SingleRightOpen<'_>) -> NtStatus,
     /// One of these rights is enough.
     needs: Access,
     /// The status with one of the rights. Without one it is ACCESS_DENIED.
@@ -51,7 +51,7 @@ const ABSENT: &str = "Samba does not have it";
 
 const fn row(
     name: &'static str,
-    act: fn(&mut One<'_>) -> NtStatus,
+    act: fn(&mut SingleRightOpen<'_>) -> NtStatus,
     needs: Access,
     samba: Samba,
 ) -> RightsRow {
@@ -60,7 +60,7 @@ const fn row(
 
 const fn telling(
     name: &'static str,
-    act: fn(&mut One<'_>) -> NtStatus,
+    act: fn(&mut SingleRightOpen<'_>) -> NtStatus,
     needs: Access,
     allowed: NtStatus,
     samba: Samba,
@@ -68,34 +68,34 @@ const fn telling(
     RightsRow { name, act, needs, allowed, samba }
 }
 
-fn query(one: &mut One<'_>, info_type: InfoType, class: u8, which: u32) -> NtStatus {
+fn query(one: &mut SingleRightOpen<'_>, info_type: InfoType, class: u8, which: u32) -> NtStatus {
     let file_id = one.file;
     one.client.query_info(file_id, info_type, class, which).status()
 }
 
-fn query_file(one: &mut One<'_>, class: FileInfoClass) -> NtStatus {
+fn query_file(one: &mut SingleRightOpen<'_>, class: FileInfoClass) -> NtStatus {
     query(one, InfoType::File, class.0, 0)
 }
 
-fn query_fs(one: &mut One<'_>, class: FsInfoClass) -> NtStatus {
+fn query_fs(one: &mut SingleRightOpen<'_>, class: FsInfoClass) -> NtStatus {
     query(one, InfoType::Filesystem, class.0, 0)
 }
 
-fn query_security(one: &mut One<'_>, which: u32) -> NtStatus {
+fn query_security(one: &mut SingleRightOpen<'_>, which: u32) -> NtStatus {
     query(one, InfoType::Security, 0, which)
 }
 
-fn set(one: &mut One<'_>, info_type: InfoType, class: u8, which: u32, buffer: &[u8]) -> NtStatus {
+fn set(one: &mut SingleRightOpen<'_>, info_type: InfoType, class: u8, which: u32, buffer: &[u8]) -> NtStatus {
     let file_id = one.file;
     one.client.set_info(file_id, info_type, class, which, buffer)
 }
 
-fn set_file(one: &mut One<'_>, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
+fn set_file(one: &mut SingleRightOpen<'_>, class: FileInfoClass, buffer: &[u8]) -> NtStatus {
     set(one, InfoType::File, class.0, 0, buffer)
 }
 
 /// Sets a part of the descriptor to its current value.
-fn set_security(one: &mut One<'_>, which: u32) -> NtStatus {
+fn set_security(one: &mut SingleRightOpen<'_>, which: u32) -> NtStatus {
     let open = OpenFile { access: Access::READ_CONTROL, ..OpenFile::named(one.name) };
     let other = one.client.create(&open).file_id();
     let answer = one.client.call(SmbCommand::QueryInfo, |out| {
@@ -116,20 +116,20 @@ fn set_security(one: &mut One<'_>, which: u32) -> NtStatus {
     set(one, InfoType::Security, 0, which, &descriptor)
 }
 
-fn control(one: &mut One<'_>, file: FileId, code: CtlCode, input: &[u8]) -> (NtStatus, Vec<u8>) {
+fn control(one: &mut SingleRightOpen<'_>, file: FileId, code: CtlCode, input: &[u8]) -> (NtStatus, Vec<u8>) {
     let answer =
         one.client.call(SmbCommand::Ioctl, |out| ioctl::Request::fsctl(code, file, input, 4096).write(out));
     let output = ioctl::Response::parse(&answer.message).map(|response| response.output.to_vec());
     (answer.status(), output.unwrap_or_default())
 }
 
-fn fsctl(one: &mut One<'_>, code: CtlCode, input: &[u8]) -> NtStatus {
+fn fsctl(one: &mut SingleRightOpen<'_>, code: CtlCode, input: &[u8]) -> NtStatus {
     let file = one.file;
     control(one, file, code, input).0
 }
 
 /// Copies or shares the first bytes between the Open and one with all rights.
-fn between(one: &mut One<'_>, code: CtlCode, is_target: bool) -> NtStatus {
+fn between(one: &mut SingleRightOpen<'_>, code: CtlCode, is_target: bool) -> NtStatus {
     let (file, all) = (one.file, one.client.open("other"));
     let (source, target) = if is_target { (all, file) } else { (file, all) };
     let input = if code == CtlCode::DuplicateExtentsToFile {
@@ -145,7 +145,7 @@ fn between(one: &mut One<'_>, code: CtlCode, is_target: bool) -> NtStatus {
     status
 }
 
-fn lock(one: &mut One<'_>, flags: lock::LockFlags) -> NtStatus {
+fn lock(one: &mut SingleRightOpen<'_>, flags: lock::LockFlags) -> NtStatus {
     let file_id = one.file;
     let elements = [LockElement { offset: 0, length: u64::MAX, flags }];
     one.client.status(SmbCommand::Lock, |out| {
@@ -154,29 +154,29 @@ fn lock(one: &mut One<'_>, flags: lock::LockFlags) -> NtStatus {
     })
 }
 
-fn flush(one: &mut One<'_>) -> NtStatus {
+fn flush(one: &mut SingleRightOpen<'_>) -> NtStatus {
     let file_id = one.file;
     one.client.status(SmbCommand::Flush, |out| flush::Request { reserved1: 0, file_id }.write(out))
 }
 
 /// FileRenameInformation and FileLinkInformation (MS-FSCC 2.4.42.2, 2.4.27.2).
-fn named(one: &One<'_>, ending: &str) -> Vec<u8> {
+fn named(one: &SingleRightOpen<'_>, ending: &str) -> Vec<u8> {
     let name = utf16::encode(&format!("{}{ending}", one.name));
     [&[0; 16][..], &(name.len() as u32).to_le_bytes(), &name].concat()
 }
 
-fn rename(one: &mut One<'_>) -> NtStatus {
+fn rename(one: &mut SingleRightOpen<'_>) -> NtStatus {
     let target = named(one, " renamed");
     set_file(one, FileInfoClass::RENAME, &target)
 }
 
-fn set_basic(one: &mut One<'_>) -> NtStatus {
+fn set_basic(one: &mut SingleRightOpen<'_>) -> NtStatus {
     // MS-FSCC 2.4.7: the time of the last write, and no other field.
     let buffer = [&[0; 16][..], &132_000_000_000_000_000_u64.to_le_bytes(), &[0; 16]].concat();
     set_file(one, FileInfoClass::BASIC, &buffer)
 }
 
-fn list(one: &mut One<'_>) -> NtStatus {
+fn list(one: &mut SingleRightOpen<'_>) -> NtStatus {
     let file_id = one.file;
     one.client.status(SmbCommand::QueryDirectory, |out| {
         query_directory::Request {
@@ -191,7 +191,7 @@ fn list(one: &mut One<'_>) -> NtStatus {
     })
 }
 
-fn watch(one: &mut One<'_>) -> NtStatus {
+fn watch(one: &mut SingleRightOpen<'_>) -> NtStatus {
     let file_id = one.file;
     one.client.status(SmbCommand::ChangeNotify, |out| {
         change_notify::Request {
@@ -205,7 +205,7 @@ fn watch(one: &mut One<'_>) -> NtStatus {
 }
 
 /// A reparse point with an unknown tag (MS-FSCC 2.1.2.3).
-fn set_reparse(one: &mut One<'_>) -> NtStatus {
+fn set_reparse(one: &mut SingleRightOpen<'_>) -> NtStatus {
     let guid = [7; 16];
     let buffer = [&0x0000_1234_u32.to_le_bytes()[..], &[4, 0, 0, 0], &guid, b"data"].concat();
     fsctl(one, CtlCode::SetReparsePoint, &buffer)
@@ -442,7 +442,7 @@ fn holds(table: &[RightsRow], options: CreateOptions) {
             let file = client.create(&open).file_id();
             let is_enough = row.needs.contains(right);
             let expected = if is_enough { row.allowed } else { NtStatus::ACCESS_DENIED };
-            let status = (row.act)(&mut One { client: &mut client, file, name: &name });
+            let status = (row.act)(&mut SingleRightOpen { client: &mut client, file, name: &name });
             if status != expected {
                 wrong.push(format!("{} with {right:?}: {status:?}, not {expected:?}", row.name));
             }

@@ -14,19 +14,19 @@ use crate::info::names::STREAM_SYNTAX;
 use crate::state::OnDisk;
 
 /// Answers a CHANGE_NOTIFY.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = change_notify::Request::parse(request.message)?;
-    let open = connection.open(request, asked.file_id)?.share();
-    let limit = asked.output_buffer_length as usize;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let parsed = change_notify::Request::parse(request.message)?;
+    let open = connection.open(request, parsed.file_id)?.share();
+    let limit = parsed.output_buffer_length as usize;
     // MS-SMB2 3.3.5.19
-    settled.check_size(request, limit, asked.payload_len())?;
+    negotiated.check_size(request, limit, parsed.payload_len())?;
     let directory = open.on_disk().filter(|disk| disk.file.is_directory());
     let OnDisk { engine, file, .. } = directory.ok_or(NtStatus::INVALID_PARAMETER)?;
     Stop::when(!file.granted().contains(Rights::READ_DATA), NtStatus::ACCESS_DENIED)?;
     // MS-SMB2 3.3.5.19: bits without a meaning are ignored. Without any other bit the request just waits.
-    let filter = ChangeFilter::from_bits_truncate(asked.completion_filter.bits());
+    let filter = ChangeFilter::from_bits_truncate(parsed.completion_filter.bits());
     if !request.resumed {
-        engine.watch(file, filter, asked.flags.contains(ChangeNotifyFlags::WATCH_TREE), limit)?;
+        engine.watch(file, filter, parsed.flags.contains(ChangeNotifyFlags::WATCH_TREE), limit)?;
     }
     let waiter = connection.waiter_for(request);
     match engine.take_changes(file, Some(&waiter)) {

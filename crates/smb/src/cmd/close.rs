@@ -10,16 +10,16 @@ use crate::info::FileMetadata;
 
 /// Answers a CLOSE.
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
-    let asked = close::Request::parse(request.message)?;
-    let open = match connection.open(request, asked.file_id) {
+    let parsed = close::Request::parse(request.message)?;
+    let open = match connection.open(request, parsed.file_id) {
         Ok(named) => named.share(),
         Err(stop) => {
-            connection.server.pending_closes.wait(request.file_id(asked.file_id)?.volatile);
+            connection.server.pending_closes.wait(request.file_id(parsed.file_id)?.volatile);
             return Err(stop);
         }
     };
     connection.await_operations(request, &open)?;
-    let wanted = asked.flags.contains(close::CloseFlags::POSTQUERY_ATTRIB);
+    let wanted = parsed.flags.contains(close::CloseFlags::POSTQUERY_ATTRIB);
     let info = open.file().filter(|_| wanted).and_then(|(engine, file)| {
         let info = engine.info(file).ok()?;
         Some(FileMetadata::of_open(&info, file).file_info())

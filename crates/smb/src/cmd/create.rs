@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use share::{
-    Attributes, CallResult, Caller, Cause, Deny, Disposition, Identity, OpenRequest, OpenResult, Options,
-    Outcome, Share,
+    Attributes, Caller, Cause, Deny, Disposition, Identity, OpenRequest, Opened, Options, Outcome, Share,
+    Step,
 };
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, ShareAccess};
 use smb_wire::fscc::FileAttributes;
@@ -20,7 +20,7 @@ use super::pipe;
 use crate::connection::{Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::path;
-use crate::state::durable::{AskedFor, CreateRecord};
+use crate::state::durable::{CreateRecord, ReplayParameters};
 use crate::state::{Object, Open, Server, Session, Tree, TreeTarget, persistent};
 
 pub(crate) mod contexts;
@@ -64,54 +64,54 @@ struct Create<'a> {
     engine: &'a Arc<Share>,
     /// The session's user within the share's limits.
     identity: &'a Arc<Identity>,
-    asked: &'a create::Request<'a>,
+    parsed: &'a create::Request<'a>,
     contexts: &'a CreateContexts,
     /// Whether the Open is requested to outlive the server, and can.
     lasts: bool,
 }
 
 /// Answers a CREATE.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = &create::Request::parse(request.message)?;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let parsed = &create::Request::parse(request.message)?;
     let tree = &connection.tree(request)?;
     connection.pace_metadata(request, tree)?;
     let TreeTarget::Disk { engine, identity, .. } = &tree.target else {
-        check_impersonation(asked)?;
-        return pipe::create(connection, request, tree, asked);
+        check_impersonation(parsed)?;
+        return pipe::create(connection, request, tree, parsed);
     };
-    let contexts = &CreateContexts::read(settled, asked)?;
+    let contexts = &CreateContexts::read(negotiated, parsed)?;
     let connection = &*connection;
     let session = connection.session(request)?;
     // MS-SMB2 3.3.5.9.10
     let is_persistent = contexts.durability.request_v2.is_some_and(|v2| v2.persistent);
     let lasts = is_persistent && tree.is_continuously_available(contexts.capabilities);
-    let create = Create { connection, session, tree, engine, identity, asked, contexts, lasts };
+    let create = Create { connection, session, tree, engine, identity, parsed, contexts, lasts };
     if let Some(wanted) = contexts.durability.reconnect {
         return reconnect::handle(create, request, wanted);
     }
-    check_impersonation(asked)?;
-    check_fields(asked)?;
+    check_impersonation(parsed)?;
+    check_fields(parsed)?;
     create_file(create, request)
 }
 
 // MS-SMB2 3.3.5.9
-fn check_impersonation(asked: &create::Request<'_>) -> Result<(), Stop> {
-    match asked.impersonation_level {
+fn check_impersonation(parsed: &create::Request<'_>) -> Result<(), Stop> {
+    match parsed.impersonation_level {
         create::ImpersonationLevel::Unknown(_) => Err(Stop::Fail(NtStatus::BAD_IMPERSONATION_LEVEL)),
         _ => Ok(()),
     }
 }
 
 // MS-SMB2 3.3.5.9
-fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
+fn check_fields(parsed: &create::Request<'_>) -> Result<(), Stop> {
     const INVALID: NtStatus = NtStatus::INVALID_PARAMETER;
-    let access = desired_access(asked).bits();
+    let access = desired_access(parsed).bits();
     Stop::when(access & !KNOWN_ACCESS != 0 || access == 0, NtStatus::ACCESS_DENIED)?;
     let share = ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE;
-    Stop::when(!share.contains(asked.share_access), INVALID)?;
-    Stop::when(matches!(asked.create_disposition, create::Disposition::Unknown(_)), INVALID)?;
-    Stop::when(asked.file_attributes & !KNOWN_ATTRIBUTES != 0, INVALID)?;
-    let options = asked.create_options;
+    Stop::when(!share.contains(parsed.share_access), INVALID)?;
+    Stop::when(matches!(parsed.create_disposition, create::Disposition::Unknown(_)), INVALID)?;
+    Stop::when(parsed.file_attributes & !KNOWN_ATTRIBUTES != 0, INVALID)?;
+    let options = parsed.create_options;
     Stop::when(options.bits() & !KNOWN_OPTIONS != 0, INVALID)?;
     // MS-SMB2 2.2.13: bits that no server supports.
     let refused = CreateOptions::OPEN_BY_FILE_ID | CreateOptions::RESERVE_OPFILTER | CREATE_TREE_CONNECTION;
@@ -120,25 +120,25 @@ fn check_fields(asked: &create::Request<'_>) -> Result<(), Stop> {
     let both = CreateOptions::DIRECTORY_FILE | CreateOptions::NON_DIRECTORY_FILE;
     Stop::when(options.contains(both), INVALID)?;
     let destroys = matches!(
-        asked.create_disposition,
+        parsed.create_disposition,
         create::Disposition::Supersede | create::Disposition::Overwrite | create::Disposition::OverwriteIf
     );
     Stop::when(options.contains(CreateOptions::DIRECTORY_FILE) && destroys, INVALID)?;
     let deletes = Access::DELETE | Access::GENERIC_ALL | Access::MAXIMUM_ALLOWED;
-    let may_delete = asked.desired_access.intersects(deletes);
+    let may_delete = parsed.desired_access.intersects(deletes);
     Stop::when(options.contains(CreateOptions::DELETE_ON_CLOSE) && !may_delete, INVALID)
 }
 
 /// The requested rights. An unbuffered Open gets no right to append.
 // MS-SMB2 3.3.5.9
-fn desired_access(asked: &create::Request<'_>) -> Access {
-    let is_unbuffered = asked.create_options.contains(CreateOptions::NO_INTERMEDIATE_BUFFERING);
-    asked.desired_access - if is_unbuffered { Access::APPEND_DATA } else { Access::empty() }
+fn desired_access(parsed: &create::Request<'_>) -> Access {
+    let is_unbuffered = parsed.create_options.contains(CreateOptions::NO_INTERMEDIATE_BUFFERING);
+    parsed.desired_access - if is_unbuffered { Access::APPEND_DATA } else { Access::empty() }
 }
 
 fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
-    let Create { connection, session, tree, engine, identity, asked, contexts, lasts } = create;
-    let mut options = options(asked, contexts, engine.config().follow_links);
+    let Create { connection, session, tree, engine, identity, parsed, contexts, lasts } = create;
+    let mut options = options(parsed, contexts, engine.config().follow_links);
     let target = target(create, request, options)?;
     target.constrain(&mut options)?;
     if lasts {
@@ -163,44 +163,44 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
     let wanted = create.wanted(&target, options, open.id);
     tree.take_host_changes(request.cause());
     match engine.create(&caller, &wanted) {
-        CallResult::Done(opened) => {
-            let opened = create.given_by_number(&caller, opened);
+        Step::Done(opened) => {
+            let opened = create.change_owner(&caller, opened);
             let response = create.settle(&open, opened);
             server.enter_index(&open);
             server.join_session(session, &open, request.cause())?;
             request.related.file_id = Some(open.id);
             response.write(&open, contexts, request.body)?;
             if response.durable.is_some_and(|durable| durable.persistent) {
-                return Err(once_lasting(server, engine, open, request.cause().elsewhere()));
+                return Err(complete_persistent(server, engine, open, request.cause().elsewhere()));
             }
             Ok(NtStatus::SUCCESS)
         }
-        CallResult::Wait(ticket) => {
+        Step::Wait(ticket) => {
             server.opens.remove(open.id.volatile);
             request.claim = claim;
             Err(Stop::wait(engine, ticket))
         }
-        CallResult::Refused(refusal) => {
+        Step::Refused(refusal) => {
             server.opens.remove(open.id.volatile);
-            Err(path::refused(&refusal, asked.name, contexts.posix))
+            Err(path::refused(&refusal, parsed.name, contexts.posix))
         }
     }
 }
 
 /// The path of the CREATE, checked only for its form.
 fn target(create: Create<'_>, request: &Request<'_>, options: Options) -> Result<path::ParsedPath, Stop> {
-    let Create { session, engine, identity, asked, contexts, .. } = create;
+    let Create { session, engine, identity, parsed, contexts, .. } = create;
     let syntax = if contexts.posix_mode.is_some() { Syntax::Posix } else { Syntax::Windows };
     let has_streams = engine.config().streams;
-    match path::parse(asked.name, syntax) {
+    match path::parse(parsed.name, syntax) {
         Ok(target) if has_streams || !target.names_data() => Ok(target),
         Err(_) if has_streams => {
             let caller = request.caller(identity, session.client, None);
             let needs_file = matches!(
-                asked.create_disposition,
+                parsed.create_disposition,
                 create::Disposition::Open | create::Disposition::Overwrite
             );
-            Err(path::refusal(asked.name, syntax, contexts.posix, needs_file, |names| {
+            Err(path::refusal(parsed.name, syntax, contexts.posix, needs_file, |names| {
                 engine.exists(&caller, names, options)
             }))
         }
@@ -212,7 +212,7 @@ fn target(create: Create<'_>, request: &Request<'_>, options: Options) -> Result
 
 /// Completes a CREATE with a persistent Open. If the Open cannot be recorded, its client never gets it,
 /// unless a replay was answered before.
-fn once_lasting(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, cause: Cause) -> Stop {
+fn complete_persistent(server: &Arc<Server>, engine: &Arc<Share>, open: Arc<Open>, cause: Cause) -> Stop {
     let (server, told) = (Arc::clone(server), Arc::clone(&open));
     let undo = move || {
         if open.promise.take_back() {
@@ -226,7 +226,7 @@ impl Create<'_> {
     /// Gives a new file the owner and group that the client names by number, if the client may do that:
     /// chown(2). A refused number has no effect. Hosts seldom agree about all numbers, and a client that
     /// always sends its own could otherwise create nothing.
-    fn given_by_number(&self, caller: &Caller<'_>, opened: OpenResult) -> OpenResult {
+    fn change_owner(&self, caller: &Caller<'_>, opened: Opened) -> Opened {
         let numbers = &self.contexts.numbers;
         if numbers.is_none() {
             return opened;
@@ -244,34 +244,34 @@ impl Create<'_> {
             }
         }
         let info = self.engine.info(&opened.open).unwrap_or(opened.info);
-        OpenResult { info, ..opened }
+        Opened { info, ..opened }
     }
 
     /// The request for the engine, for an Open with this id.
     fn wanted<'a>(&'a self, target: &'a path::ParsedPath, options: Options, id: FileId) -> OpenRequest<'a> {
-        let Create { asked, contexts, .. } = self;
+        let Create { parsed, contexts, .. } = self;
         OpenRequest {
             path: &target.names,
             stream: target.stream.as_ref(),
-            access: Rights::from_bits_retain(desired_access(asked).bits()),
-            deny: deny(asked.share_access),
-            disposition: disposition(asked.create_disposition),
+            access: Rights::from_bits_retain(desired_access(parsed).bits()),
+            deny: deny(parsed.share_access),
+            disposition: disposition(parsed.create_disposition),
             options,
-            attributes: Attributes::from_bits_truncate(asked.file_attributes),
+            attributes: Attributes::from_bits_truncate(parsed.file_attributes),
             mode: contexts.mode(),
             descriptor: contexts.descriptor.as_ref(),
             extended: &contexts.extended,
             allocation: contexts.allocation,
-            caching: contexts.caching(asked, id, self.connection.handle.id),
+            caching: contexts.caching(parsed, id, self.connection.handle.id),
         }
     }
 
     /// Completes the Open with the opened file and the record of its CREATE.
-    fn settle(&self, open: &Open, opened: OpenResult) -> Response {
-        let Create { session, engine, asked, contexts, .. } = self;
-        let OpenResult { open: file, outcome, info, granted } = opened;
+    fn settle(&self, open: &Open, opened: Opened) -> Response {
+        let Create { session, engine, parsed, contexts, .. } = self;
+        let Opened { open: file, outcome, info, granted } = opened;
         let is_directory = file.is_directory();
-        let oplock = asked.requested_oplock_level;
+        let oplock = parsed.requested_oplock_level;
         let grant = |lasts| contexts.durability.grant(contexts.lease, oplock, granted, is_directory, lasts);
         let mut durable = grant(self.lasts);
         if let Some(lease) = &contexts.lease {
@@ -283,7 +283,7 @@ impl Create<'_> {
             lease: contexts.lease,
             action: action(outcome),
             instance: contexts.instance,
-            asked_for: asked_for(asked),
+            asked_for: asked_for(parsed),
         };
         let action = record.action;
         let _ = open.create_record.set(record);
@@ -307,15 +307,15 @@ impl Create<'_> {
 }
 
 /// The parameters that a replay of this CREATE must repeat.
-fn asked_for(asked: &create::Request<'_>) -> AskedFor {
-    AskedFor {
-        options: asked.create_options.bits(),
-        access: asked.desired_access.bits(),
-        share: asked.share_access.bits(),
+fn asked_for(parsed: &create::Request<'_>) -> ReplayParameters {
+    ReplayParameters {
+        options: parsed.create_options.bits(),
+        access: parsed.desired_access.bits(),
+        share: parsed.share_access.bits(),
     }
 }
 
-fn options(asked: &create::Request<'_>, contexts: &CreateContexts, follows_links: bool) -> Options {
+fn options(parsed: &create::Request<'_>, contexts: &CreateContexts, follows_links: bool) -> Options {
     let table = [
         (CreateOptions::DIRECTORY_FILE, Options::DIRECTORY),
         (CreateOptions::NON_DIRECTORY_FILE, Options::NOT_DIRECTORY),
@@ -328,7 +328,7 @@ fn options(asked: &create::Request<'_>, contexts: &CreateContexts, follows_links
     ];
     let mut options = Options::empty();
     for (bit, means) in table {
-        options.set(means, asked.create_options.contains(bit));
+        options.set(means, parsed.create_options.contains(bit));
     }
     options.set(Options::STOP_AT_LINKS, !follows_links);
     if contexts.posix_mode.is_some() {
@@ -358,8 +358,8 @@ fn deny(shared: ShareAccess) -> Deny {
     deny
 }
 
-fn disposition(asked: create::Disposition) -> Disposition {
-    match asked {
+fn disposition(parsed: create::Disposition) -> Disposition {
+    match parsed {
         create::Disposition::Supersede => Disposition::Supersede,
         create::Disposition::Create => Disposition::Create,
         create::Disposition::OpenIf => Disposition::OpenOrCreate,

@@ -8,8 +8,8 @@ use crate::state::Object;
 
 /// Answers a FLUSH from the blocking pool, since it waits for the device.
 pub fn handle(connection: &mut Connection, request: &mut Request<'_>) -> Handled {
-    let asked = flush::Request::parse(request.message)?;
-    let named = connection.open(request, asked.file_id)?;
+    let parsed = flush::Request::parse(request.message)?;
+    let named = connection.open(request, parsed.file_id)?;
     if let Some(Object::Pipe(_)) = named.object() {
         flush::Response.write(request.body);
         return Ok(NtStatus::SUCCESS);

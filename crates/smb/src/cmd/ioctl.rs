@@ -26,30 +26,30 @@ mod space;
 pub(crate) mod torture;
 
 /// Answers an IOCTL.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = ioctl::Request::parse(request.message)?;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let parsed = ioctl::Request::parse(request.message)?;
     // MS-SMB2 3.3.5.15
-    Stop::when(!asked.flags.contains(IoctlFlags::IS_FSCTL), NtStatus::NOT_SUPPORTED)?;
-    let largest = asked.max_output_response.max(asked.max_input_response) as usize;
-    settled.check_size(request, largest.max(asked.input.len()), asked.payload_len())?;
-    if let Some(handled) = torture::of_session(connection, request, &asked) {
+    Stop::when(!parsed.flags.contains(IoctlFlags::IS_FSCTL), NtStatus::NOT_SUPPORTED)?;
+    let largest = parsed.max_output_response.max(parsed.max_input_response) as usize;
+    negotiated.check_size(request, largest.max(parsed.input.len()), parsed.payload_len())?;
+    if let Some(handled) = torture::of_session(connection, request, &parsed) {
         return handled;
     }
     let mut output = Vec::new();
-    let status = answer(connection, settled, request, &asked, &mut output)?;
-    let file_id = request.file_id(asked.file_id).unwrap_or(FileId::RELATED);
-    ioctl::Response { ctl_code: asked.ctl_code, file_id, input: &[], output: &output }.write(request.body);
+    let status = answer(connection, negotiated, request, &parsed, &mut output)?;
+    let file_id = request.file_id(parsed.file_id).unwrap_or(FileId::RELATED);
+    ioctl::Response { ctl_code: parsed.ctl_code, file_id, input: &[], output: &output }.write(request.body);
     Ok(status)
 }
 
 fn answer(
     connection: &mut Connection,
-    settled: &Negotiated,
+    negotiated: &Negotiated,
     request: &mut Request<'_>,
-    asked: &ioctl::Request<'_>,
+    parsed: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
 ) -> Handled {
-    let limit = asked.max_output_response as usize;
+    let limit = parsed.max_output_response as usize;
     // MS-SMB2 3.3.5.15: a control code of the server names no file.
     let of_server = [
         CtlCode::ValidateNegotiateInfo,
@@ -58,29 +58,29 @@ fn answer(
         CtlCode::DfsGetReferralsEx,
         CtlCode::PipeWait,
     ];
-    let is_of_server = of_server.contains(&asked.ctl_code);
-    Stop::when(is_of_server && !asked.file_id.is_related(), NtStatus::INVALID_PARAMETER)?;
-    match asked.ctl_code {
+    let is_of_server = of_server.contains(&parsed.ctl_code);
+    Stop::when(is_of_server && !parsed.file_id.is_related(), NtStatus::INVALID_PARAMETER)?;
+    match parsed.ctl_code {
         CtlCode::ValidateNegotiateInfo => {
-            return server::validate_negotiate(connection, settled, request, asked, output);
+            return server::validate_negotiate(connection, negotiated, request, parsed, output);
         }
         CtlCode::QueryNetworkInterfaceInfo => {
-            return server::interfaces(connection, settled, request, limit, output);
+            return server::interfaces(connection, negotiated, request, limit, output);
         }
         // MS-SMB2 3.3.5.15.2: there is no DFS here.
         CtlCode::DfsGetReferrals | CtlCode::DfsGetReferralsEx => {
             return Err(Stop::Fail(NtStatus::FS_DRIVER_REQUIRED));
         }
-        CtlCode::PipeWait => return pipe::wait(connection, request, asked),
+        CtlCode::PipeWait => return pipe::wait(connection, request, parsed),
         _ => {}
     }
-    let named = connection.open(request, asked.file_id)?;
+    let named = connection.open(request, parsed.file_id)?;
     let open = named.share();
     let Some(disk) = open.on_disk() else {
-        return pipe::control(connection, request, &open, asked, output);
+        return pipe::control(connection, request, &open, parsed, output);
     };
-    let cx = Context { connection, settled, disk, input: asked.input, limit };
-    match asked.ctl_code {
+    let cx = Context { connection, negotiated, disk, input: parsed.input, limit };
+    match parsed.ctl_code {
         CtlCode::SrvRequestResumeKey => copy::resume_key(&cx, output),
         CtlCode::SrvCopychunk => copy::copychunk(&cx, request, copy::CopyAccess::NeedsRead, output),
         CtlCode::SrvCopychunkWrite => copy::copychunk(&cx, request, copy::CopyAccess::WriteIsEnough, output),
@@ -113,7 +113,7 @@ fn answer(
 /// The parameters of a control code on a file.
 struct Context<'a> {
     connection: &'a Connection,
-    settled: &'a Negotiated,
+    negotiated: &'a Negotiated,
     disk: OnDisk<'a>,
     input: &'a [u8],
     /// The most bytes of output that the client takes.
@@ -135,7 +135,7 @@ impl<'a> Context<'a> {
         let OnDisk { open, engine, identity, .. } = self.disk;
         let waiter = self.connection.waiter_for(request);
         let caller = request.caller(identity, open.client, Some(&waiter));
-        Stop::unless_done(engine, call(&caller))
+        Stop::done_or_wait(engine, call(&caller))
     }
 
     /// Refuses output that is longer than the client takes, for control codes whose sections call that an

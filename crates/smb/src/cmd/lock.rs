@@ -7,7 +7,7 @@ use smb_wire::NtStatus;
 use smb_wire::lock::{self, LockElement, LockFlags};
 
 use crate::connection::{Connection, Negotiated};
-use crate::exchange::{Aside, Handled, Request, Stop};
+use crate::exchange::{Handled, ParkReason, Request, Stop};
 use crate::state::sequence::{LockNumber, LockSequences};
 use crate::state::{OnDisk, Open, persistent};
 
@@ -24,16 +24,16 @@ struct Ranges<'a> {
 }
 
 /// Answers a LOCK.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = lock::Request::parse(request.message)?;
-    let named = connection.open(request, asked.file_id)?;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let parsed = lock::Request::parse(request.message)?;
+    let named = connection.open(request, parsed.file_id)?;
     let open = named.share();
-    Stop::when(asked.locks.len() > MAX_RANGES, NtStatus::INVALID_PARAMETER)?;
+    Stop::when(parsed.locks.len() > MAX_RANGES, NtStatus::INVALID_PARAMETER)?;
     let disk = open.on_disk().ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
-    let elements: Vec<LockElement> = asked.locks.iter().collect();
-    let numbered = LockNumber::of(&asked);
-    let is_verified = settled.counts_locks(&open);
-    let engine = disk.file.is_persistent().then(|| Arc::clone(disk.engine));
+    let elements: Vec<LockElement> = parsed.locks.iter().collect();
+    let numbered = LockNumber::of(&parsed);
+    let is_verified = negotiated.counts_locks(&open);
+    let engine = disk.file.is_lasting().then(|| Arc::clone(disk.engine));
     let told = Arc::clone(&open);
     let tell = move || !is_verified || told.locks.tell(numbered);
     // A resumed request checks this too: another channel may have done the LOCK meanwhile.
@@ -80,7 +80,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
     let Some(engine) = engine else { return Ok(NtStatus::SUCCESS) };
     // The lock may be revoked until it is on stable storage.
     let changing = named.continue_change();
-    let sequence = settled.protection.dialect.is_smb3().then_some(sequence);
+    let sequence = negotiated.protection.dialect.is_smb3().then_some(sequence);
     let undo = move || {
         take_back(&open, &elements, numbered, sequence);
         drop(changing);
@@ -172,7 +172,7 @@ fn take(
 ) -> Result<bool, Stop> {
     match lock(connection, request, ranges) {
         // The other copy has taken them since the first check.
-        Err(Stop::Aside(Aside::Wait(engine, ticket))) if is_done() => {
+        Err(Stop::Park(ParkReason::Wait(engine, ticket))) if is_done() => {
             engine.cancel(ticket);
             Ok(false)
         }
@@ -204,7 +204,7 @@ fn lock(
     let waiter = connection.waiter_for(request);
     let waiter = waits.then_some(&waiter);
     let caller = request.caller(identity, open.client, waiter);
-    Stop::unless_done(
+    Stop::done_or_wait(
         engine,
         engine.lock_noting(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note),
     )

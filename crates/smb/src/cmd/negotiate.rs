@@ -32,7 +32,7 @@ const SIGNING: [SigningAlgorithm; 3] =
 
 /// The agreed values from the contexts of a 3.1.1 request.
 #[derive(Default)]
-struct Agreed {
+struct NegotiatedContexts {
     cipher: Option<Cipher>,
     encryption_asked: bool,
     signing: Option<SigningAlgorithm>,
@@ -45,40 +45,40 @@ pub fn handle(connection: &mut Connection, request: &mut Request<'_>, out: &mut 
     if connection.negotiated.is_some() {
         return Err(Stop::Disconnect("a second NEGOTIATE"));
     }
-    let asked = negotiate::Request::parse(request.message)?;
+    let parsed = negotiate::Request::parse(request.message)?;
     connection.account = account_at(connection);
     let mut config = connection.settings();
-    let chosen = choose(&asked.dialects, config.min_dialect, &config);
+    let chosen = choose(&parsed.dialects, config.min_dialect, &config);
     let dialect = chosen.ok_or(NtStatus::NOT_SUPPORTED)?;
     if connection.account.is_none() && dialect == Dialect::Smb311 {
         let named =
-            server_name(&asked.contexts).and_then(|name| Some(config.account_of(&name)?.name.clone()));
+            server_name(&parsed.contexts).and_then(|name| Some(config.account_of(&name)?.name.clone()));
         connection.account = named.map(|account| AccountHint { account: Some(account), endpoint: None });
         config = connection.settings();
     }
     let ciphers = config.ciphers(connection.account.as_ref());
     let agreed = match dialect {
-        Dialect::Smb311 => agree(&asked.contexts, &config, &ciphers)?,
-        _ => Agreed::default(),
+        Dialect::Smb311 => agree(&parsed.contexts, &config, &ciphers)?,
+        _ => NegotiatedContexts::default(),
     };
-    let protection = protection(dialect, &agreed, asked.capabilities, &config, &ciphers);
+    let protection = protection(dialect, &agreed, parsed.capabilities, &config, &ciphers);
     let multichannel = config.offers_multichannel(connection.account.as_ref());
     let persistent = connection.server.is_continuously_available();
     let negotiated = Negotiated {
         protection,
-        client_guid: asked.client_guid,
-        client: client_key(asked.client_guid, connection.handle.id),
-        client_capabilities: asked.capabilities,
-        client_security: asked.security_mode,
-        capabilities: capabilities(protection, asked.capabilities, multichannel, persistent),
+        client_guid: parsed.client_guid,
+        client: client_key(parsed.client_guid, connection.handle.id),
+        client_capabilities: parsed.capabilities,
+        client_security: parsed.security_mode,
+        capabilities: capabilities(protection, parsed.capabilities, multichannel, persistent),
         security: security(&config),
         max_io: if dialect == Dialect::Smb202 { MAX_IO_SMALL } else { MAX_IO },
         posix: agreed.posix,
     };
-    let several = asked.capabilities.contains(Capabilities::MULTI_CHANNEL);
+    let several = parsed.capabilities.contains(Capabilities::MULTI_CHANNEL);
     connection.handle.announced_multichannel.store(several, Ordering::Relaxed);
     connection.negotiated = Some(negotiated);
-    connection.offered = fingerprint(&asked.dialects);
+    connection.offered = fingerprint(&parsed.dialects);
     connection.preauth = preauth_hash(&[0; 64], request.message);
     connection.join(negotiated.client);
     out.placement = Some(negotiated.client.0);
@@ -116,7 +116,7 @@ pub(crate) fn fingerprint(offered: &WireList<'_, Dialect>) -> [u8; 64] {
 
 /// Answers the SMB1 NEGOTIATE of older clients (MS-SMB2 3.3.5.3).
 pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out: &mut Output<Event>) {
-    let Ok(asked) = smb1::Negotiate::parse(frame) else {
+    let Ok(parsed) = smb1::Negotiate::parse(frame) else {
         return connection.hang_up("an SMB1 message that is no NEGOTIATE", out);
     };
     if connection.negotiated.is_some() || connection.multi_protocol {
@@ -126,14 +126,14 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
     let config = connection.settings();
     // MS-SMB2 3.3.5.3.1, 3.3.5.3.2: the wildcard asks for an SMB2 NEGOTIATE with the real choice.
     let dialect =
-        if asked.offers(smb1::DIALECT_2_WILDCARD) && config.max_dialect.get() >= Dialect::Smb210.get() {
+        if parsed.offers(smb1::DIALECT_2_WILDCARD) && config.max_dialect.get() >= Dialect::Smb210.get() {
             Dialect::Wildcard
-        } else if asked.offers(smb1::DIALECT_2_002) && config.min_dialect == Dialect::Smb202 {
+        } else if parsed.offers(smb1::DIALECT_2_002) && config.min_dialect == Dialect::Smb202 {
             Dialect::Smb202
         } else {
             return connection.hang_up("a client that speaks only SMB1", out);
         };
-    let agreed = Agreed::default();
+    let agreed = NegotiatedContexts::default();
     let (is_wildcard, empty) = (dialect == Dialect::Wildcard, Capabilities::empty());
     let negotiated = Negotiated {
         protection: protection(Dialect::Smb202, &agreed, empty, &config, &[]),
@@ -169,7 +169,7 @@ fn write_response(
     config: &ServerConfig,
     negotiated: &Negotiated,
     dialect: Dialect,
-    agreed: &Agreed,
+    agreed: &NegotiatedContexts,
     now: Now,
     started: Now,
     body: &mut Vec<u8>,
@@ -208,8 +208,12 @@ fn write_response(
 }
 
 // MS-SMB2 3.3.5.4
-fn agree(contexts: &Contexts<'_>, config: &ServerConfig, ours: &[Cipher]) -> Result<Agreed, Stop> {
-    let mut agreed = Agreed::default();
+fn agree(
+    contexts: &Contexts<'_>,
+    config: &ServerConfig,
+    ours: &[Cipher],
+) -> Result<NegotiatedContexts, Stop> {
+    let mut agreed = NegotiatedContexts::default();
     for context in contexts.iter() {
         match context? {
             Context::PreauthIntegrity { hash_algorithms, .. } => {
@@ -250,7 +254,7 @@ fn agree(contexts: &Contexts<'_>, config: &ServerConfig, ours: &[Cipher]) -> Res
 
 fn protection(
     dialect: Dialect,
-    agreed: &Agreed,
+    agreed: &NegotiatedContexts,
     client: Capabilities,
     config: &ServerConfig,
     ciphers: &[Cipher],

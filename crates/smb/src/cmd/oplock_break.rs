@@ -35,7 +35,7 @@ fn of_oplock(connection: &mut Connection, request: &mut Request<'_>, oplock: Opl
             let was_lost = held.is_none() && file.asked_for_caching();
             let status =
                 if was_lost { NtStatus::INVALID_OPLOCK_PROTOCOL } else { NtStatus::INVALID_DEVICE_STATE };
-            return Err(unasked(connection, request, status, "an oplock"));
+            return Err(refuse_unexpected(connection, request, status, "an oplock"));
         }
         Err(refusal) => return Err(refusal.into()),
     }
@@ -73,7 +73,8 @@ fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Ackno
         TreeTarget::Pipes => None,
     };
     let engine = holds(&tree).or_else(|| session.trees().iter().find_map(holds));
-    let not_held = |connection: &Connection, status| unasked(connection, request, status, "a lease");
+    let not_held =
+        |connection: &Connection, status| refuse_unexpected(connection, request, status, "a lease");
     let engine = engine.ok_or_else(|| not_held(connection, NtStatus::OBJECT_NAME_NOT_FOUND))?;
     for volatile in connection.server.index.by_lease(client, lease.key) {
         if let Some(open) = connection.server.opens.get(volatile) {
@@ -97,7 +98,7 @@ fn of_lease(connection: &mut Connection, request: &mut Request<'_>, lease: Ackno
 }
 
 /// Refuses an acknowledgment without a matching break of the client.
-fn unasked(connection: &Connection, request: &Request<'_>, status: NtStatus, of: &str) -> Stop {
+fn refuse_unexpected(connection: &Connection, request: &Request<'_>, status: NtStatus, of: &str) -> Stop {
     let what = format!("acknowledgement refused: no break of {of} that this client holds waits for one");
     connection.log_refusal(request.session_id, status, &what, request.now);
     Stop::Fail(status)

@@ -1,4 +1,4 @@
-//! RequestOpen pipes of IPC$: the server's RPC services (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
+//! Named pipes of IPC$: the server's RPC services (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
 //!
 //! [`smb_wire::rpc`] has the RPC itself. This module gives it the values of this server ([`RpcHost`]). It
 //! also opens, reads, writes and queries pipes.
@@ -28,10 +28,10 @@ pub fn create(
     connection: &mut Connection,
     request: &mut Request<'_>,
     tree: &Arc<Tree>,
-    asked: &create::Request<'_>,
+    parsed: &create::Request<'_>,
 ) -> Handled {
     let session = Arc::clone(connection.session(request)?);
-    let name = PipeName::from_name(asked.name).ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
+    let name = PipeName::from_name(parsed.name).ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
     let open = connection.server.new_open(&session, tree, request.header.channel_sequence(), request.now);
     let open = open.ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
     open.settle(Object::Pipe(Mutex::new(Pipe::new(name))));
@@ -75,11 +75,11 @@ pub fn write(
 }
 
 /// FSCTL_PIPE_WAIT: whether the pipe exists. A pipe always takes one more Open.
-pub fn wait(connection: &mut Connection, request: &mut Request<'_>, asked: &ioctl::Request<'_>) -> Handled {
+pub fn wait(connection: &mut Connection, request: &mut Request<'_>, parsed: &ioctl::Request<'_>) -> Handled {
     connection.tree(request)?;
-    let parsed = smb_wire::fscc::fsctl::PipeWait::parse(asked.input);
-    let parsed = parsed.map_err(|_| NtStatus::INVALID_PARAMETER)?;
-    let known = PipeName::from_name(parsed.name);
+    let wait = smb_wire::fscc::fsctl::PipeWait::parse(parsed.input);
+    let wait = wait.map_err(|_| NtStatus::INVALID_PARAMETER)?;
+    let known = PipeName::from_name(wait.name);
     known.map(|_| NtStatus::SUCCESS).ok_or(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND))
 }
 
@@ -88,17 +88,17 @@ pub fn control(
     connection: &Connection,
     request: &Request<'_>,
     open: &Open,
-    asked: &ioctl::Request<'_>,
+    parsed: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
 ) -> Handled {
     let Some(Object::Pipe(pipe)) = open.object() else { return Err(Stop::Fail(NtStatus::FILE_CLOSED)) };
-    let limit = asked.max_output_response as usize;
+    let limit = parsed.max_output_response as usize;
     let mut pipe = pipe.lock();
-    match asked.ctl_code {
+    match parsed.ctl_code {
         // MS-SMB2 3.3.5.15.3
         ioctl::CtlCode::PipeTransceive => {
             let host = RpcHost::new(connection, request)?;
-            let more = pipe.transact(asked.input, &host, limit, output)?;
+            let more = pipe.transact(parsed.input, &host, limit, output)?;
             Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
         }
         ioctl::CtlCode::PipePeek => peek(&pipe, limit, output),
@@ -171,11 +171,11 @@ impl Host for RpcHost<'_> {
             security_descriptor: None,
         };
         let mut shares: Vec<rpc::Share> = Vec::new();
-        let standing = self.session.standing();
+        let settings = self.session.session_settings();
         let is_near = |share: &Arc<ShareConfig>| {
-            standing.is_none_or(|standing| {
-                let why = standing.holds_off(share.account.as_deref());
-                why.or_else(|| standing.is_kept_from(&share.name)).is_none()
+            settings.is_none_or(|settings| {
+                let why = settings.refusal_for_account(share.account.as_deref());
+                why.or_else(|| settings.refusal_for_share(&share.name)).is_none()
             })
         };
         for config in self.server.shares().into_iter().filter(is_near) {
@@ -194,8 +194,9 @@ impl Host for RpcHost<'_> {
 
     fn caller_is_admin(&self) -> bool {
         // An account's key gives no right over the server.
-        let by_key = self.session.standing().is_some_and(|standing| standing.by_key);
-        !by_key && self.session.proved().is_some_and(|proved| proved.identity.administrator)
+        let by_key = self.session.session_settings().is_some_and(|settings| settings.by_key);
+        !by_key
+            && self.session.authenticated().is_some_and(|authenticated| authenticated.identity.administrator)
     }
 
     fn caller(&self) -> Account {

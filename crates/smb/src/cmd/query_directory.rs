@@ -22,7 +22,7 @@ use crate::state::open::listing::{Listing, NamePattern};
 
 mod sink;
 
-use sink::{Form, Sink};
+use sink::{EntryForm, Sink};
 
 /// The most names that a request examines before its connection may handle another message, such as its
 /// CANCEL.
@@ -31,25 +31,26 @@ const SLICE: usize = 4096;
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
 /// Answers a QUERY_DIRECTORY.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = QueryRequest::parse(request.message)?;
-    let open = connection.open(request, asked.file_id)?;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let parsed = QueryRequest::parse(request.message)?;
+    let open = connection.open(request, parsed.file_id)?;
     // MS-SMB2 3.3.5.18
     let directory = open.on_disk().filter(|disk| disk.file.is_directory());
     let OnDisk { engine, file, identity, .. } = directory.ok_or(NtStatus::INVALID_PARAMETER)?;
-    let limit = asked.output_buffer_length as usize;
-    settled.check_size(request, limit, asked.payload_len())?;
+    let limit = parsed.output_buffer_length as usize;
+    negotiated.check_size(request, limit, parsed.payload_len())?;
     Stop::when(!file.granted().contains(Rights::LIST_DIRECTORY), NtStatus::ACCESS_DENIED)?;
-    let form = Form::of(asked.file_information_class, settled.posix).ok_or(NtStatus::INVALID_INFO_CLASS)?;
+    let form =
+        EntryForm::of(parsed.file_information_class, negotiated.posix).ok_or(NtStatus::INVALID_INFO_CLASS)?;
     // MS-FSA 2.1.5.6.3
     Stop::when(limit < form.fixed_len(), NtStatus::INFO_LENGTH_MISMATCH)?;
     let waiter = connection.waiter_for(request);
     let caller = request.caller(identity, open.client, Some(&waiter));
-    let single = asked.flags.contains(QueryDirectoryFlags::RETURN_SINGLE_ENTRY);
+    let single = parsed.flags.contains(QueryDirectoryFlags::RETURN_SINGLE_ENTRY);
     let scan = Scan { engine, file, caller: &caller, single, number: (connection.handle.id, waiter.token) };
     with_output(request.body, |body| {
         let sink = Sink::new(body, form, limit, engine, names::syntax(file));
-        list(&scan, &mut open.listing.lock(), &asked, sink)
+        list(&scan, &mut open.listing.lock(), &parsed, sink)
     })
 }
 
@@ -76,18 +77,18 @@ enum End {
     Slice,
 }
 
-fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &QueryRequest<'_>, mut sink: Sink<'_>) -> Handled {
+fn list(scan: &Scan<'_>, listing: &mut Listing, parsed: &QueryRequest<'_>, mut sink: Sink<'_>) -> Handled {
     // SMB2_INDEX_SPECIFIED is ignored, as Windows does (MS-SMB2 3.3.5.18, note 410).
     let before = listing.under_way.take().filter(|(number, _)| *number == scan.number);
     let restarts = before.is_none()
-        && asked.flags.intersects(QueryDirectoryFlags::RESTART_SCANS | QueryDirectoryFlags::REOPEN);
+        && parsed.flags.intersects(QueryDirectoryFlags::RESTART_SCANS | QueryDirectoryFlags::REOPEN);
     let is_first = match before {
         Some((_, was_first)) => was_first,
-        None => listing.pattern.is_none() || asked.flags.contains(QueryDirectoryFlags::REOPEN),
+        None => listing.pattern.is_none() || parsed.flags.contains(QueryDirectoryFlags::REOPEN),
     };
-    if listing.pattern.is_none() || (restarts && !asked.file_name.is_empty()) {
+    if listing.pattern.is_none() || (restarts && !parsed.file_name.is_empty()) {
         let folds = !scan.engine.config().case_sensitive;
-        listing.pattern = Some(NamePattern::new(asked.file_name, names::syntax(scan.file), folds)?);
+        listing.pattern = Some(NamePattern::new(parsed.file_name, names::syntax(scan.file), folds)?);
     }
     if restarts {
         (listing.dots, listing.cookie, listing.is_done) = (0, 0, false);
@@ -100,7 +101,7 @@ fn list(scan: &Scan<'_>, listing: &mut Listing, asked: &QueryRequest<'_>, mut si
     Stop::when(end == End::Full, NtStatus::INFO_LENGTH_MISMATCH)?;
     if end == End::Slice {
         listing.under_way = Some((scan.number, is_first));
-        return Err(scan.go_on());
+        return Err(scan.put_aside());
     }
     Err(Stop::Fail(if is_first { NtStatus::NO_SUCH_FILE } else { NtStatus::NO_MORE_FILES }))
 }
@@ -124,7 +125,7 @@ impl Scan<'_> {
     }
 
     /// Puts the request aside until its connection has handled the messages that came meanwhile.
-    fn go_on(&self) -> Stop {
+    fn put_aside(&self) -> Stop {
         let Some(waiter) = self.caller.waiter else { return Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES) };
         let ticket = self.engine.wait_until(waiter, self.caller.now.mono_ns);
         self.engine.wake(ticket);

@@ -24,17 +24,17 @@ mod security;
 pub(crate) mod volume;
 
 /// Answers a QUERY_INFO.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = QueryRequest::parse(request.message)?;
-    let named = connection.open(request, asked.file_id)?;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let parsed = QueryRequest::parse(request.message)?;
+    let named = connection.open(request, parsed.file_id)?;
     // MS-SMB2 3.3.5.20
-    settled.check_size(request, asked.output_buffer_length as usize, asked.payload_len())?;
+    negotiated.check_size(request, parsed.output_buffer_length as usize, parsed.payload_len())?;
     with_output(request.body, |body| {
         let Some(OnDisk { engine, file, open, .. }) = named.on_disk() else {
-            return pipe::answer(&asked, body);
+            return pipe::answer(&parsed, body);
         };
-        let query = Query { engine, file, open, asked: &asked, settled };
-        match asked.info_type {
+        let query = Query { engine, file, open, parsed: &parsed, negotiated };
+        match parsed.info_type {
             InfoType::File => file::answer(&query, body),
             InfoType::Filesystem => volume::answer(&query, body),
             InfoType::Security => security::answer(&query, body),
@@ -50,14 +50,14 @@ struct Query<'a> {
     engine: &'a Arc<Share>,
     file: &'a Arc<share::Open>,
     open: &'a Open,
-    asked: &'a QueryRequest<'a>,
-    settled: &'a Negotiated,
+    parsed: &'a QueryRequest<'a>,
+    negotiated: &'a Negotiated,
 }
 
 impl Query<'_> {
     /// The most bytes of the response.
     fn limit(&self) -> usize {
-        self.asked.output_buffer_length as usize
+        self.parsed.output_buffer_length as usize
     }
 
     /// The metadata of the file.

@@ -28,16 +28,16 @@ struct ReadParameters {
 }
 
 /// Answers a READ.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = read::Request::parse(request.message)?;
-    let open = connection.open(request, asked.file_id)?;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let parsed = read::Request::parse(request.message)?;
+    let open = connection.open(request, parsed.file_id)?;
     // MS-SMB2 3.3.5.12
-    Stop::when(asked.channel != read::Channel::None, NtStatus::INVALID_PARAMETER)?;
-    settled.check_size(request, asked.length as usize, asked.payload_len())?;
+    Stop::when(parsed.channel != read::Channel::None, NtStatus::INVALID_PARAMETER)?;
+    negotiated.check_size(request, parsed.length as usize, parsed.payload_len())?;
     let parameters = ReadParameters {
-        offset: asked.offset,
-        length: asked.length as usize,
-        minimum: asked.minimum_count as usize,
+        offset: parsed.offset,
+        length: parsed.length as usize,
+        minimum: parsed.minimum_count as usize,
         padding: connection.controls.read_padding,
     };
     match open.object() {
@@ -54,7 +54,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
                 .inspect_err(|_| request.keeps = Some(open.continue_read()))?;
             let transfer = request.bare.then_some(&connection.handle.transfer);
             let body = &mut *request.body;
-            if let Some(range) = uncopied(engine, file, open.lock_owner(), parameters, transfer)? {
+            if let Some(range) = read_uncopied(engine, file, open.lock_owner(), parameters, transfer)? {
                 open.per_request.position_mode.set_position(parameters.offset + range.len as u64);
                 let at = begin(body, parameters);
                 let completion = end(body, at, range.len, parameters, charge).map_err(Stop::Fail);
@@ -76,7 +76,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
                 }
                 Err(share::Refusal::WouldBlock) => {
                     body.truncate(at);
-                    Err(Stop::work(later(open.continue_read(), parameters, charge)))
+                    Err(Stop::work(read_on_pool(open.continue_read(), parameters, charge)))
                 }
                 Err(refusal) => Err(refusal.into()),
             }
@@ -89,7 +89,7 @@ pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut R
 /// Returns the data as a piece of the file, if that is possible and saves work. `transfer` is set if the
 /// response may end with one. The transport sends the bytes that the file has then, so no signature may
 /// cover them.
-fn uncopied(
+fn read_uncopied(
     engine: &Share,
     file: &share::Open,
     owner: LockOwner,
@@ -122,7 +122,7 @@ fn end(body: &mut [u8], at: usize, count: usize, parameters: ReadParameters, cha
     Ok(NtStatus::SUCCESS)
 }
 
-fn later(open: ReadInProgress, parameters: ReadParameters, charge: Charge) -> PoolWork {
+fn read_on_pool(open: ReadInProgress, parameters: ReadParameters, charge: Charge) -> PoolWork {
     Box::new(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         let at = begin(body, parameters);

@@ -17,7 +17,7 @@ use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Header, NtStatus};
 
-use crate::config::account::{Comes, Standing};
+use crate::config::account::{LogonProperties, SessionSettings};
 use crate::config::target::Verdict;
 use crate::config::{Encryption, ServerConfig, Signing, same_name};
 use crate::connection::setup::{Purpose, Setup, SetupShare};
@@ -25,7 +25,7 @@ use crate::connection::{Channel, Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
 use crate::keys;
 use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS_PER_CONNECTION};
-use crate::state::session::{Proved, SessionState};
+use crate::state::session::{AuthenticatedUser, SessionState};
 use crate::state::{Server, Session};
 
 struct Users<'a>(&'a Server);
@@ -40,36 +40,36 @@ impl Credentials for Users<'_> {
 }
 
 /// Answers a SESSION_SETUP.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = session_setup::Request::parse(request.message)?;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let parsed = session_setup::Request::parse(request.message)?;
     let config = &*connection.settings();
     // MS-SMB2 3.3.5.5: a client that must seal and cannot is refused here.
-    let cannot_seal = config.encryption == Encryption::Required && settled.protection.cipher.is_none();
+    let cannot_seal = config.encryption == Encryption::Required && negotiated.protection.cipher.is_none();
     Stop::when(cannot_seal, NtStatus::ACCESS_DENIED)?;
-    LogOn { connection, settled, request, config }.go_on(&asked)
+    LogOn { connection, negotiated, request, config }.continue_setup(&parsed)
 }
 
 /// One request of a log-on, with its connection.
 struct LogOn<'a, 'm> {
     connection: &'a mut Connection,
-    settled: &'a Negotiated,
+    negotiated: &'a Negotiated,
     request: &'a mut Request<'m>,
     /// The settings of this connection.
     config: &'a ServerConfig,
 }
 
 impl LogOn<'_, '_> {
-    fn go_on(mut self, asked: &session_setup::Request<'_>) -> Handled {
+    fn continue_setup(mut self, parsed: &session_setup::Request<'_>) -> Handled {
         // MS-SMB2 3.3.5.5: without a session id the request is an ordinary log-on.
-        let binding = asked.flags.contains(RequestFlags::BINDING) && self.request.session_id != 0;
+        let binding = parsed.flags.contains(RequestFlags::BINDING) && self.request.session_id != 0;
         let at = if binding { self.find_binding()? } else { self.find_setup()? };
         let setup = &mut self.connection.setups[at];
         self.request.related.session_id = setup.session.id;
         // A resumed request was hashed when it came.
-        if self.settled.protection.dialect == Dialect::Smb311 && !self.request.resumed {
+        if self.negotiated.protection.dialect == Dialect::Smb311 && !self.request.resumed {
             setup.preauth = preauth_hash(&setup.preauth, &signed_message(self.request));
         }
-        let (step, user) = self.judge(at, asked.security_buffer)?;
+        let (step, user) = self.judge(at, parsed.security_buffer)?;
         match step {
             Step::Continue(token) => {
                 session_setup::Response { session_flags: SessionFlags::empty(), security_buffer: &token }
@@ -78,10 +78,11 @@ impl LogOn<'_, '_> {
             }
             Step::Done { reply, login } => {
                 let setup = self.connection.setups.remove(at);
-                let flags = self.accept(asked, &setup, &login)?;
+                let flags = self.accept(parsed, &setup, &login)?;
                 session_setup::Response { session_flags: flags, security_buffer: &reply }
                     .write(self.request.body);
-                let anonymous = setup.session.proved().is_none_or(|proved| proved.anonymous);
+                let anonymous =
+                    setup.session.authenticated().is_none_or(|authenticated| authenticated.anonymous);
                 self.request.sign_answer = !anonymous;
                 // MS-SMB2 3.3.5.5.3
                 self.connection.constrained &= anonymous;
@@ -116,7 +117,7 @@ impl LogOn<'_, '_> {
         if id == 0 {
             // MS-SMB2 3.3.5.5.1
             let share = self.check_room()?;
-            let Negotiated { client_guid, client, protection, .. } = *self.settled;
+            let Negotiated { client_guid, client, protection, .. } = *self.negotiated;
             let server = &self.connection.server;
             let session = server.new_session(client_guid, client, protection, self.request.now);
             let added = session.add_channel(&self.connection.handle, 1);
@@ -185,7 +186,7 @@ impl LogOn<'_, '_> {
     /// 3.3.5.5.3).
     fn accept(
         &mut self,
-        asked: &session_setup::Request<'_>,
+        parsed: &session_setup::Request<'_>,
         setup: &Setup,
         login: &Login,
     ) -> Result<SessionFlags, Stop> {
@@ -201,14 +202,15 @@ impl LogOn<'_, '_> {
             return Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES));
         }
         let signs = config.signing == Signing::Required
-            || asked.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
-            || self.settled.client_security.contains(SecurityMode::SIGNING_REQUIRED);
+            || parsed.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
+            || self.negotiated.client_security.contains(SecurityMode::SIGNING_REQUIRED);
         let is_owner = same_name(session.user_name(), &identity.name);
         match setup.purpose {
             Purpose::New => {
                 // This comes before the session is valid, so that a binding never sees other settings.
-                let comes = Comes { protection: session.protection, signs, key_of: key_of.as_deref() };
-                session.settle(self.standing(setup, &identity, comes)?);
+                let logon =
+                    LogonProperties { protection: session.protection, signs, key_of: key_of.as_deref() };
+                session.settle(self.session_settings(setup, &identity, logon)?);
                 self.log_on(setup, login, identity);
             }
             Purpose::Bind if !is_owner => return Err(self.other_user(session, &identity.name)),
@@ -227,16 +229,16 @@ impl LogOn<'_, '_> {
             }
             Purpose::Again => {}
         }
-        let standing = session.standing();
-        let required = signs || standing.is_some_and(|standing| standing.signs);
+        let settings = session.session_settings();
+        let required = signs || settings.is_some_and(|settings| settings.signs);
         // MS-SMB2 3.3.5.5.3 (exception: a further channel does not change the requirements on the others)
         if required && setup.purpose != Purpose::Bind {
             session.signing_required.store(true, Ordering::Relaxed);
         }
-        self.end_previous(session, asked.previous_session_id);
+        self.end_previous(session, parsed.previous_session_id);
         let mut flags = SessionFlags::empty();
         let seals =
-            config.encryption == Encryption::Required || standing.is_some_and(|standing| standing.seals);
+            config.encryption == Encryption::Required || settings.is_some_and(|settings| settings.seals);
         if login.is_anonymous() && setup.purpose == Purpose::New {
             flags |= SessionFlags::IS_NULL;
         } else if seals && setup.purpose != Purpose::Bind {
@@ -282,9 +284,14 @@ impl LogOn<'_, '_> {
 
     /// The settings of a new session from the user's account. The session ends at once if it does not meet
     /// the account's demands.
-    fn standing(&mut self, setup: &Setup, identity: &Identity, comes: Comes<'_>) -> Result<Standing, Stop> {
+    fn session_settings(
+        &mut self,
+        setup: &Setup,
+        identity: &Identity,
+        logon: LogonProperties<'_>,
+    ) -> Result<SessionSettings, Stop> {
         let (config, user) = (self.connection.server.config().clone(), &identity.name);
-        config.standing(self.connection.account.as_ref(), user, comes).map_err(|why| {
+        config.session_settings(self.connection.account.as_ref(), user, logon).map_err(|why| {
             let peer = self.connection.handle.peer.remote;
             tracing::warn!(%peer, user, "log-on refused: {why}");
             self.abandon(setup);
@@ -296,9 +303,9 @@ impl LogOn<'_, '_> {
     /// once.
     // MS-SMB2 3.3.5.5.3
     fn check_dialect(&mut self, setup: &Setup) -> Result<(), Stop> {
-        let client = self.connection.server.client(self.settled.client);
-        let dialect = self.settled.protection.dialect;
-        if setup.purpose != Purpose::New || client.is_none_or(|client| client.speaks(dialect)) {
+        let client = self.connection.server.client(self.negotiated.client);
+        let dialect = self.negotiated.protection.dialect;
+        if setup.purpose != Purpose::New || client.is_none_or(|client| client.accepts_dialect(dialect)) {
             return Ok(());
         }
         let peer = self.connection.handle.peer.remote;
@@ -316,7 +323,12 @@ impl LogOn<'_, '_> {
         // MS-SMB2 3.3.5.5.3: Session.SigningKey is Channel.SigningKey of the first channel.
         let new_signer = || keys::signer(protection, key, preauth);
         let seal = keys::server_seal(protection, key, preauth);
-        session.prove(Proved { identity, anonymous: login.is_anonymous(), signer: new_signer(), seal });
+        session.authenticate(AuthenticatedUser {
+            identity,
+            anonymous: login.is_anonymous(),
+            signer: new_signer(),
+            seal,
+        });
         let channel = Channel { session: Arc::clone(session), signer: new_signer() };
         self.connection.channels.push(channel);
         self.connection.deadline = None;

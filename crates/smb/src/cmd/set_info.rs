@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use share::{CallResult, Caller, Share};
+use share::{Caller, Share, Step};
 use smb_wire::NtStatus;
 use smb_wire::fscc::FsInfoClass;
 use smb_wire::query_info::InfoType;
@@ -23,27 +23,27 @@ mod pipe;
 mod security;
 
 /// Answers a SET_INFO.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let asked = SetRequest::parse(request.message)?;
-    let open = connection.open(request, asked.file_id)?;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let parsed = SetRequest::parse(request.message)?;
+    let open = connection.open(request, parsed.file_id)?;
     // MS-SMB2 3.3.5.21
-    Stop::when(asked.buffer.is_empty(), NtStatus::INVALID_PARAMETER)?;
-    settled.check_size(request, asked.payload_len() as usize, asked.payload_len())?;
+    Stop::when(parsed.buffer.is_empty(), NtStatus::INVALID_PARAMETER)?;
+    negotiated.check_size(request, parsed.payload_len() as usize, parsed.payload_len())?;
     match open.on_disk() {
         Some(OnDisk { open, engine, file, identity }) => {
             let waiter = connection.waiter_for(request);
             let caller = request.caller(identity, open.client, Some(&waiter));
-            let change = InfoChange { engine, file, open, caller: &caller, buffer: asked.buffer };
-            match asked.info_type {
-                InfoType::File => file::apply(&change, asked.file_info_class),
-                InfoType::Filesystem => Err(Stop::Fail(of_volume(FsInfoClass(asked.file_info_class)))),
-                InfoType::Security => security::apply(&change, asked.additional_information),
+            let change = InfoChange { engine, file, open, caller: &caller, buffer: parsed.buffer };
+            match parsed.info_type {
+                InfoType::File => file::apply(&change, parsed.file_info_class),
+                InfoType::Filesystem => Err(Stop::Fail(of_volume(FsInfoClass(parsed.file_info_class)))),
+                InfoType::Security => security::apply(&change, parsed.additional_information),
                 // MS-SMB2 3.3.5.21.4: no volume accepts quotas by SID.
                 InfoType::Quota => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
                 InfoType::Unknown(_) => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
             }
         }
-        None => pipe::apply(&asked),
+        None => pipe::apply(&parsed),
     }?;
     Response.write(request.body);
     Ok(NtStatus::SUCCESS)
@@ -60,8 +60,8 @@ struct InfoChange<'a> {
 
 impl InfoChange<'_> {
     /// Maps a step of the engine: done, refused, or a wait after which this request is tried again.
-    fn settle(&self, step: CallResult<()>) -> Result<(), Stop> {
-        Stop::unless_done(self.engine, step)
+    fn settle(&self, step: Step<()>) -> Result<(), Stop> {
+        Stop::done_or_wait(self.engine, step)
     }
 
     /// Whether the Open has all of these rights.

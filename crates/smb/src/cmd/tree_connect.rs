@@ -22,17 +22,17 @@ const WRITE: Rights = Rights::from_bits_retain(0x0013_01ff);
 const READ: Rights = Rights::FILE_GENERIC_READ.union(Rights::FILE_GENERIC_EXECUTE);
 
 /// Answers a TREE_CONNECT.
-pub fn handle(connection: &mut Connection, settled: &Negotiated, request: &mut Request<'_>) -> Handled {
-    let dialect = settled.protection.dialect;
+pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
+    let dialect = negotiated.protection.dialect;
     let session = Arc::clone(connection.session(request)?);
-    let asked = tree_connect::Request::parse(request.message, dialect == Dialect::Smb311)?;
-    let anonymous = session.proved().is_none_or(|proved| proved.anonymous);
+    let parsed = tree_connect::Request::parse(request.message, dialect == Dialect::Smb311)?;
+    let anonymous = session.authenticated().is_none_or(|authenticated| authenticated.anonymous);
     // MS-SMB2 3.3.5.7
     let protected = request.sealed || request.header.flags().contains(header::Flags::SIGNED);
     if dialect == Dialect::Smb311 && !anonymous && !protected {
         return Err(Stop::Disconnect("a TREE_CONNECT that is neither signed nor sealed"));
     }
-    let name = asked.share().to_string_exact().ok_or(NtStatus::BAD_NETWORK_NAME)?;
+    let name = parsed.share().to_string_exact().ok_or(NtStatus::BAD_NETWORK_NAME)?;
     if name.eq_ignore_ascii_case("IPC$") {
         return connect_pipes(request, &session);
     }
@@ -67,10 +67,10 @@ fn connect_disk(
     config: &Arc<ShareConfig>,
 ) -> Handled {
     let denied = Stop::Fail(NtStatus::ACCESS_DENIED);
-    let proved = session.proved().ok_or(NtStatus::USER_SESSION_DELETED)?;
+    let authenticated = session.authenticated().ok_or(NtStatus::USER_SESSION_DELETED)?;
     let protection = session.protection;
-    let by_key = session.standing().is_some_and(|standing| standing.by_key);
-    let access = if by_key { config.full_access() } else { config.access(&proved.identity.name) };
+    let by_key = session.session_settings().is_some_and(|settings| settings.by_key);
+    let access = if by_key { config.full_access() } else { config.access(&authenticated.identity.name) };
     let maximal = match access {
         Access::None => return Err(denied),
         Access::Read => READ,
@@ -83,7 +83,7 @@ fn connect_disk(
     if protection.dialect.get() < config.min_dialect.get() || (seal && protection.cipher.is_none()) {
         return Err(denied);
     }
-    let identity = limited(&proved.identity, maximal);
+    let identity = limited(&authenticated.identity, maximal);
     let engine = Arc::clone(&config.engine);
     let connected = request.now;
     let target = TreeTarget::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity };
@@ -103,7 +103,7 @@ fn connect_disk(
     // MS-SMB2 3.3.5.7
     if protection.dialect.is_smb3() && config.continuously_available {
         capabilities |= ShareCapabilities::CONTINUOUS_AVAILABILITY;
-        engine.returned(session.client, &proved.identity.sid, connected);
+        engine.returned(session.client, &authenticated.identity.sid, connected);
     }
     tree_connect::Response {
         share_type: ShareType::Disk,
@@ -117,16 +117,16 @@ fn connect_disk(
 
 /// Refuses any other share at the address of a share.
 fn check_endpoint(connection: &Connection, session: &Session, share: &str) -> Result<(), Stop> {
-    let why = session.standing().and_then(|standing| standing.is_kept_from(share));
+    let why = session.session_settings().and_then(|settings| settings.refusal_for_share(share));
     why.map_or(Ok(()), |why| Err(refuse(connection, session, share, &why, NtStatus::BAD_NETWORK_NAME)))
 }
 
 /// The demands of the share's account. Refuses a share of another account than the session's, and a share
 /// whose account has demands that the session does not meet.
 fn check_account(connection: &Connection, session: &Session, share: &ShareConfig) -> Result<Demands, Stop> {
-    let standing = session.standing().ok_or(NtStatus::USER_SESSION_DELETED)?;
+    let settings = session.session_settings().ok_or(NtStatus::USER_SESSION_DELETED)?;
     let config = connection.server.config();
-    let demands = config.reach(standing, share.account.as_deref(), session.protection);
+    let demands = config.reach(settings, share.account.as_deref(), session.protection);
     demands.map_err(|why| refuse(connection, session, &share.name, &why, NtStatus::ACCESS_DENIED))
 }
 

@@ -2,10 +2,10 @@
 //! a session.
 //!
 //! SMB itself does not name an account. At NEGOTIATE a connection may have come to an address of one
-//! account, or the client may name the server by the name of an account ([`AccountHint`]). The user is hint
+//! account, or the client may name the server by the name of an account ([`AccountHint`]). The user is known
 //! only at SESSION_SETUP. So [`ServerConfig::offers_multichannel`], [`ServerConfig::of_account`] and
-//! [`ServerConfig::ciphers`] answer NEGOTIATE with that hint, and [`ServerConfig::standing`] decides for the
-//! session.
+//! [`ServerConfig::ciphers`] answer NEGOTIATE with that hint, and [`ServerConfig::session_settings`] decides
+//! for the session.
 
 mod demands;
 mod endpoint;
@@ -52,7 +52,7 @@ pub struct AccountHint {
 
 /// The properties of a log-on that demands are checked against.
 #[derive(Debug, Clone, Copy)]
-pub struct Comes<'a> {
+pub struct LogonProperties<'a> {
     /// The protection of the connection.
     pub protection: Protection,
     /// Whether messages are signed: the client has announced it, or the server requires it.
@@ -63,7 +63,7 @@ pub struct Comes<'a> {
 
 /// The settings of a session from its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct SessionSettings {
     /// The limit on its connections.
     pub channels: ChannelRule,
     /// The only account whose shares it may use. `None` if it may use every share of its user.
@@ -79,10 +79,10 @@ pub struct Standing {
     pub seals: bool,
 }
 
-impl Standing {
+impl SessionSettings {
     /// The reason why the session may not use shares of `account` (or of no account), regardless of demands.
     #[must_use]
-    pub fn holds_off(&self, account: Option<&str>) -> Option<String> {
+    pub fn refusal_for_account(&self, account: Option<&str>) -> Option<String> {
         let own = self.account.as_deref()?;
         match account {
             Some(account) if same_name(own, account) => None,
@@ -107,13 +107,13 @@ impl AccountConfig {
     }
 
     /// The demand that a log-on does not meet, if any.
-    fn unmet(&self, comes: Comes<'_>) -> Option<String> {
-        let why = self.demands.unmet(comes)?;
+    fn unmet(&self, logon: LogonProperties<'_>) -> Option<String> {
+        let why = self.demands.unmet(logon)?;
         Some(format!("account `{}` {why}", self.name))
     }
 
-    fn check(&self, comes: Comes<'_>) -> Result<(), String> {
-        self.unmet(comes).map_or(Ok(()), Err)
+    fn check(&self, logon: LogonProperties<'_>) -> Result<(), String> {
+        self.unmet(logon).map_or(Ok(()), Err)
     }
 }
 
@@ -159,7 +159,7 @@ impl ServerConfig {
         self.account(hint?.account.as_deref()?)
     }
 
-    /// The settings for a connection of a hint account: the server's settings with the account's demands.
+    /// The settings for a connection of a known account: the server's settings with the account's demands.
     #[must_use]
     pub fn of_account(&self, hint: &AccountHint) -> ServerConfig {
         let mut config = self.clone();
@@ -182,7 +182,7 @@ impl ServerConfig {
         config
     }
 
-    /// Ciphers in the order of preference. For a hint account they are those that it allows. Otherwise the
+    /// Ciphers in the order of preference. For a known account they are those that it allows. Otherwise the
     /// ciphers that most accounts allow come first.
     #[must_use]
     pub fn ciphers(&self, hint: Option<&AccountHint>) -> Vec<Cipher> {
@@ -205,27 +205,27 @@ impl ServerConfig {
     ///
     /// # Errors
     /// The demand that is not met, in words for the log.
-    pub fn standing(
+    pub fn session_settings(
         &self,
         hint: Option<&AccountHint>,
         user: &str,
-        comes: Comes<'_>,
-    ) -> Result<Standing, String> {
-        let own = self.own_account(hint, user, comes.key_of)?;
+        logon: LogonProperties<'_>,
+    ) -> Result<SessionSettings, String> {
+        let own = self.own_account(hint, user, logon.key_of)?;
         let endpoint = hint.and_then(|hint| hint.endpoint.clone());
         let (signs, seals) = match (own, &endpoint) {
             (Some(account), _) => {
-                account.check(comes)?;
+                account.check(logon)?;
                 (account.demands.signs(), account.demands.seals())
             }
             // The session may use one share, which has no account.
             (None, Some(Endpoint::Share(_))) => (false, false),
-            (None, _) => self.demanded_by_all(user, comes)?,
+            (None, _) => self.demanded_by_all(user, logon)?,
         };
-        Ok(Standing {
+        Ok(SessionSettings {
             channels: self.channel_rule(own, user),
             account: own.map(|account| account.name.clone()),
-            by_key: comes.key_of.is_some(),
+            by_key: logon.key_of.is_some(),
             endpoint,
             signs,
             seals,
@@ -261,17 +261,17 @@ impl ServerConfig {
 
     /// Whether a session of `user` without an account of its own must sign, and seal. It must if all shares
     /// that it may use demand that.
-    fn demanded_by_all(&self, user: &str, comes: Comes<'_>) -> Result<(bool, bool), String> {
+    fn demanded_by_all(&self, user: &str, logon: LogonProperties<'_>) -> Result<(bool, bool), String> {
         let all: Vec<&AccountConfig> = self.accounts.iter().filter(|account| account.admits(user)).collect();
         if all.is_empty() || lists(&self.free_users, user) || lists(&self.free_users, "*") {
             return Ok((false, false));
         }
-        let unmet: Vec<String> = all.iter().filter_map(|account| account.unmet(comes)).collect();
+        let unmet: Vec<String> = all.iter().filter_map(|account| account.unmet(logon)).collect();
         if unmet.len() == all.len() {
             return Err(unmet.join(", and "));
         }
         let each = |demand: fn(&Demands) -> bool| {
-            let mut within = all.iter().filter(|account| account.unmet(comes).is_none());
+            let mut within = all.iter().filter(|account| account.unmet(logon).is_none());
             within.all(|account| demand(&account.demands))
         };
         Ok((each(Demands::signs), each(Demands::seals)))
@@ -283,19 +283,19 @@ impl ServerConfig {
     /// The reason why the session may not use it, in words for the log.
     pub fn reach(
         &self,
-        standing: &Standing,
+        settings: &SessionSettings,
         account: Option<&str>,
         protection: Protection,
     ) -> Result<Demands, String> {
-        standing.holds_off(account).map_or(Ok(()), Err)?;
+        settings.refusal_for_account(account).map_or(Ok(()), Err)?;
         let Some(name) = account else { return Ok(Demands::default()) };
         // Its demands are unknown then, so no session can meet them.
         let Some(account) = self.account(name) else {
             return Err(format!("the share is of account `{name}`, which is not there any more"));
         };
         // Signatures are checked on each request.
-        let key_of = standing.account.as_deref().filter(|_| standing.by_key);
-        account.check(Comes { protection, signs: true, key_of })?;
+        let key_of = settings.account.as_deref().filter(|_| settings.by_key);
+        account.check(LogonProperties { protection, signs: true, key_of })?;
         Ok(account.demands.clone())
     }
 
@@ -402,7 +402,7 @@ pub(crate) mod tests {
         );
         let of = |config: &ServerConfig, name: Option<&str>, user: &str| {
             let hint = name.and_then(|name| meant(config, name));
-            config.standing(hint.as_ref(), user, by(SMB3)).unwrap().channels
+            config.session_settings(hint.as_ref(), user, by(SMB3)).unwrap().channels
         };
         let rule = |name: Option<&str>, user: &str| {
             let rule = of(&config, name, user);
@@ -433,8 +433,8 @@ pub(crate) mod tests {
         AccountConfig { demands, ..account(name, users, Some(4)) }
     }
 
-    fn by(protection: Protection) -> Comes<'static> {
-        Comes { protection, signs: false, key_of: None }
+    fn by(protection: Protection) -> LogonProperties<'static> {
+        LogonProperties { protection, signs: false, key_of: None }
     }
 
     #[test]
@@ -444,24 +444,27 @@ pub(crate) mod tests {
             vec![demanding("lab", &["ann", "*"], from_3_0()), demanding("team", &["*"], Demands::default())],
         );
         config.free_users = vec!["*".to_owned()];
-        let key = |protection| Comes { protection, signs: false, key_of: Some("LAB") };
-        let lab = config.standing(None, "lab", key(SMB3)).unwrap();
+        let key = |protection| LogonProperties { protection, signs: false, key_of: Some("LAB") };
+        let lab = config.session_settings(None, "lab", key(SMB3)).unwrap();
         assert_eq!((lab.account.as_deref(), lab.by_key), (Some("lab"), true));
         // Neither the server name from the client nor shares without an account change that.
-        assert_eq!(config.standing(Some(&named("team")), "lab", key(SMB3)).unwrap().account, lab.account);
-        assert!(config.standing(None, "lab", key(SMB2)).unwrap_err().contains("demands SMB 3.0"));
+        assert_eq!(
+            config.session_settings(Some(&named("team")), "lab", key(SMB3)).unwrap().account,
+            lab.account
+        );
+        assert!(config.session_settings(None, "lab", key(SMB2)).unwrap_err().contains("demands SMB 3.0"));
         assert!(config.reach(&lab, Some("lab"), SMB3).is_ok());
         for other in [Some("team"), None] {
             assert!(config.reach(&lab, other, SMB3).is_err(), "{other:?}");
         }
         let here = at("team");
-        let why = config.standing(Some(&here), "lab", key(SMB3)).unwrap_err();
+        let why = config.session_settings(Some(&here), "lab", key(SMB3)).unwrap_err();
         assert_eq!(why, "the key is of account `lab`, the address of account `team`");
-        assert!(config.standing(Some(&at("lab")), "lab", key(SMB3)).is_ok());
+        assert!(config.session_settings(Some(&at("lab")), "lab", key(SMB3)).is_ok());
         // This is between the new accounts and the new users of a reload: a key does not open the shares of
         // `*`.
         config.accounts.remove(0);
-        let why = config.standing(None, "lab", key(SMB3)).unwrap_err();
+        let why = config.session_settings(None, "lab", key(SMB3)).unwrap_err();
         assert_eq!(why, "the key is of account `LAB`, which is not there any more");
     }
 
@@ -470,8 +473,8 @@ pub(crate) mod tests {
         let lab = account("lab", &["ann"], None);
         let config = server(true, vec![lab, account("team", &["*"], Some(32))]);
         let channels = |key_of| {
-            let comes = Comes { key_of, ..by(SMB3) };
-            config.standing(Some(&named("team")), "lab", comes).unwrap().channels
+            let logon = LogonProperties { key_of, ..by(SMB3) };
+            config.session_settings(Some(&named("team")), "lab", logon).unwrap().channels
         };
         assert_eq!((channels(Some("lab")).most(), channels(None).most()), (1, 32));
     }
@@ -491,7 +494,7 @@ pub(crate) mod tests {
         }
         let hint = meant(&config, "fin.eu");
         assert!(config.offers_multichannel(hint.as_ref()));
-        let ann = config.standing(hint.as_ref(), "ann", by(SMB3)).unwrap();
+        let ann = config.session_settings(hint.as_ref(), "ann", by(SMB3)).unwrap();
         assert_eq!((ann.account.as_deref(), ann.channels.most()), (Some("fin.eu"), 8));
     }
 
@@ -499,20 +502,22 @@ pub(crate) mod tests {
     fn names_are_the_same_whatever_their_case_in_any_script() {
         let keys_alone = Demands { refuses_passwords: true, ..Demands::default() };
         let mut config = server(true, vec![demanding("Übung", &["østen"], keys_alone)]);
-        assert!(config.standing(None, "Østen", by(SMB3)).unwrap_err().contains("takes its keys alone"));
+        assert!(
+            config.session_settings(None, "Østen", by(SMB3)).unwrap_err().contains("takes its keys alone")
+        );
         config.free_users = vec!["ØSTEN".to_owned()];
-        let free = config.standing(None, "Østen", by(SMB3)).unwrap();
+        let free = config.session_settings(None, "Østen", by(SMB3)).unwrap();
         let why = config.reach(&free, Some("übung"), SMB3).unwrap_err();
         assert_eq!(why, "account `Übung` takes its keys alone, and this is a user's password");
-        let key = Comes { key_of: Some("übung"), ..by(SMB3) };
-        let own = config.standing(None, "übung", key).unwrap();
+        let key = LogonProperties { key_of: Some("übung"), ..by(SMB3) };
+        let own = config.session_settings(None, "übung", key).unwrap();
         assert!(config.reach(&own, Some("ÜBUNG"), SMB3).is_ok());
     }
 
     #[test]
     fn a_share_of_an_account_that_is_not_there_is_out_of_reach() {
         let config = server(true, Vec::new());
-        let ann = config.standing(None, "ann", by(SMB3)).unwrap();
+        let ann = config.session_settings(None, "ann", by(SMB3)).unwrap();
         let why = config.reach(&ann, Some("old"), SMB3).unwrap_err();
         assert_eq!(why, "the share is of account `old`, which is not there any more");
         assert_eq!(config.reach(&ann, None, SMB3), Ok(Demands::default()));
@@ -523,13 +528,14 @@ pub(crate) mod tests {
         let one = |demands| server(true, vec![demanding("lab", &["ann"], demands)]);
         let keys_alone = one(Demands { refuses_passwords: true, ..Demands::default() });
         let none = one(Demands { refuses_keys: true, ..Demands::default() });
-        let key = Comes { key_of: Some("lab"), ..by(SMB3) };
+        let key = LogonProperties { key_of: Some("lab"), ..by(SMB3) };
         assert!(
-            keys_alone.standing(None, "lab", key).is_ok() && none.standing(None, "ann", by(SMB3)).is_ok()
+            keys_alone.session_settings(None, "lab", key).is_ok()
+                && none.session_settings(None, "ann", by(SMB3)).is_ok()
         );
-        let why = keys_alone.standing(None, "ann", by(SMB3)).unwrap_err();
+        let why = keys_alone.session_settings(None, "ann", by(SMB3)).unwrap_err();
         assert_eq!(why, "account `lab` takes its keys alone, and this is a user's password");
-        let why = none.standing(None, "lab", key).unwrap_err();
+        let why = none.session_settings(None, "lab", key).unwrap_err();
         assert_eq!(why, "account `lab` takes no keys");
     }
 
@@ -555,18 +561,22 @@ pub(crate) mod tests {
     fn a_login_is_refused_when_nothing_that_it_may_use_takes_its_connection() {
         let mut config =
             server(true, vec![demanding("new", &["ann", "bob"], from_3_0()), account("old", &["bob"], None)]);
-        let standing = |config: &ServerConfig, user: &str| config.standing(None, user, by(SMB2));
-        let why = standing(&config, "ANN").unwrap_err();
+        let session_settings =
+            |config: &ServerConfig, user: &str| config.session_settings(None, user, by(SMB2));
+        let why = session_settings(&config, "ANN").unwrap_err();
         assert_eq!(why, "account `new` demands SMB 3.0 or later, and this connection speaks SMB 2.1");
-        let bob = standing(&config, "bob").unwrap();
+        let bob = session_settings(&config, "bob").unwrap();
         assert_eq!((bob.account.clone(), bob.signs, bob.seals), (None, false, false));
         // Bob can use only the old account.
         assert!(config.reach(&bob, Some("old"), SMB2).is_ok());
         assert!(config.reach(&bob, Some("NEW"), SMB2).unwrap_err().contains("demands SMB 3.0"));
         assert!(config.reach(&bob, None, SMB2).is_ok() && config.reach(&bob, Some("new"), SMB3).is_ok());
-        assert!(config.standing(None, "ann", by(SMB3)).is_ok() && standing(&config, "zoe").is_ok());
+        assert!(
+            config.session_settings(None, "ann", by(SMB3)).is_ok()
+                && session_settings(&config, "zoe").is_ok()
+        );
         config.free_users = vec!["*".to_owned()];
-        assert!(standing(&config, "ann").is_ok(), "there are shares of no account");
+        assert!(session_settings(&config, "ann").is_ok(), "there are shares of no account");
     }
 
     #[test]
@@ -576,21 +586,21 @@ pub(crate) mod tests {
         let config = server(true, vec![new, account("old", &["ann", "bob"], None)]);
         let hint = |text: &str| config.account_at(text.parse().unwrap());
         assert_eq!((hint("::ffff:192.0.2.9"), hint("192.0.2.1")), (Some(at("new")), None));
-        let ann = config.standing(Some(&named("old")), "ann", by(SMB2)).unwrap();
+        let ann = config.session_settings(Some(&named("old")), "ann", by(SMB2)).unwrap();
         assert_eq!((ann.account.as_deref(), ann.endpoint.clone()), (Some("old"), None));
         assert_eq!(
             config.reach(&ann, Some("new"), SMB3).unwrap_err(),
             "the share is of account `new`, the session of account `old`"
         );
         assert!(config.reach(&ann, Some("OLD"), SMB3).is_ok() && config.reach(&ann, None, SMB3).is_ok());
-        assert!(config.standing(Some(&named("new")), "ann", by(SMB2)).is_err());
+        assert!(config.session_settings(Some(&named("new")), "ann", by(SMB2)).is_err());
         // Bob may not use the account of that name. An address decides for every user.
-        let bob = config.standing(Some(&named("new")), "bob", by(SMB3)).unwrap();
+        let bob = config.session_settings(Some(&named("new")), "bob", by(SMB3)).unwrap();
         assert_eq!(bob.account, None);
         let here = at("new");
-        let bob = config.standing(Some(&here), "bob", by(SMB3)).unwrap();
+        let bob = config.session_settings(Some(&here), "bob", by(SMB3)).unwrap();
         assert_eq!((bob.account.as_deref(), bob.endpoint), (Some("new"), here.endpoint.clone()));
-        assert!(config.standing(Some(&here), "bob", by(SMB2)).is_err());
+        assert!(config.session_settings(Some(&here), "bob", by(SMB2)).is_err());
     }
 
     #[test]
@@ -607,20 +617,22 @@ pub(crate) mod tests {
         let (docs, free) = (hint("::ffff:192.0.2.1"), hint("192.0.2.2"));
         assert_eq!(hint("192.0.2.3"), None);
         // The session is bound to the account and to the one share, for any user.
-        assert!(config.standing(docs.as_ref(), "bob", by(SMB2)).unwrap_err().contains("demands SMB 3.0"));
-        let bob = config.standing(docs.as_ref(), "bob", by(SMB3)).unwrap();
-        assert_eq!((bob.account.as_deref(), bob.is_kept_from("DOCS")), (Some("new"), None));
-        let why = bob.is_kept_from("more").unwrap();
+        assert!(
+            config.session_settings(docs.as_ref(), "bob", by(SMB2)).unwrap_err().contains("demands SMB 3.0")
+        );
+        let bob = config.session_settings(docs.as_ref(), "bob", by(SMB3)).unwrap();
+        assert_eq!((bob.account.as_deref(), bob.refusal_for_share("DOCS")), (Some("new"), None));
+        let why = bob.refusal_for_share("more").unwrap();
         assert_eq!(why, "the session came to an address of share `Docs`, where there is no other");
         // A share without an account is open to sessions that meet no account's demands, and closed to keys.
-        let ann = config.standing(free.as_ref(), "ann", by(SMB2)).unwrap();
+        let ann = config.session_settings(free.as_ref(), "ann", by(SMB2)).unwrap();
         assert_eq!((ann.account, ann.signs, ann.seals), (None, false, false));
-        let key = Comes { key_of: Some("old"), ..by(SMB3) };
+        let key = LogonProperties { key_of: Some("old"), ..by(SMB3) };
         for (hint, wanted) in [
             (&docs, "the key is of account `old`, the address of account `new`"),
             (&free, "the key is of account `old`, the address of share `free`, which is of no account"),
         ] {
-            assert_eq!(config.standing(hint.as_ref(), "old", key).unwrap_err(), wanted);
+            assert_eq!(config.session_settings(hint.as_ref(), "old", key).unwrap_err(), wanted);
         }
         let is_one =
             |one: &str, other: &str| config.is_one_endpoint(one.parse().unwrap(), other.parse().unwrap());
@@ -676,7 +688,9 @@ pub(crate) mod tests {
                 demanding("b", &["bob"], demand(Signing::Offered)),
             ],
         );
-        let of = |user: &str| config.standing(None, user, by(SMB3)).map(|it| (it.signs, it.seals)).unwrap();
+        let of = |user: &str| {
+            config.session_settings(None, user, by(SMB3)).map(|it| (it.signs, it.seals)).unwrap()
+        };
         assert_eq!((of("ann"), of("bob"), of("zoe")), ((true, true), (false, true), (false, false)));
     }
 }

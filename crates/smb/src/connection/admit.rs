@@ -54,7 +54,7 @@ impl Connection {
             return None;
         }
         let channel = &self.channels[self.channel_of(header.session_id())?];
-        let seal = channel.session.proved()?.seal.as_ref()?;
+        let seal = channel.session.authenticated()?.seal.as_ref()?;
         let sealed = &mut frame[transform::SIZE..];
         seal.into.open(header.nonce(), header.associated_data(), sealed, header.signature()).ok()?;
         (Packet::classify(sealed) == Some(Packet::Smb2)).then_some(header.session_id())
@@ -125,8 +125,8 @@ impl Connection {
         }
         // MS-SMB2 3.3.5.2.4
         let session = self.server.session(session);
-        let proved = session.as_ref().and_then(|session| session.proved());
-        proved.is_some_and(|proved| is_signed_by(&proved.signer, first))
+        let authenticated = session.as_ref().and_then(|session| session.authenticated());
+        authenticated.is_some_and(|authenticated| is_signed_by(&authenticated.signer, first))
     }
 }
 
@@ -140,7 +140,7 @@ fn check_signature(channel: &Channel, first: &First<'_>) -> Result<bool, Admissi
         let valid = is_signed_by(&channel.signer, first);
         return if valid { Ok(true) } else { Err(AdmissionRefusal::bad_signature(header, channel)) };
     }
-    let anonymous = channel.session.proved().is_some_and(|proved| proved.anonymous);
+    let anonymous = channel.session.authenticated().is_some_and(|authenticated| authenticated.anonymous);
     if channel.session.signing_required.load(Ordering::Relaxed) && !anonymous {
         return Err(AdmissionRefusal::bad_signature(header, channel));
     }

@@ -22,11 +22,11 @@ impl Connection {
     /// then has no effect. Returns false if the first copy was done already. Both then get that result.
     pub(crate) fn note_refused_lock(&self, open: &Open, header: &Header, numbered: LockNumber) -> bool {
         // Before 3.0 the field of the ChannelSequence has another meaning (MS-SMB2 2.2.1.1).
-        let Some(settled) = self.negotiated.filter(|it| it.protection.dialect.is_smb3()) else {
+        let Some(negotiated) = self.negotiated.filter(|it| it.protection.dialect.is_smb3()) else {
             return true;
         };
         // This is read first: nothing else of the Open may be locked while the list of refused LOCKs is.
-        let is_verified = settled.counts_locks(open);
+        let is_verified = negotiated.counts_locks(open);
         let is_done = || is_verified && open.locks.was_done(numbered);
         open.refused_locks.note(numbered, header.channel_sequence(), is_done)
     }

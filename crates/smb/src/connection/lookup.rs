@@ -27,7 +27,7 @@ impl Connection {
         // MS-SMB2 3.3.5.2.11
         let tree = self.session(request)?.tree(request.tree_id);
         let tree = tree.ok_or(NtStatus::NETWORK_NAME_DELETED)?;
-        self.is_for(request, &tree);
+        self.set_counted_share(request, &tree);
         check_protection(&tree, request)?;
         Ok(tree)
     }
@@ -42,7 +42,7 @@ impl Connection {
             });
         match found {
             Some(open) if open.object().is_some() => {
-                self.is_for(request, &open.tree);
+                self.set_counted_share(request, &open.tree);
                 check_protection(&open.tree, request)?;
                 request.related.file_id = Some(id);
                 self.check_sequence(request, &open)?;
@@ -59,7 +59,7 @@ impl Connection {
     }
 
     /// Sets the share that a request is counted for.
-    fn is_for(&mut self, request: &mut Request<'_>, tree: &Tree) {
+    fn set_counted_share(&mut self, request: &mut Request<'_>, tree: &Tree) {
         if let TreeTarget::Disk { engine, .. } = &tree.target {
             request.transaction.place = self.desk.place(engine);
         }
@@ -69,7 +69,7 @@ impl Connection {
     fn check_sequence(&self, request: &mut Request<'_>, open: &Open) -> Result<(), Stop> {
         // MS-SMB2 3.3.5.2.10
         let is_known = request.resumed || request.counted.is_some();
-        if is_known || !self.negotiated.is_some_and(|settled| settled.protection.dialect.is_smb3()) {
+        if is_known || !self.negotiated.is_some_and(|negotiated| negotiated.protection.dialect.is_smb3()) {
             return Ok(());
         }
         let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);

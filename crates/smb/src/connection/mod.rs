@@ -86,7 +86,7 @@ pub struct Channel {
 
 /// A notice that was sent on a connection. The client may not have read it yet.
 #[derive(Debug)]
-pub(crate) struct Unproved {
+pub(crate) struct UnconfirmedNotice {
     /// The receipt request after which the notice goes to another connection if it has not arrived.
     pub first: u64,
     /// The receipt request after which the notice counts as read, or this connection is closed.
@@ -97,7 +97,7 @@ pub(crate) struct Unproved {
     pub arrived: bool,
 }
 
-impl Unproved {
+impl UnconfirmedNotice {
     pub fn settle(self) {
         if let Some(notice) = self.notice {
             notice.settle();
@@ -137,7 +137,7 @@ pub struct Connection {
     next_async: std::cell::Cell<u64>,
     pub(crate) deadline: Option<u64>,
     /// Notices that may not have arrived.
-    pub(crate) unproved: VecDeque<Unproved>,
+    pub(crate) unconfirmed: VecDeque<UnconfirmedNotice>,
     pub(crate) next_receipt: u64,
     /// The controls that a test of the server has set.
     pub(crate) controls: Controls,
@@ -173,7 +173,7 @@ impl Connection {
             parked: ParkingLot::default(),
             next_async: std::cell::Cell::new(0),
             deadline: Some(now.mono_ns.saturating_add(LOGON_TIME_NS)),
-            unproved: VecDeque::new(),
+            unconfirmed: VecDeque::new(),
             next_receipt: 0,
             controls: Controls::default(),
         })
@@ -254,7 +254,7 @@ impl Connection {
 
     /// Ends all state of the connection (MS-SMB2 3.3.7.1).
     pub(crate) fn closed(&mut self, now: Now) {
-        self.let_go_of_waiting();
+        self.release_waiting();
         self.server.remove_connection(self.handle.id);
         // A connection whose binding is unfinished is not yet a channel of the session.
         for setup in self.setups.drain(..).filter(|setup| !setup.binds()) {
@@ -274,7 +274,7 @@ impl Connection {
         }
         self.handle.path.end();
         // Notices that may not have arrived go to another connection.
-        self.unproved.clear();
+        self.unconfirmed.clear();
         drop(self.handle.own_notices.take());
     }
 }

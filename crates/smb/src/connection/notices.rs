@@ -12,9 +12,9 @@ use smb_wire::oplock_break::{Notification, NotificationFlags, Oplock};
 use smb_wire::{Header, SmbCommand};
 use wire::{Now, Output};
 
-use super::{Connection, Unproved};
+use super::{Connection, UnconfirmedNotice};
 use crate::exchange::compound;
-use crate::limits::{MAX_UNPROVED, RECEIPT_TIME_NS, SILENCE_NS};
+use crate::limits::{MAX_UNCONFIRMED, RECEIPT_TIME_NS, SILENCE_NS};
 use crate::state::notice::{Notice, open_of};
 use crate::state::{Event, Session};
 
@@ -28,7 +28,7 @@ impl Connection {
 
     /// Sends a notice, or passes it to another connection if this one does not carry the session any more.
     pub(crate) fn send_notice(&mut self, notice: Notice, now: Now, out: &mut Output<Event>) {
-        if !notice.is_wanted() && !notice.is_news() {
+        if !notice.is_wanted() && !notice.must_be_sent() {
             return notice.settle();
         }
         let Some(broken) = notice.broken() else { return };
@@ -47,10 +47,15 @@ impl Connection {
         self.next_receipt += 2;
         out.ask_receipt(first, now.mono_ns.saturating_add(RECEIPT_TIME_NS));
         out.ask_receipt(first + 1, now.mono_ns.saturating_add(SILENCE_NS));
-        self.unproved.push_back(Unproved { first, last: first + 1, notice: Some(notice), arrived: false });
-        if self.unproved.len() > MAX_UNPROVED
-            && self.unproved.front().is_some_and(|oldest| oldest.arrived)
-            && let Some(oldest) = self.unproved.pop_front()
+        self.unconfirmed.push_back(UnconfirmedNotice {
+            first,
+            last: first + 1,
+            notice: Some(notice),
+            arrived: false,
+        });
+        if self.unconfirmed.len() > MAX_UNCONFIRMED
+            && self.unconfirmed.front().is_some_and(|oldest| oldest.arrived)
+            && let Some(oldest) = self.unconfirmed.pop_front()
         {
             oldest.settle();
         }
@@ -58,13 +63,13 @@ impl Connection {
 
     /// Handles the transport's report on receipt request `token`: whether all earlier frames have arrived.
     pub(crate) fn take_receipt(&mut self, token: u64, arrived: bool, out: &mut Output<Event>) {
-        let at = self.unproved.iter().position(|sent| sent.first == token || sent.last == token);
+        let at = self.unconfirmed.iter().position(|sent| sent.first == token || sent.last == token);
         let Some(at) = at else { return };
-        let sent = &mut self.unproved[at];
+        let sent = &mut self.unconfirmed[at];
         if arrived && !self.controls.ignores_receipts {
             sent.arrived = true;
             if (sent.last == token || sent.notice.is_none())
-                && let Some(read) = self.unproved.remove(at)
+                && let Some(read) = self.unconfirmed.remove(at)
             {
                 read.settle();
             }

@@ -8,7 +8,7 @@ use wire::Output;
 
 use super::{Connection, interim};
 use crate::exchange::parked::{Parked, Parking};
-use crate::exchange::{Aside, Exchange, RequestState};
+use crate::exchange::{Exchange, ParkReason, RequestState};
 use crate::limits::{MAX_WAITING, MAX_WAITING_BYTES, SMALL_HELD, SMALL_WAITING};
 use crate::state::Event;
 
@@ -17,7 +17,7 @@ impl Connection {
     pub(crate) fn put_aside<'m>(
         &mut self,
         mut exchange: Exchange<'m>,
-        aside: Aside,
+        aside: ParkReason,
         out: &mut Output<Event>,
     ) -> Option<Exchange<'m>> {
         let Some(mut request) = exchange.request.take() else { return Some(exchange) };
@@ -27,16 +27,16 @@ impl Connection {
             return Some(self.refuse_to_wait(exchange, request, aside, status));
         }
         let parking = match aside {
-            Aside::Wait(engine, ticket) => {
+            ParkReason::Wait(engine, ticket) => {
                 exchange.compound.abandon(request.at);
                 self.announce_or_note(&mut exchange, &mut request, async_id, out);
                 Parking::Engine(engine, ticket)
             }
-            Aside::LogOnDelay(place) => {
+            ParkReason::LogOnDelay(place) => {
                 exchange.compound.abandon(request.at);
                 Parking::LogOnDelay(place)
             }
-            Aside::Work(work) | Aside::Persist(work) => {
+            ParkReason::Work(work) | ParkReason::Persist(work) => {
                 exchange.remaining.pass(request.transaction.len);
                 let mut frame = std::mem::take(&mut exchange.compound.frame);
                 let outstanding = request.outstanding.take();
@@ -48,7 +48,7 @@ impl Connection {
                 });
                 Parking::Pool
             }
-            Aside::Hold(hold) => {
+            ParkReason::Hold(hold) => {
                 exchange.compound.abandon(request.at);
                 let keeps = exchange.remaining.bytes().len();
                 if keeps > SMALL_HELD && keeps + self.parked.bytes() > MAX_WAITING_BYTES {
@@ -64,7 +64,7 @@ impl Connection {
                 }
                 Parking::Limits(hold)
             }
-            Aside::Answer(status, hold) => {
+            ParkReason::Answer(status, hold) => {
                 exchange.remaining.pass(request.transaction.len);
                 Parking::Answer(status, hold)
             }
@@ -79,7 +79,7 @@ impl Connection {
     /// The status of a request that may not be put aside after all.
     fn must_not_wait(
         &self,
-        aside: &Aside,
+        aside: &ParkReason,
         exchange: &Exchange<'_>,
         request: &RequestState,
     ) -> Option<NtStatus> {
@@ -92,9 +92,11 @@ impl Connection {
         let has_room = self.parked.waiting() < MAX_WAITING && !is_too_much;
         match aside {
             // The transport or the credits bound the number of these.
-            Aside::Persist(_) | Aside::Hold(_) | Aside::Answer(..) => None,
+            ParkReason::Persist(_) | ParkReason::Hold(_) | ParkReason::Answer(..) => None,
             _ if !has_room => Some(NtStatus::INSUFFICIENT_RESOURCES),
-            Aside::Wait(..) if may_last && left > request.transaction.len => Some(NtStatus::INTERNAL_ERROR),
+            ParkReason::Wait(..) if may_last && left > request.transaction.len => {
+                Some(NtStatus::INTERNAL_ERROR)
+            }
             _ => None,
         }
     }
@@ -104,10 +106,10 @@ impl Connection {
         &mut self,
         mut exchange: Exchange<'m>,
         mut request: RequestState,
-        aside: Aside,
+        aside: ParkReason,
         status: NtStatus,
     ) -> Exchange<'m> {
-        if let Aside::Wait(engine, ticket) = aside {
+        if let ParkReason::Wait(engine, ticket) = aside {
             engine.cancel(ticket);
         }
         // The client gets this refusal, so a late first copy must have no effect either.
@@ -166,10 +168,10 @@ impl Connection {
     }
 
     /// Cancels all waiting requests when the connection ends. A CREATE that its client may replay on another
-    /// channel keeps its claim as long as it would have waited. PendingUntil then the replay gets the status
+    /// channel keeps its claim as long as it would have waited. Until then the replay gets the status
     /// for a later retry, as it would if the channel were not lost.
     // MS-SMB2 3.3.7.1
-    pub(crate) fn let_go_of_waiting(&mut self) {
+    pub(crate) fn release_waiting(&mut self) {
         self.controls.end();
         for (async_id, Parked { mut exchange, request, parking }) in self.parked.take_all() {
             let Parking::Engine(engine, ticket) = parking else { continue };

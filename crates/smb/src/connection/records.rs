@@ -2,7 +2,7 @@
 //! a request that is sampled. The request itself is read at the start, since a CLOSE leaves nothing to read
 //! later. The result of a CREATE is read from its response.
 
-use share::counts::{CompletedTransaction, RequestDescription, Sampled, path_text, range_text};
+use share::counts::{About, Noted, Sampled, path_text, range_text};
 use smb_wire::close;
 use smb_wire::create::{self, CreateAction};
 use smb_wire::fscc::FileInfoClass;
@@ -43,12 +43,12 @@ impl Connection {
         let (header, message, inherited) = (request.header, request.message, request.related.file_id);
         let mut sample = Sample::unseen(sampled);
         let is_311 = self.dialect() == Some(Dialect::Smb311);
-        let asked = asked(header.command(), message, is_311, sample.with_paths).unwrap_or_default();
-        (sample.minor, sample.detail) = (asked.minor, asked.detail);
-        sample.path = asked.name;
-        let id = asked.file_id.and_then(|id| if id.is_related() { inherited } else { Some(id) });
+        let summary = summarize(header.command(), message, is_311, sample.with_paths).unwrap_or_default();
+        (sample.minor, sample.detail) = (summary.minor, summary.detail);
+        sample.path = summary.name;
+        let id = summary.file_id.and_then(|id| if id.is_related() { inherited } else { Some(id) });
         if let Some(id) = id {
-            let goes = self.look_at(&mut sample, id);
+            let goes = self.add_object(&mut sample, id);
             if header.command() == SmbCommand::Close {
                 let kind = if sample.is_directory { "Directory" } else { "File" };
                 sample.minor = Some(format!("{kind}Close{}", if goes { "AndDelete" } else { "" }));
@@ -61,7 +61,7 @@ impl Connection {
     #[cold]
     pub(crate) fn sample_create(&self, sample: &mut Sample, answer: &[u8]) {
         let Ok(response) = create::Response::parse(answer) else { return };
-        self.look_at(sample, response.file_id);
+        self.add_object(sample, response.file_id);
         let kind = if sample.is_directory { "Directory" } else { "File" };
         let did = match response.create_action {
             CreateAction::Superseded => "Superseded",
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     /// Adds the object of an Open. Returns whether the object is deleted when its last Open is closed.
-    fn look_at(&self, sample: &mut Sample, id: FileId) -> bool {
+    fn add_object(&self, sample: &mut Sample, id: FileId) -> bool {
         sample.file_id = Some(id);
         let open = self.server.opens.get(id.volatile).filter(|open| open.id == id);
         let Some((engine, file)) = open.as_ref().and_then(|open| open.file()) else { return false };
@@ -88,13 +88,7 @@ impl Connection {
 
     /// The values of a record beside the counts.
     #[cold]
-    pub(crate) fn about(
-        &self,
-        header: &Header,
-        status: NtStatus,
-        noted: &CompletedTransaction,
-        sample: Sample,
-    ) -> RequestDescription {
+    pub(crate) fn details(&self, header: &Header, status: NtStatus, noted: &Noted, sample: Sample) -> About {
         let sizes = |all: u64| (all.min(header::SIZE as u64), all.saturating_sub(header::SIZE as u64));
         let (request, response) = (sizes(noted.ingress), sizes(noted.egress));
         let mut numbers = vec![
@@ -115,7 +109,7 @@ impl Connection {
         numbers.extend(sample.file.map(|file| ("smbFileId", file)));
         let minor = sample.minor.map(|minor| ("smbCommandMinor", minor));
         let words = minor.into_iter().chain(sample.detail.map(|detail| ("smbCommandDetail", detail)));
-        RequestDescription {
+        About {
             client: self.handle.peer.remote,
             server: self.handle.peer.local,
             version: self.dialect().and_then(Dialect::name),
@@ -128,12 +122,12 @@ impl Connection {
     }
 
     fn dialect(&self) -> Option<Dialect> {
-        self.negotiated.as_ref().map(|settled| settled.protection.dialect)
+        self.negotiated.as_ref().map(|negotiated| negotiated.protection.dialect)
     }
 }
 
 /// The values from a request. `None` if it cannot be parsed.
-fn asked(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) -> Option<RequestSummary> {
+fn summarize(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) -> Option<RequestSummary> {
     let of = |file_id: FileId| RequestSummary { file_id: Some(file_id), ..RequestSummary::default() };
     let named = |text: smb_wire::Utf16<'_>| with_paths.then(|| text.to_string_lossy().replace('\\', "/"));
     Some(match command {
@@ -162,7 +156,7 @@ fn asked(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) ->
             let it = write::Request::parse(message).ok()?;
             RequestSummary { detail: Some(range_text(it.data.len() as u64, it.offset)), ..of(it.file_id) }
         }
-        SmbCommand::Lock => asked_of_lock(&lock::Request::parse(message).ok()?),
+        SmbCommand::Lock => lock_summary(&lock::Request::parse(message).ok()?),
         SmbCommand::Ioctl => {
             let it = ioctl::Request::parse(message).ok()?;
             RequestSummary { minor: Some(format!("{:?}", it.ctl_code)), ..of(it.file_id) }
@@ -194,7 +188,7 @@ fn asked(command: SmbCommand, message: &[u8], is_311: bool, with_paths: bool) ->
     })
 }
 
-fn asked_of_lock(request: &lock::Request<'_>) -> RequestSummary {
+fn lock_summary(request: &lock::Request<'_>) -> RequestSummary {
     let mut all = request.locks.iter();
     let Some(first) = all.next() else { return RequestSummary::default() };
     let minor = if first.flags.contains(lock::LockFlags::UNLOCK) { "Unlock" } else { "Lock" };

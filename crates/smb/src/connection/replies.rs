@@ -11,7 +11,7 @@ use wire::Output;
 use super::Connection;
 use crate::exchange::compound::SigningKey;
 use crate::exchange::transaction::Sample;
-use crate::exchange::{Answered, Compound, RequestState};
+use crate::exchange::{Compound, ReplyContent, RequestState};
 use crate::state::Event;
 
 impl Connection {
@@ -26,13 +26,18 @@ impl Connection {
     }
 
     /// Completes the reply to a request and counts it.
-    pub(crate) fn answer(&mut self, compound: &mut Compound, request: &mut RequestState, answered: Answered) {
+    pub(crate) fn answer(
+        &mut self,
+        compound: &mut Compound,
+        request: &mut RequestState,
+        answered: ReplyContent,
+    ) {
         let pending_id = request.pending_id();
         let RequestState { header, signed, transaction, at, .. } = request;
         let at = *at;
         let status = match answered {
-            Answered::Done(status) => status,
-            Answered::Failed(status, data) => {
+            ReplyContent::Done(status) => status,
+            ReplyContent::Failed(status, data) => {
                 compound.cut_body(at);
                 self.error_body(&data, compound.frame.tail());
                 status
@@ -119,7 +124,8 @@ impl Connection {
         if data.is_empty() {
             return out.extend_from_slice(&error::EMPTY);
         }
-        let is_311 = self.negotiated.is_some_and(|settled| settled.protection.dialect == Dialect::Smb311);
+        let is_311 =
+            self.negotiated.is_some_and(|negotiated| negotiated.protection.dialect == Dialect::Smb311);
         error::Response::write_with(out, is_311, ErrorId::Default, |out| out.extend_from_slice(data));
     }
 }

@@ -13,7 +13,7 @@ use smb_wire::NtStatus;
 
 use super::Connection;
 use crate::counting::is_metadata;
-use crate::exchange::{Aside, Request, Stop};
+use crate::exchange::{ParkReason, Request, Stop};
 use crate::state::{Tree, TreeTarget};
 
 impl Connection {
@@ -41,7 +41,7 @@ impl Connection {
         }
         let Some(limits) = engine.limits() else { return Ok(Charge::default()) };
         request.transaction.has_passed = true;
-        self.ask(request, &limits, work).map_err(|hold| Stop::Aside(Aside::Hold(hold)))
+        self.ask(request, &limits, work).map_err(|hold| Stop::Park(ParkReason::Hold(hold)))
     }
 
     /// Throttles the response of a request that was carried out.
@@ -59,7 +59,7 @@ impl Connection {
                 Ok(NtStatus::SUCCESS)
             }
             // The charge is owed even if the connection is lost before the time has come.
-            Err(hold) => Err(Stop::Aside(Aside::Answer(NtStatus::SUCCESS, hold.is_done()))),
+            Err(hold) => Err(Stop::Park(ParkReason::Answer(NtStatus::SUCCESS, hold.is_done()))),
         }
     }
 

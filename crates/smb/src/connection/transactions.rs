@@ -47,14 +47,14 @@ impl Connection {
         };
         self.desk.note(transaction.place, &noted, (!is_patient).then_some(transaction.arrived_ns));
         if let Some(sample) = transaction.sample.take() {
-            let about = self.about(header, status, &noted, *sample);
+            let about = self.details(header, status, &noted, *sample);
             self.desk.record(transaction.place, &noted, transaction.arrived_ns, !is_patient, about);
         }
     }
 
     /// Sends the remaining notices of this batch, and counts the frames that were queued after the first
     /// `before`.
-    pub(crate) fn end_turn(&mut self, before: usize, now: Now, out: &mut Output<Event>) {
+    pub(crate) fn end_batch(&mut self, before: usize, now: Now, out: &mut Output<Event>) {
         self.send_own_notices(now, out);
         let queued = out.frames.get(before..).unwrap_or_default();
         self.handle.counters.sent(queued.iter().map(Frame::len).sum());

@@ -43,7 +43,9 @@ impl SigningKey<'_> {
     fn signer(&self) -> Option<&Signer> {
         match self {
             SigningKey::Channel(signer) => Some(signer),
-            SigningKey::Session(session) => session.proved().map(|proved| &proved.signer),
+            SigningKey::Session(session) => {
+                session.authenticated().map(|authenticated| &authenticated.signer)
+            }
         }
     }
 }
@@ -164,7 +166,9 @@ impl Compound {
 
 /// Seals the content of the frame with the session's key (MS-SMB2 3.1.4.3).
 pub fn seal(frame: &mut Frame, session: &Session) {
-    let Some(seal) = session.proved().and_then(|proved| proved.seal.as_ref()) else { return };
+    let Some(seal) = session.authenticated().and_then(|authenticated| authenticated.seal.as_ref()) else {
+        return;
+    };
     let mut transform = TransformHeader::new(session.id, frame.len() as u32);
     let nonce = session.next_nonce();
     transform.set_nonce(nonce);

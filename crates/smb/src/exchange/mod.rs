@@ -14,7 +14,7 @@ mod request_state;
 pub(crate) mod transaction;
 
 pub use compound::Compound;
-pub use outcome::{Answered, Aside, CommandOutcome, Handled, PoolWork, Stop};
+pub use outcome::{CommandOutcome, Handled, ParkReason, PoolWork, ReplyContent, Stop};
 use remaining::RemainingMessages;
 pub use request::Request;
 pub use request_state::RequestState;

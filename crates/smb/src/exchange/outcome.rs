@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use share::limits::Hold;
-use share::{CallResult, Share, Ticket};
+use share::{Share, Step, Ticket};
 use smb_wire::NtStatus;
 use smb_wire::rpc::PipeError;
 
@@ -14,21 +14,21 @@ use crate::state::password_delay::QueuedAttempt;
 pub type PoolWork = Box<dyn FnOnce(&mut Vec<u8>) -> Completion + Send>;
 
 /// The content of a reply.
-pub enum Answered {
+pub enum ReplyContent {
     /// This status, with the written body.
     Done(NtStatus),
     /// This error, with the standard error body and this data in it.
     Failed(NtStatus, Vec<u8>),
 }
 
-impl From<Completion> for Answered {
-    fn from(completion: Completion) -> Answered {
-        completion.map_or_else(|status| Answered::Failed(status, Vec::new()), Answered::Done)
+impl From<Completion> for ReplyContent {
+    fn from(completion: Completion) -> ReplyContent {
+        completion.map_or_else(|status| ReplyContent::Failed(status, Vec::new()), ReplyContent::Done)
     }
 }
 
 /// The reason why a request is put aside and answered later.
-pub enum Aside {
+pub enum ParkReason {
     /// It waits until the engine wakes it, and is tried again. The ticket cancels the wait.
     Wait(Arc<Share>, Ticket),
     /// It is a delayed log-on. Its client gets no interim response.
@@ -47,9 +47,9 @@ pub enum Aside {
 /// The outcome of a request so far.
 pub enum CommandOutcome {
     /// It is answered.
-    Answered(Answered),
+    Answered(ReplyContent),
     /// It is put aside.
-    Aside(Aside),
+    Parked(ParkReason),
     /// There is no reply.
     Silent,
     /// The connection must end.
@@ -59,9 +59,9 @@ pub enum CommandOutcome {
 impl From<Stop> for CommandOutcome {
     fn from(stop: Stop) -> CommandOutcome {
         match stop {
-            Stop::Fail(status) => CommandOutcome::Answered(Answered::Failed(status, Vec::new())),
-            Stop::FailWith(status, data) => CommandOutcome::Answered(Answered::Failed(status, data)),
-            Stop::Aside(aside) => CommandOutcome::Aside(aside),
+            Stop::Fail(status) => CommandOutcome::Answered(ReplyContent::Failed(status, Vec::new())),
+            Stop::FailWith(status, data) => CommandOutcome::Answered(ReplyContent::Failed(status, data)),
+            Stop::Park(aside) => CommandOutcome::Parked(aside),
             Stop::Disconnect(why) => CommandOutcome::Disconnect(why),
         }
     }
@@ -69,7 +69,8 @@ impl From<Stop> for CommandOutcome {
 
 impl From<Handled> for CommandOutcome {
     fn from(handled: Handled) -> CommandOutcome {
-        handled.map_or_else(CommandOutcome::from, |status| CommandOutcome::Answered(Answered::Done(status)))
+        handled
+            .map_or_else(CommandOutcome::from, |status| CommandOutcome::Answered(ReplyContent::Done(status)))
     }
 }
 
@@ -80,7 +81,7 @@ pub enum Stop {
     /// An error with data of its own in the error body.
     FailWith(NtStatus, Vec<u8>),
     /// The request is put aside.
-    Aside(Aside),
+    Park(ParkReason),
     /// The connection must end. MS-SMB2 requires that explicitly.
     Disconnect(&'static str),
 }
@@ -97,12 +98,12 @@ impl Stop {
 
     /// Stops to run on the blocking pool.
     pub fn work(work: impl FnOnce(&mut Vec<u8>) -> Completion + Send + 'static) -> Stop {
-        Stop::Aside(Aside::Work(Box::new(work)))
+        Stop::Park(ParkReason::Work(Box::new(work)))
     }
 
     /// Stops to wait for the engine.
     pub fn wait(engine: &Arc<Share>, ticket: Ticket) -> Stop {
-        Stop::Aside(Aside::Wait(Arc::clone(engine), ticket))
+        Stop::Park(ParkReason::Wait(Arc::clone(engine), ticket))
     }
 
     /// Stops until the values of a reply about a persistent Open are on stable storage. Return this instead
@@ -114,8 +115,8 @@ impl Stop {
         undo: impl FnOnce() + Send + 'static,
     ) -> Stop {
         let engine = Arc::clone(engine);
-        Stop::Aside(Aside::Persist(Box::new(move |_body| {
-            if let Err(why) = engine.commit_records() {
+        Stop::Park(ParkReason::Persist(Box::new(move |_body| {
+            if let Err(why) = engine.make_last() {
                 tracing::error!(share = %engine.name(), %why, "a persistent open could not be made to last");
                 undo();
                 return Err(crate::status::of(&why));
@@ -126,11 +127,11 @@ impl Stop {
     }
 
     /// Maps a step of the engine: done, refused, or a wait after which the request is tried again.
-    pub fn unless_done<T>(engine: &Arc<Share>, step: CallResult<T>) -> Result<T, Stop> {
+    pub fn done_or_wait<T>(engine: &Arc<Share>, step: Step<T>) -> Result<T, Stop> {
         match step {
-            CallResult::Done(done) => Ok(done),
-            CallResult::Wait(ticket) => Err(Stop::wait(engine, ticket)),
-            CallResult::Refused(refusal) => Err(refusal.into()),
+            Step::Done(done) => Ok(done),
+            Step::Wait(ticket) => Err(Stop::wait(engine, ticket)),
+            Step::Refused(refusal) => Err(refusal.into()),
         }
     }
 }

@@ -32,7 +32,7 @@ impl Client {
     /// Whether a user may log on from this client with this dialect. A client has one dialect as long as it
     /// has connections.
     // MS-SMB2 3.3.5.5.3
-    pub fn speaks(&self, dialect: Dialect) -> bool {
+    pub fn accepts_dialect(&self, dialect: Dialect) -> bool {
         dialect == Dialect::Smb202 || *self.dialect.get_or_init(|| dialect) == dialect
     }
 

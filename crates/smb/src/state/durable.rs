@@ -86,7 +86,7 @@ pub struct CreateRecord {
     /// The application instance that the Open belongs to.
     pub instance: Option<Instance>,
     /// The other parameters of the CREATE.
-    pub asked_for: AskedFor,
+    pub asked_for: ReplayParameters,
 }
 
 /// An instance of an application (AppInstanceId).
@@ -100,7 +100,7 @@ pub struct Instance {
 
 /// The parameters that a replay of a CREATE must repeat (MS-SMB2 3.3.5.9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AskedFor {
+pub struct ReplayParameters {
     /// CreateOptions.
     pub options: u32,
     /// DesiredAccess.
@@ -112,12 +112,12 @@ pub struct AskedFor {
 /// Whether the client was told of a persistent Open, by the response to its CREATE or to a replay of it.
 /// From then on the Open cannot be revoked.
 #[derive(Debug, Default)]
-pub(crate) struct Promise(AtomicU8);
+pub(crate) struct RevocationState(AtomicU8);
 
 const TOLD: u8 = 1;
 const TAKEN_BACK: u8 = 2;
 
-impl Promise {
+impl RevocationState {
     /// Marks the Open as told to the client. Returns false if it was revoked before.
     pub(crate) fn tell(&self) -> bool {
         let told = self.0.compare_exchange(0, TOLD, Ordering::AcqRel, Ordering::Acquire);

@@ -162,7 +162,7 @@ impl Notice {
     /// is sent even if no acknowledgment is awaited any more. The acknowledgment was for an earlier break,
     /// and without the notice the client would use a right that it has lost.
     // MS-SMB2 3.3.4.7
-    pub(crate) fn is_news(&self) -> bool {
+    pub(crate) fn must_be_sent(&self) -> bool {
         let Some(body) = &self.0 else { return false };
         let BreakNotice { client, key, keyed, .. } = body.notice;
         let is_first = body.tried.len() <= 1;

@@ -162,13 +162,13 @@ mod tests {
     /// Remembers the last woken request, and counts the attempts that may be judged.
     #[derive(Default)]
     struct Bell {
-        rang: AtomicU64,
+        last_woken: AtomicU64,
         made: AtomicU64,
     }
 
     impl share::Wake for Bell {
         fn wake(&self, token: u64) {
-            self.rang.store(token, Ordering::Relaxed);
+            self.last_woken.store(token, Ordering::Relaxed);
         }
     }
 
@@ -211,8 +211,8 @@ mod tests {
         }
 
         /// The last woken request.
-        fn rang(&self) -> u64 {
-            self.bell.rang.load(Ordering::Relaxed)
+        fn last_woken(&self) -> u64 {
+            self.bell.last_woken.load(Ordering::Relaxed)
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
         let second = scene.waits(places.remove(1), DELAY_NS);
         let first = places.pop_front();
         assert!(matches!(scene.call(ANN, first, DELAY_NS, true), AttemptOutcome::Judged(())));
-        assert_eq!(scene.rang(), second.async_id);
+        assert_eq!(scene.last_woken(), second.async_id);
         assert_eq!(scene.waits(Some(second), DELAY_NS).at_ns, Some(2 * DELAY_NS));
     }
 
@@ -251,9 +251,9 @@ mod tests {
         assert!(scene.is_judged(ANN, 0, true));
         let [first, second, third] = [(); 3].map(|()| scene.waits(None, 1));
         drop(second);
-        assert_eq!(scene.rang(), 0);
+        assert_eq!(scene.last_woken(), 0);
         drop(first);
-        assert_eq!(scene.rang(), third.async_id);
+        assert_eq!(scene.last_woken(), third.async_id);
         let third = scene.waits(Some(third), DELAY_NS - 1);
         assert_eq!(third.at_ns, Some(DELAY_NS));
         drop(third);

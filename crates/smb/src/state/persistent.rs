@@ -9,7 +9,7 @@ use smb_wire::create_context::{Lease, LeaseFlags, LeaseState, LeaseV2};
 use smb_wire::id::LeaseKey;
 use wire::{Cursor, Truncated, Writer};
 
-use super::durable::{AskedFor, CreateRecord, Instance};
+use super::durable::{CreateRecord, Instance, ReplayParameters};
 use super::open::Open;
 use super::sequence::{LOCKS, LockSequences};
 
@@ -103,7 +103,8 @@ impl Note {
             let id = Guid(from.array()?);
             Ok(Instance { id, version: take(from, |from| Ok((from.u64_le()?, from.u64_le()?)))? })
         })?;
-        let asked_for = AskedFor { options: from.u32_le()?, access: from.u32_le()?, share: from.u32_le()? };
+        let asked_for =
+            ReplayParameters { options: from.u32_le()?, access: from.u32_le()?, share: from.u32_le()? };
         let create_record = CreateRecord { client, create_guid, lease, action, instance, asked_for };
         Ok(Note { persistent, oplock_key, timeout_ms, is_replayable, locks, create_record })
     }
@@ -170,7 +171,7 @@ mod tests {
             lease: Some(lease),
             action: CreateAction::Created,
             instance: Some(Instance { id: Guid([8; 16]), version: Some((1, 2)) }),
-            asked_for: AskedFor { options: 1, access: 2, share: 3 },
+            asked_for: ReplayParameters { options: 1, access: 2, share: 3 },
         };
         let note = Note {
             persistent: 9,

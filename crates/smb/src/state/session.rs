@@ -14,14 +14,14 @@ use volume::security::Sid;
 use wire::Now;
 use wire::endpoint::Principal;
 
-use crate::config::account::{ChannelRule, Standing};
+use crate::config::account::{ChannelRule, SessionSettings};
 use crate::keys::{Protection, Seal};
 use crate::limits::{MAX_TREES_PER_SESSION, SESSION_BYTES, TREE_BYTES};
 use crate::state::channel_limit::ExcessBinds;
 use crate::state::{Handle, Tree};
 use auth::crypto::Signer;
 
-/// The state of a session (Session.SessionState).
+/// The state of a session (Session.State).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SessionState {
@@ -34,7 +34,7 @@ pub enum SessionState {
 }
 
 /// The values that the authentication of its user sets.
-pub struct Proved {
+pub struct AuthenticatedUser {
     /// The user.
     pub identity: Arc<Identity>,
     /// An anonymous session, which may use IPC$ only.
@@ -68,7 +68,7 @@ pub struct Session {
     /// When it was created.
     pub created: Now,
     /// The user's values, and the principal that each batch of requests is counted for.
-    proved: OnceLock<(Proved, Principal)>,
+    authenticated: OnceLock<(AuthenticatedUser, Principal)>,
     state: AtomicU8,
     /// Every request must be signed or sealed.
     pub signing_required: AtomicBool,
@@ -79,7 +79,7 @@ pub struct Session {
     channels: Mutex<Vec<Arc<Handle>>>,
     /// Attempts to bind more channels than the limit.
     excess_binds: Mutex<ExcessBinds>,
-    standing: OnceLock<Standing>,
+    settings: OnceLock<SessionSettings>,
     /// Connections that failed while others carried the session on.
     pub failures: AtomicU64,
     /// Its client has sent FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11).
@@ -109,7 +109,7 @@ impl Session {
             client,
             protection,
             created,
-            proved: OnceLock::new(),
+            authenticated: OnceLock::new(),
             state: AtomicU8::new(SessionState::InProgress as u8),
             signing_required: AtomicBool::new(false),
             sealing_required: AtomicBool::new(false),
@@ -117,7 +117,7 @@ impl Session {
             charge: Mutex::default(),
             channels: Mutex::default(),
             excess_binds: Mutex::default(),
-            standing: OnceLock::new(),
+            settings: OnceLock::new(),
             failures: AtomicU64::new(0),
             asked_interfaces: AtomicBool::new(false),
             is_of_macos: AtomicBool::new(false),
@@ -138,10 +138,10 @@ impl Session {
     }
 
     /// Authenticates the session. The first call sets the keys. A later one, for the same user, does not.
-    pub fn prove(&self, proved: Proved) {
-        let user = || Principal::User(proved.identity.number());
-        let principal = if proved.anonymous { Principal::Host } else { user() };
-        let _ = self.proved.set((proved, principal));
+    pub fn authenticate(&self, authenticated: AuthenticatedUser) {
+        let user = || Principal::User(authenticated.identity.number());
+        let principal = if authenticated.anonymous { Principal::Host } else { user() };
+        let _ = self.authenticated.set((authenticated, principal));
         let (from, to) = (SessionState::InProgress as u8, SessionState::Valid as u8);
         let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
     }
@@ -150,13 +150,13 @@ impl Session {
     #[inline]
     #[must_use]
     pub fn principal(&self) -> Option<Principal> {
-        self.proved.get().map(|(_, principal)| *principal)
+        self.authenticated.get().map(|(_, principal)| *principal)
     }
 
     /// The values that its authentication has set.
     #[inline]
-    pub fn proved(&self) -> Option<&Proved> {
-        self.proved.get().map(|(proved, _)| proved)
+    pub fn authenticated(&self) -> Option<&AuthenticatedUser> {
+        self.authenticated.get().map(|(authenticated, _)| authenticated)
     }
 
     /// Ends the session. Returns true to the one caller that ended it.
@@ -166,12 +166,12 @@ impl Session {
 
     /// The user's SID. `None` before authentication.
     pub fn sid(&self) -> Option<Sid> {
-        self.proved().map(|proved| proved.identity.sid)
+        self.authenticated().map(|authenticated| authenticated.identity.sid)
     }
 
     /// The user's name, for status and logs.
     pub fn user_name(&self) -> &str {
-        self.proved().map_or("", |proved| &proved.identity.name)
+        self.authenticated().map_or("", |authenticated| &authenticated.identity.name)
     }
 
     /// A nonce for sealing that no other message of this session has.
@@ -255,13 +255,13 @@ impl Session {
     }
 
     /// The settings of its account. `None` before its user is authenticated.
-    pub fn standing(&self) -> Option<&Standing> {
-        self.standing.get()
+    pub fn session_settings(&self) -> Option<&SessionSettings> {
+        self.settings.get()
     }
 
     /// The limit on its channels from its account. `None` before its user is authenticated.
     pub fn channel_rule(&self) -> Option<&ChannelRule> {
-        self.standing().map(|standing| &standing.channels)
+        self.session_settings().map(|settings| &settings.channels)
     }
 
     /// Takes memory for the session. Returns false if the payer has no more left.
@@ -272,8 +272,8 @@ impl Session {
     }
 
     /// Sets the settings of its account. Only the first call counts.
-    pub fn settle(&self, standing: Standing) {
-        let _settled_before = self.standing.set(standing);
+    pub fn settle(&self, settings: SessionSettings) {
+        let _settled_before = self.settings.set(settings);
     }
 
     /// Its channels, the oldest first.

@@ -59,7 +59,7 @@ impl Tree {
     }
 
     /// Ends state of clients that are gone, because a resource is short. Returns false if there was none.
-    pub fn relieve(&self, now: wire::Now) -> bool {
+    pub fn release_lost_clients(&self, now: wire::Now) -> bool {
         matches!(&self.target, TreeTarget::Disk { engine, .. } if engine.relieve(now))
     }
 

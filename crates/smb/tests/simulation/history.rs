@@ -16,7 +16,7 @@ use volume::Failure;
 use volume::faulty::VolumeCall;
 
 use super::dice::Dice;
-use super::disk::{self, Disk, Failed, Trouble};
+use super::disk::{self, Disk, DiskFault, Failed};
 use super::log;
 use super::model::{Model, NAMES, Op};
 use super::requests::{self, RequestTarget, Task};
@@ -115,7 +115,7 @@ impl History {
     ///
     /// # Panics
     /// If the server and the model differ.
-    pub fn run(seed: u64, trouble: Trouble) -> HistoryTally {
+    pub fn run(seed: u64, trouble: DiskFault) -> HistoryTally {
         let mut dice = Dice::new(seed);
         let shape = HistoryShape::roll(&mut dice);
         let (world, plan) = SmbTestServer::faulty();

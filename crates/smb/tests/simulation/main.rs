@@ -39,7 +39,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use disk::Trouble;
+use disk::DiskFault;
 use history::History;
 
 /// Seeds that found a defect, with its description.
@@ -66,11 +66,13 @@ type SeedPart = fn(u64);
 
 /// All parts of a seed, with their names and histories.
 const PARTS: [(&str, SeedPart); 5] = [
-    ("one session", |seed| _ = History::run(seed, Trouble::Nothing)),
-    ("one session over a failing disk", |seed| _ = History::run(seed, Trouble::Disk)),
-    ("two clients", |seed| _ = pair::PairHistory::run(seed, Trouble::Nothing)),
-    ("two clients over a failing disk", |seed| _ = pair::PairHistory::run(seed, Trouble::Disk)),
-    ("two clients, kills and a failing disk", |seed| _ = pair::PairHistory::run(seed, Trouble::DiskAndKills)),
+    ("one session", |seed| _ = History::run(seed, DiskFault::Nothing)),
+    ("one session over a failing disk", |seed| _ = History::run(seed, DiskFault::Disk)),
+    ("two clients", |seed| _ = pair::PairHistory::run(seed, DiskFault::Nothing)),
+    ("two clients over a failing disk", |seed| _ = pair::PairHistory::run(seed, DiskFault::Disk)),
+    ("two clients, kills and a failing disk", |seed| {
+        _ = pair::PairHistory::run(seed, DiskFault::DiskAndKills)
+    }),
 ];
 
 /// The usual seeds.
@@ -182,7 +184,7 @@ fn the_same_seed_has_the_same_log() {
 
 #[test]
 fn histories_agree_with_the_model() {
-    let (total, count) = run(|seed| History::run(seed, Trouble::Nothing), USUAL);
+    let (total, count) = run(|seed| History::run(seed, DiskFault::Nothing), USUAL);
     let shows = total.cuts > 0 && total.sessions_lost > 0 && total.replays > 0;
     let shows = shows && total.late > 0 && total.refused_late > 0;
     assert!(shows || count < ENOUGH_TO_SHOW, "the network does what it is for");
@@ -190,19 +192,19 @@ fn histories_agree_with_the_model() {
 
 #[test]
 fn histories_over_failing_disks_agree_with_the_model() {
-    let (total, count) = run(|seed| History::run(seed, Trouble::Disk), USUAL_OF_DISKS);
+    let (total, count) = run(|seed| History::run(seed, DiskFault::Disk), USUAL_OF_DISKS);
     assert!(total.disk.shows_all() || count < ENOUGH_TO_SHOW, "the disk does what it is for: {total:?}");
 }
 
 #[test]
 fn histories_of_two_clients_are_those_of_a_server_that_does_everything_once() {
-    let (total, count) = run(|seed| pair::PairHistory::run(seed, Trouble::Nothing), USUAL_OF_TWO);
+    let (total, count) = run(|seed| pair::PairHistory::run(seed, DiskFault::Nothing), USUAL_OF_TWO);
     assert!(total.shows_all() || count < ENOUGH_TO_SHOW, "all that can happen does: {total:?}");
 }
 
 #[test]
 fn histories_of_two_clients_over_failing_disks_are_those_of_a_server_that_does_everything_once() {
-    let trouble = |seed| if seed % 2 == 0 { Trouble::Disk } else { Trouble::DiskAndKills };
+    let trouble = |seed| if seed % 2 == 0 { DiskFault::Disk } else { DiskFault::DiskAndKills };
     let (total, count) = run(|seed| pair::PairHistory::run(seed, trouble(seed)), USUAL_OF_DISKS);
     let shows = total.shows_all() && total.disk.shows_all();
     assert!(shows || count < ENOUGH_TO_SHOW, "all that can happen does: {total:?}");
@@ -211,14 +213,14 @@ fn histories_of_two_clients_over_failing_disks_are_those_of_a_server_that_does_e
 #[test]
 fn what_was_found_once_stays_mended() {
     for (what, seed) in REGRESSIONS {
-        assert!(catch_unwind(|| History::run(*seed, Trouble::Nothing)).is_ok(), "{what}: seed {seed}");
+        assert!(catch_unwind(|| History::run(*seed, DiskFault::Nothing)).is_ok(), "{what}: seed {seed}");
     }
     for (what, seed) in REGRESSIONS_OF_DISKS {
         assert_eq!(all_parts(*seed).1, [""; 0], "{what}: seed {seed}");
     }
     for (what, seed) in REGRESSIONS_OF_TWO {
         assert!(
-            catch_unwind(|| pair::PairHistory::run(*seed, Trouble::Nothing)).is_ok(),
+            catch_unwind(|| pair::PairHistory::run(*seed, DiskFault::Nothing)).is_ok(),
             "{what}: seed {seed} of two clients"
         );
     }

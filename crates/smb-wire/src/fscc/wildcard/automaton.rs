@@ -29,7 +29,7 @@ pub(super) struct Automaton {
 
 /// The kind of the next character.
 #[derive(Clone, Copy)]
-enum At {
+enum NextCharacter {
     Dot = 0,
     Other = 1,
     End = 2,
@@ -81,18 +81,18 @@ impl Automaton {
         now[0] = 1;
         let last_dot = name.iter().rposition(|&unit| unit == DOT);
         for (at, &unit) in name.iter().enumerate() {
-            self.pass(now, if unit == DOT { At::Dot } else { At::Other });
+            self.pass(now, if unit == DOT { NextCharacter::Dot } else { NextCharacter::Other });
             if !self.step(now, unit, last_dot == Some(at)) {
                 return false;
             }
         }
-        self.pass(now, At::End);
+        self.pass(now, NextCharacter::End);
         now[self.end / 64] >> (self.end % 64) & 1 == 1
     }
 
     /// Adds the positions that are reachable without a character. In each run of such positions, the
     /// addition of the lowest reached one carries through to the end of the run.
-    fn pass(&self, now: &mut [u64], at: At) {
+    fn pass(&self, now: &mut [u64], at: NextCharacter) {
         let passed = &self.passed[at as usize];
         let mut carry = false;
         for (word, &passed) in now.iter_mut().zip(passed) {

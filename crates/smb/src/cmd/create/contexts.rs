@@ -55,7 +55,7 @@ impl CreateContexts {
     /// Reads the contexts of a request.
     pub fn read(negotiated: &Negotiated, request: &create::Request<'_>) -> Result<CreateContexts, Stop> {
         let (posix, capabilities) = (negotiated.posix, negotiated.capabilities);
-        let mut asked = CreateContexts { posix, capabilities, ..CreateContexts::default() };
+        let mut read = CreateContexts { posix, capabilities, ..CreateContexts::default() };
         let dialect = negotiated.protection.dialect;
         let (mut instance, mut version) = (None, None);
         for context in request.contexts.requests() {
@@ -63,30 +63,30 @@ impl CreateContexts {
                 RequestContext::EaBuffer(data) => {
                     for ea in ea::read_list(data) {
                         let ea = ea.map_err(|_| NtStatus::INVALID_EA_NAME)?;
-                        asked.extended.push((ea.name.to_vec(), ea.value.to_vec()));
+                        read.extended.push((ea.name.to_vec(), ea.value.to_vec()));
                     }
                 }
                 RequestContext::SdBuffer(data) => {
                     let parsed = Descriptor::parse(data);
-                    asked.take_descriptor(parsed.map_err(|_| NtStatus::INVALID_PARAMETER)?);
+                    read.take_descriptor(parsed.map_err(|_| NtStatus::INVALID_PARAMETER)?);
                 }
-                RequestContext::AllocationSize(bytes) => asked.allocation = bytes,
-                RequestContext::QueryMaximalAccess(_) => asked.maximal_access = true,
+                RequestContext::AllocationSize(bytes) => read.allocation = bytes,
+                RequestContext::QueryMaximalAccess(_) => read.maximal_access = true,
                 // MS-SMB2 3.3.5.9.4: the server keeps no earlier versions.
                 RequestContext::TimewarpToken(0) => {}
                 RequestContext::TimewarpToken(_) => return Err(Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND)),
-                RequestContext::QueryOnDiskId => asked.on_disk_id = true,
+                RequestContext::QueryOnDiskId => read.on_disk_id = true,
                 RequestContext::Lease(lease) => {
-                    asked.lease_context = Some(lease);
-                    asked.lease = usable(lease, negotiated, request);
+                    read.lease_context = Some(lease);
+                    read.lease = usable(lease, negotiated, request);
                 }
-                RequestContext::Posix { mode } if negotiated.posix => asked.posix_mode = Some(mode & 0o7777),
-                RequestContext::Aapl(query) => asked.aapl = Some(query),
+                RequestContext::Posix { mode } if negotiated.posix => read.posix_mode = Some(mode & 0o7777),
+                RequestContext::Aapl(query) => read.aapl = Some(query),
                 durable @ (RequestContext::DurableHandleRequest
                 | RequestContext::DurableHandleReconnect(_)
                 | RequestContext::DurableHandleRequestV2 { .. }
                 | RequestContext::DurableHandleReconnectV2 { .. }) => {
-                    asked.durability.take(&durable, dialect.is_smb3());
+                    read.durability.take(&durable, dialect.is_smb3());
                 }
                 RequestContext::AppInstanceId(id) => instance = Some(id),
                 RequestContext::AppInstanceVersion { high, low } => version = Some((high, low)),
@@ -95,11 +95,11 @@ impl CreateContexts {
                 | RequestContext::Unknown(_) => {}
             }
         }
-        asked.durability.check()?;
+        read.durability.check()?;
         // MS-SMB2 3.3.5.9.13: dialect 3.0 has instances, and 3.1.1 has their versions.
         let version = version.filter(|_| dialect == Dialect::Smb311);
-        asked.instance = instance.filter(|_| dialect.is_smb3()).map(|id| Instance { id, version });
-        Ok(asked)
+        read.instance = instance.filter(|_| dialect.is_smb3()).map(|id| Instance { id, version });
+        Ok(read)
     }
 
     fn take_descriptor(&mut self, mut given: Descriptor) {

@@ -24,7 +24,7 @@ const NOT_FOUND: Stop = Stop::Fail(NtStatus::OBJECT_NAME_NOT_FOUND);
 
 /// Answers a CREATE with a reconnect.
 pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reconnect) -> Handled {
-    let Create { connection, session, tree, asked, contexts, .. } = create;
+    let Create { connection, session, tree, parsed, contexts, .. } = create;
     let server = &connection.server;
     // MS-SMB2 3.3.5.9.7
     // MS-SMB2 3.3.5.9.12
@@ -46,7 +46,7 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
     let goes =
         |lease: Lease| engine.goes(create_record.client, CacheKey(u128::from_le_bytes(lease.key.0)), true);
     let is_lost = create_record.lease.is_some_and(|lease| !goes(lease));
-    Stop::when(is_lost && !is_named(engine, file, asked), NtStatus::INVALID_PARAMETER)?;
+    Stop::when(is_lost && !is_named(engine, file, parsed), NtStatus::INVALID_PARAMETER)?;
     // MS-SMB2 3.3.5.9.12
     let asks_to_last = wanted.v2.is_some_and(|v2| v2.persistent);
     Stop::when(asks_to_last && !survival.is_persistent(), NtStatus::INVALID_PARAMETER)?;
@@ -88,8 +88,8 @@ struct Candidate<'a> {
 }
 
 /// Whether the request has the current name of the file.
-fn is_named(engine: &Share, file: &share::Open, asked: &create::Request<'_>) -> bool {
-    path::parse(asked.name, Syntax::Windows).is_ok_and(|target| target.is_path_of(engine, file))
+fn is_named(engine: &Share, file: &share::Open, parsed: &create::Request<'_>) -> bool {
+    path::parse(parsed.name, Syntax::Windows).is_ok_and(|target| target.is_path_of(engine, file))
 }
 
 impl Create<'_> {
@@ -125,7 +125,7 @@ impl Create<'_> {
         let server = &self.connection.server;
         let (engine, file) = found.file().ok_or(NOT_FOUND)?;
         let volatile = server.opens.reserve().ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
-        let open = Arc::new(found.rebound(volatile, session.id, session.client, Arc::clone(tree)));
+        let open = Arc::new(found.reconnected(volatile, session.id, session.client, Arc::clone(tree)));
         // An immediate break must find it.
         server.opens.fill(Arc::clone(&open));
         server.index.enter(&open, survival.is_persistent());

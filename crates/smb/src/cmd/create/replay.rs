@@ -18,7 +18,7 @@ use crate::state::index::{Claim, ClaimResult, CreateAttempt};
 use crate::state::open::NO_SESSION;
 
 /// The reconnected Open, if there is one.
-type TakenUp = Result<Option<Arc<Open>>, Stop>;
+type ReconnectResult = Result<Option<Arc<Open>>, Stop>;
 
 /// The reason why a replay is refused: the status, and words for the log.
 type ReplayRefusal = (NtStatus, &'static str);
@@ -85,8 +85,8 @@ impl Create<'_> {
     /// that of any CREATE.
     // MS-SMB2 3.3.5.9 (exception: an Open without a session is looked up before the Opens of this client,
     // since it would be refused there)
-    fn take_up_persistent(&self, request: &mut Request<'_>, create_guid: Guid) -> TakenUp {
-        let replayed = self.made_before(create_guid);
+    fn take_up_persistent(&self, request: &mut Request<'_>, create_guid: Guid) -> ReconnectResult {
+        let replayed = self.earlier_open(create_guid);
         if replayed.is_some_and(|open| open.is_replayable() && open.session_id != NO_SESSION) {
             return Ok(None);
         }
@@ -104,7 +104,7 @@ impl Create<'_> {
             Some((NtStatus::FILE_NOT_AVAILABLE, "the handle that it made is in use"))
         } else if !survival.is_owned_by(self.session.sid()) {
             Some((NtStatus::ACCESS_DENIED, "the handle that it made is another user's"))
-        } else if record.asked_for != super::asked_for(self.asked) {
+        } else if record.asked_for != super::asked_for(self.parsed) {
             Some((NtStatus::CONTEXT_MISMATCH, "it asks for something else than at first"))
         } else {
             None
@@ -119,9 +119,9 @@ impl Create<'_> {
     /// The durable Open that waits for its client and was not used since its CREATE. The CREATE is
     /// reconnected to it.
     // MS-SMB2 3.3.5.9 (exception: an Open without a session is not one of another session)
-    fn take_up_durable(&self, request: &mut Request<'_>, create_guid: Guid) -> TakenUp {
+    fn take_up_durable(&self, request: &mut Request<'_>, create_guid: Guid) -> ReconnectResult {
         let waits = |open: &Arc<Open>| open.is_replayable() && open.session_id == NO_SESSION;
-        let Some(found) = self.made_before(create_guid).filter(waits) else { return Ok(None) };
+        let Some(found) = self.earlier_open(create_guid).filter(waits) else { return Ok(None) };
         let survival = found.survival.lock();
         // Another request may have reconnected to it first.
         let found = reconnect::at(&self.connection.server, found.id.persistent).filter(waits);
@@ -132,7 +132,7 @@ impl Create<'_> {
     }
 
     /// The Open of the latest CREATE with this key.
-    fn made_before(&self, create_guid: Guid) -> Option<Arc<Open>> {
+    fn earlier_open(&self, create_guid: Guid) -> Option<Arc<Open>> {
         let server = &self.connection.server;
         Some(server.opens.get(server.index.by_create((self.session.client, create_guid))?)?.share())
     }
@@ -174,7 +174,7 @@ pub(super) fn answer(create: Create<'_>, request: &mut Request<'_>, open: &Arc<O
     let record = open.create_record.get().ok_or(NtStatus::FILE_CLOSED)?;
     let granted = file.caching();
     let held = contexts::level(record.lease, granted);
-    let oplock_level = match create.asked.requested_oplock_level {
+    let oplock_level = match create.parsed.requested_oplock_level {
         _ if record.lease.is_some() => held,
         // A replay that asks for a lower level gets that level in the response and keeps the actual one, as
         // in Windows.

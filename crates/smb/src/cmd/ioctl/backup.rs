@@ -19,7 +19,7 @@ use crate::info::names::syntax;
 /// is no journal, so the fields of its last record are zero.
 // MS-FSA 2.1.5.10.27
 pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
-    let asked = UsnRange::parse(cx.input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+    let parsed = UsnRange::parse(cx.input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
     let (engine, open) = cx.file();
     let info = engine.info(open)?;
     let parent = engine.parent_info(open)?;
@@ -28,7 +28,7 @@ pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
         names::to_wire(own.as_bytes(), syntax(open), &mut name);
     }
     // Version 2 has space for half of an id.
-    let id = |info: &Info| if asked.version() < 3 { info.number().into() } else { info.wide_number() };
+    let id = |info: &Info| if parsed.version() < 3 { info.number().into() } else { info.wide_number() };
     let record = UsnRecord {
         file_reference_number: id(&info),
         parent_file_reference_number: id(&parent),
@@ -40,7 +40,7 @@ pub(super) fn file_usn_data(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
         file_attributes: FileMetadata::of_open(&info, open).attributes(),
         file_name: &name,
     };
-    let written = record.write(asked.version(), cx.limit, output);
+    let written = record.write(parsed.version(), cx.limit, output);
     written.map_err(|_| NtStatus::BUFFER_TOO_SMALL)?;
     Ok(NtStatus::SUCCESS)
 }

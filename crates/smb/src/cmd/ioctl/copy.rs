@@ -60,8 +60,8 @@ pub(super) fn copychunk(
     output: &mut Vec<u8>,
 ) -> Handled {
     Stop::when(cx.limit < 12, NtStatus::INVALID_PARAMETER)?;
-    let asked = SrvCopychunkCopy::parse(cx.input)?;
-    let from = source(cx, key_id(&asked.source_key)).ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
+    let parsed = SrvCopychunkCopy::parse(cx.input)?;
+    let from = source(cx, key_id(&parsed.source_key)).ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
     let (_, to) = cx.file();
     let (from_engine, source) = from.file().ok_or(NtStatus::OBJECT_NAME_NOT_FOUND)?;
     // MS-SMB2 3.3.5.15.6
@@ -73,9 +73,11 @@ pub(super) fn copychunk(
     {
         return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
     }
-    let total: u64 = asked.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
+    let total: u64 = parsed.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
     let beyond = |chunk: &SrvCopychunk| chunk.length == 0 || chunk.length > MAX_CHUNK;
-    if asked.chunks.len() > MAX_CHUNKS || total > MAX_TOTAL || asked.chunks.iter().any(|chunk| beyond(&chunk))
+    if parsed.chunks.len() > MAX_CHUNKS
+        || total > MAX_TOTAL
+        || parsed.chunks.iter().any(|chunk| beyond(&chunk))
     {
         SrvCopychunkResponse {
             chunks_written: MAX_CHUNKS as u32,
@@ -87,7 +89,7 @@ pub(super) fn copychunk(
     }
     let size = from_engine.info(source)?.size;
     let mut done = SrvCopychunkResponse::default();
-    for chunk in asked.chunks.iter() {
+    for chunk in parsed.chunks.iter() {
         let copied = if chunk.source_offset.saturating_add(u64::from(chunk.length)) > size {
             Err(NtStatus::INVALID_VIEW_SIZE)
         } else {
@@ -157,9 +159,9 @@ fn copy_between(
 
 /// FSCTL_DUPLICATE_EXTENTS_TO_FILE: makes both files share storage (MS-FSCC 2.3.7).
 pub(super) fn duplicate_extents(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
-    let asked = DuplicateExtents::parse(cx.input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
-    let (from_at, to_at, len) = asked.checked().map_err(|_| NtStatus::INVALID_PARAMETER)?;
-    let from = source(cx, asked.source_file_id).ok_or(NtStatus::INVALID_HANDLE)?;
+    let parsed = DuplicateExtents::parse(cx.input).map_err(|_| NtStatus::INVALID_PARAMETER)?;
+    let (from_at, to_at, len) = parsed.checked().map_err(|_| NtStatus::INVALID_PARAMETER)?;
+    let from = source(cx, parsed.source_file_id).ok_or(NtStatus::INVALID_HANDLE)?;
     let (engine, to) = cx.file();
     // MS-FSA 2.1.5.10.4
     Stop::when(!engine.volume().properties().clones, NtStatus::INVALID_DEVICE_REQUEST)?;

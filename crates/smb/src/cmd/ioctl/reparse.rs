@@ -21,7 +21,7 @@ const WRITE: Rights = Rights::WRITE_DATA.union(Rights::WRITE_ATTRIBUTES);
 pub(super) fn get(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
     let (engine, open) = cx.file();
     let data = match engine.link_text(open) {
-        Ok(text) => symlink_of(&text, cx.settled.posix),
+        Ok(text) => symlink_of(&text, cx.negotiated.posix),
         Err(_) => engine.reparse(open)?,
     };
     Stop::when(cx.limit < 8, NtStatus::BUFFER_TOO_SMALL)?;
@@ -67,7 +67,7 @@ pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
     }
     let (engine, open) = cx.file();
     // A link becomes a symbolic link of the host, so that all clients follow it.
-    let posix = cx.settled.posix;
+    let posix = cx.negotiated.posix;
     match Reparse::parse(cx.input).ok().and_then(|reparse| link_text_of(&reparse, posix)) {
         Some(text) => cx.call(request, |caller| engine.make_link(caller, open, &text).into())?,
         None => cx.call(request, |caller| engine.set_reparse(caller, open, cx.input).into())?,
@@ -78,9 +78,9 @@ pub(super) fn set(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
 /// FSCTL_DELETE_REPARSE_POINT (MS-FSCC 2.3.5).
 pub(super) fn delete(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
     cx.require(WRITE)?;
-    let asked = RawReparse::parse(cx.input).map_err(|_| NtStatus::IO_REPARSE_DATA_INVALID)?;
+    let parsed = RawReparse::parse(cx.input).map_err(|_| NtStatus::IO_REPARSE_DATA_INVALID)?;
     let (engine, open) = cx.file();
-    let tag = asked.tag.0;
+    let tag = parsed.tag.0;
     cx.call(request, |caller| engine.delete_reparse(caller, open, tag).into())?;
     Ok(NtStatus::SUCCESS)
 }

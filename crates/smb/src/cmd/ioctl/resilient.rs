@@ -12,14 +12,15 @@ use crate::limits::{MAX_RESILIENT_TIME_MS, RESILIENT_TIME_MS};
 /// Makes the Open resilient for the requested time.
 // MS-SMB2 3.3.5.15.9
 pub(super) fn request(cx: &Context<'_>, request: &Request<'_>) -> Handled {
-    Stop::when(cx.settled.protection.dialect == Dialect::Smb202, NtStatus::INVALID_DEVICE_REQUEST)?;
-    let asked = NetworkResiliencyRequest::parse(cx.input)?;
-    let ms = match asked.timeout {
+    Stop::when(cx.negotiated.protection.dialect == Dialect::Smb202, NtStatus::INVALID_DEVICE_REQUEST)?;
+    let parsed = NetworkResiliencyRequest::parse(cx.input)?;
+    let ms = match parsed.timeout {
         0 => RESILIENT_TIME_MS,
         ms if ms <= MAX_RESILIENT_TIME_MS => ms,
         _ => return Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),
     };
-    let user = cx.connection.session(request)?.proved().map(|proved| proved.identity.sid);
+    let user =
+        cx.connection.session(request)?.authenticated().map(|authenticated| authenticated.identity.sid);
     let mut survival = cx.disk.open.survival.lock();
     // A persistent Open stays persistent. Otherwise it could not outlive the server.
     survival.durable = survival.durable.filter(|durable| durable.persistent);

@@ -18,33 +18,33 @@ const VALIDATED: usize = 24;
 /// FSCTL_VALIDATE_NEGOTIATE_INFO (MS-SMB2 3.3.5.15.12).
 pub(super) fn validate_negotiate(
     connection: &mut Connection,
-    settled: &Negotiated,
+    negotiated: &Negotiated,
     request: &mut Request<'_>,
-    asked: &ioctl::Request<'_>,
+    parsed: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
 ) -> Handled {
     connection.tree(request)?;
     // MS-SMB2 3.3.5.15.12: 3.1.1 has the pre-authentication hash instead.
-    if settled.protection.dialect == Dialect::Smb311 {
+    if negotiated.protection.dialect == Dialect::Smb311 {
         return Err(Stop::Disconnect("FSCTL_VALIDATE_NEGOTIATE_INFO in dialect 3.1.1"));
     }
-    if (asked.max_output_response as usize) < VALIDATED {
+    if (parsed.max_output_response as usize) < VALIDATED {
         return Err(Stop::Disconnect("FSCTL_VALIDATE_NEGOTIATE_INFO without room for its answer"));
     }
-    let claimed = ValidateNegotiateInfoRequest::parse(asked.input)?;
+    let claimed = ValidateNegotiateInfoRequest::parse(parsed.input)?;
     // With the offered list the choice is the one that was made, even if settings have changed since.
     if fingerprint(&claimed.dialects) != connection.offered
-        || claimed.capabilities != settled.client_capabilities
-        || claimed.guid != settled.client_guid
-        || claimed.security_mode != settled.client_security
+        || claimed.capabilities != negotiated.client_capabilities
+        || claimed.guid != negotiated.client_guid
+        || claimed.security_mode != negotiated.client_security
     {
         return Err(Stop::Disconnect("NEGOTIATE was changed on its way"));
     }
     ValidateNegotiateInfoResponse {
-        capabilities: settled.capabilities,
+        capabilities: negotiated.capabilities,
         guid: connection.server.config().guid,
-        security_mode: settled.security,
-        dialect: settled.protection.dialect,
+        security_mode: negotiated.security,
+        dialect: negotiated.protection.dialect,
     }
     .write(output);
     Ok(NtStatus::SUCCESS)
@@ -53,7 +53,7 @@ pub(super) fn validate_negotiate(
 /// FSCTL_QUERY_NETWORK_INTERFACE_INFO (MS-SMB2 3.3.5.15.11): the addresses for further channels.
 pub(super) fn interfaces(
     connection: &mut Connection,
-    settled: &Negotiated,
+    negotiated: &Negotiated,
     request: &mut Request<'_>,
     limit: usize,
     output: &mut Vec<u8>,
@@ -64,7 +64,7 @@ pub(super) fn interfaces(
     let allowed = session.channel_rule().is_none_or(|rule| rule.multichannel);
     // MS-SMB2 3.3.5.15.11: only 3.x has the capability. The account may have been unknown at NEGOTIATE, but
     // is known now.
-    if !settled.capabilities.contains(Capabilities::MULTI_CHANNEL) || !allowed {
+    if !negotiated.capabilities.contains(Capabilities::MULTI_CHANNEL) || !allowed {
         return Err(Stop::Fail(NtStatus::NOT_SUPPORTED));
     }
     let config = connection.server.config();

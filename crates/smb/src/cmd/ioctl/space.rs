@@ -36,8 +36,8 @@ pub(super) fn set_sparse(cx: &Context<'_>) -> Handled {
 
 /// FSCTL_SET_ZERO_DATA (MS-FSCC 2.3.85).
 pub(super) fn set_zero(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
-    let asked = ZeroData::parse(cx.input).map_err(invalid)?;
-    let (start, len) = asked.checked().map_err(invalid)?;
+    let parsed = ZeroData::parse(cx.input).map_err(invalid)?;
+    let (start, len) = parsed.checked().map_err(invalid)?;
     require_stream(cx)?;
     cx.require(Rights::WRITE_DATA)?;
     if len > 0 {
@@ -49,8 +49,8 @@ pub(super) fn set_zero(cx: &Context<'_>, request: &mut Request<'_>) -> Handled {
 
 /// FSCTL_QUERY_ALLOCATED_RANGES (MS-FSCC 2.3.51).
 pub(super) fn allocated_ranges(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
-    let asked = Range::parse(cx.input).map_err(invalid)?;
-    let (start, len) = asked.checked().map_err(invalid)?;
+    let parsed = Range::parse(cx.input).map_err(invalid)?;
+    let (start, len) = parsed.checked().map_err(invalid)?;
     require_stream(cx)?;
     cx.require(Rights::READ_DATA)?;
     if len == 0 {
@@ -90,15 +90,15 @@ pub(super) fn regions(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
 
 /// FSCTL_FILE_LEVEL_TRIM (MS-FSCC 2.3.13): frees the storage of data that is not needed any more.
 pub(super) fn trim(cx: &Context<'_>, request: &mut Request<'_>, output: &mut Vec<u8>) -> Handled {
-    let asked = Trim::parse(cx.input).map_err(invalid)?;
+    let parsed = Trim::parse(cx.input).map_err(invalid)?;
     require_stream(cx)?;
     cx.require(Rights::WRITE_DATA)?;
     // MS-FSA 2.1.5.10.6: an empty buffer is not too small.
-    Stop::when(asked.key != 0 || (1..4).contains(&cx.limit), NtStatus::INVALID_PARAMETER)?;
+    Stop::when(parsed.key != 0 || (1..4).contains(&cx.limit), NtStatus::INVALID_PARAMETER)?;
     let (engine, open) = cx.file();
     let size = engine.info(open)?.size;
     let mut done = 0u32;
-    for range in asked.ranges() {
+    for range in parsed.ranges() {
         let end = range.offset.saturating_add(range.length).min(size);
         if end > range.offset {
             cx.call(request, |caller| {
@@ -132,9 +132,9 @@ pub(super) fn get_integrity(cx: &Context<'_>, output: &mut Vec<u8>) -> Handled {
 
 /// FSCTL_SET_COMPRESSION (MS-FSCC 2.3.67): only the current state can be set.
 pub(super) fn set_compression(cx: &Context<'_>) -> Handled {
-    let asked = Compression::parse(cx.input).map_err(invalid)?;
+    let parsed = Compression::parse(cx.input).map_err(invalid)?;
     cx.require(Rights::WRITE_DATA)?;
-    match asked.compression_state {
+    match parsed.compression_state {
         Compression::NONE => Ok(NtStatus::SUCCESS),
         Compression::DEFAULT | Compression::LZNT1 => Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
         _ => Err(Stop::Fail(NtStatus::INVALID_PARAMETER)),

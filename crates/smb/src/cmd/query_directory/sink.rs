@@ -18,38 +18,38 @@ const SHORTEST_SIDS: usize = 2 * 8;
 
 /// The form of the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum EntryForm {
     /// A class of MS-FSCC 2.4.
     Class(DirectoryClass),
     /// The form of the POSIX extensions.
     Posix,
 }
 
-impl Form {
+impl EntryForm {
     /// The form with this number. `None` if it is not a class for directories.
-    pub fn of(class: u8, posix: bool) -> Option<Form> {
+    pub fn of(class: u8, posix: bool) -> Option<EntryForm> {
         if class == FILE_POSIX_INFORMATION {
-            return posix.then_some(Form::Posix);
+            return posix.then_some(EntryForm::Posix);
         }
-        DirectoryClass::from_class(FileInfoClass(class)).map(Form::Class)
+        DirectoryClass::from_class(FileInfoClass(class)).map(EntryForm::Class)
     }
 
     /// Bytes of an entry without its name.
     pub fn fixed_len(self) -> usize {
         match self {
-            Form::Class(class) => class.fixed_len(),
-            Form::Posix => POSIX_FIXED + SHORTEST_SIDS,
+            EntryForm::Class(class) => class.fixed_len(),
+            EntryForm::Posix => POSIX_FIXED + SHORTEST_SIDS,
         }
     }
 }
 
 /// The entries of one reply.
 pub(super) struct Sink<'a> {
-    to: To<'a>,
+    to: SinkTarget<'a>,
     syntax: Syntax,
 }
 
-enum To<'a> {
+enum SinkTarget<'a> {
     Class(Listing<'a>, DirectoryClass),
     Posix { chain: Chain<'a>, engine: &'a Share, owners: Owners, name: Vec<u8> },
 }
@@ -58,14 +58,14 @@ impl<'a> Sink<'a> {
     /// Appends entries to `body`, in at most `limit` bytes.
     pub fn new(
         body: &'a mut Vec<u8>,
-        form: Form,
+        form: EntryForm,
         limit: usize,
         engine: &'a Share,
         syntax: Syntax,
     ) -> Sink<'a> {
         let to = match form {
-            Form::Class(class) => To::Class(Listing::new(body, class, limit), class),
-            Form::Posix => To::Posix {
+            EntryForm::Class(class) => SinkTarget::Class(Listing::new(body, class, limit), class),
+            EntryForm::Posix => SinkTarget::Posix {
                 chain: Chain::new(body, limit, 8),
                 engine,
                 owners: Owners::default(),
@@ -78,14 +78,14 @@ impl<'a> Sink<'a> {
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         match &self.to {
-            To::Class(listing, _) => listing.is_empty(),
-            To::Posix { chain, .. } => chain.is_empty(),
+            SinkTarget::Class(listing, _) => listing.is_empty(),
+            SinkTarget::Posix { chain, .. } => chain.is_empty(),
         }
     }
 
     /// Whether entries have more than names.
     pub fn needs_info(&self) -> bool {
-        !matches!(self.to, To::Class(_, DirectoryClass::Names))
+        !matches!(self.to, SinkTarget::Class(_, DirectoryClass::Names))
     }
 
     /// Adds an entry.
@@ -95,11 +95,11 @@ impl<'a> Sink<'a> {
     pub fn push(&mut self, host_name: &[u8], info: Option<&Info>) -> Result<(), Full> {
         let shown = info.map(FileMetadata::of_entry);
         match &mut self.to {
-            To::Class(listing, _) => {
+            SinkTarget::Class(listing, _) => {
                 let entry = shown.map_or_else(ListingEntry::default, |shown| shown.entry());
                 listing.push(&entry, EntryName::Host(host_name, self.syntax))
             }
-            To::Posix { chain, engine, owners, name } => {
+            SinkTarget::Posix { chain, engine, owners, name } => {
                 let Some(shown) = shown else { return Err(Full) };
                 owners.set(shown.info(), engine);
                 name.clear();
@@ -119,8 +119,10 @@ impl<'a> Sink<'a> {
     pub fn push_cut(&mut self, host_name: &[u8], info: Option<&Info>) -> Result<(), Full> {
         let entry = info.map_or_else(ListingEntry::default, |info| FileMetadata::of_entry(info).entry());
         match &mut self.to {
-            To::Class(listing, _) => listing.push_cut(&entry, EntryName::Host(host_name, self.syntax)),
-            To::Posix { .. } => Err(Full),
+            SinkTarget::Class(listing, _) => {
+                listing.push_cut(&entry, EntryName::Host(host_name, self.syntax))
+            }
+            SinkTarget::Posix { .. } => Err(Full),
         }
     }
 }

@@ -11,14 +11,14 @@ use crate::info::ea_status;
 /// Writes the requested attributes.
 pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
     let all = query.engine.extended(query.file)?;
-    let flags = query.asked.flags;
-    if !query.asked.input_buffer.is_empty() {
+    let flags = query.parsed.flags;
+    if !query.parsed.input_buffer.is_empty() {
         return by_name(query, &all, out);
     }
     let kept = &query.open.per_request.position_mode;
     let from = if flags.contains(QueryInfoFlags::INDEX_SPECIFIED) {
         // The index counts from 1.
-        let index = query.asked.additional_information as usize;
+        let index = query.parsed.additional_information as usize;
         index.checked_sub(1).filter(|at| *at < all.len()).ok_or(NtStatus::NONEXISTENT_EA_ENTRY)?
     } else if flags.contains(QueryInfoFlags::RESTART_SCAN) {
         0
@@ -42,10 +42,10 @@ pub(super) fn write(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 
 /// Writes the attributes from a list of names. A missing one has an empty value, as in NTFS.
 fn by_name(query: &Query<'_>, all: &[(Vec<u8>, Vec<u8>)], out: &mut Vec<u8>) -> Handled {
-    let names: Vec<&[u8]> = ea::read_names(query.asked.input_buffer)
+    let names: Vec<&[u8]> = ea::read_names(query.parsed.input_buffer)
         .collect::<Result<_, _>>()
         .map_err(|bad| Stop::Fail(ea_status(bad)))?;
-    let single = query.asked.flags.contains(QueryInfoFlags::RETURN_SINGLE_ENTRY);
+    let single = query.parsed.flags.contains(QueryInfoFlags::RETURN_SINGLE_ENTRY);
     let count = if single { names.len().min(1) } else { names.len() };
     let found = names[..count].iter().map(|name| {
         let known = all.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));

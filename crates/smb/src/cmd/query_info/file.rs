@@ -78,9 +78,9 @@ const ANY_ALIGNMENT: Alignment = Alignment { alignment_requirement: 0 };
 
 /// Writes the requested class.
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let number = FileInfoClass(query.asked.file_info_class);
-    let is_spoken = is_spoken(number, query.settled);
-    let class = CLASSES.iter().find(|class| is_spoken && class.number == number);
+    let number = FileInfoClass(query.parsed.file_info_class);
+    let is_in_dialect = is_in_dialect(number, query.negotiated);
+    let class = CLASSES.iter().find(|class| is_in_dialect && class.number == number);
     let class = class.ok_or_else(|| refusal(number))?;
     // MS-SMB2 3.3.5.20.1
     Stop::when(!query.file.granted().contains(class.needs), NtStatus::ACCESS_DENIED)?;
@@ -90,7 +90,7 @@ pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
 
 /// Whether the connection's dialect has the class.
 // MS-SMB2 3.3.5.20.1
-fn is_spoken(number: FileInfoClass, negotiated: &Negotiated) -> bool {
+fn is_in_dialect(number: FileInfoClass, negotiated: &Negotiated) -> bool {
     let dialect = negotiated.protection.dialect;
     match number {
         FileInfoClass::ID => dialect.is_smb3(),
@@ -149,8 +149,8 @@ fn position(query: &Query<'_>) -> Position {
 
 // MS-FSA 2.1.5.12.18
 fn mode(query: &Query<'_>) -> Mode {
-    let asked = query.open.create_record.get().map_or(0, |record| record.asked_for.options);
-    Mode { mode: query.open.per_request.position_mode.mode(query.file.options(), asked) }
+    let parsed = query.open.create_record.get().map_or(0, |record| record.asked_for.options);
+    Mode { mode: query.open.per_request.position_mode.mode(query.file.options(), parsed) }
 }
 
 // MS-FSA 2.1.5.12.3

@@ -35,9 +35,9 @@ const STANDARD: Standard = Standard {
 };
 
 /// Writes the requested class of a pipe.
-pub(super) fn answer(asked: &Request<'_>, out: &mut Vec<u8>) -> Handled {
+pub(super) fn answer(parsed: &Request<'_>, out: &mut Vec<u8>) -> Handled {
     let start = out.len();
-    match (asked.info_type, FileInfoClass(asked.file_info_class)) {
+    match (parsed.info_type, FileInfoClass(parsed.file_info_class)) {
         (InfoType::File, FileInfoClass::STANDARD) => STANDARD.write(out),
         (InfoType::File, FileInfoClass::PIPE) => {
             Pipe { read_mode: Pipe::MESSAGE, completion_mode: 0 }.write(out)
@@ -54,6 +54,6 @@ pub(super) fn answer(asked: &Request<'_>, out: &mut Vec<u8>) -> Handled {
         _ => return Err(Stop::Fail(NtStatus::NOT_SUPPORTED)),
     }
     // MS-SMB2 3.3.5.20.1
-    Stop::when(out.len() - start > asked.output_buffer_length as usize, NtStatus::INFO_LENGTH_MISMATCH)?;
+    Stop::when(out.len() - start > parsed.output_buffer_length as usize, NtStatus::INFO_LENGTH_MISMATCH)?;
     Ok(NtStatus::SUCCESS)
 }

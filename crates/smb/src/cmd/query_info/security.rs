@@ -17,7 +17,7 @@ const SPECIAL: [(u8, Parts); 3] = [(0x11, Parts::LABEL), (0x12, Parts::ATTRIBUTE
 
 /// Writes a descriptor.
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let parts = Parts::from_bits_retain(query.asked.additional_information) & DESCRIPTOR_PARTS;
+    let parts = Parts::from_bits_retain(query.parsed.additional_information) & DESCRIPTOR_PARTS;
     Stop::when(!query.file.granted().contains(needed(parts)), NtStatus::ACCESS_DENIED)?;
     let mut shown = select(&query.engine.descriptor(query.file)?, parts);
     if wants_numbers(query) {

@@ -59,8 +59,8 @@ const SECTOR: u32 = 512;
 
 /// Writes the requested class.
 pub(super) fn answer(query: &Query<'_>, out: &mut Vec<u8>) -> Handled {
-    let number = FsInfoClass(query.asked.file_info_class);
-    let is_spoken = number != FsInfoClass::POSIX || query.settled.posix;
+    let number = FsInfoClass(query.parsed.file_info_class);
+    let is_spoken = number != FsInfoClass::POSIX || query.negotiated.posix;
     let class = CLASSES.iter().find(|class| is_spoken && class.number == number);
     let class = class.ok_or_else(|| refusal(number))?;
     // MS-SMB2 3.3.5.20.2

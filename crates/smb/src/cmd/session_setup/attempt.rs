@@ -6,14 +6,14 @@ use smb_wire::NtStatus;
 
 use super::{LogOn, Users};
 use crate::connection::setup::Purpose;
-use crate::exchange::{Aside, Stop};
+use crate::exchange::{ParkReason, Stop};
 use crate::state::password_delay::{AttemptOutcome, PasswordAttempt};
 
 impl LogOn<'_, '_> {
     /// Passes a token to the log-on at `at`. Also returns the user if the token proves a password.
     ///
     /// # Errors
-    /// [`Aside::LogOnDelay`] if the attempt must wait, and a refusal if too many wait.
+    /// [`ParkReason::LogOnDelay`] if the attempt must wait, and a refusal if too many wait.
     pub(super) fn judge(&mut self, at: usize, token: &[u8]) -> Result<(Step, Option<String>), Stop> {
         let (server, from) = (self.connection.server.clone(), self.connection.handle.peer.remote.ip());
         let (users, now) = (Users(&server), self.request.now);
@@ -39,7 +39,7 @@ impl LogOn<'_, '_> {
         );
         match tried {
             AttemptOutcome::Judged(step) => Ok((step, Some(user))),
-            AttemptOutcome::Later(place) => Err(Stop::Aside(Aside::LogOnDelay(place))),
+            AttemptOutcome::Later(place) => Err(Stop::Park(ParkReason::LogOnDelay(place))),
             AttemptOutcome::Refused => {
                 let why = "too many tries for this user from this address wait already";
                 self.warn(&user, why, "log-on refused");

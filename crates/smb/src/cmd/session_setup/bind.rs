@@ -40,17 +40,17 @@ impl LogOn<'_, '_> {
     }
 
     fn check(&self, session: Option<&Arc<Session>>) -> Result<(), BindRefusal> {
-        let settled = self.settled;
+        let negotiated = self.negotiated;
         if let Some(session) = session.filter(|session| is_named(session) && self.request.header.is_signed())
         {
             // MS-SMB2 3.3.5.2.4
             if !self.request.signed {
                 return Err((NtStatus::ACCESS_DENIED, "the request is not signed with the session's key"));
             }
-            can_sign(session, settled)?;
+            can_sign(session, negotiated)?;
         }
         // MS-SMB2 3.3.5.5
-        if !settled.protection.dialect.is_smb3() {
+        if !negotiated.protection.dialect.is_smb3() {
             return Err((NtStatus::REQUEST_NOT_ACCEPTED, "dialects before 3.0 have no channels"));
         }
         if !self.rule_of(session).multichannel {
@@ -60,7 +60,7 @@ impl LogOn<'_, '_> {
             ));
         }
         let session = session.ok_or(ENDED)?;
-        if session.protection.dialect != settled.protection.dialect {
+        if session.protection.dialect != negotiated.protection.dialect {
             return Err((NtStatus::INVALID_PARAMETER, "the session was made with another dialect"));
         }
         if !self.request.header.is_signed() {
@@ -68,17 +68,18 @@ impl LogOn<'_, '_> {
         }
         // MS-SMB2 3.3.5.5 (exception: the ClientGuid is not compared, which the section leaves to the
         // server; as in Windows, the session's key identifies its client)
-        let Some(proved) = session.proved().filter(|_| session.state() == SessionState::Valid) else {
+        let Some(authenticated) = session.authenticated().filter(|_| session.state() == SessionState::Valid)
+        else {
             return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the session's own log-on is not done yet"));
         };
-        if proved.anonymous {
+        if authenticated.anonymous {
             return Err((NtStatus::NOT_SUPPORTED, "the session is anonymous"));
         }
         if self.request.channel.is_some() {
             return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the connection carries the session already"));
         }
         let came_to = self.connection.account.as_ref().and_then(|known| known.endpoint.as_ref());
-        if session.standing().is_some_and(|standing| standing.endpoint.as_ref() != came_to) {
+        if session.session_settings().is_some_and(|settings| settings.endpoint.as_ref() != came_to) {
             return Err((
                 NtStatus::REQUEST_NOT_ACCEPTED,
                 "the connection came to an address of another account or share than the session's first one",
@@ -86,7 +87,7 @@ impl LogOn<'_, '_> {
         }
         // MS-SMB2 3.3.5.5 (exception: the section does not mention ciphers; the sealing keys belong to the
         // session, so a connection with another cipher could not use them)
-        if session.protection.cipher != settled.protection.cipher {
+        if session.protection.cipher != negotiated.protection.cipher {
             return Err((NtStatus::INVALID_PARAMETER, "the session was made with another cipher"));
         }
         let most = self.rule_of(Some(session)).most();
@@ -125,7 +126,7 @@ impl LogOn<'_, '_> {
             close_silent(&silent, session, now);
         }
         // MS-SMB2 3.3.5.5.3: Channel.SigningKey
-        let signer = keys::signer(self.settled.protection, session_key, &setup.preauth);
+        let signer = keys::signer(self.negotiated.protection, session_key, &setup.preauth);
         self.connection.channels.push(Channel { session: Arc::clone(session), signer });
         self.connection.join(session.client);
         let (peer, user) = (self.connection.handle.peer.remote, session.user_name());
@@ -154,7 +155,7 @@ impl LogOn<'_, '_> {
 /// Closes a silent channel that was replaced at its client's request (`state/channel_limit.rs`).
 fn close_silent(silent: &Handle, session: &Session, now: Now) {
     let silent_ms = now.mono_ns.saturating_sub(silent.path.heard_ns()) / 1_000_000;
-    let (peer, what) = (silent.peer.remote, "it is silent, and its client has asked for one in its place");
+    let (peer, what) = (silent.peer.remote, "it is silent, and its client has parsed for one in its place");
     tracing::info!(%peer, session = session.id, silent_ms, "channel closed: {what}");
     // The close counts it as a lost connection.
     silent.post(Event::Close);
@@ -162,7 +163,7 @@ fn close_silent(silent: &Handle, session: &Session, now: Now) {
 
 /// Whether the session has an authenticated user that is not anonymous.
 fn is_named(session: &Session) -> bool {
-    session.proved().is_some_and(|proved| !proved.anonymous)
+    session.authenticated().is_some_and(|authenticated| !authenticated.anonymous)
 }
 
 /// Whether the signing algorithms of a session and a connection allow a binding.

@@ -14,17 +14,17 @@ use crate::exchange::Stop;
 use crate::info::ea_status;
 use crate::info::position_mode::mode;
 
-type Applied = Result<(), Stop>;
+type SetInfoResult = Result<(), Stop>;
 
 /// One class.
 struct Class {
     number: FileInfoClass,
     /// The rights that the Open must have.
     needs: Rights,
-    apply: fn(&InfoChange<'_>) -> Applied,
+    apply: fn(&InfoChange<'_>) -> SetInfoResult,
 }
 
-const fn class(number: FileInfoClass, needs: Rights, apply: fn(&InfoChange<'_>) -> Applied) -> Class {
+const fn class(number: FileInfoClass, needs: Rights, apply: fn(&InfoChange<'_>) -> SetInfoResult) -> Class {
     Class { number, needs, apply }
 }
 
@@ -50,7 +50,7 @@ const CLASSES: [Class; 15] = [
 ];
 
 /// Sets the requested class.
-pub(super) fn apply(change: &InfoChange<'_>, number: u8) -> Applied {
+pub(super) fn apply(change: &InfoChange<'_>, number: u8) -> SetInfoResult {
     let number = FileInfoClass(number);
     let class = CLASSES.iter().find(|class| class.number == number).ok_or_else(|| refusal(number))?;
     // MS-SMB2 3.3.5.21.1
@@ -82,7 +82,7 @@ fn invalid() -> Stop {
 }
 
 // MS-FSA 2.1.5.15.2
-fn basic(change: &InfoChange<'_>) -> Applied {
+fn basic(change: &InfoChange<'_>) -> SetInfoResult {
     let given = file::Basic::parse(change.buffer).map_err(status_of)?;
     let attributes = given.file_attributes;
     let is_directory = change.file.is_directory();
@@ -121,13 +121,13 @@ fn settable(given: FileAttributes) -> Option<Attributes> {
 }
 
 // MS-FSA 2.1.5.15.3
-fn disposition(change: &InfoChange<'_>) -> Applied {
+fn disposition(change: &InfoChange<'_>) -> SetInfoResult {
     let given = Disposition::parse(change.buffer).map_err(status_of)?;
     mark(change, given.delete_pending, false, false)
 }
 
 // MS-FSA 2.1.5.15.4
-fn disposition_ex(change: &InfoChange<'_>) -> Applied {
+fn disposition_ex(change: &InfoChange<'_>) -> SetInfoResult {
     let given = DispositionEx::parse(change.buffer).map_err(status_of)?;
     let flags = given.checked().map_err(|_| NtStatus::NOT_SUPPORTED)?;
     let deletes = flags.contains(DispositionFlags::DELETE);
@@ -138,13 +138,13 @@ fn disposition_ex(change: &InfoChange<'_>) -> Applied {
     mark(change, deletes, flags.contains(DispositionFlags::POSIX_SEMANTICS), ignores)
 }
 
-fn mark(change: &InfoChange<'_>, deletes: bool, posix: bool, ignores_read_only: bool) -> Applied {
+fn mark(change: &InfoChange<'_>, deletes: bool, posix: bool, ignores_read_only: bool) -> SetInfoResult {
     let step = change.engine.set_delete(change.caller, change.file, deletes, posix, ignores_read_only);
     change.settle(step)
 }
 
 // MS-FSA 2.1.5.15.10
-fn position(change: &InfoChange<'_>) -> Applied {
+fn position(change: &InfoChange<'_>) -> SetInfoResult {
     let given = file::Position::parse(change.buffer).map_err(status_of)?;
     let position = u64::try_from(given.current_byte_offset).map_err(|_| invalid())?;
     change.open.per_request.position_mode.set_position(position);
@@ -152,7 +152,7 @@ fn position(change: &InfoChange<'_>) -> Applied {
 }
 
 // MS-FSA 2.1.5.15.6
-fn extended(change: &InfoChange<'_>) -> Applied {
+fn extended(change: &InfoChange<'_>) -> SetInfoResult {
     if change.file.known_attributes().is_some_and(|bits| bits.contains(Attributes::REPARSE)) {
         return Err(Stop::Fail(NtStatus::EAS_NOT_SUPPORTED));
     }
@@ -165,7 +165,7 @@ fn extended(change: &InfoChange<'_>) -> Applied {
 }
 
 // MS-FSA 2.1.5.15.8
-fn set_mode(change: &InfoChange<'_>) -> Applied {
+fn set_mode(change: &InfoChange<'_>) -> SetInfoResult {
     const SYNCHRONOUS: u32 = mode::SYNCHRONOUS_ALERT | mode::SYNCHRONOUS_NONALERT;
     let given = file::Mode::parse(change.buffer).map_err(status_of)?.mode;
     let known = mode::WRITE_THROUGH | mode::SEQUENTIAL_ONLY | SYNCHRONOUS;
@@ -178,14 +178,14 @@ fn set_mode(change: &InfoChange<'_>) -> Applied {
 }
 
 // MS-FSA 2.1.5.15.1
-fn allocation(change: &InfoChange<'_>) -> Applied {
+fn allocation(change: &InfoChange<'_>) -> SetInfoResult {
     let given = file::Allocation::parse(change.buffer).map_err(status_of)?;
     let bytes = size(change, given.allocation_size)?;
     change.settle(change.engine.set_allocation(change.caller, change.file, bytes))
 }
 
 // MS-FSA 2.1.5.15.5
-fn end_of_file(change: &InfoChange<'_>) -> Applied {
+fn end_of_file(change: &InfoChange<'_>) -> SetInfoResult {
     let given = EndOfFile::parse(change.buffer).map_err(status_of)?;
     let bytes = size(change, given.end_of_file)?;
     change.settle(change.engine.set_size(change.caller, change.file, bytes))
@@ -202,7 +202,7 @@ fn size(change: &InfoChange<'_>, given: i64) -> Result<u64, Stop> {
 /// Refuses the class. It would expose bytes that were never written, so it needs a privilege that nobody has
 /// over the network.
 // MS-FSA 2.1.5.15.15
-fn valid_data_length(change: &InfoChange<'_>) -> Applied {
+fn valid_data_length(change: &InfoChange<'_>) -> SetInfoResult {
     file::ValidDataLength::parse(change.buffer).map_err(status_of)?;
     Err(Stop::Fail(NtStatus::PRIVILEGE_NOT_HELD))
 }

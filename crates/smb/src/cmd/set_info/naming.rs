@@ -17,17 +17,17 @@ use crate::path::{self, ParsedPath};
 // MS-SMB2 3.3.5.21.1
 // MS-FSA 2.1.5.15.12
 pub(super) fn rename(change: &InfoChange<'_>, layout: RenameLayout) -> Result<(), Stop> {
-    let asked = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
-    check_root(&asked)?;
-    let replaces = asked.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
+    let parsed = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
+    check_root(&parsed)?;
+    let replaces = parsed.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
     let syntax = syntax(change.file);
-    let name = without_separator(asked.name);
-    let step = if syntax == Syntax::Windows && asked.name.units().next() == Some(u16::from(b':')) {
-        let name = new_stream(asked.name, change.file.is_directory())?;
+    let name = without_separator(parsed.name);
+    let step = if syntax == Syntax::Windows && parsed.name.units().next() == Some(u16::from(b':')) {
+        let name = new_stream(parsed.name, change.file.is_directory())?;
         change.engine.rename(change.caller, change.file, &[], Some(&name), replaces, false)
     } else {
         let to = target(name, syntax)?;
-        let posix = asked.flags.contains(RenameFlags::POSIX_SEMANTICS);
+        let posix = parsed.flags.contains(RenameFlags::POSIX_SEMANTICS);
         change.engine.rename(change.caller, change.file, &to.names, None, replaces, posix)
     };
     change.settle(step)
@@ -36,19 +36,19 @@ pub(super) fn rename(change: &InfoChange<'_>, layout: RenameLayout) -> Result<()
 /// Adds a hard link to the file.
 // MS-FSA 2.1.5.15.7
 pub(super) fn link(change: &InfoChange<'_>, layout: RenameLayout) -> Result<(), Stop> {
-    let asked = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
-    check_root(&asked)?;
+    let parsed = RenameRequest::parse(change.buffer, layout).map_err(status_of)?;
+    check_root(&parsed)?;
     Stop::when(change.file.stream().is_some(), NtStatus::INVALID_PARAMETER)?;
     Stop::when(change.file.is_directory(), NtStatus::FILE_IS_A_DIRECTORY)?;
-    let to = target(without_separator(asked.name), syntax(change.file))?;
-    let replaces = asked.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
+    let to = target(without_separator(parsed.name), syntax(change.file))?;
+    let replaces = parsed.flags.contains(RenameFlags::REPLACE_IF_EXISTS);
     change.settle(change.engine.link(change.caller, change.file, &to.names, replaces))
 }
 
 /// Refuses a root handle for a relative name, since such handles exist on one machine only.
 // MS-SMB2 3.3.5.21.1
-fn check_root(asked: &RenameRequest<'_>) -> Result<(), Stop> {
-    if asked.root_directory == 0 { Ok(()) } else { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) }
+fn check_root(parsed: &RenameRequest<'_>) -> Result<(), Stop> {
+    if parsed.root_directory == 0 { Ok(()) } else { Err(Stop::Fail(NtStatus::INVALID_PARAMETER)) }
 }
 
 /// The new path of a file.

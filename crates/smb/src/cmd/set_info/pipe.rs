@@ -10,10 +10,10 @@ use super::file::status_of;
 use crate::exchange::Stop;
 
 /// Sets the mode of a pipe. Only the mode that the pipes have is valid: messages, and calls that wait.
-pub(super) fn apply(asked: &Request<'_>) -> Result<(), Stop> {
-    match (asked.info_type, FileInfoClass(asked.file_info_class)) {
+pub(super) fn apply(parsed: &Request<'_>) -> Result<(), Stop> {
+    match (parsed.info_type, FileInfoClass(parsed.file_info_class)) {
         (InfoType::File, FileInfoClass::PIPE) => {
-            let given = Pipe::parse(asked.buffer).and_then(Pipe::checked).map_err(status_of)?;
+            let given = Pipe::parse(parsed.buffer).and_then(Pipe::checked).map_err(status_of)?;
             let always = given.read_mode == Pipe::MESSAGE && given.completion_mode == 0;
             if always { Ok(()) } else { Err(Stop::Fail(NtStatus::INVALID_READ_MODE)) }
         }

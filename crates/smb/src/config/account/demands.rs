@@ -3,7 +3,7 @@
 use auth::crypto::Cipher;
 use smb_wire::negotiate::Dialect;
 
-use super::Comes;
+use super::LogonProperties;
 use crate::config::{Encryption, Signing};
 use crate::keys::Protection;
 
@@ -45,8 +45,8 @@ impl Demands {
 
     /// The demand that a log-on does not meet, in words that follow the account's name.
     #[must_use]
-    pub fn unmet(&self, comes: Comes<'_>) -> Option<String> {
-        let Comes { protection: Protection { dialect, cipher, .. }, signs, key_of } = comes;
+    pub fn unmet(&self, logon: LogonProperties<'_>) -> Option<String> {
+        let LogonProperties { protection: Protection { dialect, cipher, .. }, signs, key_of } = logon;
         match key_of {
             Some(_) if self.refuses_keys => return Some("takes no keys".to_owned()),
             None if self.refuses_passwords => {
@@ -81,9 +81,9 @@ mod tests {
     use super::*;
     use auth::crypto::SigningAlgorithm;
 
-    fn with(dialect: Dialect, cipher: Option<Cipher>, signs: bool) -> Comes<'static> {
+    fn with(dialect: Dialect, cipher: Option<Cipher>, signs: bool) -> LogonProperties<'static> {
         let protection = Protection { dialect, signing: SigningAlgorithm::AesCmac, cipher };
-        Comes { protection, signs, key_of: None }
+        LogonProperties { protection, signs, key_of: None }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use super::{AccountHint, Standing};
+use super::{AccountHint, SessionSettings};
 use crate::config::{ServerConfig, same_name};
 
 /// The owner of an address.
@@ -51,10 +51,10 @@ impl ServerConfig {
     }
 }
 
-impl Standing {
+impl SessionSettings {
     /// The reason why this share does not exist for a session that came to the address of another share.
     #[must_use]
-    pub fn is_kept_from(&self, share: &str) -> Option<String> {
+    pub fn refusal_for_share(&self, share: &str) -> Option<String> {
         match &self.endpoint {
             Some(Endpoint::Share(own)) if !same_name(own, share) => {
                 Some(format!("the session came to an address of share `{own}`, where there is no other"))

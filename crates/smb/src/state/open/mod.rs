@@ -1,8 +1,9 @@
 //! An Open, the result of a CREATE (MS-SMB2 3.3.1.10).
 //!
 //! An Open has two halves. [`Body`] keeps its values for the Open's whole life. [`Open`] has the id, the
-//! session and the tree. A reconnect makes a new [`Open`] ([`Open::rebound`]) with the same body. The table
-//! of Opens has the newest one. So READ and WRITE find session, tree and file with one load and no lock.
+//! session and the tree. A reconnect makes a new [`Open`] ([`Open::reconnected`]) with the same body. The
+//! table of Opens has the newest one. So READ and WRITE find session, tree and file with one load and no
+//! lock.
 
 mod changes;
 pub(crate) mod listing;
@@ -20,7 +21,7 @@ use wire::Now;
 use changes::{Changes, EndWaiters, PendingReads};
 use listing::Listing;
 
-use super::durable::{CreateRecord, Promise, Survival};
+use super::durable::{CreateRecord, RevocationState, Survival};
 use super::sequence::{ChannelSequence, LockSequences, RefusedLocks};
 use super::tree::Tree;
 use crate::info::PositionMode;
@@ -107,7 +108,7 @@ pub struct Body {
     /// Whether and for how long it outlives its session. It is locked during a reconnect.
     pub survival: Mutex<Survival>,
     /// Whether its client was told of it, if it is persistent.
-    pub(crate) promise: Promise,
+    pub(crate) promise: RevocationState,
     /// Whether its CREATE may be replayed (IsReplayEligible).
     replayable: AtomicBool,
     /// The key of its oplock in the engine.
@@ -133,7 +134,7 @@ impl Open {
     }
 
     /// An Open from before a restart, without a session.
-    pub(crate) fn made_again(
+    pub(crate) fn restored(
         id: FileId,
         oplock_key: share::CacheKey,
         client: ClientKey,
@@ -146,7 +147,7 @@ impl Open {
 
     /// The same Open with another volatile id, session and tree, in the current life.
     #[must_use]
-    pub fn rebound(&self, volatile: u64, session_id: u64, client: ClientKey, tree: Arc<Tree>) -> Open {
+    pub fn reconnected(&self, volatile: u64, session_id: u64, client: ClientKey, tree: Arc<Tree>) -> Open {
         let id = FileId { volatile, ..self.id };
         let life = self.per_request.changes.life();
         Open { id, session_id, client, life, tree, body: Arc::clone(&self.body) }
@@ -161,7 +162,7 @@ impl Open {
     /// The same Open without a session.
     #[must_use]
     pub fn without_session(&self) -> Open {
-        self.rebound(self.id.volatile, NO_SESSION, self.client, Arc::clone(&self.tree))
+        self.reconnected(self.id.volatile, NO_SESSION, self.client, Arc::clone(&self.tree))
     }
 }
 
@@ -179,7 +180,7 @@ impl Body {
             lease_key: OnceLock::new(),
             create_record: OnceLock::new(),
             survival: Mutex::default(),
-            promise: Promise::default(),
+            promise: RevocationState::default(),
             replayable: AtomicBool::new(false),
             oplock_key,
             lock_owner: LockOwner { client, owner: u128::from(id.persistent) },

@@ -366,7 +366,7 @@ impl Server {
     ) -> Option<Arc<Open>> {
         let reserve = || self.opens.reserve();
         // Opens that wait for a lost client must not block new ones.
-        let volatile = reserve().or_else(|| if tree.relieve(now) { reserve() } else { None })?;
+        let volatile = reserve().or_else(|| if tree.release_lost_clients(now) { reserve() } else { None })?;
         let id = FileId { persistent: self.next_open.fetch_add(1, Ordering::Relaxed), volatile };
         let open = Arc::new(Open::new(id, session.id, session.client, Arc::clone(tree), now));
         open.start_sequence(sequence);

@@ -65,7 +65,7 @@ impl Server {
         let maximal = Access::from_bits_retain(file.granted().bits());
         let tree = Arc::new(Tree::new(0, now, target, maximal));
         let id = FileId { persistent: note.persistent, volatile };
-        let open = Open::made_again(id, CacheKey(note.oplock_key), note.create_record.client, tree, now);
+        let open = Open::restored(id, CacheKey(note.oplock_key), note.create_record.client, tree, now);
         if let Some(lease) = &note.create_record.lease {
             let _ = open.lease_key.set(lease.key.0);
         }

@@ -7,7 +7,7 @@ use smb_wire::create_context::{Lease, LeaseFlags, LeaseState};
 
 use super::CELLS;
 use super::record::{Observations, Time};
-use super::watch::View;
+use super::watch::LeaseView;
 
 pub const READ: LeaseState = LeaseState::READ_CACHING;
 pub const HANDLE: LeaseState = LeaseState::HANDLE_CACHING;
@@ -156,8 +156,8 @@ impl FileCache {
 
     /// Compares with the server's current view. From the time when the server has revoked a right, reads and
     /// writes with that right count only as what they are.
-    pub fn look(&mut self, view: Option<View>, now: Time, record: &mut Observations) {
-        if self.state.contains(READ) && !view.is_some_and(View::lets_read) {
+    pub fn look(&mut self, view: Option<LeaseView>, now: Time, record: &mut Observations) {
+        if self.state.contains(READ) && !view.is_some_and(LeaseView::lets_read) {
             self.lost_since.get_or_insert(now);
         }
         if !self.unsent.is_empty() && !view.is_some_and(|view| view.state.contains(WRITE)) {

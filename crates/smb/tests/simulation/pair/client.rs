@@ -4,12 +4,12 @@
 use smb_wire::create_context::{DurableFlags, LeaseState, ResponseContext};
 use smb_wire::oplock_break::{Notification, NotificationFlags};
 use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, create, read};
-use testkit::smb::SmbTestServer;
-use testkit::smb::peer::ReceivedMessage;
+use testkit::smb::World;
+use testkit::smb::peer::Answer;
 
 use super::cache::{FileCache, HANDLE, READ, WRITE};
 use super::record::{HoldKind, NEVER, Observations, Time};
-use super::requests::{self, CellLayout, Op, Task, Wish};
+use super::requests::{self, CellLayout, Op, OpenParameters, Task};
 use super::{CELLS, FILES, PairShape, PairTally, SLOTS};
 use crate::dice::Dice;
 use crate::disk::{self, Disk, Failed};
@@ -55,7 +55,7 @@ struct PendingRequest {
 struct Handle {
     id: FileId,
     create_guid: Guid,
-    wish: Wish,
+    wish: OpenParameters,
     /// The unique number of the handle.
     number: usize,
     is_durable: bool,
@@ -112,7 +112,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(world: &SmbTestServer, number: u8, seed: u64, shape: &PairShape) -> Client {
+    pub fn new(world: &World, number: u8, seed: u64, shape: &PairShape) -> Client {
         let mut guid = *b"simulated pair: ";
         guid[..8].copy_from_slice(&seed.to_le_bytes());
         guid[15] = number;
@@ -200,7 +200,7 @@ impl Client {
         let states = [LeaseState::empty(), READ, READ | HANDLE, READ | WRITE, READ | HANDLE | WRITE];
         let state = states[scene.dice.weighted(&[1, 2, 4, 2, 6])];
         let shares = [(true, true), (true, false), (false, false)][scene.dice.weighted(&[10, 2, 1])];
-        let wish = Wish {
+        let wish = OpenParameters {
             file,
             writes: scene.dice.chance(2, 3),
             shares,
@@ -430,7 +430,7 @@ impl Client {
     }
 
     /// Logs on again after all channels are lost, and reconnects to the handles.
-    pub fn come_back(&mut self, world: &SmbTestServer, scene: &mut ClientEnvironment<'_>) {
+    pub fn come_back(&mut self, world: &World, scene: &mut ClientEnvironment<'_>) {
         let Some(down) = self.down.take() else { return };
         scene.tally.sessions_lost += 1;
         self.session.log_on(world);
@@ -504,7 +504,7 @@ impl Client {
         true
     }
 
-    fn reconnect(&mut self, wish: Wish, epoch: u16, old: (FileId, Guid)) -> ReceivedMessage {
+    fn reconnect(&mut self, wish: OpenParameters, epoch: u16, old: (FileId, Guid)) -> Answer {
         let line = self.session.lines.last_mut().expect("the line that has just logged on");
         line.peer.holds_jobs = false;
         let create = line.peer.start(SmbCommand::Create, |out| requests::reconnect(wish, epoch, old, out));
@@ -524,7 +524,10 @@ impl Client {
     /// Handles a handle that ended without a CLOSE, or whose CLOSE was not answered.
     fn lose(&mut self, at: usize, handle: &Handle, since: Time, scene: &mut ClientEnvironment<'_>) {
         scene.tally.handles_lost += 1;
-        let through = |pending: &mut PendingRequest| matches!(pending.owner, RequestOwner::Worker(w) | RequestOwner::Back(w) if w == at);
+        let through = |pending: &mut PendingRequest| match pending.owner {
+            RequestOwner::Worker(worker) | RequestOwner::Back(worker) => worker == at,
+            _ => false,
+        };
         let pending: Vec<PendingRequest> = self.pending.extract_if(.., through).collect();
         for pending in &pending {
             if let Op::Write { file, cell, value } = pending.task.op {
@@ -543,7 +546,7 @@ impl Client {
     // Answers ---------------------------------------------------------------------------------------
 
     /// Handles a reply or a notice on a line that the client hears.
-    pub fn take(&mut self, line: u64, answer: &ReceivedMessage, scene: &mut ClientEnvironment<'_>) {
+    pub fn take(&mut self, line: u64, answer: &Answer, scene: &mut ClientEnvironment<'_>) {
         if answer.header.message_id() == u64::MAX {
             return self.take_notice(answer, scene);
         }
@@ -572,7 +575,7 @@ impl Client {
         self.finish(&pending, status, answer, scene);
     }
 
-    fn take_notice(&mut self, answer: &ReceivedMessage, scene: &mut ClientEnvironment<'_>) {
+    fn take_notice(&mut self, answer: &Answer, scene: &mut ClientEnvironment<'_>) {
         let notice = Notification::parse(&answer.message).expect("a notification");
         let Notification::Lease { new_epoch, flags, key, current_state, new_state } = notice else {
             panic!("nobody has an oplock: {notice:?}");
@@ -609,7 +612,7 @@ impl Client {
         &mut self,
         pending: &PendingRequest,
         status: NtStatus,
-        answer: &ReceivedMessage,
+        answer: &Answer,
         scene: &mut ClientEnvironment<'_>,
     ) {
         let asked = (pending.start, scene.now);
@@ -681,8 +684,8 @@ impl Client {
     fn opened(
         &mut self,
         at: usize,
-        wish: Wish,
-        (pending, answer): (&PendingRequest, &ReceivedMessage),
+        wish: OpenParameters,
+        (pending, answer): (&PendingRequest, &Answer),
         scene: &mut ClientEnvironment<'_>,
     ) {
         let hold = pending.hold.expect("an open is held against others");
@@ -701,7 +704,7 @@ impl Client {
         let outlives = flags.contains(DurableFlags::PERSISTENT);
         let may_fail = scene.disk.failed.any_since(pending.failed);
         assert!(outlives || !wish.persistent || may_fail, "{pending:?} outlives the server");
-        let wish = Wish { persistent: outlives, ..wish };
+        let wish = OpenParameters { persistent: outlives, ..wish };
         scene.record.holds[hold].from.1 = scene.now;
         let number = scene.record.holds[hold].by;
         let (id, create_guid) = (response.file_id, pending.task.create_guid);
@@ -712,7 +715,7 @@ impl Client {
         self.see_lease(wish.file, answer);
     }
 
-    fn see_lease(&mut self, file: usize, answer: &ReceivedMessage) {
+    fn see_lease(&mut self, file: usize, answer: &Answer) {
         let response = create::Response::parse(&answer.message).expect("a CREATE response");
         for context in response.contexts.responses() {
             if let Ok(ResponseContext::Lease(lease)) = context {

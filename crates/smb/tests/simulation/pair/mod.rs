@@ -23,12 +23,12 @@ use volume::Failure;
 use volume::faulty::VolumeCall;
 
 use crate::dice::Dice;
-use crate::disk::{self, Disk, Trouble};
+use crate::disk::{self, Disk, DiskFault};
 use crate::log;
 
 use client::{Client, ClientEnvironment};
 use record::Observations;
-use watch::{LeaseWatch, Reach, View};
+use watch::{LeaseView, LeaseWatch, ReachablePaths};
 
 /// The files of both clients, their cells, and the byte ranges for locks.
 const FILES: usize = 2;
@@ -65,7 +65,7 @@ pub struct PairShape {
 }
 
 impl PairShape {
-    fn roll(dice: &mut Dice, trouble: Trouble) -> PairShape {
+    fn roll(dice: &mut Dice, trouble: DiskFault) -> PairShape {
         let is_lasting = dice.chance(1, 3);
         let shape = PairShape {
             channels: [1 + dice.below(8), 1 + dice.below(8)],
@@ -82,10 +82,10 @@ impl PairShape {
             closes: false,
         };
         match trouble {
-            Trouble::DiskAndKills => {
+            DiskFault::DiskAndKills => {
                 PairShape { is_lasting: true, is_cold: false, kills: 1 + dice.below(3) as u64, ..shape }
             }
-            Trouble::Nothing | Trouble::Disk => shape,
+            DiskFault::Nothing | DiskFault::Disk => shape,
         }
     }
 
@@ -177,7 +177,7 @@ impl PairHistory {
     ///
     /// # Panics
     /// If the observations of the clients are impossible.
-    pub fn run(seed: u64, trouble: Trouble) -> PairTally {
+    pub fn run(seed: u64, trouble: DiskFault) -> PairTally {
         let mut dice = Dice::new(seed);
         let shape = PairShape::roll(&mut dice, trouble);
         let mut store = Store::new();
@@ -439,7 +439,7 @@ impl PairHistory {
     // Observation -----------------------------------------------------------------------------------
 
     /// The server's view of a client's lease.
-    fn view(&self, of: usize, file: usize) -> Option<View> {
+    fn view(&self, of: usize, file: usize) -> Option<LeaseView> {
         let client = &self.clients[of];
         let key = ClientKey(u128::from_be_bytes(client.session.dial.guid.0));
         let ids = self.world.server.index.by_lease(key, client.files[file].key);
@@ -448,7 +448,7 @@ impl PairHistory {
         let state = LeaseState::from_bits_retain(u32::from(grant.state.bits()));
         let persistent = || opens.iter().map(|open| open.id.persistent);
         let (oldest, newest) = (persistent().min()?, persistent().max()?);
-        Some(View { state, is_breaking: grant.breaking.is_some(), epoch: grant.epoch?, oldest, newest })
+        Some(LeaseView { state, is_breaking: grant.breaking.is_some(), epoch: grant.epoch?, oldest, newest })
     }
 
     /// Compares the clients' views with the server's.
@@ -461,7 +461,7 @@ impl PairHistory {
             let lines = &self.clients[of].session.lines;
             let oldest_heard = lines.iter().filter(|line| line.is_heard).map(|line| line.number).min();
             let newest = lines.iter().map(|line| line.number).max().unwrap_or(0);
-            let reach = Reach { now_ns, oldest_heard, newest };
+            let reach = ReachablePaths { now_ns, oldest_heard, newest };
             for file in 0..FILES {
                 let view = self.view(of, file);
                 self.watch.see((of, file), view, reach);

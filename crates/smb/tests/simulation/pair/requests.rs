@@ -21,7 +21,7 @@ const FAR: u64 = 1 << 40;
 
 /// The parameters of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
+pub struct OpenParameters {
     pub file: usize,
     pub writes: bool,
     /// Whether others may read and write.
@@ -35,7 +35,7 @@ pub struct Wish {
 /// An operation on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    Open(Wish),
+    Open(OpenParameters),
     Read {
         file: usize,
         cell: usize,
@@ -152,13 +152,18 @@ fn write_body(task: &Task, place: CellLayout, out: &mut Vec<u8>) {
 }
 
 /// The body of the request that reconnects to a handle (MS-SMB2 3.2.4.4).
-pub fn reconnect(wish: Wish, epoch: u16, (file_id, create_guid): (FileId, Guid), out: &mut Vec<u8>) {
+pub fn reconnect(
+    wish: OpenParameters,
+    epoch: u16,
+    (file_id, create_guid): (FileId, Guid),
+    out: &mut Vec<u8>,
+) {
     let mut flags = DurableFlags::empty();
     flags.set(DurableFlags::PERSISTENT, wish.persistent);
     create(wish, epoch, RequestContext::DurableHandleReconnectV2 { file_id, create_guid, flags }, out);
 }
 
-fn create(wish: Wish, epoch: u16, durable: RequestContext<'_>, out: &mut Vec<u8>) {
+fn create(wish: OpenParameters, epoch: u16, durable: RequestContext<'_>, out: &mut Vec<u8>) {
     let (mut contexts, mut oplock) = (vec![durable], OplockLevel::None);
     if let Some((key, state)) = wish.lease {
         let v2 = Some(LeaseV2 { parent_key: LeaseKey([0; 16]), epoch });

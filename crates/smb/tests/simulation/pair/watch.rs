@@ -12,7 +12,7 @@ const TIME_TO_ANSWER_NS: u64 = 34_000_000_000;
 
 /// The server's view of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct View {
+pub struct LeaseView {
     pub state: LeaseState,
     pub is_breaking: bool,
     pub epoch: u16,
@@ -22,7 +22,7 @@ pub struct View {
     pub newest: u64,
 }
 
-impl View {
+impl LeaseView {
     /// Whether the holder's cached data is still current. Other clients do not wait for the holder of a
     /// right without write caching, and the holder may get the next step of a break only after its
     /// acknowledgment of the previous one.
@@ -42,8 +42,8 @@ struct BreakStart {
 
 /// One lease.
 #[derive(Debug, Clone, Copy, Default)]
-struct Watched {
-    view: Option<View>,
+struct WatchedLease {
+    view: Option<LeaseView>,
     begun: Option<BreakStart>,
     /// The client's acknowledgment has reached the server since the last check.
     is_answered: bool,
@@ -51,11 +51,11 @@ struct Watched {
 
 /// All leases, by client and file.
 #[derive(Debug, Default)]
-pub struct LeaseWatch([[Watched; FILES]; 2]);
+pub struct LeaseWatch([[WatchedLease; FILES]; 2]);
 
 /// The paths from the server to a client at present.
 #[derive(Debug, Clone, Copy)]
-pub struct Reach {
+pub struct ReachablePaths {
     pub now_ns: u64,
     /// The oldest line that the client hears, and the newest line of all.
     pub oldest_heard: Option<u64>,
@@ -80,7 +80,7 @@ impl LeaseWatch {
     ///
     /// # Panics
     /// If the change from its previous view is not allowed.
-    pub fn see(&mut self, (client, file): (usize, usize), view: Option<View>, reach: Reach) {
+    pub fn see(&mut self, (client, file): (usize, usize), view: Option<LeaseView>, reach: ReachablePaths) {
         let watched = &mut self.0[client][file];
         let is_answered = std::mem::take(&mut watched.is_answered);
         let before = std::mem::replace(&mut watched.view, view);

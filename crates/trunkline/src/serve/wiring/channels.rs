@@ -20,7 +20,7 @@ use crate::calendar::rfc3339;
 pub fn fill(server: &smb::Server, addresses: &[Candidate], now_ns: u64) -> Vec<SessionChannels> {
     let mut sessions: Vec<_> = server.sessions();
     sessions.sort_by_key(|session| (session.created.mono_ns, session.id));
-    let proved = sessions.iter().filter(|session| session.proved().is_some());
+    let proved = sessions.iter().filter(|session| session.authenticated().is_some());
     let config = server.config();
     proved.map(|session| one(session, addresses, &config, now_ns)).collect()
 }
@@ -128,7 +128,7 @@ impl ChannelConditions {
         ChannelConditions {
             smb3: session.protection.dialect.is_smb3(),
             allowed: rule.is_none_or(|rule| rule.multichannel),
-            anonymous: session.proved().is_some_and(|proved| proved.anonymous),
+            anonymous: session.authenticated().is_some_and(|proved| proved.anonymous),
             announced: channels.iter().any(|channel| channel.announced_multichannel.load(Relaxed)),
             asked: session.asked_interfaces.load(Relaxed),
             current: channels.len(),

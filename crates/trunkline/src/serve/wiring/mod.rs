@@ -428,7 +428,7 @@ impl AssembledServer {
     /// Closes the connections of users who may no longer log on.
     fn end_sessions_of_removed_users(&self) {
         for session in self.server.sessions() {
-            let user = session.proved().filter(|proved| !proved.anonymous);
+            let user = session.authenticated().filter(|proved| !proved.anonymous);
             let Some(gone) = user.filter(|user| !self.server.knows(&user.identity)) else { continue };
             let (user, id) = (&gone.identity.name, session.id);
             tracing::info!(user, session = id, "the user was removed, and their connections are closed");

@@ -68,7 +68,7 @@ fn one_session(session: &smb::state::Session) -> Session {
     let created = rfc3339(session.created.wall_ns);
     let channels = session.channels();
     let remote = channels.first().map(|channel| channel.peer.remote.ip().to_string()).unwrap_or_default();
-    let identity = session.proved().map(|proved| &proved.identity);
+    let identity = session.authenticated().map(|proved| &proved.identity);
     let sealed = session.sealing_required.load(Relaxed);
     let channels = channels.iter().map(|channel| {
         let entry = Channel {
