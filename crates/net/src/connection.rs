@@ -15,22 +15,22 @@ use tokio::net::TcpStream;
 use wire::endpoint::{Conversation, Output, Peer, Service};
 use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPLY_BYTES};
 
-use crate::backlog::{Debt, Debtor};
+use crate::backlog::{BacklogEntry, BacklogHolder};
 use crate::balance::ConnectionLoad;
-use crate::batch::{self, BatchLimits, BatchReport, Core, Homeward, Trip, end_conversation};
+use crate::batch::{self, BatchLimits, BatchReport, Core, Trip, TripGuard, end_conversation};
 use crate::busy_poll::BusyPoll;
 use crate::clock;
 use crate::delivery_order::ReplyBarrier;
 use crate::files;
 use crate::inbound::Inbound;
 use crate::lowat;
-use crate::mailbox::{Mail, Post, Ticket};
+use crate::mailbox::{ConnectionMailbox, Mail, Ticket};
 use crate::offload::OffloadPolicy;
 use crate::pool::Task;
 use crate::receipts::{Receipts, unacknowledged};
 use crate::registry::Registration;
 use crate::send_method::SendMethodChoice;
-use crate::sends::Sends;
+use crate::sends::SendQueue;
 use crate::server::ServerContext;
 use crate::socket_calls::{Received, SendOutcome, ask_once, receive_once, send_once};
 use crate::thread_work;
@@ -86,11 +86,11 @@ impl Flow {
 pub(crate) struct Connection<S: Service> {
     /// The conversation. None while it is away on the pool.
     core: Option<Box<Core<S::Conversation>>>,
-    post: Arc<Post<S::Conversation>>,
+    post: Arc<ConnectionMailbox<S::Conversation>>,
     shared: Arc<ServerContext<S>>,
     registration: Registration,
     peer: Peer,
-    sends: Sends,
+    sends: SendQueue,
     receipts: Receipts,
     /// The gates that the replies wait for.
     barrier: ReplyBarrier,
@@ -121,7 +121,7 @@ pub(crate) struct Connection<S: Service> {
     /// Batches that it has run as an unproved client.
     unproved_turns: u32,
     /// The memory held for a client that does not read.
-    debt: Debt,
+    debt: BacklogEntry,
     /// Whether to poll for the next request before sleeping.
     busy_poll: BusyPoll,
 }
@@ -133,12 +133,12 @@ impl<S: Service> Connection<S> {
         registration: Registration,
         peer: Peer,
     ) -> Option<Box<Connection<S>>> {
-        let post = Post::new();
-        let debt = Debt::new(&shared.config.backlog);
+        let post = ConnectionMailbox::new();
+        let debt = BacklogEntry::new(&shared.config.backlog);
         let conversation = shared.service.accept(peer, Arc::clone(&post) as _, clock::now())?;
         let (proved, mut registration) = (conversation.is_proved(), registration);
         registration.set_proved(proved);
-        let evictable: Weak<Post<S::Conversation>> = Arc::downgrade(&post);
+        let evictable: Weak<ConnectionMailbox<S::Conversation>> = Arc::downgrade(&post);
         registration.notify_on_eviction(evictable);
         let slow_call = u64::try_from(shared.config.slow_call.as_nanos()).unwrap_or(u64::MAX);
         Some(Box::new(Connection {
@@ -155,7 +155,7 @@ impl<S: Service> Connection<S> {
             shared: Arc::clone(shared),
             registration,
             peer,
-            sends: Sends::default(),
+            sends: SendQueue::default(),
             receipts: Receipts::default(),
             barrier: ReplyBarrier::default(),
             mail: VecDeque::new(),
@@ -179,7 +179,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Its mailbox, to wake it.
-    pub(crate) fn post(&self) -> &Arc<Post<S::Conversation>> {
+    pub(crate) fn post(&self) -> &Arc<ConnectionMailbox<S::Conversation>> {
         &self.post
     }
 
@@ -228,7 +228,7 @@ impl<S: Service> Connection<S> {
             held += if self.proved { 0 } else { core.inbound.held() };
         }
         let post = &self.post;
-        self.debt.set(held, || Arc::clone(post) as Arc<dyn Debtor>);
+        self.debt.set(held, || Arc::clone(post) as Arc<dyn BacklogHolder>);
     }
 
     /// Whether an unproved client wants more than a log-on needs: messages wait after a batch, or it has had
@@ -601,7 +601,7 @@ impl<S: Service> ActiveConnection<S> {
                 return None;
             }
             let core = connection.core.take()?;
-            let trip = Homeward::new(&connection.post, core, self.worker.take_spare());
+            let trip = TripGuard::new(&connection.post, core, self.worker.take_spare());
             let service = Arc::clone(&connection.shared.service);
             connection.deferred.push_back(Box::new(move || trip.run(&*service, messages, choked)));
             return None;
