@@ -2,8 +2,8 @@
 //!
 //! Start with [`read`], which asks the kernel once, and [`watch()`], which asks again after each change of an
 //! interface or address. A network card that is plugged in while the server runs therefore counts from then
-//! on. `messages` parses the kernel's replies. They lack the link speed and the receive queues, which come from
-//! `/sys/class/net`.
+//! on. `messages` parses the kernel's replies. They lack the link speed and the receive queues, which come
+//! from `/sys/class/net`.
 
 mod messages;
 mod sys;

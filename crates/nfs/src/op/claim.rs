@@ -63,7 +63,7 @@ pub fn take_open(
     let Some(kept) = taken else { return Ok(None) };
     let is_within = kept.note.access.contains(access) && kept.note.deny.contains(deny);
     if !is_within {
-        // The recorded open allows less. Open the file anew, which may conflict with others.
+        // The recorded open allows less. Open the file again, which may conflict with others.
         close(&target.export.engine, &kept.open, run.now);
         return Ok(None);
     }
