@@ -33,8 +33,8 @@ struct PartialRecord {
     buffer: Vec<u8>,
     filled: usize,
     len: usize,
-    /// Bytes of the whole record. More than `len` while only the head is received, until the conversation vouches for
-    /// the rest.
+    /// Bytes of the whole record. More than `len` while only its head is received, until the
+    /// conversation vouches for the rest.
     whole: usize,
     /// Whether the record ends its message.
     ends: bool,
