@@ -28,7 +28,7 @@ pub(crate) struct Core<C: Conversation> {
     pub(crate) inbound: Inbound,
     pub(crate) events: VecDeque<C::Event>,
     pub(crate) receipts: VecDeque<ReceiptResult>,
-    /// The gates that this conversation's notices keep closed for the replies of others.
+    /// Gates of other connections, whose replies wait until the notices of this batch are sent.
     pub(crate) gates: Vec<Arc<ReplyGate>>,
     /// The gate that the replies of the last batch wait for.
     pub(crate) reply_gate: Option<Weak<ReplyGate>>,
@@ -114,7 +114,7 @@ pub(crate) fn run<S: Service>(
         batch.answer_events();
         batch.answer_messages(service, inbound, most);
         batch.answer_deadline();
-        batch.conversation.before_leaving();
+        batch.conversation.before_sending();
         batch.queued.count(batch.out);
         batch.report.bytes += batch.queued.bytes as u64;
     }));

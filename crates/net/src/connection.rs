@@ -45,10 +45,10 @@ const ROUNDS_IN_LANE: usize = 1;
 const UNPROVED_MESSAGES: u64 = 8;
 /// Batches of an unproved client before it must wait for the next one even if it sends nothing more. A log-on
 /// takes three.
-const UNPROVED_TURNS: u32 = 16;
+const UNPROVED_BATCHES: u32 = 16;
 /// Unproved clients that are served in one millisecond: enough for each to log on without waiting, and little
 /// compared to the other work.
-const UNPROVED_TURNS_EACH_MS: u64 = 8;
+const UNPROVED_CLIENTS_EACH_MS: u64 = 8;
 /// Approximate size of a queued event in bytes.
 const EVENT_BYTES: usize = 128;
 
@@ -119,7 +119,7 @@ pub(crate) struct Connection<S: Service> {
     /// The client has proved itself as its protocol requires.
     proved: bool,
     /// Batches that it has run as an unproved client.
-    unproved_turns: u32,
+    unproved_batches: u32,
     /// The memory held for a client that does not read.
     debt: BacklogEntry,
     /// Whether to poll for the next request before sleeping.
@@ -172,7 +172,7 @@ impl<S: Service> Connection<S> {
             stalled_since: None,
             wakes_at: lowat::Mark::default(),
             proved,
-            unproved_turns: 0,
+            unproved_batches: 0,
             debt,
             busy_poll: BusyPoll::new(shared.config.busy_poll),
         }))
@@ -235,7 +235,7 @@ impl<S: Service> Connection<S> {
     /// many batches.
     fn must_rest(&self) -> bool {
         let waits = || self.core.as_ref().is_some_and(|core| core.inbound.waiting());
-        !self.proved && (self.unproved_turns > UNPROVED_TURNS || waits())
+        !self.proved && (self.unproved_batches > UNPROVED_BATCHES || waits())
     }
 
     /// Whether the client or the pool does not keep up.
@@ -384,7 +384,8 @@ impl<S: Service> ActiveConnection<S> {
     /// of such clients.
     fn rest(&mut self, cx: &mut Context<'_>) {
         let others = self.connection.shared.registry.unproved() as u64;
-        self.rests_until = clock::mono_ns().saturating_add((1 + others / UNPROVED_TURNS_EACH_MS) * 1_000_000);
+        self.rests_until =
+            clock::mono_ns().saturating_add((1 + others / UNPROVED_CLIENTS_EACH_MS) * 1_000_000);
         self.timer.set(cx, self.rests_until);
     }
 
@@ -635,7 +636,7 @@ impl<S: Service> ActiveConnection<S> {
             counters.effort_bytes.add(work.read_bytes);
         }
         connection.outstanding -= report.jobs_done;
-        connection.unproved_turns += u32::from(!connection.proved && report.messages > 0);
+        connection.unproved_batches += u32::from(!connection.proved && report.messages > 0);
         let placement = out.placement.take();
         connection.closing |= std::mem::take(&mut out.close) || report.hostile;
         if report.panicked {
@@ -663,7 +664,7 @@ impl<S: Service> ActiveConnection<S> {
             if let Some(gate) = core.reply_gate.take() {
                 connection.barrier.add(gate, later(report.ended_ns, connection.shared.config.tell_first));
             }
-            core.conversation.turned(report.ended_ns, connection.sends.end());
+            core.conversation.batch_ended(report.ended_ns, connection.sends.end());
             if let Some(principal) = core.conversation.principal() {
                 connection.registration.set_principal(principal);
             }
