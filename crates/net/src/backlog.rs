@@ -22,7 +22,7 @@ const PART: u64 = 8;
 const NOTED: usize = 16 * 1024;
 
 /// A connection that can be closed for its backlog.
-pub(crate) trait Debtor: Send + Sync {
+pub(crate) trait BacklogHolder: Send + Sync {
     /// Closes the connection soon.
     fn give_up(&self);
 }
@@ -40,7 +40,7 @@ pub struct Backlog {
 
 struct Noted {
     held: usize,
-    debtor: Arc<dyn Debtor>,
+    debtor: Arc<dyn BacklogHolder>,
 }
 
 impl std::fmt::Debug for Backlog {
@@ -112,19 +112,19 @@ impl Backlog {
 }
 
 /// The bytes of one connection. Dropping this removes them from the sum.
-pub(crate) struct Debt {
+pub(crate) struct BacklogEntry {
     backlog: Arc<Backlog>,
     id: u64,
     held: usize,
 }
 
-impl Debt {
-    pub(crate) fn new(backlog: &Arc<Backlog>) -> Debt {
-        Debt { backlog: Arc::clone(backlog), id: backlog.next.fetch_add(1, Relaxed), held: 0 }
+impl BacklogEntry {
+    pub(crate) fn new(backlog: &Arc<Backlog>) -> BacklogEntry {
+        BacklogEntry { backlog: Arc::clone(backlog), id: backlog.next.fetch_add(1, Relaxed), held: 0 }
     }
 
     /// Sets the bytes that the connection holds now.
-    pub(crate) fn set(&mut self, held: usize, debtor: impl FnOnce() -> Arc<dyn Debtor>) {
+    pub(crate) fn set(&mut self, held: usize, debtor: impl FnOnce() -> Arc<dyn BacklogHolder>) {
         if held == self.held {
             return;
         }
@@ -151,7 +151,7 @@ impl Debt {
     }
 }
 
-impl Drop for Debt {
+impl Drop for BacklogEntry {
     fn drop(&mut self) {
         if self.held == 0 {
             return;
@@ -171,7 +171,7 @@ mod tests {
     #[derive(Default)]
     struct FakeDebtor(AtomicUsize);
 
-    impl Debtor for FakeDebtor {
+    impl BacklogHolder for FakeDebtor {
         fn give_up(&self) {
             self.0.fetch_add(1, Relaxed);
         }
@@ -181,7 +181,7 @@ mod tests {
     fn past_the_bound_the_one_that_holds_most_is_closed_once() {
         let backlog = Backlog::bounded(1 << 20);
         let clients: Vec<Arc<FakeDebtor>> = (0..4).map(|_| Arc::default()).collect();
-        let mut debts: Vec<Debt> = (0..4).map(|_| Debt::new(&backlog)).collect();
+        let mut debts: Vec<BacklogEntry> = (0..4).map(|_| BacklogEntry::new(&backlog)).collect();
         let closed = || clients.iter().map(|client| client.0.load(Relaxed)).collect::<Vec<_>>();
         for (at, held) in [(0, 300 << 10), (1, 400 << 10), (2, 8 << 10), (3, 300 << 10)] {
             debts[at].set(held, || Arc::clone(&clients[at]) as _);

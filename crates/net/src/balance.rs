@@ -125,7 +125,7 @@ impl Balance {
         (part >= GAIN).then(|| self.busy.checked_sub(part + GAIN)).flatten()
     }
 
-    /// Notes that a connection has moved away. The load is then measured anew.
+    /// Notes that a connection has moved away. The load is then measured again.
     pub(crate) fn connection_moved(&mut self) {
         (self.moves_one, self.full_for) = (false, 0);
     }

@@ -16,7 +16,7 @@ use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_HELD};
 use crate::clock;
 use crate::delivery_order::{BatchScope, ReplyGate, WaitingSender};
 use crate::inbound::{Inbound, Next};
-use crate::mailbox::Post;
+use crate::mailbox::ConnectionMailbox;
 use crate::pool::reason;
 use crate::receipts::ReceiptResult;
 use crate::thread_work::ThreadWork;
@@ -28,7 +28,7 @@ pub(crate) struct Core<C: Conversation> {
     pub(crate) inbound: Inbound,
     pub(crate) events: VecDeque<C::Event>,
     pub(crate) receipts: VecDeque<ReceiptResult>,
-    /// The gates that this conversation's notices keep closed for the replies of others.
+    /// Gates of other connections, whose replies wait until the notices of this batch are sent.
     pub(crate) gates: Vec<Arc<ReplyGate>>,
     /// The gate that the replies of the last batch wait for.
     pub(crate) reply_gate: Option<Weak<ReplyGate>>,
@@ -96,7 +96,7 @@ pub(crate) struct BatchLimits {
 /// Runs one batch, bounded by messages and bytes. A panic is caught and reported in the result.
 pub(crate) fn run<S: Service>(
     service: &S,
-    post: &Arc<Post<S::Conversation>>,
+    post: &Arc<ConnectionMailbox<S::Conversation>>,
     core: &mut Core<S::Conversation>,
     out: &mut Output<<S::Conversation as Conversation>::Event>,
     now: Now,
@@ -114,7 +114,7 @@ pub(crate) fn run<S: Service>(
         batch.answer_events();
         batch.answer_messages(service, inbound, most);
         batch.answer_deadline();
-        batch.conversation.before_leaving();
+        batch.conversation.before_sending();
         batch.queued.count(batch.out);
         batch.report.bytes += batch.queued.bytes as u64;
     }));
@@ -154,7 +154,7 @@ impl Queued {
 /// The state of a running batch.
 struct Batch<'a, C: Conversation> {
     conversation: &'a mut C,
-    post: &'a Post<C>,
+    post: &'a ConnectionMailbox<C>,
     events: &'a mut VecDeque<C::Event>,
     gates: &'a mut Vec<Arc<ReplyGate>>,
     passed_over: &'a mut usize,
@@ -255,16 +255,20 @@ pub(crate) struct Trip<C: Conversation> {
 }
 
 /// Brings a trip home however its task ends. A task that never ran comes home as panicked.
-pub(crate) struct Homeward<C: Conversation> {
-    post: Arc<Post<C>>,
+pub(crate) struct TripGuard<C: Conversation> {
+    post: Arc<ConnectionMailbox<C>>,
     trip: Option<Box<Trip<C>>>,
 }
 
-impl<C: Conversation> Homeward<C> {
-    pub(crate) fn new(post: &Arc<Post<C>>, core: Box<Core<C>>, out: Output<C::Event>) -> Homeward<C> {
+impl<C: Conversation> TripGuard<C> {
+    pub(crate) fn new(
+        post: &Arc<ConnectionMailbox<C>>,
+        core: Box<Core<C>>,
+        out: Output<C::Event>,
+    ) -> TripGuard<C> {
         let report = BatchReport { panicked: true, ..BatchReport::default() };
         post.conversation_left();
-        Homeward { post: Arc::clone(post), trip: Some(Box::new(Trip { core, out, report })) }
+        TripGuard { post: Arc::clone(post), trip: Some(Box::new(Trip { core, out, report })) }
     }
 
     /// Runs the batch, on the pool's thread.
@@ -276,7 +280,7 @@ impl<C: Conversation> Homeward<C> {
     }
 }
 
-impl<C: Conversation> Drop for Homeward<C> {
+impl<C: Conversation> Drop for TripGuard<C> {
     fn drop(&mut self) {
         if let Some(trip) = self.trip.take()
             && let Err(mut trip) = self.post.bring_back(trip)

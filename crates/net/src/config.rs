@@ -50,9 +50,9 @@ pub struct Config {
     /// Linux treats a client without room for more as one that does not acknowledge, so a time shorter than
     /// `write_stall` is the bound for both.
     pub user_timeout: Option<Duration>,
-    /// The time after which a connection is closed whose client takes no byte of the waiting replies.
+    /// A connection is closed after this time if its client takes no byte of the waiting replies.
     pub write_stall: Duration,
-    /// The time after which a connection is closed whose record stays incomplete.
+    /// A connection is closed after this time if a record stays incomplete.
     pub record_time: Duration,
     /// The mean time of the calls of a batch above which the batch is slow. After slow batches the
     /// connection's next ones run on the blocking pool.

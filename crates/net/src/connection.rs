@@ -15,22 +15,22 @@ use tokio::net::TcpStream;
 use wire::endpoint::{Conversation, Output, Peer, Service};
 use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPLY_BYTES};
 
-use crate::backlog::{Debt, Debtor};
+use crate::backlog::{BacklogEntry, BacklogHolder};
 use crate::balance::ConnectionLoad;
-use crate::batch::{self, BatchLimits, BatchReport, Core, Homeward, Trip, end_conversation};
+use crate::batch::{self, BatchLimits, BatchReport, Core, Trip, TripGuard, end_conversation};
 use crate::busy_poll::BusyPoll;
 use crate::clock;
 use crate::delivery_order::ReplyBarrier;
 use crate::files;
 use crate::inbound::Inbound;
 use crate::lowat;
-use crate::mailbox::{Mail, Post, Ticket};
+use crate::mailbox::{ConnectionMailbox, Mail, Ticket};
 use crate::offload::OffloadPolicy;
 use crate::pool::Task;
 use crate::receipts::{Receipts, unacknowledged};
 use crate::registry::Registration;
 use crate::send_method::SendMethodChoice;
-use crate::sends::Sends;
+use crate::sends::SendQueue;
 use crate::server::ServerContext;
 use crate::socket_calls::{Received, SendOutcome, ask_once, receive_once, send_once};
 use crate::thread_work;
@@ -45,10 +45,10 @@ const ROUNDS_IN_LANE: usize = 1;
 const UNPROVED_MESSAGES: u64 = 8;
 /// Batches of an unproved client before it must wait for the next one even if it sends nothing more. A log-on
 /// takes three.
-const UNPROVED_TURNS: u32 = 16;
+const UNPROVED_BATCHES: u32 = 16;
 /// Unproved clients that are served in one millisecond: enough for each to log on without waiting, and little
 /// compared to the other work.
-const UNPROVED_TURNS_EACH_MS: u64 = 8;
+const UNPROVED_CLIENTS_EACH_MS: u64 = 8;
 /// Approximate size of a queued event in bytes.
 const EVENT_BYTES: usize = 128;
 
@@ -86,11 +86,11 @@ impl Flow {
 pub(crate) struct Connection<S: Service> {
     /// The conversation. None while it is away on the pool.
     core: Option<Box<Core<S::Conversation>>>,
-    post: Arc<Post<S::Conversation>>,
+    post: Arc<ConnectionMailbox<S::Conversation>>,
     shared: Arc<ServerContext<S>>,
     registration: Registration,
     peer: Peer,
-    sends: Sends,
+    sends: SendQueue,
     receipts: Receipts,
     /// The gates that the replies wait for.
     barrier: ReplyBarrier,
@@ -119,9 +119,9 @@ pub(crate) struct Connection<S: Service> {
     /// The client has proved itself as its protocol requires.
     proved: bool,
     /// Batches that it has run as an unproved client.
-    unproved_turns: u32,
+    unproved_batches: u32,
     /// The memory held for a client that does not read.
-    debt: Debt,
+    debt: BacklogEntry,
     /// Whether to poll for the next request before sleeping.
     busy_poll: BusyPoll,
 }
@@ -133,12 +133,12 @@ impl<S: Service> Connection<S> {
         registration: Registration,
         peer: Peer,
     ) -> Option<Box<Connection<S>>> {
-        let post = Post::new();
-        let debt = Debt::new(&shared.config.backlog);
+        let post = ConnectionMailbox::new();
+        let debt = BacklogEntry::new(&shared.config.backlog);
         let conversation = shared.service.accept(peer, Arc::clone(&post) as _, clock::now())?;
         let (proved, mut registration) = (conversation.is_proved(), registration);
         registration.set_proved(proved);
-        let evictable: Weak<Post<S::Conversation>> = Arc::downgrade(&post);
+        let evictable: Weak<ConnectionMailbox<S::Conversation>> = Arc::downgrade(&post);
         registration.notify_on_eviction(evictable);
         let slow_call = u64::try_from(shared.config.slow_call.as_nanos()).unwrap_or(u64::MAX);
         Some(Box::new(Connection {
@@ -155,7 +155,7 @@ impl<S: Service> Connection<S> {
             shared: Arc::clone(shared),
             registration,
             peer,
-            sends: Sends::default(),
+            sends: SendQueue::default(),
             receipts: Receipts::default(),
             barrier: ReplyBarrier::default(),
             mail: VecDeque::new(),
@@ -172,14 +172,14 @@ impl<S: Service> Connection<S> {
             stalled_since: None,
             wakes_at: lowat::Mark::default(),
             proved,
-            unproved_turns: 0,
+            unproved_batches: 0,
             debt,
             busy_poll: BusyPoll::new(shared.config.busy_poll),
         }))
     }
 
     /// Its mailbox, to wake it.
-    pub(crate) fn post(&self) -> &Arc<Post<S::Conversation>> {
+    pub(crate) fn post(&self) -> &Arc<ConnectionMailbox<S::Conversation>> {
         &self.post
     }
 
@@ -228,14 +228,14 @@ impl<S: Service> Connection<S> {
             held += if self.proved { 0 } else { core.inbound.held() };
         }
         let post = &self.post;
-        self.debt.set(held, || Arc::clone(post) as Arc<dyn Debtor>);
+        self.debt.set(held, || Arc::clone(post) as Arc<dyn BacklogHolder>);
     }
 
     /// Whether an unproved client wants more than a log-on needs: messages wait after a batch, or it has had
     /// many batches.
     fn must_rest(&self) -> bool {
         let waits = || self.core.as_ref().is_some_and(|core| core.inbound.waiting());
-        !self.proved && (self.unproved_turns > UNPROVED_TURNS || waits())
+        !self.proved && (self.unproved_batches > UNPROVED_BATCHES || waits())
     }
 
     /// Whether the client or the pool does not keep up.
@@ -384,7 +384,8 @@ impl<S: Service> ActiveConnection<S> {
     /// of such clients.
     fn rest(&mut self, cx: &mut Context<'_>) {
         let others = self.connection.shared.registry.unproved() as u64;
-        self.rests_until = clock::mono_ns().saturating_add((1 + others / UNPROVED_TURNS_EACH_MS) * 1_000_000);
+        self.rests_until =
+            clock::mono_ns().saturating_add((1 + others / UNPROVED_CLIENTS_EACH_MS) * 1_000_000);
         self.timer.set(cx, self.rests_until);
     }
 
@@ -601,7 +602,7 @@ impl<S: Service> ActiveConnection<S> {
                 return None;
             }
             let core = connection.core.take()?;
-            let trip = Homeward::new(&connection.post, core, self.worker.take_spare());
+            let trip = TripGuard::new(&connection.post, core, self.worker.take_spare());
             let service = Arc::clone(&connection.shared.service);
             connection.deferred.push_back(Box::new(move || trip.run(&*service, messages, choked)));
             return None;
@@ -635,7 +636,7 @@ impl<S: Service> ActiveConnection<S> {
             counters.effort_bytes.add(work.read_bytes);
         }
         connection.outstanding -= report.jobs_done;
-        connection.unproved_turns += u32::from(!connection.proved && report.messages > 0);
+        connection.unproved_batches += u32::from(!connection.proved && report.messages > 0);
         let placement = out.placement.take();
         connection.closing |= std::mem::take(&mut out.close) || report.hostile;
         if report.panicked {
@@ -663,7 +664,7 @@ impl<S: Service> ActiveConnection<S> {
             if let Some(gate) = core.reply_gate.take() {
                 connection.barrier.add(gate, later(report.ended_ns, connection.shared.config.tell_first));
             }
-            core.conversation.turned(report.ended_ns, connection.sends.end());
+            core.conversation.batch_ended(report.ended_ns, connection.sends.end());
             if let Some(principal) = core.conversation.principal() {
                 connection.registration.set_principal(principal);
             }

@@ -33,8 +33,8 @@ struct PartialRecord {
     buffer: Vec<u8>,
     filled: usize,
     len: usize,
-    /// Bytes of the whole record. More than `len` while only the head is received, until somebody vouches for
-    /// the rest.
+    /// Bytes of the whole record. More than `len` while only its head is received, until the
+    /// conversation vouches for the rest.
     whole: usize,
     /// Whether the record ends its message.
     ends: bool,
@@ -52,7 +52,7 @@ impl PartialRecord {
 enum Ended {
     /// The record is still incomplete.
     Not,
-    /// The record is too long, and nobody vouches for it.
+    /// The record is too long, and the conversation does not vouch for it.
     Refused,
     /// The record is a message.
     Alone,
@@ -103,7 +103,7 @@ impl Window {
     }
 }
 
-/// Whether somebody vouches for a long message by its head. None if more of the head may arrive.
+/// Whether the conversation vouches for a long message by its head. None if more of the head may arrive.
 fn judge(head: &[u8], grows: bool, vouches: &impl Fn(&[u8]) -> bool) -> Option<bool> {
     match head.get(..HEAD) {
         None if grows => None,
@@ -125,7 +125,7 @@ pub(crate) struct Inbound {
     joined: Vec<u8>,
     /// Whether the joined fragments were handed out.
     joined_spent: bool,
-    /// The bound at the last call: longer messages need somebody who vouches for their head.
+    /// The bound at the last call: longer messages need the conversation to vouch for their head.
     most: usize,
     /// Whether the current message may be longer.
     vouched: bool,

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use wire::Frame;
 use wire::endpoint::{Conversation, Mailbox};
 
-use crate::backlog::Debtor;
+use crate::backlog::BacklogHolder;
 use crate::batch::Trip;
 use crate::delivery_order::{self, ReplyGate, WaitingSender};
 use crate::unproved::Evictable;
@@ -44,7 +44,7 @@ pub(crate) enum Mail<C: Conversation> {
 }
 
 /// One connection's mailbox.
-pub(crate) struct Post<C: Conversation> {
+pub(crate) struct ConnectionMailbox<C: Conversation> {
     /// Whether the connection's task sleeps until it is woken.
     asleep: AtomicBool,
     /// The length of the queue, readable without the lock.
@@ -53,10 +53,10 @@ pub(crate) struct Post<C: Conversation> {
     back: AtomicBool,
     /// Events that the connection has collected and not yet handled.
     held: AtomicUsize,
-    state: Mutex<PostState<C>>,
+    state: Mutex<MailboxState<C>>,
 }
 
-struct PostState<C: Conversation> {
+struct MailboxState<C: Conversation> {
     queue: VecDeque<Mail<C>>,
     /// Whether the conversation is on the pool. Its batch there takes the events.
     away: bool,
@@ -66,14 +66,14 @@ struct PostState<C: Conversation> {
     overflown: bool,
 }
 
-impl<C: Conversation> Post<C> {
-    pub(crate) fn new() -> Arc<Post<C>> {
-        Arc::new(Post {
+impl<C: Conversation> ConnectionMailbox<C> {
+    pub(crate) fn new() -> Arc<ConnectionMailbox<C>> {
+        Arc::new(ConnectionMailbox {
             asleep: AtomicBool::new(false),
             count: AtomicUsize::new(0),
             back: AtomicBool::new(false),
             held: AtomicUsize::new(0),
-            state: Mutex::new(PostState {
+            state: Mutex::new(MailboxState {
                 queue: VecDeque::new(),
                 away: false,
                 trip: None,
@@ -127,7 +127,7 @@ impl<C: Conversation> Post<C> {
     }
 
     /// Moves the events to the end of `into`, and returns how many of them are results of jobs. Other mail
-    /// stays for [`Post::collect`]. Takes no lock if nothing was posted.
+    /// stays for [`ConnectionMailbox::collect`]. Takes no lock if nothing was posted.
     pub(crate) fn take_events(
         &self,
         into: &mut VecDeque<C::Event>,
@@ -213,7 +213,7 @@ impl<C: Conversation> Post<C> {
     }
 
     /// Handles the growth of the queue.
-    fn arrived(&self, state: parking_lot::MutexGuard<'_, PostState<C>>) {
+    fn arrived(&self, state: parking_lot::MutexGuard<'_, MailboxState<C>>) {
         self.count.store(state.queue.len(), SeqCst);
         if !state.away {
             self.wake_if_asleep(state);
@@ -225,7 +225,7 @@ impl<C: Conversation> Post<C> {
         self.wake_if_asleep(self.state.lock());
     }
 
-    fn wake_if_asleep(&self, state: parking_lot::MutexGuard<'_, PostState<C>>) {
+    fn wake_if_asleep(&self, state: parking_lot::MutexGuard<'_, MailboxState<C>>) {
         if self.asleep.swap(false, SeqCst)
             && let Some(waker) = state.waker.clone()
         {
@@ -245,19 +245,19 @@ impl<C: Conversation> Post<C> {
     }
 }
 
-impl<C: Conversation> Debtor for Post<C> {
+impl<C: Conversation> BacklogHolder for ConnectionMailbox<C> {
     fn give_up(&self) {
         let _gone = self.send(Mail::CloseBacklog);
     }
 }
 
-impl<C: Conversation> Evictable for Post<C> {
+impl<C: Conversation> Evictable for ConnectionMailbox<C> {
     fn evict(&self) {
         let _gone = self.send(Mail::Evict);
     }
 }
 
-impl<C: Conversation> Mailbox<C::Event> for Post<C> {
+impl<C: Conversation> Mailbox<C::Event> for ConnectionMailbox<C> {
     fn post(&self, event: C::Event) -> bool {
         self.send(Mail::Event(event)).is_ok()
     }
@@ -271,7 +271,7 @@ impl<C: Conversation> Mailbox<C::Event> for Post<C> {
     }
 }
 
-impl<C: Conversation> WaitingSender for Post<C> {
+impl<C: Conversation> WaitingSender for ConnectionMailbox<C> {
     fn release(&self) {
         let _gone = self.send(Mail::Told);
     }
@@ -279,10 +279,10 @@ impl<C: Conversation> WaitingSender for Post<C> {
 
 /// The right of a job to deliver one result. If the ticket is dropped without one, the connection learns that
 /// none will come.
-pub(crate) struct Ticket<C: Conversation>(Option<Arc<Post<C>>>);
+pub(crate) struct Ticket<C: Conversation>(Option<Arc<ConnectionMailbox<C>>>);
 
 impl<C: Conversation> Ticket<C> {
-    pub(crate) fn new(post: &Arc<Post<C>>) -> Ticket<C> {
+    pub(crate) fn new(post: &Arc<ConnectionMailbox<C>>) -> Ticket<C> {
         Ticket(Some(Arc::clone(post)))
     }
 

@@ -26,7 +26,7 @@ const VERY_SLOW: u64 = 50;
 /// Bytes from which a batch counts as having moved much.
 const MUCH: u64 = 32 * 1024;
 /// A batch that takes longer than this many times the bound of one call is slow, however many calls it had.
-const TURN_CALLS: u64 = 25;
+const BATCH_CALLS: u64 = 25;
 /// Allowance of time for each byte of a batch (ns): copying it takes as long on another thread, and longer
 /// from another processor's cache.
 const NS_FOR_A_BYTE: u64 = 1;
@@ -41,14 +41,14 @@ pub(crate) struct OffloadPolicy {
     /// The value for `to_prove` at the next slow batch.
     probation: u32,
     /// Inline batches since the last slow one.
-    quick_turns: u32,
+    quick_batches: u32,
     /// Inline batches for which the last slow one still counts.
     warned: u32,
 }
 
 impl OffloadPolicy {
     pub(crate) fn new(slow_call_ns: u64) -> OffloadPolicy {
-        OffloadPolicy { slow_call_ns, to_prove: 0, probation: PROBATION, quick_turns: 0, warned: 0 }
+        OffloadPolicy { slow_call_ns, to_prove: 0, probation: PROBATION, quick_batches: 0, warned: 0 }
     }
 
     /// Whether the next batch runs on the pool.
@@ -64,13 +64,13 @@ impl OffloadPolicy {
     /// Notes the duration of a batch, and the work of the thread if it was measured.
     pub(crate) fn note(&mut self, batch: &BatchReport) {
         let BatchReport { calls, bytes, took_ns, thread_work, .. } = *batch;
-        let bound_ns = self.slow_call_ns.saturating_mul(calls.clamp(1, TURN_CALLS));
+        let bound_ns = self.slow_call_ns.saturating_mul(calls.clamp(1, BATCH_CALLS));
         let work_ns = bound_ns.saturating_add(bytes.saturating_mul(NS_FOR_A_BYTE));
         let is_slow = took_ns > bound_ns
             && thread_work.is_none_or(|thread_work| thread_work.exceeds(work_ns, bound_ns, took_ns));
         match (is_slow, self.uses_pool()) {
             (true, false) => {
-                self.quick_turns = 0;
+                self.quick_batches = 0;
                 let is_proof = thread_work.is_some() || bytes < MUCH;
                 let is_very_slow = took_ns > bound_ns.saturating_mul(VERY_SLOW);
                 if self.warned == 0 && !(is_very_slow && is_proof) {
@@ -85,8 +85,8 @@ impl OffloadPolicy {
             (false, true) => self.to_prove -= 1,
             (false, false) => {
                 self.warned = self.warned.saturating_sub(1);
-                self.quick_turns = self.quick_turns.saturating_add(1);
-                if self.quick_turns == FORGIVEN_AFTER {
+                self.quick_batches = self.quick_batches.saturating_add(1);
+                if self.quick_batches == FORGIVEN_AFTER {
                     self.probation = PROBATION;
                 }
             }

@@ -23,7 +23,7 @@ pub(crate) enum Piece<'a> {
 
 /// The queue of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Sends {
+pub(crate) struct SendQueue {
     frames: VecDeque<Frame>,
     /// Bytes of the first frame that are sent already.
     sent: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Sends {
     held: bool,
 }
 
-impl Sends {
+impl SendQueue {
     /// Appends frames in their order.
     pub(crate) fn append(&mut self, frames: &mut Vec<Frame>) {
         for frame in frames.drain(..) {
@@ -85,7 +85,7 @@ impl Sends {
     }
 
     /// Calls `send` with the data to be sent next. That is everything in the queue up to the first piece of a
-    /// file and up to the host's bound, or that piece. The queue must [be ready](Sends::is_ready).
+    /// file and up to the host's bound, or that piece. The queue must [be ready](SendQueue::is_ready).
     pub(crate) fn gather<T>(&self, send: impl FnOnce(Piece<'_>) -> T) -> T {
         if let Some((file, at, len)) = self.file() {
             return send(Piece::File { file, at, len });
@@ -150,7 +150,7 @@ impl Sends {
     }
 
     /// Takes out the rest of the piece of a file that comes next, to be read in another way. Everything waits
-    /// until [`Sends::put_back`] brings the bytes.
+    /// until [`SendQueue::put_back`] brings the bytes.
     pub(crate) fn take_file(&mut self, pool: &mut FramePool) -> Option<FileRange> {
         let rest = self.frames.front_mut()?.detach(self.sent)?;
         self.advance(0, pool);
@@ -173,8 +173,8 @@ mod tests {
 
     use super::*;
 
-    fn queue(lens: impl Iterator<Item = usize>) -> (Sends, Vec<u8>) {
-        let mut sends = Sends::default();
+    fn queue(lens: impl Iterator<Item = usize>) -> (SendQueue, Vec<u8>) {
+        let mut sends = SendQueue::default();
         let mut expected = Vec::new();
         let mut frames = Vec::new();
         for (number, len) in lens.enumerate() {
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_whole_buffers_and_nothing_at_the_end() {
-        let (mut pool, mut sends) = (FramePool::default(), Sends::default());
+        let (mut pool, mut sends) = (FramePool::default(), SendQueue::default());
         let mut frames: Vec<Frame> = (0..100).map(|_| pool.take(60)).collect();
         frames.iter_mut().for_each(|frame| frame.tail().extend_from_slice(&[7; 60]));
         sends.append(&mut frames);

@@ -24,11 +24,11 @@ use crate::clock;
 use crate::config::Config;
 use crate::connection::{ActiveConnection, Connection, End, EventOf};
 use crate::counters::Counters;
-use crate::mailbox::Post;
+use crate::mailbox::ConnectionMailbox;
 use crate::memory;
 use crate::priority_lane::{self, Ledger, Occupancy, Standing};
 use crate::registry::Registration;
-use crate::sends::Sends;
+use crate::sends::SendQueue;
 use crate::server::ServerContext;
 use crate::thread_work;
 
@@ -79,7 +79,7 @@ pub(crate) struct Worker<S: Service> {
     /// The time for which the priority lane had been without a processor at the last look (ns).
     put_aside_ns: Cell<u64>,
     /// Mailboxes of the connections that are here.
-    posts: RefCell<HashMap<u64, Arc<Post<S::Conversation>>>>,
+    posts: RefCell<HashMap<u64, Arc<ConnectionMailbox<S::Conversation>>>>,
     next_id: Cell<u64>,
     finishing: Cell<bool>,
     /// The time for which its connections polled for requests that had not arrived (ns). It is no work, and
@@ -230,7 +230,7 @@ impl<S: Service> Worker<S> {
 
     /// Handles `count` bytes that the socket took. Their frames return to the pool that serves such
     /// connections.
-    pub(crate) fn give_back(&self, sends: &mut Sends, count: usize, hops: bool) {
+    pub(crate) fn give_back(&self, sends: &mut SendQueue, count: usize, hops: bool) {
         let mut spares = self.spares.borrow_mut();
         match spares.last_mut() {
             Some(spare) if hops => sends.advance(count, &mut spare.pool),
@@ -239,7 +239,7 @@ impl<S: Service> Worker<S> {
     }
 
     /// Takes the rest of the next piece of a file out of the queue.
-    pub(crate) fn take_file(&self, sends: &mut Sends) -> Option<FileRange> {
+    pub(crate) fn take_file(&self, sends: &mut SendQueue) -> Option<FileRange> {
         sends.take_file(&mut self.output.borrow_mut().pool)
     }
 
@@ -382,7 +382,7 @@ impl<S: Service> Worker<S> {
                 return;
             };
             if let Some(connection) = Connection::accept(&worker.shared, registration, peer) {
-                let here = Here::new(&worker, connection.post());
+                let here = WorkerGuard::new(&worker, connection.post());
                 worker.drive(connection, stream, here).await;
             }
         });
@@ -391,7 +391,7 @@ impl<S: Service> Worker<S> {
     fn adopt(self: &Rc<Self>, stream: std::net::TcpStream, connection: Box<Connection<S>>) {
         let worker = Rc::clone(self);
         // At once, so that a worker that ends waits for it.
-        let here = Here::new(&worker, connection.post());
+        let here = WorkerGuard::new(&worker, connection.post());
         tokio::task::spawn_local(async move {
             match TcpStream::from_std(stream) {
                 Ok(stream) => worker.drive(connection, stream, here).await,
@@ -401,7 +401,7 @@ impl<S: Service> Worker<S> {
     }
 
     /// Serves one connection until it leaves.
-    async fn drive(self: Rc<Self>, connection: Box<Connection<S>>, stream: TcpStream, _here: Here<S>) {
+    async fn drive(self: Rc<Self>, connection: Box<Connection<S>>, stream: TcpStream, _here: WorkerGuard<S>) {
         let mut served = ActiveConnection::new(connection, stream, Rc::clone(&self));
         // Unconstrained: a round is bounded by itself, and the timer must be registered when it is polled.
         let end = tokio::task::unconstrained(poll_fn(|cx| served.poll(cx))).await;
@@ -449,21 +449,21 @@ async fn part(stream: &TcpStream) {
 }
 
 /// Notes that a connection is on this worker, until it is dropped.
-struct Here<S: Service> {
+struct WorkerGuard<S: Service> {
     worker: Rc<Worker<S>>,
     id: u64,
 }
 
-impl<S: Service> Here<S> {
-    fn new(worker: &Rc<Worker<S>>, post: &Arc<Post<S::Conversation>>) -> Here<S> {
+impl<S: Service> WorkerGuard<S> {
+    fn new(worker: &Rc<Worker<S>>, post: &Arc<ConnectionMailbox<S::Conversation>>) -> WorkerGuard<S> {
         let id = worker.next_id.get();
         worker.next_id.set(id + 1);
         worker.posts.borrow_mut().insert(id, Arc::clone(post));
-        Here { worker: Rc::clone(worker), id }
+        WorkerGuard { worker: Rc::clone(worker), id }
     }
 }
 
-impl<S: Service> Drop for Here<S> {
+impl<S: Service> Drop for WorkerGuard<S> {
     fn drop(&mut self) {
         self.worker.posts.borrow_mut().remove(&self.id);
         self.worker.left.notify_one();

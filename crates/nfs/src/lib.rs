@@ -6,9 +6,9 @@
 //!   connection         reads bytes, writes replies: RPC header, credentials, suspended requests, callbacks
 //!   compound::dispatch runs a COMPOUND, one operation after the other
 //!   op                 the operations, one file for each
-//!   compound           what an operation works with: filehandles, stateid, reply, throttling
-//!   server             what all connections share: exports, tables, time
-//!   state              what outlives a request: clients, sessions, slots, opens, locks, delegations
+//!   compound           the working data of operations: filehandles, stateid, reply, throttling
+//!   server             the common parts of all connections: exports, tables, time
+//!   state              state that outlives a request: clients, sessions, slots, opens, locks, delegations
 //! ```
 //!
 //! Beside the layers stand [`attributes`] (reading and setting the attributes of an object) and the plain

@@ -121,7 +121,7 @@ impl Conversation for Connection {
         self.take_receipt(token, arrived, out);
     }
 
-    fn turned(&mut self, ended_ns: u64, end: u64) {
+    fn batch_ended(&mut self, ended_ns: u64, end: u64) {
         self.desk.turned(ended_ns, end, self.parked.len());
     }
 

@@ -326,7 +326,7 @@ impl Wire {
                 self.connection.on_event(event, self.now, &mut self.out);
             }
         }
-        self.connection.before_leaving();
+        self.connection.before_sending();
         let frames = std::mem::take(&mut self.out.frames);
         self.uncopied += frames.iter().filter(|frame| frame.attached().is_some()).count();
         let message = |frame: &Frame| {

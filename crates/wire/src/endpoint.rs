@@ -176,11 +176,11 @@ pub trait Conversation: Send + 'static {
 
     /// Called before the queued replies are sent. This is the place for one write of everything that the
     /// replies of a batch promise.
-    fn before_leaving(&mut self) {}
+    fn before_sending(&mut self) {}
 
     /// Called at the end of a batch, with the time (monotonic ns). The output of the batch ends at `end` in
     /// the stream of all bytes that this connection sends.
-    fn turned(&mut self, _ended_ns: u64, _end: u64) {}
+    fn batch_ended(&mut self, _ended_ns: u64, _end: u64) {}
 
     /// Called when the host has taken the first `taken` bytes of that stream, the last of them at this time
     /// (monotonic ns).

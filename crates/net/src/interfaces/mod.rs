@@ -1,9 +1,9 @@
 //! The host's own addresses, which tell a client at which other addresses this server can be reached.
 //!
-//! Start with [`read`], which asks the kernel once, and [`watch()`], which asks again whenever an interface or
-//! an address changes. A network card that is plugged in while the server runs therefore counts from then on.
-//! `messages` parses the kernel's replies. They lack the link speed and the receive queues, which come from
-//! `/sys/class/net`.
+//! Start with [`read`], which asks the kernel once, and [`watch()`], which asks again after each change of an
+//! interface or address. A network card that is plugged in while the server runs therefore counts from then
+//! on. `messages` parses the kernel's replies. They lack the link speed and the receive queues, which come
+//! from `/sys/class/net`.
 
 mod messages;
 mod sys;

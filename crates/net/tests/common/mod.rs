@@ -324,7 +324,7 @@ impl Conversation for Talk {
         reply(out, &[token as u8, u8::from(arrived)]);
     }
 
-    fn before_leaving(&mut self) {
+    fn before_sending(&mut self) {
         self.tricks.kept.store(self.tricks.promised.load(SeqCst), SeqCst);
     }
 

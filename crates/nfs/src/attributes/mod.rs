@@ -239,7 +239,7 @@ pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<A
     } else {
         None
     };
-    of_known(export, info, || Ok(item.clone()), covered, wanted)
+    from_info(export, info, || Ok(item.clone()), covered, wanted)
 }
 
 /// The same with information that the engine has given already. `item` is called if more is needed. `covered`
@@ -247,7 +247,7 @@ pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<A
 ///
 /// # Errors
 /// The status of the engine's error, here or before.
-pub fn of_known<'a>(
+pub fn from_info<'a>(
     export: &'a Export,
     info: Result<Info, share::Refusal>,
     item: impl Fn() -> Result<Item, share::Refusal>,

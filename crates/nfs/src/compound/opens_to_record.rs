@@ -1,5 +1,5 @@
 //! Opens that a reply tells the client of. They are recorded before the reply is sent, because the client may
-//! reclaim them after a restart. One write records all opens of a batch (`Conversation::before_leaving`).
+//! reclaim them after a restart. One write records all opens of a batch (`Conversation::before_sending`).
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use super::{Connection, SMALL_REPLY};
 use crate::connection::event::Event;
 use crate::state::attribute_query::AttributeQuery;
 use crate::state::back_channel::{self, Call};
-use crate::state::callback::{CallbackParams, CallbackPurpose, End, attributes_of};
+use crate::state::callback::{CallbackOutcome, CallbackParams, CallbackPurpose, attributes_of};
 
 impl Connection {
     /// Sends a callback.
@@ -53,8 +53,8 @@ impl Connection {
     /// Handles the client's reply to a callback. A recalled delegation comes back by a request of its own.
     pub(super) fn called(&mut self, reply: &RpcReply<'_>, now: Now) {
         let Some(call) = self.calls.remove(&reply.xid) else { return };
-        let end = End::of(reply);
-        if end != End::Done {
+        let end = CallbackOutcome::of(reply);
+        if end != CallbackOutcome::Done {
             tracing::debug!(?end, peer = %self.handle.peer.remote, "a client has refused a call");
         } else if let CallbackPurpose::Attributes(query) = &call.request.purpose {
             query.answer(attributes_of(reply));

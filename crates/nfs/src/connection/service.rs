@@ -136,11 +136,11 @@ impl Conversation for Connection {
 
     fn on_deadline(&mut self, _now: Now, _out: &mut Output<Event>) {}
 
-    fn before_leaving(&mut self) {
+    fn before_sending(&mut self) {
         self.opens_to_record.record();
     }
 
-    fn turned(&mut self, ended_ns: u64, end: u64) {
+    fn batch_ended(&mut self, ended_ns: u64, end: u64) {
         self.counters.turned(ended_ns, end, self.requests_in_progress());
         self.suspended_bytes = self.suspended.values_mut().map(SuspendedCompound::memory_bytes).sum();
     }

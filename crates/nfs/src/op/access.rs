@@ -22,7 +22,7 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
         return run
             .reply(OpNum::Access, ResOk { supported: args.access & supported, access: args.access & told });
     };
-    let mut access = given(run, &export, &item)?;
+    let mut access = granted(run, &export, &item)?;
     if export.read_only {
         access -= AccessBits::MODIFY | AccessBits::EXTEND | AccessBits::DELETE | AccessBits::XAWRITE;
     }
@@ -34,7 +34,7 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
 ///
 /// # Errors
 /// The status of the engine's error.
-pub fn given(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits, Stop> {
+pub fn granted(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits, Stop> {
     let info = export.engine.item_info(item)?;
     let rights = run.ask_now(export, |engine, caller| engine.item_rights(caller, item))?;
     let runs = run.ask_now(export, |engine, caller| engine.item_runs(caller, item))?;

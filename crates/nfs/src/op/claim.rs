@@ -11,7 +11,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use share::{Caching, Caller, Open};
 
-use super::states::{StateTarget, enter, reserve};
+use super::states::{StateTarget, finish_adding, reserve};
 use crate::compound::{Run, Stop};
 use crate::state::grace::{UnclaimedOpen, close};
 use crate::state::open::Holding;
@@ -63,14 +63,14 @@ pub fn take_open(
     let Some(kept) = taken else { return Ok(None) };
     let is_within = kept.note.access.contains(access) && kept.note.deny.contains(deny);
     if !is_within {
-        // The recorded open allows less. Open the file anew, which may conflict with others.
+        // The recorded open allows less. Open the file again, which may conflict with others.
         close(&target.export.engine, &kept.open, run.now);
         return Ok(None);
     }
     let state = restore_state(run, target, &kept, |place, holding| {
         LockingState::open(place, owner, Holding::new(holding, access, deny))
     })?;
-    enter(run, &state, client.add_open(of, &state))?;
+    finish_adding(run, &state, client.add_open(of, &state))?;
     run.server.grace.claimed(client.key, &state, run.now);
     Ok(Some(state))
 }
@@ -139,7 +139,7 @@ fn restore_state(
     let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));
     if state.delegation().is_some() {
         // Add it before it belongs to the client again, since other requests may wait for it.
-        enter(run, &state, client.add_delegation(&state))?;
+        finish_adding(run, &state, client.add_delegation(&state))?;
     }
     let identity = run.identity(export);
     let caller = Caller { identity: &identity, client: client.key, waiter: None, now: run.now, origin: None };

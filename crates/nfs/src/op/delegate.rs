@@ -159,7 +159,7 @@ fn grant(
     let given = opened.granted.map_or(Caching::empty(), |grant| grant.state);
     let has_write = given.contains(wants(true));
     let is_enough = if write { has_write } else { given.contains(wants(false)) };
-    let key = if is_enough { states::room(run, client, export, &[]) } else { None };
+    let key = if is_enough { states::reserve_charged(run, client, export, &[]) } else { None };
     let Some(key) = key else {
         // The open removes no name when it is closed.
         let _ = export.engine.close(&opened.open, run.now);
@@ -169,7 +169,7 @@ fn grant(
     let holding =
         Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
     let state = run.server.enter_state(LockingState::delegated(place, &client.revoked, holding));
-    states::enter(run, &state, client.add_delegation(&state)).ok()?;
+    states::finish_adding(run, &state, client.add_delegation(&state)).ok()?;
     // A break that came before the state was added here found no delegation.
     let held = state.holding().open.caching();
     if !held.is_some_and(|grant| grant.breaking.is_none() && grant.state.contains(wants(write))) {

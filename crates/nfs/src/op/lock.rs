@@ -142,7 +142,7 @@ fn state_for_open(
     if let Some(known) = client.locks_of(of) {
         return Ok(OwnerLocks { state: known, is_new: false });
     }
-    let key = states::room(run, client, &open.export, owner).ok_or(NfsStat::Delay)?;
+    let key = states::reserve_charged(run, client, &open.export, owner).ok_or(NfsStat::Delay)?;
     let place = NewState {
         key,
         client: client.id,
@@ -156,7 +156,7 @@ fn state_for_open(
         return Err(NfsStat::BadStateId.into());
     };
     let state = run.server.enter_state(state);
-    states::enter(run, &state, client.add_locks(of, &state))?;
+    states::finish_adding(run, &state, client.add_locks(of, &state))?;
     Ok(OwnerLocks { state, is_new: true })
 }
 

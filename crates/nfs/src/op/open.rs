@@ -458,7 +458,7 @@ fn open_for_owner(
         return Ok(state.id(run.server.config().instance));
     }
     client.attach(&found.export);
-    let Some(key) = states::room(run, &client, &found.export, owner) else {
+    let Some(key) = states::reserve_charged(run, &client, &found.export, owner) else {
         if let Some(made) = &found.made {
             remove_new_file(run, &found.export, made);
         }
@@ -478,7 +478,7 @@ fn open_for_owner(
     };
     let holding = Holding::new(opened.open, ask.access, ask.deny);
     let state = run.server.enter_state(LockingState::open(place, owner, holding));
-    states::enter(run, &state, client.add_open(of, &state))?;
+    states::finish_adding(run, &state, client.add_open(of, &state))?;
     enlist(&state);
     if reclaims {
         run.server.grace.claimed(client.key, &state, run.now);
@@ -527,7 +527,7 @@ fn open_existing(run: &Run, found: &OpenTarget, ask: Reservation) -> Result<Open
 /// Whether the user may execute the file and may therefore read it. It could not be executed otherwise.
 // RFC 8881 6.2.1.3.1
 fn may_run(run: &Run, export: &Arc<Export>, item: &Item) -> Result<bool, Stop> {
-    Ok(access::given(run, export, item)?.contains(AccessBits::EXECUTE))
+    Ok(access::granted(run, export, item)?.contains(AccessBits::EXECUTE))
 }
 
 /// Truncates the open file. Only now is it certain that the request succeeds.

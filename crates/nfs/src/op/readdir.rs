@@ -174,7 +174,7 @@ impl DirectoryListing<'_> {
                 _ => NfsStat::Delay,
             });
             let source = may_tell.and_then(|()| {
-                attributes::of_known(export, found.item_info(), || found.item(), Some(inode), &wanted)
+                attributes::from_info(export, found.item_info(), || found.item(), Some(inode), &wanted)
             });
             match listed.write(&mut writer, handle, source) {
                 Ok(fits) => is_whole = fits,

@@ -33,7 +33,7 @@ impl<'a> StateTarget<'a> {
 
 /// Reserves the key of a new state of a client on an export, for an owner of this name. None if there are too
 /// many states, or if the client has used up its memory.
-pub fn room(run: &Run, client: &Client, export: &Arc<Export>, owner: &[u8]) -> Option<u64> {
+pub fn reserve_charged(run: &Run, client: &Client, export: &Arc<Export>, owner: &[u8]) -> Option<u64> {
     let memory = export.engine.client_memory();
     let user = run.identity(export);
     let payer = memory.payer(client.key, &user);
@@ -58,7 +58,7 @@ pub fn reserve(run: &Run, client: &Client) -> Option<u64> {
 ///
 /// # Errors
 /// NFS4ERR_DELAY. The client learns with its next request that its session is gone.
-pub fn enter(run: &Run, state: &LockingState, is_entered: bool) -> Result<(), Stop> {
+pub fn finish_adding(run: &Run, state: &LockingState, is_entered: bool) -> Result<(), Stop> {
     if is_entered {
         return Ok(());
     }

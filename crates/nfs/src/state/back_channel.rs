@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use wire::Now;
 
 use crate::limits::{RECALL_AGAIN_NS, RECALL_SILENT_NS};
-use crate::state::callback::{CallbackRequest, End};
+use crate::state::callback::{CallbackOutcome, CallbackRequest};
 use crate::state::client::Client;
 use crate::state::connection_handle::{ConnectionHandle, Mail};
 use crate::state::session::Session;
@@ -122,25 +122,26 @@ impl BackChannel {
     }
 
     /// Ends a callback. If it was still under way, the result is the request that gets its slot next.
-    fn finish(&self, slot: u32, number: u64, end: End) -> Option<Option<CallbackRequest>> {
+    fn finish(&self, slot: u32, number: u64, end: CallbackOutcome) -> Option<Option<CallbackRequest>> {
         let mut back = self.0.lock();
         back.running(slot, number)?;
         let slot = back.slots.get_mut(slot as usize)?;
         slot.running = None;
         slot.sequence = match end {
-            End::Done | End::Refused => slot.sequence,
-            End::NotTaken | End::Unknown => slot.sequence.wrapping_sub(1),
+            CallbackOutcome::Done | CallbackOutcome::Refused => slot.sequence,
+            CallbackOutcome::NotTaken | CallbackOutcome::Unknown => slot.sequence.wrapping_sub(1),
             // The server is one ahead, or the client has started from the beginning.
-            End::Misordered if slot.misordered > 0 => 0,
-            End::Misordered => slot.sequence.saturating_sub(2),
+            CallbackOutcome::Misordered if slot.misordered > 0 => 0,
+            CallbackOutcome::Misordered => slot.sequence.saturating_sub(2),
         };
-        slot.misordered = if end == End::Misordered { slot.misordered.saturating_add(1) } else { 0 };
+        slot.misordered =
+            if end == CallbackOutcome::Misordered { slot.misordered.saturating_add(1) } else { 0 };
         slot.is_faulty = match end {
-            End::Done | End::Refused => false,
-            End::NotTaken => slot.is_faulty,
-            End::Unknown => true,
+            CallbackOutcome::Done | CallbackOutcome::Refused => false,
+            CallbackOutcome::NotTaken => slot.is_faulty,
+            CallbackOutcome::Unknown => true,
             // Neither the sequence ID before nor the first one is right.
-            End::Misordered => slot.is_faulty || slot.misordered > 2,
+            CallbackOutcome::Misordered => slot.is_faulty || slot.misordered > 2,
         };
         let is_faulty = back.slots.iter().any(|slot| slot.is_faulty);
         self.1.store(is_faulty, Ordering::Relaxed);
@@ -213,7 +214,7 @@ fn send(session: &Arc<Session>, request: &CallbackRequest) -> bool {
         return true;
     }
     // No connection would take the next request either.
-    if let Some(Some(next)) = session.calls.finish(call.slot, call.number, End::NotTaken) {
+    if let Some(Some(next)) = session.calls.finish(call.slot, call.number, CallbackOutcome::NotTaken) {
         next.keep(0);
     }
     false
@@ -228,9 +229,9 @@ pub fn end(session: &Session) {
 /// refused is sent again: the client may have been busy, or may not know the delegation yet, because the
 /// reply that grants it is still on its way on another connection.
 // RFC 8881 20.2.3, 20.9.3
-pub fn call_ended(call: &Call, end: End, now: Now) {
+pub fn call_ended(call: &Call, end: CallbackOutcome, now: Now) {
     let Some(next) = call.session.calls.finish(call.slot, call.number, end) else { return };
-    if end != End::Done {
+    if end != CallbackOutcome::Done {
         call.request.keep(now.mono_ns.saturating_add(RECALL_AGAIN_NS));
     }
     if let Some(next) = next {
@@ -253,7 +254,7 @@ pub fn connection_lost(call: &Call, connection: u64, now: Now) {
     {
         return;
     }
-    if let Some(next) = call.session.calls.finish(call.slot, call.number, End::NotTaken) {
+    if let Some(next) = call.session.calls.finish(call.slot, call.number, CallbackOutcome::NotTaken) {
         self::call(&call.session.client, &call.request);
         if let Some(next) = next {
             self::call(&call.session.client, &next);

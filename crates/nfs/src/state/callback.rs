@@ -127,7 +127,7 @@ impl CallbackRequest {
 
 /// The result of a callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum CallbackOutcome {
     /// The client has taken the callback and done purpose it asked for.
     Done,
     /// The client has taken the callback, and refused purpose it asked for.
@@ -140,24 +140,24 @@ pub enum End {
     Unknown,
 }
 
-impl End {
+impl CallbackOutcome {
     /// Reads the result from a client's reply.
     // RFC 8881 20.9.3
     #[must_use]
-    pub fn of(reply: &rpc::RpcReply<'_>) -> End {
-        let Ok(Accepted::Success(body)) = reply.outcome else { return End::NotTaken };
-        let Ok(answer) = Reply::parse(body) else { return End::NotTaken };
+    pub fn of(reply: &rpc::RpcReply<'_>) -> CallbackOutcome {
+        let Ok(Accepted::Success(body)) = reply.outcome else { return CallbackOutcome::NotTaken };
+        let Ok(answer) = Reply::parse(body) else { return CallbackOutcome::NotTaken };
         let sequence = match answer.callback_results().next() {
             Some(Ok(callback::Res::Sequence(Ok(_)))) => NfsStat::Ok,
             Some(Ok(callback::Res::Sequence(Err(status)))) => status,
-            _ => return End::NotTaken,
+            _ => return CallbackOutcome::NotTaken,
         };
         match (sequence, answer.status) {
-            (NfsStat::Ok, NfsStat::Ok) => End::Done,
-            (NfsStat::Ok, _) => End::Refused,
-            (NfsStat::SeqMisordered, _) => End::Misordered,
-            (NfsStat::BadSession | NfsStat::DeadSession | NfsStat::BadSlot, _) => End::Unknown,
-            _ => End::NotTaken,
+            (NfsStat::Ok, NfsStat::Ok) => CallbackOutcome::Done,
+            (NfsStat::Ok, _) => CallbackOutcome::Refused,
+            (NfsStat::SeqMisordered, _) => CallbackOutcome::Misordered,
+            (NfsStat::BadSession | NfsStat::DeadSession | NfsStat::BadSlot, _) => CallbackOutcome::Unknown,
+            _ => CallbackOutcome::NotTaken,
         }
     }
 }
