@@ -117,7 +117,7 @@ fn may_be_claimed(run: &Run, state: &State, locks: &LockState, range: &RangeRequ
         return false;
     }
     let engine = &state.export.engine;
-    let held = engine.range_in_the_way(state.node, locks.number, LockRule::Merging, range);
+    let held = engine.conflicting_range(state.node, locks.number, LockRule::Merging, range);
     held.is_none_or(|(owner, _)| run.server.grace.may_claim(owner.client))
 }
 
@@ -209,7 +209,7 @@ pub fn denied(
     range: &RangeRequest,
 ) -> Done {
     // Who was in the way may be gone by now; then the range itself is named.
-    let found = export.engine.range_in_the_way(node, owner, LockRule::Merging, range);
+    let found = export.engine.conflicting_range(node, owner, LockRule::Merging, range);
     let (holder, held) = found.unwrap_or((owner, *range));
     let client = run.server.clients.all().into_iter().find(|client| client.key == holder.client);
     let name = client.as_ref().and_then(|client| client.owner_name(holder)).unwrap_or_default();

@@ -22,7 +22,7 @@ pub fn run(run: &mut Run, args: &TestArgs<'_>) -> Done {
     check_data(item.kind())?;
     let client = Arc::clone(&run.session()?.client);
     let owner = client.lock_owner(args.owner.owner.0);
-    let stands = || export.engine.range_in_the_way(item.id(), owner, LockRule::Merging, &range);
+    let stands = || export.engine.conflicting_range(item.id(), owner, LockRule::Merging, &range);
     while let Some((holder, _)) = stands() {
         // Whoever is in the way may have been gone for long.
         if !export.engine.end_expired(&[holder.client], run.now) {

@@ -75,23 +75,23 @@ impl Ranges {
 
     /// Whether another owner's range conflicts with this access.
     pub fn conflicts(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
-        self.standing(range, owner, rule, intent).next().is_some()
+        self.conflicting(range, owner, rule, intent).next().is_some()
     }
 
     /// Whether another owner's range conflicts with reading or writing there. With `ignores_merging`, ranges
     /// that merge do not count.
     pub fn hinders(&self, range: &RangeRequest, owner: LockOwner, ignores_merging: bool) -> bool {
-        let mut standing = self.standing(range, owner, LockRule::Exact, Intent::Data);
-        standing.any(|held| !ignores_merging || held.rule == LockRule::Exact)
+        let mut conflicting = self.conflicting(range, owner, LockRule::Exact, Intent::Data);
+        conflicting.any(|held| !ignores_merging || held.rule == LockRule::Exact)
     }
 
     /// A range that conflicts with holding this one.
-    pub fn in_the_way(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule) -> Option<&LockedRange> {
-        self.standing(range, owner, rule, Intent::Hold).next()
+    pub fn conflict(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule) -> Option<&LockedRange> {
+        self.conflicting(range, owner, rule, Intent::Hold).next()
     }
 
     /// The ranges that conflict with this access.
-    fn standing(
+    fn conflicting(
         &self,
         range: &RangeRequest,
         owner: LockOwner,
@@ -105,7 +105,7 @@ impl Ranges {
             .chain(shared)
             .flat_map(move |kind| self.held.overlapping(kind, wanted))
             .map(|(_, held)| held)
-            .filter(move |held| stands(held, &wanted, owner, rule, intent))
+            .filter(move |held| conflicts_with(held, &wanted, owner, rule, intent))
     }
 
     /// Whether an owner already holds exactly this range, so that taking it again takes nothing.
@@ -270,7 +270,7 @@ impl Ranges {
 
 /// Whether a held range conflicts with this access.
 // MS-FSA 2.1.4.10
-fn stands(
+fn conflicts_with(
     held: &LockedRange,
     range: &RangeRequest,
     owner: LockOwner,

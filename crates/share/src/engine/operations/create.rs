@@ -191,7 +191,7 @@ impl Share {
             // A request for the link itself may name a link of either kind.
             let is_asked_for = request.options.contains(Options::OPEN_LINK);
             let either = if is_asked_for { Options::NOT_DIRECTORY } else { Options::empty() };
-            self.check_led_to(caller, parent, &found.name, &found.node, request.options - either)?;
+            self.check_link_target(caller, parent, &found.name, &found.node, request.options - either)?;
             inner.options -= Options::DIRECTORY | Options::NOT_DIRECTORY;
             trail.last = None;
         }

@@ -70,7 +70,7 @@ impl Share {
                 CallResult::Done(()) => {}
                 other => return other,
             }
-            self.let_go(open, caller.cause());
+            self.end_expired_sharers(open, caller.cause());
         } else if !open.granted.contains(Rights::DELETE) {
             return CallResult::Refused(Refusal::AccessDenied);
         }

@@ -303,7 +303,7 @@ impl Share {
     }
 
     /// A range that keeps `owner` from locking this one, and the owner of that range.
-    pub fn range_in_the_way(
+    pub fn conflicting_range(
         &self,
         node: NodeId,
         owner: LockOwner,
@@ -313,7 +313,7 @@ impl Share {
         let file = self.open_files().get(node)?;
         let state = file.state.lock();
         let stream = state.streams.iter().find(|stream| !stream.stream.is_named)?;
-        stream.ranges.in_the_way(range, owner, rule).map(|held| (held.owner, held.range))
+        stream.ranges.conflict(range, owner, rule).map(|held| (held.owner, held.range))
     }
 
     /// Whether the caller may execute the item: by its list, or without a stored one by the host's answer.

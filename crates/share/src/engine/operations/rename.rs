@@ -98,7 +98,7 @@ impl Share {
         };
         // The object at the new name, or one below, may be open.
         let is_in_the_way = |why: &Refusal| is_conflict(why) || *why == Refusal::AccessDenied;
-        let files = || self.files_in_the_way(caller, open, asked.to);
+        let files = || self.conflicting_files(caller, open, asked.to);
         for _ in 0..MAX_ATTEMPTS {
             let destination = match self.retry_past_expired(caller, files, is_in_the_way, prepare) {
                 CallResult::Done(destination) => destination,
@@ -115,7 +115,7 @@ impl Share {
     }
 
     /// Files with opens that may conflict with a rename: this one, those below it, and the destination.
-    fn files_in_the_way(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Vec<NodeId> {
+    fn conflicting_files(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Vec<NodeId> {
         let mut files = vec![open.file.id];
         if let Ok(destination) = self.destination(caller, open, to) {
             files.push(destination.parent.id);
@@ -145,8 +145,8 @@ impl Share {
         }
         let destination = self.destination(caller, open, to)?;
         self.check_link_moves(open, &destination.parent)?;
-        self.check_may_go(caller, open, &destination)?;
-        match self.check_stays(caller, open, &destination.parent) {
+        self.check_may_move(caller, open, &destination)?;
+        match self.check_not_deletable(caller, open, &destination.parent) {
             CallResult::Done(()) => {}
             CallResult::Wait(ticket) => return Ok(CallResult::Wait(ticket)),
             CallResult::Refused(why) => return Err(why),
@@ -210,7 +210,7 @@ impl Share {
     }
 
     /// Whether the caller may put the open's file into another directory.
-    fn check_may_go(&self, caller: &Caller<'_>, open: &Open, to: &Destination) -> Result<(), Refusal> {
+    fn check_may_move(&self, caller: &Caller<'_>, open: &Open, to: &Destination) -> Result<(), Refusal> {
         if open.file.is_directory && to.parent.is_within(open.file.id) {
             return Err(Refusal::Invalid);
         }
@@ -229,7 +229,12 @@ impl Share {
     /// open are asked to close it first. A rename opens the directory to add a name, and lets no client
     /// delete it meanwhile.
     // MS-FSA 2.1.5.15.12
-    fn check_stays(&self, caller: &Caller<'_>, open: &Open, directory: &Arc<Directory>) -> CallResult<()> {
+    fn check_not_deletable(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        directory: &Arc<Directory>,
+    ) -> CallResult<()> {
         let Some(file) = self.open_files().get(directory.id) else {
             return CallResult::Done(());
         };
@@ -260,7 +265,7 @@ impl Share {
         let spared = open.options.contains(Options::MOVES_BESIDE_OWN).then(|| open.client());
         for file in self.open_files().all() {
             let is_in_the_way = || !spared.is_some_and(|client| is_open_by_one(&file, client));
-            if is_below(&file, open.file.id) && (!posix || is_held_fast(&file)) && is_in_the_way() {
+            if is_below(&file, open.file.id) && (!posix || denies_deletion(&file)) && is_in_the_way() {
                 match self.ask_to_close(caller, open, &file, false) {
                     CallResult::Done(()) => {}
                     other => return other,
@@ -319,7 +324,7 @@ impl Share {
         match checked {
             Err(why) => Err(why),
             Ok(_) if is_same_file => Ok(CallResult::Done(())),
-            Ok(_) => Ok(self.ask_to_close(caller, open, &file, posix && !is_held_fast(&file))),
+            Ok(_) => Ok(self.ask_to_close(caller, open, &file, posix && !denies_deletion(&file))),
         }
     }
 
@@ -485,7 +490,7 @@ impl Share {
 }
 
 /// Whether an open of a file denies deletion.
-fn is_held_fast(file: &File) -> bool {
+fn denies_deletion(file: &File) -> bool {
     file.any_member(|m| !m.access.is_empty() && m.deny.contains(Deny::DELETE))
 }
 
@@ -497,7 +502,7 @@ fn is_open_by_one(file: &File, client: ClientKey) -> bool {
 /// Whether another file may take the name of a file that may be open. By the rules of POSIX it may, unless an
 /// open denies deletion.
 pub(crate) fn may_be_replaced(file: &File, posix: bool) -> bool {
-    if posix { !is_held_fast(file) } else { !file.has_members() }
+    if posix { !denies_deletion(file) } else { !file.has_members() }
 }
 
 /// Locks the names of two directories, in one order everywhere.

@@ -105,7 +105,7 @@ impl Share {
     }
 
     /// Returns a reserved open to the client.
-    pub(crate) fn hand_out(
+    pub(crate) fn complete_open(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,

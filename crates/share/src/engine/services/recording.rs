@@ -158,7 +158,7 @@ impl Share {
             && let Some(recorder) = self.recorder()
         {
             recorder
-                .note_given_back(open.claimed.load(Ordering::Relaxed), JournalRecord::Closed { id: open.id });
+                .note_released(open.claimed.load(Ordering::Relaxed), JournalRecord::Closed { id: open.id });
         }
     }
 

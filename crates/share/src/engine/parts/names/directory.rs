@@ -236,16 +236,16 @@ impl Directory {
         }
     }
 
-    /// Whether a node will be cached under a name. Call it once before [`Directory::cache_let_in`].
-    pub fn lets_in(&self, name: &Name) -> bool {
-        self.reports_changes() && self.cache.lets_node_in(self.serial.load(Ordering::Acquire), name)
+    /// Whether a node will be cached under a name. Call it once before [`Directory::cache_admitted`].
+    pub fn admits(&self, name: &Name) -> bool {
+        self.reports_changes() && self.cache.admits_node(self.serial.load(Ordering::Acquire), name)
     }
 
-    /// Caches a node that [`Directory::lets_in`] has accepted, if no name has changed since `generation`.
-    pub fn cache_let_in(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
+    /// Caches a node that [`Directory::admits`] has accepted, if no name has changed since `generation`.
+    pub fn cache_admitted(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
         let (serial, answer) = (self.serial.load(Ordering::Acquire), CachedTarget::There(Arc::clone(kept)));
         self.note_mounted(&answer);
-        self.cache.keep_let_in(serial, name, answer, || self.generation() == generation);
+        self.cache.keep_admitted(serial, name, answer, || self.generation() == generation);
     }
 
     /// Records that a name leads to another file system. A single file can be mounted too.

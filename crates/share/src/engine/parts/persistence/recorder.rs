@@ -156,12 +156,12 @@ impl Recorder {
     }
 
     /// Notes a release. It need not be recorded at once if its client will claim its state itself.
-    pub fn note_given_back(&self, is_claimed: bool, record: JournalRecord) {
+    pub fn note_released(&self, is_claimed: bool, record: JournalRecord) {
         let mut noted = self.noted.lock();
-        self.note_given_back_in(is_claimed, &mut noted, record);
+        self.note_released_in(is_claimed, &mut noted, record);
     }
 
-    fn note_given_back_in(&self, is_claimed: bool, noted: &mut NotedRecords, record: JournalRecord) {
+    fn note_released_in(&self, is_claimed: bool, noted: &mut NotedRecords, record: JournalRecord) {
         if is_claimed { self.note_for_later(noted, record) } else { self.note_in(noted, record) }
     }
 
@@ -186,8 +186,8 @@ impl Recorder {
     pub fn note_ranges(&self, is_claimed: bool, changes: Vec<JournalRecord>, note: Option<JournalRecord>) {
         let mut noted = self.noted.lock();
         for change in changes {
-            let is_given_back = matches!(change, JournalRecord::Released { .. });
-            self.note_given_back_in(is_claimed && is_given_back, &mut noted, change);
+            let is_released = matches!(change, JournalRecord::Released { .. });
+            self.note_released_in(is_claimed && is_released, &mut noted, change);
         }
         if let Some(note) = note {
             self.note_in(&mut noted, note);
