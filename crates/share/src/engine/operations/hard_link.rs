@@ -25,7 +25,7 @@ impl Share {
         self.link_to(caller, open, Goal::Path(to), replace)
     }
 
-    /// Does the same with a name in a directory that was found before. The name must not exist yet.
+    /// Gives the open file a further name in a directory that was found before. The name must not exist yet.
     pub fn link_into(
         &self,
         caller: &Caller<'_>,

@@ -428,7 +428,7 @@ impl Share {
         Ok(true)
     }
 
-    /// Does the same for a name that the host only lists ([`ListedEntry::listed_info`]).
+    /// As [`Share::find`], for a name that the host only lists ([`ListedEntry::listed_info`]).
     fn find_listed(
         &self,
         caller: &Caller<'_>,

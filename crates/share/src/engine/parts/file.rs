@@ -398,13 +398,14 @@ impl FileState {
         self.shares_with(stream, access, deny, |_| true)
     }
 
-    /// Does the same without the opens that are kept over a restart for clients that are not back yet.
+    /// As [`FileState::shares`], without the opens that are kept over a restart for clients that are not back
+    /// yet.
     pub fn shares_but_for_absent(&self, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
         let is_absent = |open: Arc<Open>| open.is_persistent() && open.is_detached();
         self.shares_with(stream, access, deny, |member| !member.open.upgrade().is_some_and(is_absent))
     }
 
-    /// Does the same without this one open.
+    /// As [`FileState::shares`], without the open `id`.
     pub fn shares_but_for(&self, id: u64, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
         self.shares_with(stream, access, deny, |member| member.id != id)
     }

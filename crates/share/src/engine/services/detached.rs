@@ -203,7 +203,7 @@ impl Share {
         self.end_unclaimed_by(client, |open| files.contains(&open.file.id), cause)
     }
 
-    /// Does the same for opens whose names prevent the removal of a directory.
+    /// Closes unclaimed opens whose names prevent the removal of a directory. Returns whether there was one.
     pub(crate) fn end_unclaimed_in(
         &self,
         directory: NodeId,
@@ -214,7 +214,8 @@ impl Share {
         self.end_unclaimed_by(client, is_in, cause)
     }
 
-    /// Does the same for opens that conflict with a request of `client`.
+    /// Closes unclaimed opens that `is_meant` selects, because they conflict with a request of `client`. The
+    /// client's own opens are closed after a shorter time than those of others.
     fn end_unclaimed_by(
         &self,
         client: Option<ClientKey>,

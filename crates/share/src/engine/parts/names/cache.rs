@@ -305,7 +305,7 @@ impl Cache {
         }
     }
 
-    /// Does the same for a node that [`Cache::admits_node`] has accepted.
+    /// As [`Cache::keep`], for a node that [`Cache::admits_node`] has accepted.
     pub fn keep_admitted(
         &self,
         directory: u64,
