@@ -46,7 +46,7 @@ struct Belief {
 }
 
 #[derive(Debug, Clone)]
-struct Opening {
+struct OpenAttempt {
     who: usize,
     name: usize,
     /// None, one of two keys of the client, or the open itself.
@@ -60,7 +60,7 @@ struct Opening {
 
 #[derive(Debug, Clone)]
 enum CachingAction {
-    Open(Opening),
+    Open(OpenAttempt),
     OpenDirectory(usize, bool),
     Close(prop::sample::Index),
     Write(prop::sample::Index, u8),
@@ -74,7 +74,7 @@ fn acts() -> impl Strategy<Value = Vec<CachingAction>> {
     let index = any::<prop::sample::Index>;
     let opening = (0..CLIENTS, 0..NAMES.len(), 0..4u8, 0..8u8, any::<bool>(), 0..4u8, 0..8u8, 0..8u8)
         .prop_map(|(who, name, key, want, names_parent, access, deny, disposition)| {
-            CachingAction::Open(Opening { who, name, key, want, names_parent, access, deny, disposition })
+            CachingAction::Open(OpenAttempt { who, name, key, want, names_parent, access, deny, disposition })
         });
     let act = prop_oneof![
         6 => opening,
@@ -264,8 +264,8 @@ impl Model {
         self.held.push(held);
     }
 
-    fn open(&mut self, asked: &Opening) {
-        let Opening { who, name, key, want, names_parent, .. } = *asked;
+    fn open(&mut self, asked: &OpenAttempt) {
+        let OpenAttempt { who, name, key, want, names_parent, .. } = *asked;
         self.singles += 1;
         let (want, single) = (Caching::from_bits_truncate(want), self.singles);
         let holder = match key {
@@ -516,17 +516,17 @@ proptest! {
 }
 
 /// An open that only reads.
-fn reading(who: usize, key: u8, want: u8) -> Opening {
+fn reading(who: usize, key: u8, want: u8) -> OpenAttempt {
     let (name, names_parent, access, deny, disposition) = (1, false, 0, 0, 2);
-    Opening { who, name, key, want, names_parent, access, deny, disposition }
+    OpenAttempt { who, name, key, want, names_parent, access, deny, disposition }
 }
 
 #[test]
 fn what_is_given_back_as_a_whole_is_never_the_bare_right_to_read() {
     // Beside a right under no key only READ was left of it. The writer did not wait for its release.
     play(vec![
-        CachingAction::Open(Opening { access: 2, disposition: 1, ..reading(0, 3, 0) }),
+        CachingAction::Open(OpenAttempt { access: 2, disposition: 1, ..reading(0, 3, 0) }),
         CachingAction::Open(reading(WHOLE, 0, 1)),
-        CachingAction::Open(Opening { access: 1, ..reading(0, 0, 0) }),
+        CachingAction::Open(OpenAttempt { access: 1, ..reading(0, 0, 0) }),
     ]);
 }

@@ -587,12 +587,12 @@ fn it_is_switched_while_files_are_open() {
 }
 
 /// A volume that does not report changes by others.
-struct Silent {
+struct SilentVolume {
     inner: MemoryVolume,
     facts: Facts,
 }
 
-impl Volume for Silent {
+impl Volume for SilentVolume {
     fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -619,7 +619,7 @@ impl Volume for Silent {
 fn where_nobody_tells_of_changes_nothing_is_remembered() {
     let world = TestShare::over(Config::default(), |inner| {
         let facts = Facts { tells_changes: false, ..inner.facts().clone() };
-        Arc::new(Silent { inner, facts })
+        Arc::new(SilentVolume { inner, facts })
     });
     let client = world.client(1);
     client.make_directory("d");
@@ -637,7 +637,7 @@ fn where_nobody_tells_of_changes_nothing_is_remembered() {
 fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone() {
     let world = TestShare::over(Config::default(), |inner| {
         let facts = Facts { tells_changes: false, ..inner.facts().clone() };
-        Arc::new(Silent { inner, facts })
+        Arc::new(SilentVolume { inner, facts })
     });
     let (holder, client) = (world.client(1), world.client(2));
     client.make_directory("d");
@@ -662,7 +662,7 @@ fn where_nobody_tells_of_changes_rights_end_by_themselves() {
         let world = TestShare::over(Config::default(), |inner| match silent {
             true => {
                 let facts = Facts { tells_changes: false, ..inner.facts().clone() };
-                Arc::new(Silent { inner, facts })
+                Arc::new(SilentVolume { inner, facts })
             }
             false => Arc::new(inner),
         });

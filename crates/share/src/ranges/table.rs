@@ -28,7 +28,7 @@ pub(crate) struct LockedRange {
 
 /// A request that waits for a range.
 #[derive(Debug, Clone, Copy)]
-struct Queued {
+struct WaitingRange {
     ticket: Ticket,
     owner: LockOwner,
     open: u64,
@@ -49,7 +49,7 @@ pub(crate) enum Intent {
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     held: Index,
-    queue: VecDeque<Queued>,
+    queue: VecDeque<WaitingRange>,
 }
 
 impl Ranges {
@@ -225,7 +225,7 @@ impl Ranges {
         self.take_out(|queued| queued.open == open && (queued.range.start, queued.range.len) == (start, len))
     }
 
-    fn take_out(&mut self, which: impl Fn(&Queued) -> bool) -> Vec<Ticket> {
+    fn take_out(&mut self, which: impl Fn(&WaitingRange) -> bool) -> Vec<Ticket> {
         let mut taken = Vec::new();
         self.queue.retain(|queued| {
             let goes = which(queued);
@@ -239,7 +239,7 @@ impl Ranges {
 
     /// Puts a request at the end of the queue.
     pub fn wait(&mut self, ticket: Ticket, owner: LockOwner, open: u64, rule: LockRule, range: RangeRequest) {
-        self.queue.push_back(Queued { ticket, owner, open, rule, range });
+        self.queue.push_back(WaitingRange { ticket, owner, open, rule, range });
     }
 
     /// Takes a request out of the queue. Returns true if it was there.
@@ -255,7 +255,7 @@ impl Ranges {
         let mut promised = Ranges::default();
         let mut queue = std::mem::take(&mut self.queue);
         queue.retain(|queued| {
-            let Queued { owner, rule, ref range, .. } = *queued;
+            let WaitingRange { owner, rule, ref range, .. } = *queued;
             let fits = !self.conflicts(range, owner, rule, Intent::Hold)
                 && promised.lock(owner, 0, Payer::NOBODY, rule, std::slice::from_ref(range)).is_ok();
             if fits {

@@ -281,14 +281,14 @@ fn the_last_close_under_a_key_gives_the_right_back() {
 
 /// Clients that obey every break, with the number of opens of each.
 #[derive(Default)]
-struct Obedient {
+struct ObedientClients {
     grants: Grants,
     opens: [u32; 4],
 }
 
-impl Obedient {
+impl ObedientClients {
     fn requester(k: usize) -> Requester {
-        who(k as u128, Obedient::is_keyed(k))
+        who(k as u128, ObedientClients::is_keyed(k))
     }
 
     /// Half of the clients hold their right under a key, half by one open.
@@ -298,14 +298,16 @@ impl Obedient {
 
     fn state(&self, k: usize) -> Caching {
         let id = k as u128;
-        self.grants.of(ClientKey(id), CacheKey(id), Obedient::is_keyed(k)).map_or(NONE, |grant| grant.state)
+        self.grants
+            .of(ClientKey(id), CacheKey(id), ObedientClients::is_keyed(k))
+            .map_or(NONE, |grant| grant.state)
     }
 
     /// Asks until there is nothing to wait for. Every acknowledgment must bring that nearer.
     fn require(&mut self, k: usize, need: Need) {
         let mut told = Vec::new();
         for _ in 0..8 {
-            let broken = self.grants.require(NODE, &Obedient::requester(k), need, SOON);
+            let broken = self.grants.require(NODE, &ObedientClients::requester(k), need, SOON);
             told.extend(broken.notices.into_iter().filter(|notice| notice.answer));
             if !broken.wait && told.is_empty() {
                 return;
@@ -326,7 +328,7 @@ impl Obedient {
             assert_eq!(others, 0, "{k} may keep writes back while others have it open: {:?}", self.grants);
         }
         let held = |keyed: bool, what: Caching| {
-            (0..4).any(|k| Obedient::is_keyed(k) == keyed && self.state(k).contains(what))
+            (0..4).any(|k| ObedientClients::is_keyed(k) == keyed && self.state(k).contains(what))
         };
         assert!(!(held(true, Caching::HANDLE) && held(false, R)), "{:?}", self.grants);
     }
@@ -337,19 +339,19 @@ proptest::proptest! {
     fn whoever_answers_keeps_others_waiting_no_longer_and_writers_are_alone(
         acts in proptest::collection::vec((0..6u8, 0..4usize, 0..8u8), 1..60)
     ) {
-        let mut world = Obedient::default();
+        let mut world = ObedientClients::default();
         for (act, k, want) in acts {
             let want = Caching::from_bits_truncate(want);
             match act {
-                0..3 if world.opens[k] == 0 || Obedient::is_keyed(k) => {
+                0..3 if world.opens[k] == 0 || ObedientClients::is_keyed(k) => {
                     let need = [Need::Open, Need::Delete, Need::Replace][act as usize];
                     world.require(k, need);
                     let others = (0..4).any(|other| other != k && world.opens[other] > 0);
                     let id = k as u128;
                     let around = GrantConditions { others, ..ALONE };
-                    let request = asks(id, Obedient::is_keyed(k), want);
+                    let request = asks(id, ObedientClients::is_keyed(k), want);
                     let grant = world.grants.grant(ClientKey(id), &request, around);
-                    proptest::prop_assert!(want.contains(grant.state) || Obedient::is_keyed(k));
+                    proptest::prop_assert!(want.contains(grant.state) || ObedientClients::is_keyed(k));
                     world.opens[k] += 1;
                 }
                 3 if world.opens[k] > 0 => {
@@ -366,7 +368,7 @@ proptest::proptest! {
                 }
                 5 if world.opens[k] > 0 => {
                     world.opens[k] -= 1;
-                    world.grants.release(ClientKey(k as u128), CacheKey(k as u128), Obedient::is_keyed(k));
+                    world.grants.release(ClientKey(k as u128), CacheKey(k as u128), ObedientClients::is_keyed(k));
                 }
                 _ => {}
             }

@@ -12,14 +12,14 @@ use crate::engine::lookup::item::Item;
 use crate::engine::lookup::name::Search;
 use crate::engine::operations::create::MAX_ATTEMPTS;
 use crate::engine::parts::file::File;
-use crate::engine::parts::names::directory::{Changing, Directory, DirectoryEntry, KnownName};
+use crate::engine::parts::names::directory::{Directory, DirectoryEntry, KnownName, NameChange};
 use crate::engine::services::expiry::is_conflict;
 use crate::engine::values::effects::Effects;
 use crate::{Attributes, CallResult, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal};
 
 /// The requested destination.
 #[derive(Clone, Copy)]
-pub(crate) enum Goal<'a> {
+pub(crate) enum DestinationRequest<'a> {
     /// A path from the root.
     Path(&'a [Name]),
     /// A name in a directory.
@@ -29,7 +29,7 @@ pub(crate) enum Goal<'a> {
 /// The parameters of a rename.
 #[derive(Clone, Copy)]
 struct Rename<'a> {
-    to: Goal<'a>,
+    to: DestinationRequest<'a>,
     /// An existing object at the new name may be replaced.
     replace: bool,
     /// The rules of POSIX apply: directories are replaced too, and opens below do not conflict.
@@ -66,7 +66,7 @@ impl Share {
         if let Some(name) = to_stream {
             return self.rename_stream(open, name, replace).into();
         }
-        self.rename_to(caller, open, Rename { to: Goal::Path(to), replace, posix })
+        self.rename_to(caller, open, Rename { to: DestinationRequest::Path(to), replace, posix })
     }
 
     /// Gives the open object a name in a directory that was found before. An existing object there is
@@ -79,7 +79,11 @@ impl Share {
         to: &Item,
         name: &Name,
     ) -> CallResult<()> {
-        self.rename_to(caller, open, Rename { to: Goal::In(to, name), replace: true, posix: true })
+        self.rename_to(
+            caller,
+            open,
+            Rename { to: DestinationRequest::In(to, name), replace: true, posix: true },
+        )
     }
 
     fn rename_to(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> CallResult<()> {
@@ -115,7 +119,7 @@ impl Share {
     }
 
     /// Files with opens that may conflict with a rename: this one, those below it, and the destination.
-    fn conflicting_files(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Vec<NodeId> {
+    fn conflicting_files(&self, caller: &Caller<'_>, open: &Open, to: DestinationRequest<'_>) -> Vec<NodeId> {
         let mut files = vec![open.file.id];
         if let Ok(destination) = self.destination(caller, open, to) {
             files.push(destination.parent.id);
@@ -190,16 +194,21 @@ impl Share {
     pub(crate) fn goal(
         &self,
         caller: &Caller<'_>,
-        to: Goal<'_>,
+        to: DestinationRequest<'_>,
         options: Options,
     ) -> Result<(Arc<Directory>, Name), Refusal> {
         match to {
-            Goal::Path(path) => self.walk_to_parent(caller, path, options),
-            Goal::In(above, name) => Ok((self.start(caller, above)?, name.clone())),
+            DestinationRequest::Path(path) => self.walk_to_parent(caller, path, options),
+            DestinationRequest::In(above, name) => Ok((self.start(caller, above)?, name.clone())),
         }
     }
 
-    fn destination(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Result<Destination, Refusal> {
+    fn destination(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        to: DestinationRequest<'_>,
+    ) -> Result<Destination, Refusal> {
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
         let (parent, name) = self.goal(caller, to, options)?;
         let generation = parent.generation();
@@ -506,7 +515,7 @@ pub(crate) fn may_be_replaced(file: &File, posix: bool) -> bool {
 }
 
 /// Locks the names of two directories, in one order everywhere.
-fn both<'a>(a: DirectoryEntry<'a>, b: DirectoryEntry<'a>) -> (Changing<'a>, Option<Changing<'a>>) {
+fn both<'a>(a: DirectoryEntry<'a>, b: DirectoryEntry<'a>) -> (NameChange<'a>, Option<NameChange<'a>>) {
     if Arc::ptr_eq(a.parent, b.parent) {
         return (a.parent.change(&[a.name, b.name]), None);
     }

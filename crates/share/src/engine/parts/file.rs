@@ -207,7 +207,7 @@ pub(crate) struct Member {
 }
 
 /// The parts that were taken out of a file's state.
-pub(crate) struct Swept {
+pub(crate) struct UnusedState {
     _streams: Vec<StreamState>,
     _links: Vec<LinkState>,
 }
@@ -460,9 +460,9 @@ impl FileState {
     /// Takes out streams and names without opens. They may be the last references that hold a directory open,
     /// so they are to be dropped when the lock is released.
     #[must_use]
-    pub fn sweep(&mut self) -> Swept {
+    pub fn sweep(&mut self) -> UnusedState {
         if self.removing > 0 {
-            return Swept { _streams: Vec::new(), _links: Vec::new() };
+            return UnusedState { _streams: Vec::new(), _links: Vec::new() };
         }
         let members = &self.members;
         let streams =
@@ -472,7 +472,7 @@ impl FileState {
             m.link.as_ref().is_some_and(|own| Arc::ptr_eq(own, link))
         };
         let links = self.links.extract_if(.., |l| !members.iter().any(|m| is_of(m, &l.link))).collect();
-        Swept { _streams: streams, _links: links }
+        UnusedState { _streams: streams, _links: links }
     }
 }
 

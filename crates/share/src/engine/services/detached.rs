@@ -3,7 +3,7 @@
 //! A detached open stays among the others of its file with everything it holds: access and denials, byte
 //! ranges, caching right, marks for deletion. It ends in one of three ways: it is reclaimed, its time is
 //! over, or it yields to a request that needs its caching right. The thread that takes it out of the table of
-//! detached opens ([`Detachment`](crate::engine::parts::persistence::Detachment)) decides which.
+//! detached opens ([`DetachedTable`](crate::engine::parts::persistence::Detachment)) decides which.
 //!
 //! A client that is back ([`Share::returned`]) reclaims its opens before it does anything else. It does not
 //! know of the opens that it does not reclaim: they were closed while the server was unreachable, or the
@@ -20,7 +20,7 @@ use crate::caching::grants::Requester;
 use crate::engine::Share;
 use crate::engine::parts::persistence::{ReclaimOwner, UNCLAIMED_NS, owner};
 use crate::engine::values::effects::Effects;
-use crate::open::Party;
+use crate::open::OpenParty;
 use crate::persistence::record::JournalRecord;
 use crate::{BreakNotice, Caching, Caller, Cause, ClientKey, Detached, Open, Refusal};
 
@@ -110,7 +110,7 @@ impl Share {
             member.requester = requester;
         }
         let identity = Arc::clone(caller.identity);
-        *open.party.write() = Party { client: caller.client, identity, requester };
+        *open.party.write() = OpenParty { client: caller.client, identity, requester };
         if moves {
             *open.charge.lock() = self.client_memory().charge_open(caller.client, caller.identity);
         }

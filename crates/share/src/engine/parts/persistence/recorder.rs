@@ -11,7 +11,7 @@ use volume::journal::{Journal, MAX_RECORD, Place};
 use crate::Caching;
 use crate::caching::grants::{Grant, Holder};
 use crate::persistence::ledger::Ledger;
-use crate::persistence::record::{AheadSpan, JournalRecord, Right, VERSION};
+use crate::persistence::record::{AheadSpan, JournalRecord, RecordedRight, VERSION};
 use crate::ranked::{Mutex, Rank};
 
 /// A journal is not compacted before it has this many bytes.
@@ -176,7 +176,7 @@ impl Recorder {
     pub fn note_right(&self, holder: Holder, grant: Option<Grant>) {
         let mut noted = self.noted.lock();
         let Some(known) = noted.ledger.rights.get(&holder).copied() else { return };
-        let right = grant.map_or(Right { state: Caching::empty(), ..known }, right_of);
+        let right = grant.map_or(RecordedRight { state: Caching::empty(), ..known }, right_of);
         if right != known {
             self.note_in(&mut noted, JournalRecord::Right { holder, right });
         }
@@ -225,11 +225,11 @@ impl Recorder {
 /// A right as it is restored after a restart. Other requests wait for the release of a right to write, and of
 /// any right that is released as a whole. For other breaks they may have gone on already, and the notice may
 /// be lost with the process.
-pub(crate) fn right_of(grant: Grant) -> Right {
+pub(crate) fn right_of(grant: Grant) -> RecordedRight {
     let Grant { state: held, epoch, parent, breaking, whole } = grant;
     let is_waited_for = whole || held.contains(Caching::WRITE);
     let state = breaking.filter(|_| !is_waited_for).unwrap_or(held);
-    Right { state, epoch: epoch.unwrap_or(0), counts: epoch.is_some(), parent }
+    RecordedRight { state, epoch: epoch.unwrap_or(0), counts: epoch.is_some(), parent }
 }
 
 /// Records joined into as few journal records as possible.
