@@ -10,7 +10,7 @@ use nfs_wire::op::{Args, destroy, read_plus};
 use nfs_wire::rpc::{self, Accepted, Message};
 use nfs_wire::types::StateId;
 use share::FileNumber;
-use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, MeteredWork};
+use share::limits::{AccountProvision, Alarm, Limits, MeteredWork, Provision, ShareLimits, Throughput};
 use testkit::nfs::{Client, Wire, World, closing, put, reading, writing};
 use volume::faulty::{Call, FaultyVolume, Plan};
 use volume::memory::MemoryVolume;

@@ -7,7 +7,7 @@ use nfs::counting::FAMILY;
 use nfs_wire::NfsStat;
 use nfs_wire::attr::Bitmap;
 use nfs_wire::op::{Args, OpNum, getattr, read_plus};
-use share::counts::{TransactionKind, Totals};
+use share::counts::{Totals, TransactionKind};
 use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
 use testkit::nfs::{Client, EXPORT, World, lookup, reading, writing};
 
@@ -64,7 +64,10 @@ fn every_operation_counts_once_for_its_share_with_its_bytes() {
     assert_eq!((read.ingress, read.egress), (3 * (4 + 16 + 8 + 4), 3 * (16 + 400)));
     let more = |kind| after.pattern.operations(kind) - before.pattern.operations(kind);
     // The attributes beside data do not count as work of their own, and neither does the second LOOKUP.
-    assert_eq!([TransactionKind::Read, TransactionKind::Write, TransactionKind::Metadata].map(more), [4, 0, 2]);
+    assert_eq!(
+        [TransactionKind::Read, TransactionKind::Write, TransactionKind::Metadata].map(more),
+        [4, 0, 2]
+    );
     assert_eq!(after.pattern.bytes, [1600, 1000]);
     let rest = world.server.counts.read();
     assert!(responses(&rest, OpNum::Sequence)[0].1 >= 6 && responses(&rest, OpNum::ExchangeId)[0].1 == 1);

@@ -7,7 +7,7 @@ use nfs_wire::op::open::{self, DelegationType, ShareAccess, ShareDeny};
 use nfs_wire::op::sequence::StatusFlags;
 use nfs_wire::op::{Args, Res, bind_conn_to_session, destroy, exchange_id, lock};
 use nfs_wire::types::*;
-use share::{Caller, Deny, Disposition, OpenRequest, Options, CallResult};
+use share::{CallResult, Caller, Deny, Disposition, OpenRequest, Options};
 use testkit::nfs::*;
 use volume::journal::Journal;
 use volume::security::Rights;
@@ -462,7 +462,9 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
     scene.come_back(&mut wire);
     scene.client.run(&mut wire, &[COMPLETE]).ok();
     assert!(woken.0.load(std::sync::atomic::Ordering::Acquire));
-    let CallResult::Done(_) = scene.world.engine.create(&caller, &request) else { panic!("nobody is in the way") };
+    let CallResult::Done(_) = scene.world.engine.create(&caller, &request) else {
+        panic!("nobody is in the way")
+    };
 }
 
 fn bind_back(wire: &mut Wire, client: &Client) {

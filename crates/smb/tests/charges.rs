@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use share::FileNumber;
-use share::limits::{AccountProvision, Alarm, Limits, Provision, ShareLimits, Throughput, MeteredWork};
+use share::limits::{AccountProvision, Alarm, Limits, MeteredWork, Provision, ShareLimits, Throughput};
 use smb_wire::create::Access;
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::query_info::{self, InfoType};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use share::counts::{TransactionKind, Totals, Transactions};
+use share::counts::{Totals, TransactionKind, Transactions};
 use share::limits::{Alarm, Limits, Provision, ResponseType, Throughput};
 use smb::counting::FAMILY;
 use smb_wire::{Command, FileId, NtStatus, header, read, write};
@@ -59,7 +59,11 @@ fn every_command_counts_once_for_its_share_with_its_bytes() {
         assert_eq!(responses(&one(&after, Command::Close)), [("Success", 1), ("ClientOtherError", 1)]);
         assert_eq!(one(&after, Command::Echo).all(), 0, "it is of no share");
         let habits = &after.pattern;
-        assert_eq!([TransactionKind::Read, TransactionKind::Write, TransactionKind::Metadata].map(|kind| habits.operations(kind)), [4, 1, 3]);
+        assert_eq!(
+            [TransactionKind::Read, TransactionKind::Write, TransactionKind::Metadata]
+                .map(|kind| habits.operations(kind)),
+            [4, 1, 3]
+        );
         assert_eq!(habits.bytes, [1200, 1000]);
         let rest = world.server.counts.read();
         assert_eq!(

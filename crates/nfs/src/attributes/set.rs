@@ -113,7 +113,11 @@ impl Wanted {
     ///
     /// # Errors
     /// As [`Wanted::read`]; NFS4ERR_INVAL.
-    pub fn read_for_new(given: &Fattr<'_>, minor: u32, accounts: &dyn AccountMapping) -> Result<Wanted, NfsStat> {
+    pub fn read_for_new(
+        given: &Fattr<'_>,
+        minor: u32,
+        accounts: &dyn AccountMapping,
+    ) -> Result<Wanted, NfsStat> {
         let wanted = Wanted::read(given, minor, accounts)?;
         if wanted.delegated.is_empty() { Ok(wanted) } else { Err(NfsStat::Inval) }
     }

@@ -3,7 +3,7 @@
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
-use share::counts::{TransactionKind, CompletedTransaction, Sampled};
+use share::counts::{CompletedTransaction, Sampled, TransactionKind};
 use share::limits::ResponseType;
 use smallvec::SmallVec;
 
@@ -91,7 +91,10 @@ mod tests {
     #[test]
     fn what_comes_along_with_something_else_counts_once() {
         let mut course = Course::default();
-        assert_eq!([OpNum::Sequence, OpNum::PutFh].map(|number| course.kind(number)), [TransactionKind::Other; 2]);
+        assert_eq!(
+            [OpNum::Sequence, OpNum::PutFh].map(|number| course.kind(number)),
+            [TransactionKind::Other; 2]
+        );
         assert_eq!(course.kind(OpNum::Lookup), TransactionKind::Metadata);
         assert_eq!(course.kind(OpNum::GetAttr), TransactionKind::Other);
         assert_eq!(course.kind(OpNum::Open), TransactionKind::Metadata);

@@ -21,7 +21,7 @@ use nfs_wire::compound::{Mark, ReplyWriter};
 use nfs_wire::op::{OpNum, Outcome};
 use nfs_wire::types::{StateId, Verifier};
 use nfs_wire::{NfsStat, compound};
-use share::{Caller, Identity, CallResult};
+use share::{CallResult, Caller, Identity};
 use volume::Patience;
 use wire::{Frame, Now};
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use nfs_wire::op::OpNum;
-use share::limits::{ThrottleDecision, ThrottleRequest, Charge, Hold, ResponseType, MeteredWork};
+use share::limits::{Charge, Hold, MeteredWork, ResponseType, ThrottleDecision, ThrottleRequest};
 use share::{Share, Waiter, Wake};
 
 use crate::compound::{Run, Stop};

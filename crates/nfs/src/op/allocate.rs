@@ -4,7 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::allocate::Args;
 use nfs_wire::op::open::ShareAccess;
-use share::{Caller, LockOwner, Open, Share, CallResult};
+use share::{CallResult, Caller, LockOwner, Open, Share};
 use std::ops::Range;
 use std::sync::Arc;
 

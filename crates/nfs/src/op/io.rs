@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StateId;
-use share::{LockOwner, Open, CopySide};
+use share::{CopySide, LockOwner, Open};
 use volume::Kind;
 use volume::security::Rights;
 use wire::table::Held;

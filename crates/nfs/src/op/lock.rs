@@ -168,7 +168,9 @@ fn take(run: &Run, state: &State, locks: &LockState, range: &RangeRequest) -> Re
         let ranges = std::slice::from_ref(range);
         match engine.lock(caller, &holding.open, locks.number, LockRule::Merging, ranges) {
             share::CallResult::Done(()) => Ok(()),
-            share::CallResult::Wait(_) | share::CallResult::Refused(Refusal::SharingConflict) => Err(Refusal::Busy),
+            share::CallResult::Wait(_) | share::CallResult::Refused(Refusal::SharingConflict) => {
+                Err(Refusal::Busy)
+            }
             // The open was closed meanwhile.
             share::CallResult::Refused(Refusal::Gone) => Err(Refusal::NoSuchGrant),
             share::CallResult::Refused(why) => Err(why),

@@ -408,7 +408,12 @@ fn times_of(verifier: &Verifier) -> (Time, Time) {
     (Time { secs: seconds(low), nanos: 0 }, Time { secs: seconds(high), nanos: 0 })
 }
 
-fn keep_verifier(run: &Run, export: &Arc<Export>, opened: &OpenResult, verifier: &Verifier) -> Result<(), Stop> {
+fn keep_verifier(
+    run: &Run,
+    export: &Arc<Export>,
+    opened: &OpenResult,
+    verifier: &Verifier,
+) -> Result<(), Stop> {
     let (accessed, modified) = times_of(verifier);
     let basic = Basic {
         accessed: Some(TimeSet::Set(accessed)),

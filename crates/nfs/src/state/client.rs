@@ -9,7 +9,7 @@ use nfs_wire::op::create_session;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::Verifier;
 use parking_lot::Mutex;
-use share::{BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, BreakListener, LockOwner};
+use share::{BreakListener, BreakNotice, CacheKey, Caching, CachingRequest, ClientKey, LockOwner};
 use volume::NodeId;
 use wire::Now;
 use wire::table::Keyed;

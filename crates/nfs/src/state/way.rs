@@ -64,7 +64,13 @@ pub struct Way {
 impl Way {
     /// Of a connection that was accepted now; it reads what is put into `mailbox`.
     #[must_use]
-    pub fn new(id: u64, peer: Peer, visits: Arc<ConnectionActivity>, mailbox: Box<dyn Mailbox<Mail>>, now: Now) -> Way {
+    pub fn new(
+        id: u64,
+        peer: Peer,
+        visits: Arc<ConnectionActivity>,
+        mailbox: Box<dyn Mailbox<Mail>>,
+        now: Now,
+    ) -> Way {
         Way {
             id,
             peer,

@@ -1,6 +1,6 @@
 //! CHANGE_NOTIFY: waits for changes in a directory (MS-SMB2 3.3.5.19).
 
-use share::{Change, ChangeFilter, ChangeKind, Refusal, CallResult};
+use share::{CallResult, Change, ChangeFilter, ChangeKind, Refusal};
 use smb_wire::change_notify::{self, Flags};
 use smb_wire::fscc::names::{Syntax, to_wire};
 use smb_wire::fscc::notify::{Action, Report};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use share::{
-    Attributes, Caller, Cause, Deny, Disposition, Identity, OpenRequest, OpenResult, Options, Outcome, Share,
-    CallResult,
+    Attributes, CallResult, Caller, Cause, Deny, Disposition, Identity, OpenRequest, OpenResult, Options,
+    Outcome, Share,
 };
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, ShareAccess};
 use smb_wire::fscc::FileAttributes;

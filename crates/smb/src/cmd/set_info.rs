@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use share::{Caller, Share, CallResult};
+use share::{CallResult, Caller, Share};
 use smb_wire::NtStatus;
 use smb_wire::fscc::FsInfoClass;
 use smb_wire::query_info::InfoType;

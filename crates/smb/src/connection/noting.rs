@@ -1,6 +1,6 @@
 //! Counts and records: what is noted of a request when it is answered ([`crate::counting`]).
 
-use share::counts::{TransactionKind, CompletedTransaction};
+use share::counts::{CompletedTransaction, TransactionKind};
 use smb_wire::{Command, NtStatus, header, read};
 use wire::{Frame, Now, Output};
 
@@ -23,7 +23,9 @@ impl Connection {
             _ => TransactionKind::Other,
         };
         let data = match kind {
-            TransactionKind::Read if response.is_success() => answer.saturating_sub(header::SIZE + read::RESPONSE_FIXED),
+            TransactionKind::Read if response.is_success() => {
+                answer.saturating_sub(header::SIZE + read::RESPONSE_FIXED)
+            }
             TransactionKind::Write if response.is_success() => course.written,
             _ => 0,
         };

@@ -7,7 +7,7 @@
 //! What breaks, cancels, or waits itself is never held, and neither is FLUSH.
 
 use share::Share;
-use share::limits::{ThrottleDecision, ThrottleRequest, Charge, Hold, ShareLimits, MeteredWork};
+use share::limits::{Charge, Hold, MeteredWork, ShareLimits, ThrottleDecision, ThrottleRequest};
 use smb_wire::NtStatus;
 
 use super::Connection;
@@ -28,7 +28,12 @@ impl Connection {
 
     /// Lets a request pass, with what it takes, or has it held: it is done again when its time has come, and passes then.
     #[inline]
-    pub(crate) fn pace(&self, request: &mut Request<'_>, engine: &Share, work: MeteredWork) -> Result<Charge, Stop> {
+    pub(crate) fn pace(
+        &self,
+        request: &mut Request<'_>,
+        engine: &Share,
+        work: MeteredWork,
+    ) -> Result<Charge, Stop> {
         if request.course.has_passed {
             return Ok(std::mem::take(&mut request.course.charge));
         }
@@ -56,7 +61,12 @@ impl Connection {
         }
     }
 
-    fn ask(&self, request: &mut Request<'_>, limits: &ShareLimits, work: MeteredWork) -> Result<Charge, Hold> {
+    fn ask(
+        &self,
+        request: &mut Request<'_>,
+        limits: &ShareLimits,
+        work: MeteredWork,
+    ) -> Result<Charge, Hold> {
         let Some(negotiated) = &self.negotiated else { return Ok(Charge::default()) };
         let client = negotiated.client;
         let waiter = self.waiter_for(request);

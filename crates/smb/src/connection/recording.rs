@@ -2,7 +2,7 @@
 //! of no other: what it asks for when it is taken up, since a CLOSE leaves nothing to look at, and what came of a CREATE with
 //! its answer.
 
-use share::counts::{RequestDescription, CompletedTransaction, Sampled, path_text, range_text};
+use share::counts::{CompletedTransaction, RequestDescription, Sampled, path_text, range_text};
 use smb_wire::close;
 use smb_wire::create::{self, CreateAction};
 use smb_wire::fscc::FileInfoClass;
@@ -88,7 +88,13 @@ impl Connection {
 
     /// What a record says of a request beside what is counted.
     #[cold]
-    pub(crate) fn about(&self, header: &Header, status: NtStatus, noted: &CompletedTransaction, sample: Sample) -> RequestDescription {
+    pub(crate) fn about(
+        &self,
+        header: &Header,
+        status: NtStatus,
+        noted: &CompletedTransaction,
+        sample: Sample,
+    ) -> RequestDescription {
         let sizes = |all: u64| (all.min(header::SIZE as u64), all.saturating_sub(header::SIZE as u64));
         let (request, response) = (sizes(noted.ingress), sizes(noted.egress));
         let mut numbers = vec![

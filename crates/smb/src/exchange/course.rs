@@ -1,6 +1,6 @@
 //! What limits, counts and records know of a request until it is answered.
 
-use share::counts::{ShareIndex, Sampled};
+use share::counts::{Sampled, ShareIndex};
 use share::limits::{Charge, ResponseType};
 use smb_wire::FileId;
 use wire::Now;

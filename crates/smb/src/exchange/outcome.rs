@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use share::limits::Hold;
-use share::{Share, CallResult, Ticket};
+use share::{CallResult, Share, Ticket};
 use smb_wire::NtStatus;
 use smb_wire::rpc::PipeError;
 

@@ -4,7 +4,7 @@
 //! (`share::limits::formula`); a share says what is bought for it. [`check`] refuses what cannot be bought.
 
 use share::limits::formula::{METADATA_CACHED, ProvisionField};
-use share::limits::{AccountProvision, Formula, ProvisionError, Provision, Throughput, ProvisionRequest};
+use share::limits::{AccountProvision, Formula, Provision, ProvisionError, ProvisionRequest, Throughput};
 
 use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Account, Config, Share};

@@ -1,6 +1,6 @@
 //! Copies inside the server (MS-SMB2 3.3.5.15.5, 3.3.5.15.6; MS-FSCC 2.3.7).
 
-use share::{Caller, Share, CopySide, CallResult, WriteAt};
+use share::{CallResult, Caller, CopySide, Share, WriteAt};
 use smb_wire::fscc::fsctl::DuplicateExtents;
 use smb_wire::ioctl::body::{
     ResumeKey, SrvCopychunk, SrvCopychunkCopy, SrvCopychunkResponse, SrvRequestResumeKey,

@@ -42,7 +42,8 @@ impl Peaks {
             let (mut operations, mut bytes) = (0, 0);
             for counts in engine.all_counts() {
                 let habits = counts.pattern();
-                operations += habits.operations(TransactionKind::Read) + habits.operations(TransactionKind::Write);
+                operations +=
+                    habits.operations(TransactionKind::Read) + habits.operations(TransactionKind::Write);
                 bytes += habits.bytes.iter().sum::<u64>();
             }
             lately.note(Look { operations, bytes, at_ns: now_ns });

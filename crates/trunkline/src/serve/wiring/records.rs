@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use admin::status::Records as Shown;
 use serde_json::{Map, Value, json};
-use share::counts::{TransactionKind, Record, Recorder};
+use share::counts::{Record, Recorder, TransactionKind};
 
 use super::locks::held;
 use crate::calendar::rfc3339;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use admin::transactions::{Api, Counted, Latency, Step, Work};
-use share::counts::{Counts, Distribution, AccessPattern, TransactionKind, SIZES, Totals, size_bound};
+use share::counts::{AccessPattern, Counts, Distribution, SIZES, Totals, TransactionKind, size_bound};
 use share::limits::ResponseType;
 
 use super::exports::Servers;
