@@ -125,7 +125,7 @@ impl Model {
     }
 
     /// Repeats a request until it gets a reply. Clients obey their notices meanwhile.
-    fn until_done<T>(&mut self, mut ask: impl FnMut(&Model) -> CallResult<T>) -> Result<T, Refusal> {
+    fn repeat_until_done<T>(&mut self, mut ask: impl FnMut(&Model) -> CallResult<T>) -> Result<T, Refusal> {
         for _ in 0..12 {
             match ask(self) {
                 CallResult::Done(done) => return Ok(done),
@@ -190,12 +190,12 @@ impl Model {
         let share = Arc::clone(&self.world.share);
         if self.clients[who].read(open).unwrap().len() > text.len() {
             let size = text.len() as u64;
-            self.until_done(|m| m.clients[who].caller(true, now(), |c| share.set_size(c, open, size)))
+            self.repeat_until_done(|m| m.clients[who].caller(true, now(), |c| share.set_size(c, open, size)))
                 .unwrap();
         }
         let owner = self.clients[who].owner(open);
         let at = share::WriteAt::Offset(0);
-        self.until_done(|m| {
+        self.repeat_until_done(|m| {
             m.clients[who].caller(true, now(), |c| share.write(c, open, owner, at, text.as_bytes(), false))
         })
         .unwrap();
@@ -288,7 +288,7 @@ impl Model {
         };
         let names_parent = names_parent && holder.is_some() && who != WHOLE;
         let want = if who == WHOLE { whole_right(want) } else { want };
-        let result = self.until_done(|m| {
+        let result = self.repeat_until_done(|m| {
             let ask = m.clients[who].open(NAMES[name]).access(READ | writes | deletes).deny(deny);
             let mut ask = ask.disposition(disposition).options(options);
             if let Some((_, key, keyed)) = holder {
@@ -335,7 +335,8 @@ impl Model {
     fn open_directory(&mut self, who: usize, rather_less: bool) {
         let want = if rather_less { Caching::READ } else { Caching::READ | Caching::HANDLE };
         let key = directory_key(who);
-        let result = self.until_done(|m| m.clients[who].open("d").access(READ).keyed(key, want).step());
+        let result =
+            self.repeat_until_done(|m| m.clients[who].open("d").access(READ).keyed(key, want).step());
         let opened = result.unwrap();
         let open = Arc::clone(&opened.open);
         let holder = Some((who, key, true));
@@ -394,7 +395,7 @@ impl Model {
         let CachedOpen { open, who, names_parent, .. } = &self.held[at];
         let (open, who, names_parent) = (Arc::clone(open), *who, *names_parent);
         let share = Arc::clone(&self.world.share);
-        let done = self.until_done(|m| m.clients[who].caller(true, now(), |c| act(&share, c, &open)));
+        let done = self.repeat_until_done(|m| m.clients[who].caller(true, now(), |c| act(&share, c, &open)));
         self.know_directory(who, names_parent);
         done.is_ok()
     }

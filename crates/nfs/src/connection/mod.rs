@@ -77,7 +77,7 @@ impl Connection {
     ) -> Option<Connection> {
         let id = server.enter_connection()?;
         let desk = ConnectionCounters::new(&server.counts);
-        let way = Way::new(id, peer, Arc::clone(desk.visits()), Box::new(Letterbox(mailbox)), now);
+        let way = Way::new(id, peer, Arc::clone(desk.activity()), Box::new(Letterbox(mailbox)), now);
         let exports = server.exports().version;
         Some(Connection {
             server: Arc::new(Arc::clone(server)),
