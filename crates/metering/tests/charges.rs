@@ -30,7 +30,7 @@ impl Wake for NoAlarm {
 
 /// The narrowest gate of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Narrow {
+enum NarrowestGate {
     File,
     Share,
     Account,
@@ -91,14 +91,14 @@ impl LimitsFixture {
     }
 
     /// A request that waits at one gate and has passed those before.
-    fn hold(&self, narrow: Narrow) -> Hold {
+    fn hold(&self, narrow: NarrowestGate) -> Hold {
         let now = at(self.now_ns);
         match narrow {
-            Narrow::File => self.share.charge(read(1, 3 * LEN), now).used_up(),
-            Narrow::Share => {
+            NarrowestGate::File => self.share.charge(read(1, 3 * LEN), now).used_up(),
+            NarrowestGate::Share => {
                 (2..6).for_each(|file| self.share.charge(read(file, 3 * LEN / 2), now).used_up())
             }
-            Narrow::Account => self.other.charge(read(1, 11 * LEN), now).used_up(),
+            NarrowestGate::Account => self.other.charge(read(1, 11 * LEN), now).used_up(),
         }
         match self.ask(read(1, LEN)) {
             ThrottleDecision::Held(hold) => hold,
@@ -159,7 +159,7 @@ fn bytes_that_come_in_are_counted_where_those_are_that_go_out_only_if_both_have_
 
 #[test]
 fn what_is_given_up_while_it_is_held_costs_nothing_at_the_gates_that_it_has_passed() {
-    for narrow in [Narrow::File, Narrow::Share, Narrow::Account] {
+    for narrow in [NarrowestGate::File, NarrowestGate::Share, NarrowestGate::Account] {
         let scene = LimitsFixture::new(false);
         let hold = scene.hold(narrow);
         let held = scene.left();
@@ -172,7 +172,7 @@ fn what_is_given_up_while_it_is_held_costs_nothing_at_the_gates_that_it_has_pass
 
 #[test]
 fn what_is_done_while_it_is_held_costs_all_of_it_everywhere() {
-    for narrow in [Narrow::File, Narrow::Share, Narrow::Account] {
+    for narrow in [NarrowestGate::File, NarrowestGate::Share, NarrowestGate::Account] {
         for goes_on in [false, true] {
             let scene = LimitsFixture::new(false);
             let hold = scene.hold(narrow);
@@ -191,7 +191,7 @@ fn what_is_done_while_it_is_held_costs_all_of_it_everywhere() {
 
 #[test]
 fn what_goes_on_without_waiting_costs_what_it_uses() {
-    for narrow in [Narrow::File, Narrow::Share, Narrow::Account] {
+    for narrow in [NarrowestGate::File, NarrowestGate::Share, NarrowestGate::Account] {
         let scene = LimitsFixture::new(false);
         let hold = scene.hold(narrow);
         let held = scene.left();
@@ -204,7 +204,7 @@ fn what_goes_on_without_waiting_costs_what_it_uses() {
 
 #[test]
 fn what_was_released_costs_what_it_uses_also_if_nobody_comes_to_it() {
-    for narrow in [Narrow::File, Narrow::Share, Narrow::Account] {
+    for narrow in [NarrowestGate::File, NarrowestGate::Share, NarrowestGate::Account] {
         for (ends, used) in [(0, 0), (1, 0), (2, 1000), (3, LEN_I), (4, LEN_I)] {
             let mut scene = LimitsFixture::new(false);
             let hold = scene.hold(narrow);
@@ -245,7 +245,7 @@ fn a_share_that_is_taken_out_and_put_in_again_is_given_nothing_that_was_taken_be
     let scene = LimitsFixture::new(false);
     let account = scene.left()[2];
     let charge = scene.pass();
-    let hold = scene.hold(Narrow::Account);
+    let hold = scene.hold(NarrowestGate::Account);
     let owed = scene.left()[2];
     let provision = scene.share.state(at(0)).expect("the share").provision;
     scene.limits.remove_share(1);

@@ -363,18 +363,18 @@ proptest! {
 fn what_was_done_is_owed_by_the_share_though_nobody_waits_for_the_answer_and_what_was_not_done_costs_nothing()
 {
     use metering::limits::{Alarm, Limits, ThrottleDecision, ThrottleRequest};
-    struct Silent;
-    impl Alarm for Silent {
+    struct SilentAlarm;
+    impl Alarm for SilentAlarm {
         fn set(&self, _: u64) {}
     }
-    impl metering::Wake for Silent {
+    impl metering::Wake for SilentAlarm {
         fn wake(&self, _: u64) {}
     }
     /// When the first request passes after `asked` requests of 1 MiB each that were given up.
     fn passes_after(is_done: bool, is_charged: bool) -> u64 {
-        let limits = Limits::new(None, std::sync::Arc::new(Silent), at(0));
+        let limits = Limits::new(None, std::sync::Arc::new(SilentAlarm), at(0));
         let share = limits.set_share(1, plain(1_000_000, 10 * MIB), None, at(0));
-        let waiter = metering::Waiter { wake: std::sync::Arc::new(Silent), token: 1 };
+        let waiter = metering::Waiter { wake: std::sync::Arc::new(SilentAlarm), token: 1 };
         let client = metering::ClientKey(1);
         let work = write(1, MIB);
         let ask = ThrottleRequest { client, connection: 1, work, waiter: &waiter };

@@ -62,7 +62,7 @@ pub(crate) const UNSEEN: u32 = 1 << 31;
 
 /// The owner of an open. Another one takes its place when the open is reclaimed.
 #[derive(Clone)]
-pub(crate) struct Party {
+pub(crate) struct OpenParty {
     pub client: ClientKey,
     pub identity: Arc<Identity>,
     pub requester: Requester,
@@ -84,7 +84,7 @@ pub struct Open {
     pub(crate) deny: Deny,
     pub(crate) options: Options,
     /// Each operation reads it, and it seldom changes. A lock is quicker to make and drop than an `ArcSwap`.
-    pub(crate) party: RwLock<Party>,
+    pub(crate) party: RwLock<OpenParty>,
     pub(crate) opened_at: Time,
     pub(crate) closed: AtomicBool,
     /// Its client is gone and it is kept. It changes under the file's lock.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(crate) use rank::Rank;
 #[cfg(debug_assertions)]
-use stack::{HeldLock, Lock};
+use stack::{HeldLock, LockId};
 
 /// A lock with a rank in the table.
 pub(crate) struct Ranked<L> {
@@ -76,8 +76,8 @@ impl<L> Ranked<L> {
     }
 
     #[cfg(debug_assertions)]
-    fn name(&self) -> Lock {
-        Lock { rank: self.rank, address: std::ptr::from_ref(self).addr() }
+    fn name(&self) -> LockId {
+        LockId { rank: self.rank, address: std::ptr::from_ref(self).addr() }
     }
 }
 

@@ -24,7 +24,7 @@ const FILES: [&str; 2] = ["f0", "f1"];
 const CLIENTS: usize = 2;
 const SIZE: usize = 24;
 /// Read, write, delete.
-type Three = [bool; 3];
+type ReadWriteDelete = [bool; 3];
 
 /// The owner of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Party {
 #[derive(Debug, Clone)]
 enum TwoKindAction {
     /// Of the first kind: client, file, access and denial.
-    Open(usize, usize, Three, Three),
+    Open(usize, usize, ReadWriteDelete, ReadWriteDelete),
     /// Of the second kind: client, open-owner, file, access (not nothing) and denial.
     OpenAs(usize, usize, usize, u8, u8),
     /// Less access and denial for an open-owner.
@@ -79,7 +79,7 @@ fn acts() -> impl Strategy<Value = Vec<TwoKindAction>> {
     let range = || (0..16usize, 1..8usize).prop_map(|(start, len)| ByteSpan { start, len });
     let denies = || prop::array::uniform3(prop::bool::weighted(0.15));
     let act = prop_oneof![
-        3 => (0..CLIENTS, 0..2usize, any::<Three>(), denies())
+        3 => (0..CLIENTS, 0..2usize, any::<ReadWriteDelete>(), denies())
             .prop_map(|(c, f, u, d)| TwoKindAction::Open(c, f, u, d)),
         4 => (0..CLIENTS, 0..2usize, 0..2usize, 1..4u8, prop_oneof![4 => Just(0u8), 1 => 0..4u8])
             .prop_map(|(c, o, f, a, d)| TwoKindAction::OpenAs(c, o, f, a, d)),
@@ -102,25 +102,26 @@ struct ModelOpen {
     party: Party,
     /// The file that had the name then: the index of the name, and how often it was removed before.
     file: (usize, usize),
-    uses: Three,
-    denies: Three,
+    uses: ReadWriteDelete,
+    denies: ReadWriteDelete,
     open: Arc<Open>,
 }
 
 /// Whether the two conflict.
-fn excludes((uses, denies): (Three, Three), other: &ModelOpen) -> bool {
-    let idle = |uses: Three| uses == [false; 3];
-    let hurts = |uses: Three, denies: Three| (0..3).any(|what| uses[what] && denies[what]);
+fn excludes((uses, denies): (ReadWriteDelete, ReadWriteDelete), other: &ModelOpen) -> bool {
+    let idle = |uses: ReadWriteDelete| uses == [false; 3];
+    let hurts =
+        |uses: ReadWriteDelete, denies: ReadWriteDelete| (0..3).any(|what| uses[what] && denies[what]);
     !idle(uses) && !idle(other.uses) && (hurts(uses, other.denies) || hurts(other.uses, denies))
 }
 
 /// A range of the first kind: open, file, range, kind.
-type Single = (u64, (usize, usize), ByteSpan, RangeKind);
+type SingleRange = (u64, (usize, usize), ByteSpan, RangeKind);
 /// A lock-owner of the second kind on a file: client, owner, file.
-type Locker = (usize, usize, (usize, usize));
+type LockOwnerOnFile = (usize, usize, (usize, usize));
 
 /// The locks of a lock-owner, byte by byte, and the open through which it has them.
-struct Bytes {
+struct LockedBytes {
     through: u64,
     kinds: [Option<RangeKind>; SIZE],
 }
@@ -131,26 +132,26 @@ struct Model {
     owners: Vec<Client>,
     held: Vec<ModelOpen>,
     removed: [usize; 2],
-    ranges: Vec<Single>,
-    bytes: HashMap<Locker, Bytes>,
+    ranges: Vec<SingleRange>,
+    bytes: HashMap<LockOwnerOnFile, LockedBytes>,
     text: HashMap<(usize, usize), [u8; SIZE]>,
 }
 
-fn rights(uses: Three) -> Rights {
+fn rights(uses: ReadWriteDelete) -> Rights {
     let all = [Rights::READ_DATA, Rights::WRITE_DATA, Rights::DELETE];
     all.into_iter().zip(uses).filter(|(_, on)| *on).fold(Rights::READ_ATTRIBUTES, |all, (one, _)| all | one)
 }
 
-fn denial(denies: Three) -> Deny {
+fn denial(denies: ReadWriteDelete) -> Deny {
     let all = [Deny::READ, Deny::WRITE, Deny::DELETE];
     all.into_iter().zip(denies).filter(|(_, on)| *on).fold(Deny::empty(), |all, (one, _)| all | one)
 }
 
-fn three(bits: u8) -> Three {
+fn three(bits: u8) -> ReadWriteDelete {
     [bits & 1 != 0, bits & 2 != 0, false]
 }
 
-fn or(a: Three, b: Three) -> Three {
+fn or(a: ReadWriteDelete, b: ReadWriteDelete) -> ReadWriteDelete {
     [a[0] || b[0], a[1] || b[1], a[2] || b[2]]
 }
 
@@ -186,7 +187,12 @@ impl Model {
         (file, self.removed[file])
     }
 
-    fn is_kept_out(&self, file: (usize, usize), what: (Three, Three), but: Option<usize>) -> bool {
+    fn is_kept_out(
+        &self,
+        file: (usize, usize),
+        what: (ReadWriteDelete, ReadWriteDelete),
+        but: Option<usize>,
+    ) -> bool {
         self.held.iter().enumerate().any(|(at, h)| h.file == file && Some(at) != but && excludes(what, h))
     }
 
@@ -197,7 +203,7 @@ impl Model {
         }
     }
 
-    fn open(&mut self, party: Party, file: usize, (uses, denies): (Three, Three)) {
+    fn open(&mut self, party: Party, file: usize, (uses, denies): (ReadWriteDelete, ReadWriteDelete)) {
         let here = self.now(file);
         let kept_out = self.is_kept_out(here, (uses, denies), None);
         let options = match party {
@@ -214,7 +220,7 @@ impl Model {
         }
     }
 
-    fn amend(&mut self, at: usize, (uses, denies): (Three, Three)) {
+    fn amend(&mut self, at: usize, (uses, denies): (ReadWriteDelete, ReadWriteDelete)) {
         let kept_out = self.is_kept_out(self.held[at].file, (uses, denies), Some(at));
         let held = &self.held[at];
         let all = rights(uses) | if uses == held.uses { Rights::empty() } else { Rights::READ_ATTRIBUTES };
@@ -230,7 +236,13 @@ impl Model {
         }
     }
 
-    fn open_as(&mut self, client: usize, owner: usize, file: usize, (access, deny): (Three, Three)) {
+    fn open_as(
+        &mut self,
+        client: usize,
+        owner: usize,
+        file: usize,
+        (access, deny): (ReadWriteDelete, ReadWriteDelete),
+    ) {
         let (party, here) = (Party::Owner(client, owner), self.now(file));
         match self.held.iter().position(|held| held.party == party && held.file == here) {
             Some(at) => {
@@ -241,9 +253,9 @@ impl Model {
         }
     }
 
-    fn narrow(&mut self, at: usize, access: Three, deny: Three) {
+    fn narrow(&mut self, at: usize, access: ReadWriteDelete, deny: ReadWriteDelete) {
         let held = &self.held[at];
-        let and = |a: Three, b: Three| [a[0] && b[0], a[1] && b[1], a[2] && b[2]];
+        let and = |a: ReadWriteDelete, b: ReadWriteDelete| [a[0] && b[0], a[1] && b[1], a[2] && b[2]];
         let (uses, denies) = (and(held.uses, access), and(held.denies, deny));
         if matches!(held.party, Party::Owner(..)) && uses != [false; 3] {
             assert!(!self.is_kept_out(held.file, (uses, denies), Some(at)), "less is never in more ways");
@@ -264,7 +276,7 @@ impl Model {
         file: (usize, usize),
         range: ByteSpan,
         kind: RangeKind,
-        own: Option<Locker>,
+        own: Option<LockOwnerOnFile>,
     ) -> bool {
         self.bytes.iter().any(|(locker, bytes)| {
             let counts = locker.2 == file && Some(*locker) != own;
@@ -275,7 +287,7 @@ impl Model {
     /// Whether a range of the first kind conflicts with a client of the second.
     fn singles_stand(&self, file: (usize, usize), range: ByteSpan, kind: RangeKind) -> bool {
         let stands =
-            |(_, of, r, held): &Single| *of == file && r.meets(range) && is_locked(Some(*held), kind);
+            |(_, of, r, held): &SingleRange| *of == file && r.meets(range) && is_locked(Some(*held), kind);
         self.ranges.iter().any(stands)
     }
 
@@ -297,7 +309,7 @@ impl Model {
         let is_free = match locker {
             Some(_) => !self.bytes_stand(file, range, kind, locker) && !self.singles_stand(file, range, kind),
             None => {
-                let own_stands = |(holder, of, r, had): &Single| {
+                let own_stands = |(holder, of, r, had): &SingleRange| {
                     *of == file
                         && r.meets(range)
                         && match (had, kind) {
@@ -329,7 +341,8 @@ impl Model {
             _ if !is_free => {}
             None => self.ranges.push((id, file, range, kind)),
             Some(locker) => {
-                let bytes = self.bytes.entry(locker).or_insert(Bytes { through: id, kinds: [None; SIZE] });
+                let bytes =
+                    self.bytes.entry(locker).or_insert(LockedBytes { through: id, kinds: [None; SIZE] });
                 bytes.kinds.iter_mut().enumerate().filter(|(at, _)| range.holds(*at)).for_each(|(_, one)| {
                     *one = Some(kind);
                 });
@@ -344,10 +357,10 @@ impl Model {
         let wanted = [range.request(RangeKind::Exclusive)];
         match held.party {
             Party::Single(_) => {
-                let same = |one: &Single| {
+                let same = |one: &SingleRange| {
                     (one.0, one.1) == (id, file) && (one.2.start, one.2.len) == (range.start, range.len)
                 };
-                let exclusive = |one: &Single| same(one) && one.3 == RangeKind::Exclusive;
+                let exclusive = |one: &SingleRange| same(one) && one.3 == RangeKind::Exclusive;
                 let at =
                     self.ranges.iter().position(exclusive).or_else(|| self.ranges.iter().rposition(same));
                 let owner = client.owner(&held.open);
@@ -372,7 +385,7 @@ impl Model {
         if matches!(held.party, Party::Owner(..)) {
             return !self.singles_stand(held.file, range, kind);
         }
-        let own_stands = |(holder, of, r, had): &Single| {
+        let own_stands = |(holder, of, r, had): &SingleRange| {
             let others = *holder != held.open.id();
             let stands = if others { is_locked(Some(*had), kind) } else { is_own_in_the_way(*had, kind) };
             *of == held.file && r.meets(range) && stands

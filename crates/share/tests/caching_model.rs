@@ -46,7 +46,7 @@ struct Belief {
 }
 
 #[derive(Debug, Clone)]
-struct Opening {
+struct OpenAttempt {
     who: usize,
     name: usize,
     /// None, one of two keys of the client, or the open itself.
@@ -60,7 +60,7 @@ struct Opening {
 
 #[derive(Debug, Clone)]
 enum CachingAction {
-    Open(Opening),
+    Open(OpenAttempt),
     OpenDirectory(usize, bool),
     Close(prop::sample::Index),
     Write(prop::sample::Index, u8),
@@ -74,7 +74,7 @@ fn acts() -> impl Strategy<Value = Vec<CachingAction>> {
     let index = any::<prop::sample::Index>;
     let opening = (0..CLIENTS, 0..NAMES.len(), 0..4u8, 0..8u8, any::<bool>(), 0..4u8, 0..8u8, 0..8u8)
         .prop_map(|(who, name, key, want, names_parent, access, deny, disposition)| {
-            CachingAction::Open(Opening { who, name, key, want, names_parent, access, deny, disposition })
+            CachingAction::Open(OpenAttempt { who, name, key, want, names_parent, access, deny, disposition })
         });
     let act = prop_oneof![
         6 => opening,
@@ -125,7 +125,7 @@ impl Model {
     }
 
     /// Repeats a request until it gets a reply. Clients obey their notices meanwhile.
-    fn until_done<T>(&mut self, mut ask: impl FnMut(&Model) -> CallResult<T>) -> Result<T, Refusal> {
+    fn repeat_until_done<T>(&mut self, mut ask: impl FnMut(&Model) -> CallResult<T>) -> Result<T, Refusal> {
         for _ in 0..12 {
             match ask(self) {
                 CallResult::Done(done) => return Ok(done),
@@ -190,12 +190,12 @@ impl Model {
         let share = Arc::clone(&self.world.share);
         if self.clients[who].read(open).unwrap().len() > text.len() {
             let size = text.len() as u64;
-            self.until_done(|m| m.clients[who].caller(true, now(), |c| share.set_size(c, open, size)))
+            self.repeat_until_done(|m| m.clients[who].caller(true, now(), |c| share.set_size(c, open, size)))
                 .unwrap();
         }
         let owner = self.clients[who].owner(open);
         let at = share::WriteAt::Offset(0);
-        self.until_done(|m| {
+        self.repeat_until_done(|m| {
             m.clients[who].caller(true, now(), |c| share.write(c, open, owner, at, text.as_bytes(), false))
         })
         .unwrap();
@@ -264,8 +264,8 @@ impl Model {
         self.held.push(held);
     }
 
-    fn open(&mut self, asked: &Opening) {
-        let Opening { who, name, key, want, names_parent, .. } = *asked;
+    fn open(&mut self, asked: &OpenAttempt) {
+        let OpenAttempt { who, name, key, want, names_parent, .. } = *asked;
         self.singles += 1;
         let (want, single) = (Caching::from_bits_truncate(want), self.singles);
         let holder = match key {
@@ -288,7 +288,7 @@ impl Model {
         };
         let names_parent = names_parent && holder.is_some() && who != WHOLE;
         let want = if who == WHOLE { whole_right(want) } else { want };
-        let result = self.until_done(|m| {
+        let result = self.repeat_until_done(|m| {
             let ask = m.clients[who].open(NAMES[name]).access(READ | writes | deletes).deny(deny);
             let mut ask = ask.disposition(disposition).options(options);
             if let Some((_, key, keyed)) = holder {
@@ -335,7 +335,8 @@ impl Model {
     fn open_directory(&mut self, who: usize, rather_less: bool) {
         let want = if rather_less { Caching::READ } else { Caching::READ | Caching::HANDLE };
         let key = directory_key(who);
-        let result = self.until_done(|m| m.clients[who].open("d").access(READ).keyed(key, want).step());
+        let result =
+            self.repeat_until_done(|m| m.clients[who].open("d").access(READ).keyed(key, want).step());
         let opened = result.unwrap();
         let open = Arc::clone(&opened.open);
         let holder = Some((who, key, true));
@@ -394,7 +395,7 @@ impl Model {
         let CachedOpen { open, who, names_parent, .. } = &self.held[at];
         let (open, who, names_parent) = (Arc::clone(open), *who, *names_parent);
         let share = Arc::clone(&self.world.share);
-        let done = self.until_done(|m| m.clients[who].caller(true, now(), |c| act(&share, c, &open)));
+        let done = self.repeat_until_done(|m| m.clients[who].caller(true, now(), |c| act(&share, c, &open)));
         self.know_directory(who, names_parent);
         done.is_ok()
     }
@@ -516,17 +517,17 @@ proptest! {
 }
 
 /// An open that only reads.
-fn reading(who: usize, key: u8, want: u8) -> Opening {
+fn reading(who: usize, key: u8, want: u8) -> OpenAttempt {
     let (name, names_parent, access, deny, disposition) = (1, false, 0, 0, 2);
-    Opening { who, name, key, want, names_parent, access, deny, disposition }
+    OpenAttempt { who, name, key, want, names_parent, access, deny, disposition }
 }
 
 #[test]
 fn what_is_given_back_as_a_whole_is_never_the_bare_right_to_read() {
     // Beside a right under no key only READ was left of it. The writer did not wait for its release.
     play(vec![
-        CachingAction::Open(Opening { access: 2, disposition: 1, ..reading(0, 3, 0) }),
+        CachingAction::Open(OpenAttempt { access: 2, disposition: 1, ..reading(0, 3, 0) }),
         CachingAction::Open(reading(WHOLE, 0, 1)),
-        CachingAction::Open(Opening { access: 1, ..reading(0, 0, 0) }),
+        CachingAction::Open(OpenAttempt { access: 1, ..reading(0, 0, 0) }),
     ]);
 }

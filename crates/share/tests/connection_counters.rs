@@ -25,19 +25,19 @@ fn each_share_has_its_own_and_the_rest_is_nobodys() {
         Share::open(Arc::new(MemoryVolume::new(1)), config).unwrap()
     };
     let (one, other, rest) = (open("one"), open("other"), Counts::new(&FAMILY));
-    let mut desk = ConnectionCounters::new(&rest);
+    let mut counters = ConnectionCounters::new(&rest);
     for share in [&one, &other, &one] {
-        let place = desk.place(share);
-        assert_eq!(desk.known(share.number()), Some(place));
-        desk.note(place, &DONE, None);
+        let place = counters.place(share);
+        assert_eq!(counters.known(share.number()), Some(place));
+        counters.note(place, &DONE, None);
     }
-    desk.note(ShareIndex::default(), &DONE, None);
+    counters.note(ShareIndex::default(), &DONE, None);
     let count = |counts: &Counts| counts.read().transactions[0].all();
     let all = [&one, &other].map(|share| count(&share.counts(&FAMILY)));
     assert_eq!((all, count(&rest)), ([2, 1], 1));
-    let (_, visits) = desk.visits().read();
-    let written: Vec<_> = visits.iter().map(|(name, habit)| (name.as_str(), habit.bytes[1])).collect();
+    let (_, activity) = counters.activity().read();
+    let written: Vec<_> = activity.iter().map(|(name, habit)| (name.as_str(), habit.bytes[1])).collect();
     assert_eq!(written, [("one", 10), ("other", 5)]);
     drop(one);
-    assert_eq!(desk.visits().read().1.len(), 1, "a share that is gone has no name any more");
+    assert_eq!(counters.activity().read().1.len(), 1, "a share that is gone has no name any more");
 }

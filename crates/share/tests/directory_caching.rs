@@ -18,14 +18,14 @@ const NONE: Caching = Caching::empty();
 const LOST: (Caching, Caching, bool) = (RH, NONE, true);
 
 /// A client with a right on a directory under key 1, and its open.
-struct Watched<'a> {
+struct WatchedDirectory<'a> {
     holder: &'a Client,
     _open: Arc<Open>,
 }
 
-impl<'a> Watched<'a> {
-    fn new(holder: &'a Client, at: &str) -> Watched<'a> {
-        Watched { holder, _open: holder.open(at).access(READ).keyed(1, RH).open() }
+impl<'a> WatchedDirectory<'a> {
+    fn new(holder: &'a Client, at: &str) -> WatchedDirectory<'a> {
+        WatchedDirectory { holder, _open: holder.open(at).access(READ).keyed(1, RH).open() }
     }
 
     /// The breaks since the last call. The right is acknowledged and taken anew.
@@ -50,7 +50,7 @@ fn what_a_directory_shows_of_a_file_is_lost_with_each_change_of_it() {
     let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
-    let watched = Watched::new(&one, "d");
+    let watched = WatchedDirectory::new(&one, "d");
     let file = two.make("d/f");
     assert_eq!(watched.lost("d"), [LOST]);
     let time = Some(TimeSet::Set(Time { secs: 1, nanos: 0 }));
@@ -84,7 +84,7 @@ fn what_was_written_is_told_with_the_flush_or_the_close() {
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
     two.make_with("d/f", "text");
-    let watched = Watched::new(&one, "d");
+    let watched = WatchedDirectory::new(&one, "d");
     let file = two.open("d/f").open();
     two.write(&file, 0, "x").unwrap();
     two.write(&file, 1, "y").unwrap();
@@ -103,7 +103,7 @@ fn who_names_the_directorys_key_breaks_nothing_whoever_they_are() {
     let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));
     one.make_directory("d");
-    let watched = Watched::new(&one, "d");
+    let watched = WatchedDirectory::new(&one, "d");
     for (client, parent, lost) in [(&one, 1, vec![]), (&two, 1, vec![]), (&one, 9, vec![LOST])] {
         let file =
             client.open("d/f").disposition(Disposition::OpenOrCreate).keyed(2, R).parent(parent).open();
@@ -186,7 +186,7 @@ fn changes_and_losses_of_the_host_take_rights_away() {
     let one = world.client(1);
     one.make_directory("d");
     one.make_with("d/f", "text");
-    let watched = Watched::new(&one, "d");
+    let watched = WatchedDirectory::new(&one, "d");
     let _file = one.open("d/f").access(READ).keyed(2, R).open();
     let directory = world.memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap().id();
     for change in [HostChange::Modified, HostChange::Attributes, HostChange::Created] {

@@ -9,21 +9,21 @@ use std::time::Duration;
 use common::*;
 use share::engine::ListedEntry;
 use share::{Config, Open};
-use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
+use volume::faulty::{Call, Fault, Plan};
 use volume::{Failure, HostChange, HostEvent, Node, OpenHow, Volume};
 
 /// A directory `d` with files `f0`, `f1`, …, and a client that has it open.
-struct Listed {
+struct ListedDirectory {
     world: TestShare,
-    plan: Arc<FaultPlan>,
+    plan: Arc<Plan>,
     client: Client,
     open: Arc<Open>,
     directory: Arc<dyn Node>,
     requests: u64,
 }
 
-impl Listed {
-    fn new(files: usize) -> Listed {
+impl ListedDirectory {
+    fn new(files: usize) -> ListedDirectory {
         let (world, plan) = TestShare::planned(Config::default());
         let client = world.client(1);
         client.make_directory("d");
@@ -32,7 +32,7 @@ impl Listed {
             directory.create_file(&name(&format!("f{n}")), 0o666, None).unwrap();
         }
         let open = client.open("d").access(READ).open();
-        Listed { world, plan, client, open, directory, requests: 0 }
+        ListedDirectory { world, plan, client, open, directory, requests: 0 }
     }
 
     /// Reads entries behind a cookie. Returns the number of calls.
@@ -95,7 +95,7 @@ impl Listed {
 #[test]
 fn a_listing_of_names_asks_for_nothing_the_second_time() {
     for (on, expected) in [(true, [1, 0, 0]), (false, [1, 1, 1])] {
-        let mut it = Listed::new(1000);
+        let mut it = ListedDirectory::new(1000);
         it.world.share.set_metadata_caching(on);
         let calls = [(); 3].map(|()| {
             let (names, calls, _) = it.names(0, 1001);
@@ -108,7 +108,7 @@ fn a_listing_of_names_asks_for_nothing_the_second_time() {
 
 #[test]
 fn of_many_pages_the_first_two_are_scanned() {
-    let mut it = Listed::new(1000);
+    let mut it = ListedDirectory::new(1000);
     assert_eq!(it.pages(1000, 100), [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(it.pages(1000, 10).iter().sum::<u64>(), 0);
     it.world.share.set_metadata_caching(false);
@@ -121,11 +121,11 @@ fn of_many_pages_the_first_two_are_scanned() {
 #[test]
 fn figures_are_asked_for_each_time_and_only_those_that_are_wanted() {
     const FILES: u64 = 1000;
-    let mut it = Listed::new(1000);
+    let mut it = ListedDirectory::new(1000);
     // The scan, each file, and its sidecar data; then each file.
     let all = &mut |_: &str| true;
     assert_eq!([(); 3].map(|()| it.figures(all)), [1 + 2 * FILES, FILES, FILES]);
-    let mut many = Listed::new(10_000);
+    let mut many = ListedDirectory::new(10_000);
     let one = &mut |name: &str| name == "f7777";
     assert_eq!([(); 3].map(|()| many.figures(one)), [3, 1, 1]);
     many.world.share.set_metadata_caching(false);
@@ -134,12 +134,12 @@ fn figures_are_asked_for_each_time_and_only_those_that_are_wanted() {
 
 #[test]
 fn a_change_of_any_name_is_seen_and_what_was_listed_is_scanned_again() {
-    let mut it = Listed::new(3);
-    let tell = |it: &Listed, text: &str, change| {
+    let mut it = ListedDirectory::new(3);
+    let tell = |it: &ListedDirectory, text: &str, change| {
         let (directory, name) = (it.directory.id(), Some(name(text)));
         it.world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
     };
-    let check = |it: &mut Listed, expected: &[&str], calls: u64| {
+    let check = |it: &mut ListedDirectory, expected: &[&str], calls: u64| {
         let (mut names, taken, _) = it.names(0, 99);
         names.sort_unstable();
         assert_eq!((names.iter().map(String::as_str).collect::<Vec<_>>(), taken), (expected.to_vec(), calls));
@@ -162,7 +162,7 @@ fn a_change_of_any_name_is_seen_and_what_was_listed_is_scanned_again() {
 
 #[test]
 fn a_listing_under_way_goes_on_where_it_was_while_names_come_and_go() {
-    let mut it = Listed::new(100);
+    let mut it = ListedDirectory::new(100);
     let (first, _, cookie) = it.names(0, 40);
     let (_, _, far) = it.names(cookie, 40);
     assert_eq!(it.names(far, 5).1, 0, "it is remembered by now");
@@ -181,8 +181,8 @@ fn a_listing_under_way_goes_on_where_it_was_while_names_come_and_go() {
 
 #[test]
 fn a_scan_that_fails_is_not_believed() {
-    let mut it = Listed::new(10);
-    it.plan.add(VolumeCall::Entries, 1, PlannedFault::Fail(Failure::Io));
+    let mut it = ListedDirectory::new(10);
+    it.plan.add(Call::Entries, 1, Fault::Fail(Failure::Io));
     let failed = it.client.caller(true, now(), |c| {
         it.world.share.scan(c, &it.open, 0, &mut |_| true, &mut |_| ControlFlow::Continue(()))
     });
@@ -193,7 +193,7 @@ fn a_scan_that_fails_is_not_believed() {
 #[test]
 fn what_is_too_large_is_scanned_each_time() {
     const FILES: usize = (1 << 16) + 1;
-    let mut it = Listed::new(FILES);
+    let mut it = ListedDirectory::new(FILES);
     assert_eq!([(); 2].map(|()| it.names(0, FILES + 1).1), [1, 1]);
     assert_eq!(it.pages(FILES, 30_000), [1, 1, 1, 1], "that it is too large is known by now");
     it.directory.remove(&name("f5"), false, None).unwrap();
@@ -204,7 +204,7 @@ fn what_is_too_large_is_scanned_each_time() {
 #[test]
 fn that_a_directory_is_too_large_is_found_out_once() {
     const FILES: usize = (1 << 16) + 1;
-    let mut it = Listed::new(FILES);
+    let mut it = ListedDirectory::new(FILES);
     assert_eq!([(); 2].map(|()| it.pages(FILES, 30_000)), [[1, 2, 1, 1], [1, 1, 1, 1]]);
     // One more name makes no directory smaller; a removed one may have.
     for (change, scans) in [(HostChange::Created, [1, 1, 1]), (HostChange::Removed, [2, 1, 1])] {
@@ -216,7 +216,7 @@ fn that_a_directory_is_too_large_is_found_out_once() {
 
 #[test]
 fn a_change_of_a_file_is_no_change_of_the_names_that_were_listed() {
-    let mut it = Listed::new(3);
+    let mut it = ListedDirectory::new(3);
     assert_eq!(it.names(0, 99).1, 1);
     for (change, content) in [(HostChange::Attributes, b"more".as_slice()), (HostChange::Modified, b"longer")]
     {
@@ -227,15 +227,12 @@ fn a_change_of_a_file_is_no_change_of_the_names_that_were_listed() {
             .unwrap()
             .write(0, content)
             .unwrap();
-        let scans = it.plan.count(VolumeCall::Entries);
+        let scans = it.plan.count(Call::Entries);
         let mut sizes = Vec::new();
         it.scan(0, &mut |_| true, &mut |entry| {
             sizes.push(entry.info().unwrap().size);
             ControlFlow::Continue(())
         });
-        assert_eq!(
-            (sizes, it.plan.count(VolumeCall::Entries) - scans),
-            (vec![0, content.len() as u64, 0], 0)
-        );
+        assert_eq!((sizes, it.plan.count(Call::Entries) - scans), (vec![0, content.len() as u64, 0], 0));
     }
 }

@@ -13,7 +13,7 @@ use proptest::sample::Index;
 use share::{Attributes, Basic, Disposition, Info, Open, Options, Refusal};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
-use volume::{Actor, HostChange, HostEvent, Name, Node, NodeId, NodeKind, Note, OpenHow, Stat, Time, Volume};
+use volume::{Actor, HostChange, HostEvent, Kind, Name, Node, NodeId, Note, OpenHow, Stat, Time, Volume};
 
 const NAMES: [&str; 5] = ["x", "X", "y", "d", "D"];
 /// The rights that the owner needs for every change.
@@ -38,7 +38,7 @@ fn mode_of(is_directory: bool, which: usize) -> u32 {
 
 /// A change by the host or a client. Directories and objects are chosen among those that exist.
 #[derive(Debug, Clone)]
-enum Deed {
+enum FileChange {
     MakeFile(Index, usize),
     MakeDirectory(Index, usize),
     Remove(Index),
@@ -50,10 +50,10 @@ enum Deed {
 
 #[derive(Debug, Clone)]
 enum MetadataAction {
-    Host(Deed),
-    Client(Deed),
+    Host(FileChange),
+    Client(FileChange),
     /// The host makes these changes, and its events are lost.
-    Unheard(Vec<Deed>),
+    Unheard(Vec<FileChange>),
     Hide(Index, bool),
     /// The host sets the attribute on a file that no client has open, as a restored backup does.
     HostHides(Index, bool),
@@ -67,7 +67,7 @@ enum MetadataAction {
 
 /// A path to check: an existing directory, a name, its case, and whether names match exactly.
 #[derive(Debug, Clone)]
-struct Look {
+struct PathCheck {
     above: Index,
     name: usize,
     upper: bool,
@@ -79,20 +79,20 @@ struct Look {
     items: bool,
 }
 
-fn deeds() -> impl Strategy<Value = Deed> {
+fn deeds() -> impl Strategy<Value = FileChange> {
     let (at, name) = (any::<Index>, 0..NAMES.len());
     prop_oneof![
-        3 => (at(), name.clone()).prop_map(|(above, name)| Deed::MakeFile(above, name)),
-        2 => (at(), name.clone()).prop_map(|(above, name)| Deed::MakeDirectory(above, name)),
-        2 => at().prop_map(Deed::Remove),
-        3 => (at(), at(), name.clone()).prop_map(|(what, above, name)| Deed::Rename(what, above, name)),
-        1 => (at(), at(), name).prop_map(|(what, above, name)| Deed::Link(what, above, name)),
-        2 => (at(), 0..3usize).prop_map(|(what, mode)| Deed::Chmod(what, mode)),
-        1 => (at(), 0..9u64).prop_map(|(what, size)| Deed::Write(what, size)),
+        3 => (at(), name.clone()).prop_map(|(above, name)| FileChange::MakeFile(above, name)),
+        2 => (at(), name.clone()).prop_map(|(above, name)| FileChange::MakeDirectory(above, name)),
+        2 => at().prop_map(FileChange::Remove),
+        3 => (at(), at(), name.clone()).prop_map(|(what, above, name)| FileChange::Rename(what, above, name)),
+        1 => (at(), at(), name).prop_map(|(what, above, name)| FileChange::Link(what, above, name)),
+        2 => (at(), 0..3usize).prop_map(|(what, mode)| FileChange::Chmod(what, mode)),
+        1 => (at(), 0..9u64).prop_map(|(what, size)| FileChange::Write(what, size)),
     ]
 }
 
-fn acts() -> impl Strategy<Value = Vec<(MetadataAction, Vec<Look>)>> {
+fn acts() -> impl Strategy<Value = Vec<(MetadataAction, Vec<PathCheck>)>> {
     let at = any::<Index>;
     let act = prop_oneof![
         8 => deeds().prop_map(MetadataAction::Host),
@@ -107,7 +107,7 @@ fn acts() -> impl Strategy<Value = Vec<(MetadataAction, Vec<Look>)>> {
     ];
     let rarely = || prop::bool::weighted(0.3);
     let look = (at(), 0..NAMES.len(), any::<bool>(), rarely(), rarely(), rarely(), any::<bool>()).prop_map(
-        |(above, name, upper, exact, stranger, list, items)| Look {
+        |(above, name, upper, exact, stranger, list, items)| PathCheck {
             above,
             name,
             upper,
@@ -129,13 +129,13 @@ struct ModelDirectory {
 
 /// An existing name.
 #[derive(Clone)]
-struct Thing {
+struct ModelEntry {
     above: ModelDirectory,
     name: Name,
     stat: Stat,
 }
 
-impl Thing {
+impl ModelEntry {
     fn path(&self) -> String {
         shown(&self.above.path, &self.name)
     }
@@ -150,7 +150,7 @@ fn shown(above: &[Name], name: &Name) -> String {
     names.join("/")
 }
 
-fn things_in(place: &ModelDirectory) -> Vec<Thing> {
+fn things_in(place: &ModelDirectory) -> Vec<ModelEntry> {
     let mut names = Vec::new();
     place
         .node
@@ -161,18 +161,18 @@ fn things_in(place: &ModelDirectory) -> Vec<Thing> {
         .unwrap();
     let thing = |name: Name| {
         let stat = place.node.stat_name(&name).unwrap();
-        Thing { above: place.clone(), name, stat }
+        ModelEntry { above: place.clone(), name, stat }
     };
     names.into_iter().map(thing).collect()
 }
 
 /// The whole state: directories, the root first, and names.
-fn survey(memory: &MemoryVolume) -> (Vec<ModelDirectory>, Vec<Thing>) {
+fn survey(memory: &MemoryVolume) -> (Vec<ModelDirectory>, Vec<ModelEntry>) {
     let mut places = vec![ModelDirectory { path: Vec::new(), node: memory.root().unwrap() }];
     let (mut things, mut at) = (Vec::new(), 0);
     while at < places.len() {
         for thing in things_in(&places[at]) {
-            if thing.stat.kind == NodeKind::Directory {
+            if thing.stat.kind == Kind::Directory {
                 let mut path = thing.above.path.clone();
                 path.push(thing.name.clone());
                 places.push(ModelDirectory { path, node: thing.node(OpenHow::Read) });
@@ -186,24 +186,24 @@ fn survey(memory: &MemoryVolume) -> (Vec<ModelDirectory>, Vec<Thing>) {
 
 /// The possible targets of a path: of spellings that differ in case the exact one, else any. The flag tells
 /// whether one of several was chosen on the way, which may be one that leads nowhere.
-fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<Thing>, bool) {
+fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<ModelEntry>, bool) {
     let mut above = vec![ModelDirectory { path: Vec::new(), node: memory.root().unwrap() }];
-    let (mut found, mut is_choice): (Vec<Thing>, bool) = (Vec::new(), false);
+    let (mut found, mut is_choice): (Vec<ModelEntry>, bool) = (Vec::new(), false);
     for name in path {
         is_choice |= found.len() > 1;
         found.clear();
         for place in &above {
             let things = things_in(place);
-            let is_exact = |thing: &&Thing| thing.name == *name;
-            let folds = |thing: &&Thing| thing.name.as_bytes().eq_ignore_ascii_case(name.as_bytes());
+            let is_exact = |thing: &&ModelEntry| thing.name == *name;
+            let folds = |thing: &&ModelEntry| thing.name.as_bytes().eq_ignore_ascii_case(name.as_bytes());
             match things.iter().find(is_exact) {
                 Some(thing) => found.push(thing.clone()),
                 None if exact => {}
                 None => found.extend(things.iter().filter(folds).cloned()),
             }
         }
-        let directories = found.iter().filter(|thing| thing.stat.kind == NodeKind::Directory);
-        let enter = |thing: &Thing| {
+        let directories = found.iter().filter(|thing| thing.stat.kind == Kind::Directory);
+        let enter = |thing: &ModelEntry| {
             let mut path = thing.above.path.clone();
             path.push(thing.name.clone());
             ModelDirectory { path, node: thing.node(OpenHow::Read) }
@@ -249,7 +249,7 @@ fn names_in(memory: &MemoryVolume, id: NodeId) -> HashMap<Name, Stat> {
     things.into_iter().map(|thing| (thing.name, thing.stat)).collect()
 }
 
-struct Test {
+struct CacheModel {
     world: TestShare,
     owner: Client,
     stranger: Client,
@@ -259,11 +259,19 @@ struct Test {
     clock: u32,
 }
 
-impl Test {
-    fn new() -> Test {
+impl CacheModel {
+    fn new() -> CacheModel {
         let world = TestShare::new();
         let (owner, stranger) = (world.client(1), world.client_of(2, user(1002)));
-        Test { world, owner, stranger, hidden: HashMap::new(), held: Vec::new(), listing: None, clock: 0 }
+        CacheModel {
+            world,
+            owner,
+            stranger,
+            hidden: HashMap::new(),
+            held: Vec::new(),
+            listing: None,
+            clock: 0,
+        }
     }
 
     fn now(&self) -> wire::Now {
@@ -282,7 +290,7 @@ impl Test {
     }
 
     /// Makes a change by the host, which it reports unless `silent`.
-    fn host(&self, deed: &Deed, silent: bool) {
+    fn host(&self, deed: &FileChange, silent: bool) {
         let (places, things) = survey(&self.world.memory);
         let tell = |above: &ModelDirectory, text: &Name, is_directory: bool, change| {
             if !silent {
@@ -292,44 +300,44 @@ impl Test {
         let actor = Actor { uid: 1001, gid: 1001, groups: Vec::new() };
         let thing = |at: &Index| (!things.is_empty()).then(|| at.get(&things));
         match deed {
-            Deed::MakeFile(above, new) => {
+            FileChange::MakeFile(above, new) => {
                 let (above, new) = (above.get(&places), name(NAMES[*new]));
                 if above.node.create_file(&new, 0o644, Some(&actor)).is_ok() {
                     tell(above, &new, false, HostChange::Created);
                 }
             }
-            Deed::MakeDirectory(above, new) => {
+            FileChange::MakeDirectory(above, new) => {
                 let (above, new) = (above.get(&places), name(NAMES[*new]));
                 if above.path.len() < 3 && above.node.create_directory(&new, 0o755, Some(&actor)).is_ok() {
                     tell(above, &new, true, HostChange::Created);
                 }
             }
-            Deed::Remove(what) => {
+            FileChange::Remove(what) => {
                 let Some(what) = thing(what) else { return };
-                let is_directory = what.stat.kind == NodeKind::Directory;
+                let is_directory = what.stat.kind == Kind::Directory;
                 if what.above.node.remove(&what.name, is_directory, None).is_ok() {
                     tell(&what.above, &what.name, is_directory, HostChange::Removed);
                 }
             }
-            Deed::Rename(what, to, new) => {
+            FileChange::Rename(what, to, new) => {
                 let Some(what) = thing(what) else { return };
                 let (to, new) = (to.get(&places), name(NAMES[*new]));
-                let is_directory = what.stat.kind == NodeKind::Directory;
+                let is_directory = what.stat.kind == Kind::Directory;
                 if what.above.node.rename(&what.name, to.node.as_ref(), &new, true, None).is_ok() && !silent {
                     let (from, to) = ((what.above.node.id(), what.name.clone()), (to.node.id(), new));
                     self.world.memory.tell(HostEvent::Renamed { from, to, is_directory });
                 }
             }
-            Deed::Link(what, to, new) => {
-                let Some(what) = thing(what).filter(|what| what.stat.kind == NodeKind::File) else { return };
+            FileChange::Link(what, to, new) => {
+                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else { return };
                 let (to, new) = (to.get(&places), name(NAMES[*new]));
                 if to.node.add_name(&new, what.node(OpenHow::Attributes).as_ref(), None).is_ok() {
                     tell(to, &new, false, HostChange::Created);
                 }
             }
-            Deed::Chmod(what, mode) => {
+            FileChange::Chmod(what, mode) => {
                 let Some(what) = thing(what) else { return };
-                let is_directory = what.stat.kind == NodeKind::Directory;
+                let is_directory = what.stat.kind == Kind::Directory;
                 what.node(OpenHow::Attributes).set_mode(mode_of(is_directory, *mode)).unwrap();
                 tell(&what.above, &what.name, is_directory, HostChange::Attributes);
                 if is_directory && !silent {
@@ -337,8 +345,8 @@ impl Test {
                     self.world.memory.tell(HostEvent::Changed { directory, name, is_directory, change });
                 }
             }
-            Deed::Write(what, size) => {
-                let Some(what) = thing(what).filter(|what| what.stat.kind == NodeKind::File) else { return };
+            FileChange::Write(what, size) => {
+                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else { return };
                 what.node(OpenHow::ReadWrite).set_size(*size).unwrap();
                 tell(&what.above, &what.name, false, HostChange::Modified);
             }
@@ -351,7 +359,7 @@ impl Test {
     }
 
     /// Makes a change by a client, if it may.
-    fn client(&self, deed: &Deed) {
+    fn client(&self, deed: &FileChange) {
         let (places, things) = survey(&self.world.memory);
         let (share, now) = (&self.world.share, self.now());
         let thing = |at: &Index| (!things.is_empty()).then(|| at.get(&things).path());
@@ -375,30 +383,30 @@ impl Test {
             }
         };
         match deed {
-            Deed::MakeFile(above, new) => make(above, *new, Options::empty()),
-            Deed::MakeDirectory(above, new) => make(above, *new, Options::DIRECTORY),
-            Deed::Remove(what) => on(what, DOES, &mut |open| {
+            FileChange::MakeFile(above, new) => make(above, *new, Options::empty()),
+            FileChange::MakeDirectory(above, new) => make(above, *new, Options::DIRECTORY),
+            FileChange::Remove(what) => on(what, DOES, &mut |open| {
                 let _may_hold_something =
                     self.owner.caller(true, now, |c| share.set_delete(c, open, true, false, true));
             }),
-            Deed::Rename(what, above, new) => {
+            FileChange::Rename(what, above, new) => {
                 let to = path(&at(above, *new).1);
                 on(what, DOES, &mut |open| {
                     let _may_be_in_the_way =
                         self.owner.caller(true, now, |c| share.rename(c, open, &to, None, true, true));
                 });
             }
-            Deed::Link(what, above, new) => {
+            FileChange::Link(what, above, new) => {
                 let to = path(&at(above, *new).1);
                 on(what, DOES, &mut |open| {
                     let _may_be_taken = self.owner.caller(true, now, |c| share.link(c, open, &to, false));
                 });
             }
-            Deed::Chmod(what, mode) => on(what, DOES, &mut |open| {
+            FileChange::Chmod(what, mode) => on(what, DOES, &mut |open| {
                 let mode = mode_of(open.is_directory(), *mode);
                 done(self.owner.caller(true, now, |c| share.set_mode(c, open, mode))).unwrap();
             }),
-            Deed::Write(what, size) => on(what, DOES, &mut |open| {
+            FileChange::Write(what, size) => on(what, DOES, &mut |open| {
                 if !open.is_directory() {
                     done(self.owner.caller(true, now, |c| share.set_size(c, open, *size))).unwrap();
                 }
@@ -480,7 +488,7 @@ impl Test {
                 self.hidden.insert(what.stat.id, *on);
             }
             MetadataAction::HostHides(what, on) => {
-                let Some(what) = thing(what).filter(|what| what.stat.kind == NodeKind::File) else {
+                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else {
                     return Ok(());
                 };
                 if self.held.iter().all(|open| open.node_id() != what.stat.id) {
@@ -510,8 +518,8 @@ impl Test {
     }
 
     /// Whether a reply is right for one of these.
-    fn fits(&self, info: &Info, things: &[Thing]) -> bool {
-        things.iter().any(|Thing { stat, .. }| {
+    fn fits(&self, info: &Info, things: &[ModelEntry]) -> bool {
+        things.iter().any(|ModelEntry { stat, .. }| {
             let hidden = self.hidden.get(&stat.id).copied().unwrap_or(false);
             (info.id, info.kind, info.size, info.links, info.mode)
                 == (stat.id, stat.kind, stat.size, stat.links, stat.mode)
@@ -519,7 +527,7 @@ impl Test {
         })
     }
 
-    fn look(&self, look: &Look) -> Result<(), TestCaseError> {
+    fn look(&self, look: &PathCheck) -> Result<(), TestCaseError> {
         let (places, _) = survey(&self.world.memory);
         let above = look.above.get(&places);
         let text = shown(&above.path, &name(NAMES[look.name]));
@@ -536,7 +544,7 @@ impl Test {
                 let listed = self.listing.iter().map(|listing| &listing.open);
                 let held: HashSet<NodeId> =
                     self.held.iter().chain(listed).map(|open| open.node_id()).collect();
-                let is_held = |thing: &Thing| held.contains(&thing.stat.id);
+                let is_held = |thing: &ModelEntry| held.contains(&thing.stat.id);
                 prop_assert!(expected.iter().any(is_held), "{text} goes, and nobody has it open");
             }
             Err(why) => prop_assert!(expected.is_empty() || is_choice, "{text}: {why}, but it is there"),
@@ -600,7 +608,7 @@ impl Test {
         let things = things_in(above);
         prop_assert_eq!(listed.len(), things.len());
         for (name, info) in listed {
-            let thing: Vec<Thing> = things.iter().filter(|thing| thing.name == name).cloned().collect();
+            let thing: Vec<ModelEntry> = things.iter().filter(|thing| thing.name == name).cloned().collect();
             let fits = info.as_ref().is_ok_and(|info| self.fits(info, &thing));
             prop_assert!(fits, "{} is listed as {info:?}", name.display());
         }
@@ -608,7 +616,12 @@ impl Test {
     }
 
     /// Checks that another user may read as the current permission bits say.
-    fn look_as_stranger(&self, text: &str, options: Options, thing: &Thing) -> Result<(), TestCaseError> {
+    fn look_as_stranger(
+        &self,
+        text: &str,
+        options: Options,
+        thing: &ModelEntry,
+    ) -> Result<(), TestCaseError> {
         let ask = self.stranger.open(text).access(Rights::READ_DATA).options(options).at(self.now());
         let result = ask.result().map(|opened| self.world.share.close(&opened.open, self.now()).unwrap());
         let mut may = thing.stat.mode & 0o004 != 0;
@@ -629,7 +642,7 @@ proptest! {
 
     #[test]
     fn no_answer_is_old_whatever_host_and_clients_do_in_between(acts in acts()) {
-        let mut test = Test::new();
+        let mut test = CacheModel::new();
         for (act, looks) in acts {
             test.step();
             test.act(&act)?;

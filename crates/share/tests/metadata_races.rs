@@ -18,7 +18,7 @@ use volume::{HostChange, HostEvent, Node, NodeId, OpenHow, Time, Volume};
 
 /// A cached file `d/a` and a cached directory `d/sub` that a program of the host has replaced without an
 /// event.
-struct Replaced {
+struct ReplacedFiles {
     world: TestShare,
     client: Client,
     /// An open of the file, made before.
@@ -31,8 +31,8 @@ fn directory(memory: &MemoryVolume) -> Arc<dyn Node> {
     memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap()
 }
 
-impl Replaced {
-    fn new(is_held: bool) -> Replaced {
+impl ReplacedFiles {
+    fn new(is_held: bool) -> ReplacedFiles {
         let world = TestShare::new();
         let client = world.client(1);
         client.make_directory("d");
@@ -53,7 +53,7 @@ impl Replaced {
         host.remove(&name("sub"), true, None).unwrap();
         host.create_directory(&name("sub"), 0o777, None).unwrap();
         let new = ["a", "sub"].map(id);
-        Replaced { world, client, held, old, new }
+        ReplacedFiles { world, client, held, old, new }
     }
 
     fn find(&self, text: &str) -> Item {
@@ -72,7 +72,7 @@ impl Replaced {
 
 #[test]
 fn a_listing_shows_what_took_the_place_of_what_is_remembered() {
-    let it = Replaced::new(false);
+    let it = ReplacedFiles::new(false);
     let open = it.client.open("d").access(READ).open();
     let (mut listed, mut found) = (Vec::new(), Vec::new());
     it.client.caller(true, now(), |c| {
@@ -94,7 +94,7 @@ fn a_listing_shows_what_took_the_place_of_what_is_remembered() {
 #[test]
 fn what_was_remembered_and_is_gone_is_looked_up_again() {
     for is_held in [false, true] {
-        let it = Replaced::new(is_held);
+        let it = ReplacedFiles::new(is_held);
         for (at, text) in ["a", "sub"].into_iter().enumerate() {
             let before = it.find(text);
             assert_eq!(before.id(), it.old[at], "{text}");

@@ -13,14 +13,14 @@ use volume::security::Rights;
 
 /// The model of an open: file and stream, access, and denial.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Stands {
+struct OpenTerms {
     file: usize,
     named: bool,
     uses: [bool; 3],
     denies: [bool; 3],
 }
 
-impl Stands {
+impl OpenTerms {
     fn rights(self) -> Rights {
         let all = [Rights::READ_DATA, Rights::WRITE_DATA, Rights::DELETE];
         let asked = all.into_iter().zip(self.uses).filter(|(_, on)| *on).map(|(right, _)| right);
@@ -33,12 +33,12 @@ impl Stands {
     }
 
     /// Whether the two conflict, by the table of access against denials.
-    fn excludes(self, other: Stands) -> bool {
-        let idle = |open: Stands| open.uses == [false; 3];
+    fn excludes(self, other: OpenTerms) -> bool {
+        let idle = |open: OpenTerms| open.uses == [false; 3];
         if self.file != other.file || idle(self) || idle(other) {
             return false;
         }
-        let hurts = |who: Stands, whom: Stands| {
+        let hurts = |who: OpenTerms, whom: OpenTerms| {
             (0..3).any(|what| {
                 let counts = who.named == whom.named || (what == 2 && !who.named);
                 counts && who.uses[what] && whom.denies[what]
@@ -50,7 +50,7 @@ impl Stands {
 
 #[derive(Debug, Clone)]
 enum SharingAction {
-    Open(Stands),
+    Open(OpenTerms),
     Close(prop::sample::Index),
     /// Its client goes, for this many seconds.
     Leave(prop::sample::Index, u64),
@@ -68,7 +68,7 @@ fn acts() -> impl Strategy<Value = Vec<SharingAction>> {
         any::<[bool; 3]>(),
         prop::array::uniform3(prop::bool::weighted(0.2)),
     )
-        .prop_map(|(file, named, uses, denies)| Stands { file, named, uses, denies });
+        .prop_map(|(file, named, uses, denies)| OpenTerms { file, named, uses, denies });
     let act = prop_oneof![
         5 => stands.prop_map(SharingAction::Open),
         3 => any::<prop::sample::Index>().prop_map(SharingAction::Close),
@@ -82,8 +82,8 @@ fn acts() -> impl Strategy<Value = Vec<SharingAction>> {
 }
 
 /// One open of the engine, with the state that the model keeps for it.
-struct Both {
-    stands: Stands,
+struct ModelledOpen {
+    stands: OpenTerms,
     open: Arc<Open>,
     /// The second at which it ends, while its client is gone.
     until: Option<u64>,
@@ -99,7 +99,7 @@ struct ModelNames {
 
 impl ModelNames {
     /// Updates the model after an open of `stands` has gone; `left` has the others.
-    fn closed(&mut self, stands: Stands, left: &[Both]) {
+    fn closed(&mut self, stands: OpenTerms, left: &[ModelledOpen]) {
         let file = stands.file;
         let is_left = |named: bool| left.iter().any(|o| o.stands.file == file && o.stands.named == named);
         if self.marked[file][1] && !is_left(true) {
@@ -112,7 +112,7 @@ impl ModelNames {
     }
 
     /// The result that the model expects for a request to open.
-    fn expect(&self, stands: Stands, open: &[Both]) -> Result<(), Refusal> {
+    fn expect(&self, stands: OpenTerms, open: &[ModelledOpen]) -> Result<(), Refusal> {
         let is_there = self.exists[stands.file] && (!stands.named || self.has_stream[stands.file]);
         let goes = self.marked[stands.file][0] || (stands.named && self.marked[stands.file][1]);
         if !is_there {
@@ -155,7 +155,7 @@ proptest! {
             client.make_with(name, "");
             client.close(&client.open(name).stream("s").disposition(share::Disposition::Create).open());
         }
-        let mut open: Vec<Both> = Vec::new();
+        let mut open: Vec<ModelledOpen> = Vec::new();
         let mut names_are = ModelNames { exists: [true; 2], has_stream: [true; 2], marked: [[false; 2]; 2] };
         let mut clock = 0;
         for act in acts {
@@ -169,7 +169,7 @@ proptest! {
                     let expected = names_are.expect(stands, &open);
                     prop_assert_eq!(result.as_ref().map(|_| ()).map_err(Clone::clone), expected);
                     if let Ok(opened) = result {
-                        open.push(Both { stands, open: opened.open, until: None });
+                        open.push(ModelledOpen { stands, open: opened.open, until: None });
                     }
                 }
                 SharingAction::Close(at) if !open.is_empty() => {
@@ -191,7 +191,7 @@ proptest! {
                 SharingAction::Wait => {
                     clock += 1;
                     world.share.tick(second(clock));
-                    let is_over = |one: &Both| one.until.is_some_and(|until| until <= clock);
+                    let is_over = |one: &ModelledOpen| one.until.is_some_and(|until| until <= clock);
                     while let Some(at) = open.iter().position(is_over) {
                         let over = open.swap_remove(at);
                         prop_assert!(over.open.is_closed());
@@ -200,7 +200,7 @@ proptest! {
                     prop_assert!(open.iter().all(|left| !left.open.is_closed()));
                 }
                 SharingAction::Mark(at, on) if !open.is_empty() => {
-                    let Both { stands, open: marks, .. } = &open[at.index(open.len())];
+                    let ModelledOpen { stands, open: marks, .. } = &open[at.index(open.len())];
                     let expected = if stands.uses[2] { Ok(()) } else { Err(Refusal::AccessDenied) };
                     prop_assert_eq!(client.set_delete(marks, on), expected);
                     if stands.uses[2] {

@@ -361,9 +361,9 @@ fn who_meets_a_program_of_the_host_that_keeps_the_file_tries_again_until_it_lets
 }
 
 /// Keeps the time of a client that is gone. It ends the client by closing its opens.
-struct Gone(Arc<share::Share>, Mutex<Vec<Arc<share::Open>>>);
+struct GoneClient(Arc<share::Share>, Mutex<Vec<Arc<share::Open>>>);
 
-impl share::ClientExpiry for Gone {
+impl share::ClientExpiry for GoneClient {
     fn end_expired(&self, _: &[share::ClientKey], now: wire::Now) -> bool {
         let opens = std::mem::take(&mut *self.1.lock().unwrap());
         opens.iter().for_each(|open| self.0.close(open, now).unwrap());
@@ -380,8 +380,8 @@ fn what_is_kept_for_a_client_whose_time_is_over_goes_when_anything_is_short() {
     let (world, plan) =
         TestShare::planned(Config { max_opens: 2, metadata_caching: false, ..Config::default() });
     let (gone, here) = (world.client(1), world.client(2));
-    let keeper = Arc::new(Gone(Arc::clone(&world.share), Mutex::default()));
-    let weak: Weak<Gone> = Arc::downgrade(&keeper);
+    let keeper = Arc::new(GoneClient(Arc::clone(&world.share), Mutex::default()));
+    let weak: Weak<GoneClient> = Arc::downgrade(&keeper);
     world.share.register_expiry(weak);
     let lapses = |at: &str| keeper.1.lock().unwrap().push(gone.make(at));
     lapses("a");
@@ -403,8 +403,8 @@ fn what_is_kept_for_a_client_whose_time_is_over_is_in_nobodys_way() {
     let world = TestShare::new();
     let (gone, here) = (world.client(1), world.client(2));
     gone.make_with("f", "text");
-    let keeper = Arc::new(Gone(Arc::clone(&world.share), Mutex::default()));
-    let weak: Weak<Gone> = Arc::downgrade(&keeper);
+    let keeper = Arc::new(GoneClient(Arc::clone(&world.share), Mutex::default()));
+    let weak: Weak<GoneClient> = Arc::downgrade(&keeper);
     world.share.register_expiry(weak);
     let lapses = |open| keeper.1.lock().unwrap().push(open);
     // A denial.

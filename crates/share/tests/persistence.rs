@@ -15,7 +15,7 @@ use share::{
     Options, RangeKind, RangeNote, RangeRequest, Refusal, Restored, Share, Unreadable,
 };
 use volume::Volume;
-use volume::journal::{Journal, JournalPosition, MemoryJournal};
+use volume::journal::{Journal, MemoryJournal, Place};
 use volume::memory::MemoryVolume;
 use wire::Now;
 
@@ -24,28 +24,28 @@ const RWH: Caching = Caching::all();
 const SECOND: u64 = 1_000_000_000;
 
 /// A share that records its opens, and its journal.
-struct Recorded {
+struct RecordedShare {
     world: TestShare,
     journal: Arc<MemoryJournal>,
 }
 
-struct Deaf;
+struct IgnoredLosses;
 
-impl LossListener for Deaf {
+impl LossListener for IgnoredLosses {
     fn on_lost(&self, _token: u64) {}
 }
 
-impl Recorded {
-    fn new() -> Recorded {
+impl RecordedShare {
+    fn new() -> RecordedShare {
         let world = TestShare::new();
         let journal = Arc::new(MemoryJournal::default());
         let restored = world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
         assert!(restored.is_empty());
-        Recorded { world, journal }
+        RecordedShare { world, journal }
     }
 
     /// The process ends at once, when the journal has these records, and another one starts.
-    fn restart_with(&self, records: &[Vec<u8>]) -> (Recorded, Vec<Restored>) {
+    fn restart_with(&self, records: &[Vec<u8>]) -> (RecordedShare, Vec<Restored>) {
         let memory: MemoryVolume = self.world.memory.clone();
         let volume: Arc<dyn Volume> = Arc::new(memory.clone());
         let share = Share::open(volume, Config::default()).unwrap();
@@ -53,10 +53,10 @@ impl Recorded {
         journal.replace(&mut records.iter().cloned()).unwrap();
         let who = |sid: &_| Some(user(1001)).filter(|user| user.sid == *sid);
         let restored = share.keep_opens(journal.clone(), records, &who, Now::default()).unwrap();
-        (Recorded { world: TestShare { share, memory }, journal }, restored)
+        (RecordedShare { world: TestShare { share, memory }, journal }, restored)
     }
 
-    fn restart(&self) -> (Recorded, Vec<Restored>) {
+    fn restart(&self) -> (RecordedShare, Vec<Restored>) {
         self.restart_with(&self.journal.records())
     }
 }
@@ -84,14 +84,18 @@ fn unlock(client: &Client, open: &Arc<Open>, start: u64) -> Result<(), Refusal> 
 }
 
 fn leave(client: &Client, open: &Arc<Open>) {
-    let how =
-        Detached { until_ns: now().mono_ns + 60 * SECOND, yields: false, keeper: Arc::new(Deaf), token: 0 };
+    let how = Detached {
+        until_ns: now().mono_ns + 60 * SECOND,
+        yields: false,
+        keeper: Arc::new(IgnoredLosses),
+        token: 0,
+    };
     client.share.leave(open, how, now()).unwrap();
 }
 
 #[test]
 fn an_open_comes_back_with_deny_ranges_right_and_note_and_goes_on() {
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let one = before.world.client(1);
     one.make_directory("d");
     let ask = one.open("d/f").disposition(Disposition::Create).deny(Deny::WRITE);
@@ -129,7 +133,7 @@ fn an_open_comes_back_with_deny_ranges_right_and_note_and_goes_on() {
 #[test]
 fn whatever_a_crash_leaves_the_note_says_of_each_range_what_became_of_it() {
     const EACH: u64 = 12;
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let one = before.world.client(1);
     let open = one.open("f").disposition(Disposition::Create).open();
     record(&one, &open);
@@ -171,7 +175,7 @@ fn whatever_a_crash_leaves_the_note_says_of_each_range_what_became_of_it() {
 
 #[test]
 fn who_conflicts_with_an_open_that_may_be_reclaimed_waits_and_nobody_else() {
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let one = before.world.client(1);
     record(&one, &one.open("f").disposition(Disposition::Create).deny(Deny::WRITE).open());
     record(&one, &one.open("g").disposition(Disposition::Create).deny(Deny::WRITE).open());
@@ -202,7 +206,7 @@ fn who_conflicts_with_an_open_that_may_be_reclaimed_waits_and_nobody_else() {
 
 #[test]
 fn what_others_were_told_is_not_forgotten() {
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let (one, two) = (before.world.client(1), before.world.client(2));
     let open = one.open("f").disposition(Disposition::Create).keyed(9, RWH).open();
     record(&one, &open);
@@ -223,7 +227,7 @@ fn what_others_were_told_is_not_forgotten() {
 
 #[test]
 fn a_moved_file_is_found_and_a_replaced_one_is_not() {
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let one = before.world.client(1);
     let open = one.make("a");
     record(&one, &open);
@@ -249,7 +253,7 @@ fn a_moved_file_is_found_and_a_replaced_one_is_not() {
 
 #[test]
 fn a_move_that_fails_leaves_the_old_place() {
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let one = before.world.client(1);
     let open = one.make("a");
     record(&one, &open);
@@ -262,7 +266,7 @@ fn a_move_that_fails_leaves_the_old_place() {
 
 #[test]
 fn marks_streams_and_options_come_back() {
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let one = before.world.client(1);
     let marked = one.make("marked");
     record(&one, &marked);
@@ -287,7 +291,7 @@ fn marks_streams_and_options_come_back() {
 
 #[test]
 fn what_is_of_a_stranger_of_another_version_or_unknown_is_refused() {
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let stranger = before.world.client_of(1, user(1001));
     let open = stranger.make("f");
     record(&stranger, &open);
@@ -317,7 +321,7 @@ fn what_is_of_a_stranger_of_another_version_or_unknown_is_refused() {
 
 #[test]
 fn a_right_on_a_file_that_is_found_without_its_name_ends_by_itself() {
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let one = before.world.client_of(1, user(4711));
     let open = one.open("f").disposition(Disposition::Create).keyed(9, RWH).open();
     let address = one.share.item_of(&open).address().unwrap();
@@ -341,7 +345,7 @@ fn a_right_on_a_file_that_is_found_without_its_name_ends_by_itself() {
 
 #[test]
 fn an_enlisted_open_is_found_wherever_its_file_is_and_is_anybodys_who_claims_it() {
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let one = before.world.client_of(1, user(4711));
     let first = one.make("first");
     record(&one, &first);
@@ -392,7 +396,7 @@ fn directories_and_shares_that_record_nothing_refuse() {
     assert_eq!(plain.share.record(&open, SECOND, Vec::new()), Err(Refusal::NotSupported));
     assert!(!plain.share.keeps_opens() && !open.is_persistent());
     plain.share.commit_records().unwrap();
-    let recorded = Recorded::new();
+    let recorded = RecordedShare::new();
     let one = recorded.world.client(1);
     let root = one.open("").access(READ).open();
     assert_eq!(recorded.world.share.record(&root, SECOND, Vec::new()), Err(Refusal::Invalid));
@@ -400,22 +404,22 @@ fn directories_and_shares_that_record_nothing_refuse() {
 
 /// A journal on a disk that can be full.
 #[derive(Default)]
-struct Full {
+struct FullJournal {
     journal: MemoryJournal,
     is_full: AtomicBool,
 }
 
-impl Full {
+impl FullJournal {
     fn check(&self) -> volume::Result<()> {
         if self.is_full.load(Ordering::SeqCst) { Err(volume::Failure::NoSpace) } else { Ok(()) }
     }
 }
 
-impl Journal for Full {
-    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
+impl Journal for FullJournal {
+    fn append(&self, record: &[u8]) -> volume::Result<Place> {
         self.check().and_then(|()| self.journal.append(record))
     }
-    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
+    fn commit(&self, place: Place) -> volume::Result<()> {
         self.journal.commit(place)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
@@ -429,7 +433,7 @@ impl Journal for Full {
 #[test]
 fn what_a_full_disk_did_not_take_is_refused_and_written_when_there_is_room() {
     let world = TestShare::new();
-    let journal = Arc::new(Full::default());
+    let journal = Arc::new(FullJournal::default());
     world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
     let one = world.client(1);
     let [kept, closed, late] = ["kept", "closed", "late"].map(|name| one.make(name));
@@ -444,7 +448,7 @@ fn what_a_full_disk_did_not_take_is_refused_and_written_when_there_is_room() {
     one.close(&closed);
     journal.is_full.store(false, Ordering::SeqCst);
     one.share.commit_records().unwrap();
-    let before = Recorded { world, journal: Arc::default() };
+    let before = RecordedShare { world, journal: Arc::default() };
     let (after, restored) = before.restart_with(&journal.journal.records());
     assert_eq!(restored.len(), 1);
     assert_eq!(after.world.share.path_of(&restored[0].open), path("kept"));
@@ -459,10 +463,10 @@ struct CountingJournal {
 }
 
 impl Journal for CountingJournal {
-    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
+    fn append(&self, record: &[u8]) -> volume::Result<Place> {
         self.journal.append(record)
     }
-    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
+    fn commit(&self, place: Place) -> volume::Result<()> {
         self.journal.commit(place)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
@@ -514,7 +518,7 @@ fn a_start_writes_no_journal_anew_that_is_good_as_it_is() {
 
 /// A journal that waits once in the middle of a record, for another thread that also wants to write changes.
 #[derive(Default)]
-struct Slow {
+struct SlowJournal {
     journal: MemoryJournal,
     is_slow: AtomicBool,
     share: OnceLock<Weak<Share>>,
@@ -523,8 +527,8 @@ struct Slow {
     went_on: AtomicBool,
 }
 
-impl Journal for Slow {
-    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
+impl Journal for SlowJournal {
+    fn append(&self, record: &[u8]) -> volume::Result<Place> {
         if self.is_slow.swap(false, Ordering::SeqCst) {
             let share = self.share.get().and_then(Weak::upgrade).expect("a share");
             let (done, is_done) = channel();
@@ -538,7 +542,7 @@ impl Journal for Slow {
         }
         self.journal.append(record)
     }
-    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
+    fn commit(&self, place: Place) -> volume::Result<()> {
         self.journal.commit(place)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
@@ -552,7 +556,7 @@ impl Journal for Slow {
 #[test]
 fn nobody_goes_on_while_another_thread_still_writes_what_was_noted() {
     let world = TestShare::new();
-    let journal = Arc::new(Slow::default());
+    let journal = Arc::new(SlowJournal::default());
     world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
     journal.share.set(Arc::downgrade(&world.share)).unwrap();
     let one = world.client(1);
@@ -569,7 +573,7 @@ fn nobody_goes_on_while_another_thread_still_writes_what_was_noted() {
 
 #[test]
 fn the_journal_does_not_grow_without_end() {
-    let before = Recorded::new();
+    let before = RecordedShare::new();
     let one = before.world.client(1);
     let open = one.make("f");
     record(&one, &open);
@@ -589,7 +593,7 @@ fn the_journal_does_not_grow_without_end() {
 /// The state of an open that a client may rely on: its id, right with its epoch, ranges and note.
 type RestoredState = (u64, Option<(Caching, Option<u16>)>, Vec<u64>, Vec<u8>);
 /// The state of all recorded opens.
-type Truth = Vec<RestoredState>;
+type RestoredStates = Vec<RestoredState>;
 
 fn ranges_of(share: &Share, open: &Open) -> Vec<u64> {
     let path = share.path_of(open);
@@ -645,9 +649,10 @@ struct History {
 }
 
 impl History {
-    fn truth(&self, share: &Share) -> Truth {
+    fn truth(&self, share: &Share) -> RestoredStates {
         let lasting = self.opens.iter().filter(|(_, open, _)| open.is_persistent());
-        let mut truth: Truth = lasting.map(|(_, open, note)| seen(share, open, note.clone())).collect();
+        let mut truth: RestoredStates =
+            lasting.map(|(_, open, note)| seen(share, open, note.clone())).collect();
         truth.sort_by_key(|seen| seen.0);
         truth
     }
@@ -724,8 +729,8 @@ impl History {
 }
 
 /// Whether each restored open is as it was in one of two states.
-fn is_between(found: &Truth, old: &Truth, new: &Truth) -> bool {
-    let of = |truth: &Truth, id: u64| truth.iter().find(|seen| seen.0 == id).cloned();
+fn is_between(found: &RestoredStates, old: &RestoredStates, new: &RestoredStates) -> bool {
+    let of = |truth: &RestoredStates, id: u64| truth.iter().find(|seen| seen.0 == id).cloned();
     let ids = found.iter().chain(old).chain(new).map(|seen| seen.0);
     ids.into_iter().all(|id| match (of(found, id), of(old, id), of(new, id)) {
         (None, old, new) => old.is_none() || new.is_none(),
@@ -746,7 +751,7 @@ proptest! {
     /// some moment, and that is at least as new as the last reply.
     #[test]
     fn a_crash_at_any_record_leaves_the_old_or_the_new_truth(acts in prop::collection::vec(act(), 1..40)) {
-        let before = Recorded::new();
+        let before = RecordedShare::new();
         let clients = [before.world.client(1), before.world.client(2)];
         let mut history = History::default();
         // The state when the journal had this many records.
@@ -758,7 +763,7 @@ proptest! {
         let records = before.journal.records();
         for upto in 1..=records.len() {
             let (after, restored) = before.restart_with(&records[..upto]);
-            let mut found: Truth =
+            let mut found: RestoredStates =
                 restored.iter().map(|r| seen(&after.world.share, &r.open, r.note.clone())).collect();
             found.sort_by_key(|seen| seen.0);
             let old = truths.iter().rposition(|(len, _)| *len <= upto).unwrap();

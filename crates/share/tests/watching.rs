@@ -145,7 +145,7 @@ impl WatchPoller {
     }
 
     fn ask(&self, again: &Arc<WatchPoller>) {
-        let waiter = Waiter { wake: Arc::new(Again(Arc::clone(again))), token: 1 };
+        let waiter = Waiter { wake: Arc::new(PollAgain(Arc::clone(again))), token: 1 };
         if let CallResult::Done(changes) = self.share.take_changes(&self.open, Some(&waiter)) {
             let text = |change: &Change| {
                 let names: Vec<_> = change.path.iter().map(|name| name.display().into_owned()).collect();
@@ -162,9 +162,9 @@ impl WatchPoller {
     }
 }
 
-struct Again(Arc<WatchPoller>);
+struct PollAgain(Arc<WatchPoller>);
 
-impl Wake for Again {
+impl Wake for PollAgain {
     fn wake(&self, _token: u64) {
         self.0.ask(&self.0);
     }

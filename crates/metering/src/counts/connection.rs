@@ -103,7 +103,7 @@ impl ConnectionCounters {
 
     /// The part that other threads may read.
     #[must_use]
-    pub fn visits(&self) -> &Arc<ConnectionActivity> {
+    pub fn activity(&self) -> &Arc<ConnectionActivity> {
         &self.activity
     }
 
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(sums(), [(2, 3_000_000), (1, 5_000_000)]);
         counters.sent(200, 7_000_000);
         assert_eq!(sums(), [(2, 3_000_000), (2, 8_000_000)]);
-        let (depth, _) = counters.visits().read();
+        let (depth, _) = counters.activity().read();
         assert_eq!((depth.turns, depth.at_once, depth.most_at_once), (2, 7, 6));
     }
 

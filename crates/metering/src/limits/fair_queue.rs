@@ -76,7 +76,7 @@ impl<K: Copy + Ord + Hash> FairOrder<K> {
 
 /// The waiting requests of one client.
 #[derive(Debug)]
-struct Client<T> {
+struct ClientQueue<T> {
     turns: FairOrder<Flow>,
     waiting: HashMap<Flow, VecDeque<T>>,
 }
@@ -85,7 +85,7 @@ struct Client<T> {
 #[derive(Debug)]
 pub struct Queue<T> {
     turns: FairOrder<ClientKey>,
-    clients: HashMap<ClientKey, Client<T>>,
+    clients: HashMap<ClientKey, ClientQueue<T>>,
 }
 
 impl<T> Default for Queue<T> {
@@ -106,7 +106,7 @@ impl<T> Queue<T> {
         let turns = &mut self.turns;
         let client = self.clients.entry(flow.client).or_insert_with(|| {
             turns.join(flow.client);
-            Client { turns: FairOrder::default(), waiting: HashMap::new() }
+            ClientQueue { turns: FairOrder::default(), waiting: HashMap::new() }
         });
         let waiting = client.waiting.entry(flow).or_default();
         if waiting.is_empty() {

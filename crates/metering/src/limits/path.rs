@@ -55,7 +55,7 @@ pub(super) enum Owner {
 
 /// The unit that a gate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Passing {
+pub(super) enum GateUnit {
     Operations,
     Ingress,
     Egress,
@@ -64,10 +64,10 @@ pub(super) enum Passing {
     Metadata,
 }
 
-impl Passing {
+impl GateUnit {
     /// Whether the gate counts bytes. Unused bytes are returned.
     pub fn is_bytes(self) -> bool {
-        matches!(self, Passing::Bytes | Passing::Ingress | Passing::Egress)
+        matches!(self, GateUnit::Bytes | GateUnit::Ingress | GateUnit::Egress)
     }
 }
 
@@ -75,7 +75,7 @@ impl Passing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     pub owner: Owner,
-    pub passing: Passing,
+    pub passing: GateUnit,
 }
 
 impl Key {
@@ -84,7 +84,7 @@ impl Key {
     pub fn withholds(self) -> bool {
         match self.owner {
             Owner::File(..) => false,
-            Owner::Share(_) => !matches!(self.passing, Passing::Operations | Passing::Metadata),
+            Owner::Share(_) => !matches!(self.passing, GateUnit::Operations | GateUnit::Metadata),
             Owner::Account => true,
         }
     }
@@ -105,23 +105,23 @@ const MOST: usize = 6;
 
 /// The gates that one request passes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Path {
+pub(super) struct GatePath {
     steps: [Option<PathGate>; MOST],
     len: usize,
 }
 
-impl Path {
+impl GatePath {
     /// The path of a request on this share.
     pub fn of(
         share: u32,
         work: MeteredWork,
         provision: &Provision,
         account: Option<&AccountProvision>,
-    ) -> Path {
-        let mut path = Path::default();
+    ) -> GatePath {
+        let mut path = GatePath::default();
         let (file, len, writes) = match work {
             MeteredWork::Metadata => {
-                let key = Key { owner: Owner::Share(share), passing: Passing::Metadata };
+                let key = Key { owner: Owner::Share(share), passing: GateUnit::Metadata };
                 path.push(PathGate { key, cost: 1, met: ResponseType::SuccessWithMetadataThrottling });
                 return path;
             }
@@ -135,8 +135,8 @@ impl Path {
         };
         let other = ResponseType::SuccessWithThrottling;
         let file = Owner::File(share, file);
-        path.push(PathGate { key: Key { owner: file, passing: Passing::Operations }, cost: 1, met: other });
-        path.push(PathGate { key: Key { owner: file, passing: Passing::Bytes }, cost: len, met: other });
+        path.push(PathGate { key: Key { owner: file, passing: GateUnit::Operations }, cost: 1, met: other });
+        path.push(PathGate { key: Key { owner: file, passing: GateUnit::Bytes }, cost: len, met: other });
         let operations = ResponseType::SuccessWithShareIopsThrottling;
         path.data(Owner::Share(share), writes, len, provision.throughput, operations, own);
         if let Some(account) = account {
@@ -155,12 +155,12 @@ impl Path {
         bytes_met: ResponseType,
     ) {
         let passing = match throughput {
-            Throughput::Together(_) => Passing::Bytes,
-            Throughput::Apart { .. } if writes => Passing::Ingress,
-            Throughput::Apart { .. } => Passing::Egress,
+            Throughput::Together(_) => GateUnit::Bytes,
+            Throughput::Apart { .. } if writes => GateUnit::Ingress,
+            Throughput::Apart { .. } => GateUnit::Egress,
         };
         self.push(PathGate {
-            key: Key { owner, passing: Passing::Operations },
+            key: Key { owner, passing: GateUnit::Operations },
             cost: 1,
             met: operations_met,
         });

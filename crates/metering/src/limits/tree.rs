@@ -16,7 +16,7 @@ use super::fair_queue::Flow;
 use super::formula::{AccountProvision, Provision, Throughput};
 use super::gate::{Meter, RateGate};
 use super::outcome::ResponseType;
-use super::path::{Key, Owner, Passing, Path};
+use super::path::{GatePath, GateUnit, Key, Owner};
 use crate::{ClientKey, Waiter};
 
 pub use super::path::MeteredWork;
@@ -119,7 +119,7 @@ struct ThrottledRequest {
     work: MeteredWork,
     flow: Flow,
     /// Empty when its share was removed.
-    path: Path,
+    path: GatePath,
     /// The index of its gate on the path.
     at: usize,
     since_ns: u64,
@@ -327,13 +327,13 @@ impl ShareLimits {
 
 /// The gates for the data of one owner.
 fn data_gates(owner: Owner, operations: Meter, throughput: Throughput, now_ns: u64) -> Vec<(Key, Meter)> {
-    let mut gates = vec![(Key { owner, passing: Passing::Operations }, operations)];
+    let mut gates = vec![(Key { owner, passing: GateUnit::Operations }, operations)];
     let mut add = |passing, rate| gates.push((Key { owner, passing }, Meter::plain(rate, now_ns)));
     match throughput {
-        Throughput::Together(rate) => add(Passing::Bytes, rate),
+        Throughput::Together(rate) => add(GateUnit::Bytes, rate),
         Throughput::Apart { ingress, egress } => {
-            add(Passing::Ingress, ingress);
-            add(Passing::Egress, egress);
+            add(GateUnit::Ingress, ingress);
+            add(GateUnit::Egress, egress);
         }
     }
     gates
@@ -355,7 +355,7 @@ impl LimitsState {
         let operations = Bursting::new(provision.operations, provision.burst, burst_credits, most, now_ns);
         let owner = Owner::Share(share);
         let mut gates = data_gates(owner, Meter::Bursting(operations), provision.throughput, now_ns);
-        gates.push((Key { owner, passing: Passing::Metadata }, Meter::watched(provision.metadata, now_ns)));
+        gates.push((Key { owner, passing: GateUnit::Metadata }, Meter::watched(provision.metadata, now_ns)));
         for (key, gate) in &mut self.gates {
             if let Key { owner: Owner::File(of, _), passing } = *key
                 && of == share
@@ -395,7 +395,7 @@ impl LimitsState {
             let Some(held) = self.held.get_mut(&id) else { continue };
             // The gates of the share and its files are dropped, with the tokens taken there. The account
             // keeps what was taken from its own gates.
-            (held.path, held.at) = (Path::default(), 0);
+            (held.path, held.at) = (GatePath::default(), 0);
             woken.extend(held.waiter.take());
         }
         let is_its = |key: &Key| match key.owner {
@@ -411,7 +411,7 @@ impl LimitsState {
 
     fn ask(&mut self, share: u32, ask: &ThrottleRequest<'_>, now_ns: u64) -> Result<ResponseType, u64> {
         let Some(of) = self.shares.get(&share) else { return Ok(ResponseType::Success) };
-        let path = Path::of(share, ask.work, &of.provision, self.account.as_ref());
+        let path = GatePath::of(share, ask.work, &of.provision, self.account.as_ref());
         let flow = Flow { client: ask.client, connection: ask.connection, file: ask.work.file() };
         let id = self.next;
         self.next += 1;
@@ -559,7 +559,7 @@ impl LimitsState {
     }
 
     fn withhold(&mut self, share: u32, withheld: bool, now_ns: u64) {
-        let key = Key { owner: Owner::Share(share), passing: Passing::Operations };
+        let key = Key { owner: Owner::Share(share), passing: GateUnit::Operations };
         if let Some(RateGate { meter: Meter::Bursting(rate), .. }) = self.gates.get_mut(&key) {
             rate.withhold(withheld, now_ns);
         }
@@ -601,7 +601,7 @@ impl LimitsState {
     /// Takes the whole cost of some work.
     fn charge(&mut self, share: u32, work: MeteredWork, now_ns: u64) {
         let Some(of) = self.shares.get(&share) else { return };
-        let path = Path::of(share, work, &of.provision, self.account.as_ref());
+        let path = GatePath::of(share, work, &of.provision, self.account.as_ref());
         for step in path.steps() {
             if self.gate(step.key, now_ns).is_some() {
                 self.owe(step.key, step.cost);
@@ -617,7 +617,7 @@ impl LimitsState {
 
     fn give_back(&mut self, share: u32, work: MeteredWork, unused: u64) {
         let Some(of) = self.shares.get(&share) else { return };
-        let path = Path::of(share, work, &of.provision, self.account.as_ref());
+        let path = GatePath::of(share, work, &of.provision, self.account.as_ref());
         for step in path.steps() {
             self.give_back_at(step.key, unused);
         }
@@ -635,14 +635,14 @@ impl LimitsState {
 
     fn bytes_left(&mut self, share: u32, work: MeteredWork, now_ns: u64) -> Vec<i64> {
         let Some(of) = self.shares.get(&share) else { return Vec::new() };
-        let path = Path::of(share, work, &of.provision, self.account.as_ref());
+        let path = GatePath::of(share, work, &of.provision, self.account.as_ref());
         let counted = path.steps().filter(|step| step.key.passing.is_bytes());
         counted.filter_map(|step| self.gate(step.key, now_ns)?.left(now_ns)).collect()
     }
 
     fn share_state(&mut self, share: u32, now_ns: u64) -> Option<ShareState> {
         let of = self.shares.get(&share)?;
-        let key = Key { owner: Owner::Share(share), passing: Passing::Operations };
+        let key = Key { owner: Owner::Share(share), passing: GateUnit::Operations };
         let burst_credits = match self.gates.get_mut(&key) {
             Some(RateGate { meter: Meter::Bursting(rate), .. }) => {
                 rate.refill(now_ns);
@@ -655,9 +655,9 @@ impl LimitsState {
     }
 }
 
-fn file_meter(provision: &Provision, passing: Passing, now_ns: u64) -> Meter {
+fn file_meter(provision: &Provision, passing: GateUnit, now_ns: u64) -> Meter {
     match passing {
-        Passing::Operations => Meter::plain(provision.file_operations, now_ns),
+        GateUnit::Operations => Meter::plain(provision.file_operations, now_ns),
         _ => Meter::plain(provision.file_bytes, now_ns),
     }
 }

@@ -66,9 +66,9 @@ impl Alarm for Clock {
 
 /// The tokens of the requests that were woken.
 #[derive(Default)]
-pub struct Woken(Mutex<Vec<u64>>);
+pub struct WokenTokens(Mutex<Vec<u64>>);
 
-impl Wake for Woken {
+impl Wake for WokenTokens {
     fn wake(&self, token: u64) {
         self.0.lock().expect("nobody panicked").push(token);
     }
@@ -114,7 +114,7 @@ pub struct PacedAccount {
     pub shares: Vec<ShareLimits>,
     pub connections: Vec<Connection>,
     clock: Arc<Clock>,
-    woken: Arc<Woken>,
+    woken: Arc<WokenTokens>,
     /// The least time between two rings of the alarm.
     grain_ns: u64,
     rang_ns: u64,

@@ -177,7 +177,7 @@ impl HeldRight {
 
     /// The part of this right that `need` permits, and whether the request waits until the rest is gone.
     // MS-FSA 2.1.4.12
-    fn left_by(&self, need: Need) -> (Caching, bool) {
+    fn permitted_by(&self, need: Need) -> (Caching, bool) {
         let exclusive = self.breaking.map_or(self.held, |b| b.from).contains(Caching::WRITE);
         let kept = self.held.contains(Caching::HANDLE);
         if self.whole {
@@ -286,7 +286,7 @@ impl Grants {
             if holding.is_spared(requester, need) {
                 continue;
             }
-            let (left, waits) = holding.left_by(need);
+            let (left, waits) = holding.permitted_by(need);
             if left == holding.held && !waits {
                 continue;
             }
@@ -533,7 +533,7 @@ impl Grants {
     }
 
     /// Moves the right of one open to another client, together with the open.
-    pub fn hand_over(&mut self, (client, key, keyed): Holder, to: ClientKey) {
+    pub fn transfer(&mut self, (client, key, keyed): Holder, to: ClientKey) {
         if let Some(own) = self.list.iter_mut().find(|h| h.is(client, key, keyed)) {
             own.client = to;
         }

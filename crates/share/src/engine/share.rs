@@ -22,7 +22,7 @@ use crate::{BreakListener, ClientKey, ClientMemory, Refusal};
 pub struct Share {
     volume: Arc<dyn Volume>,
     settings: ArcSwap<Config>,
-    common: Common,
+    common: SharedResources,
     names: Names,
     open_files: OpenFiles,
     rights: CachingRights,
@@ -34,7 +34,7 @@ pub struct Share {
 }
 
 /// The resources that a share has in common with other shares.
-struct Common {
+struct SharedResources {
     /// The source of descriptors for cached names.
     descriptors: Arc<Descriptors>,
     /// The memory for clients.
@@ -58,7 +58,7 @@ impl Share {
         let share = Arc::new(Share {
             names: Names::open(&volume, &config)?,
             volume,
-            common: Common {
+            common: SharedResources {
                 descriptors: Arc::clone(&config.descriptors),
                 memory: Arc::clone(&config.memory),
                 give_back: config.give_back.clone(),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Unreadable;
-use super::record::{AheadSpan, JournalRecord, OLDEST, OpenRecord, RecordError, Right, VERSION};
+use super::record::{AheadSpan, JournalRecord, OLDEST, OpenRecord, RecordError, RecordedRight, VERSION};
 use crate::caching::grants::Holder;
 use crate::memory::Payer;
 use crate::ranges::table::{LockedRange, Ranges};
@@ -29,7 +29,7 @@ pub struct Ledger {
     /// The version of the records that it was read from; none without any.
     pub version: Option<u32>,
     pub live: BTreeMap<u64, RecordedOpen>,
-    pub rights: HashMap<Holder, Right>,
+    pub rights: HashMap<Holder, RecordedRight>,
     pub ahead: Option<AheadSpan>,
 }
 

@@ -18,7 +18,7 @@ pub const OLDEST: u32 = 1;
 
 /// The recorded state of a caching right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Right {
+pub struct RecordedRight {
     pub state: Caching,
     pub epoch: u16,
     /// Whether the client counts epochs.
@@ -54,7 +54,7 @@ pub struct OpenRecord {
     /// The key of the right on its directory that it does not break.
     pub parent: Option<CacheKey>,
     /// The right that it held when it was recorded.
-    pub right: Option<Right>,
+    pub right: Option<RecordedRight>,
     pub goes: Option<RemovalMark>,
     pub keep_ns: u64,
     pub note: Vec<u8>,
@@ -86,7 +86,7 @@ pub enum JournalRecord {
     /// A caching right has changed.
     Right {
         holder: Holder,
-        right: Right,
+        right: RecordedRight,
     },
     /// It belongs to another client, and so does its own caching right.
     Moved {
@@ -294,15 +294,15 @@ fn made(from: &mut Cursor<'_>) -> Result<OpenRecord, RecordError> {
     })
 }
 
-fn put_right(out: &mut Writer<'_>, right: &Right) {
+fn put_right(out: &mut Writer<'_>, right: &RecordedRight) {
     out.u8(right.state.bits());
     out.u16_le(right.epoch);
     out.u8(u8::from(right.counts));
     put_option(out, right.parent.as_ref(), |out, key| out.u128_le(key.0));
 }
 
-fn right(from: &mut Cursor<'_>) -> Result<Right, RecordError> {
-    Ok(Right {
+fn right(from: &mut Cursor<'_>) -> Result<RecordedRight, RecordError> {
+    Ok(RecordedRight {
         state: Caching::from_bits(from.u8()?).ok_or(RecordError::Content)?,
         epoch: from.u16_le()?,
         counts: flag(from)?,

@@ -28,7 +28,7 @@ pub(crate) struct LockedRange {
 
 /// A request that waits for a range.
 #[derive(Debug, Clone, Copy)]
-struct Queued {
+struct WaitingRange {
     ticket: Ticket,
     owner: LockOwner,
     open: u64,
@@ -49,7 +49,7 @@ pub(crate) enum Intent {
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     held: Index,
-    queue: VecDeque<Queued>,
+    queue: VecDeque<WaitingRange>,
 }
 
 impl Ranges {
@@ -75,23 +75,23 @@ impl Ranges {
 
     /// Whether another owner's range conflicts with this access.
     pub fn conflicts(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule, intent: Intent) -> bool {
-        self.standing(range, owner, rule, intent).next().is_some()
+        self.conflicting(range, owner, rule, intent).next().is_some()
     }
 
     /// Whether another owner's range conflicts with reading or writing there. With `ignores_merging`, ranges
     /// that merge do not count.
     pub fn hinders(&self, range: &RangeRequest, owner: LockOwner, ignores_merging: bool) -> bool {
-        let mut standing = self.standing(range, owner, LockRule::Exact, Intent::Data);
-        standing.any(|held| !ignores_merging || held.rule == LockRule::Exact)
+        let mut conflicting = self.conflicting(range, owner, LockRule::Exact, Intent::Data);
+        conflicting.any(|held| !ignores_merging || held.rule == LockRule::Exact)
     }
 
     /// A range that conflicts with holding this one.
-    pub fn in_the_way(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule) -> Option<&LockedRange> {
-        self.standing(range, owner, rule, Intent::Hold).next()
+    pub fn conflict(&self, range: &RangeRequest, owner: LockOwner, rule: LockRule) -> Option<&LockedRange> {
+        self.conflicting(range, owner, rule, Intent::Hold).next()
     }
 
     /// The ranges that conflict with this access.
-    fn standing(
+    fn conflicting(
         &self,
         range: &RangeRequest,
         owner: LockOwner,
@@ -105,7 +105,7 @@ impl Ranges {
             .chain(shared)
             .flat_map(move |kind| self.held.overlapping(kind, wanted))
             .map(|(_, held)| held)
-            .filter(move |held| stands(held, &wanted, owner, rule, intent))
+            .filter(move |held| conflicts_with(held, &wanted, owner, rule, intent))
     }
 
     /// Whether an owner already holds exactly this range, so that taking it again takes nothing.
@@ -225,7 +225,7 @@ impl Ranges {
         self.take_out(|queued| queued.open == open && (queued.range.start, queued.range.len) == (start, len))
     }
 
-    fn take_out(&mut self, which: impl Fn(&Queued) -> bool) -> Vec<Ticket> {
+    fn take_out(&mut self, which: impl Fn(&WaitingRange) -> bool) -> Vec<Ticket> {
         let mut taken = Vec::new();
         self.queue.retain(|queued| {
             let goes = which(queued);
@@ -239,7 +239,7 @@ impl Ranges {
 
     /// Puts a request at the end of the queue.
     pub fn wait(&mut self, ticket: Ticket, owner: LockOwner, open: u64, rule: LockRule, range: RangeRequest) {
-        self.queue.push_back(Queued { ticket, owner, open, rule, range });
+        self.queue.push_back(WaitingRange { ticket, owner, open, rule, range });
     }
 
     /// Takes a request out of the queue. Returns true if it was there.
@@ -255,7 +255,7 @@ impl Ranges {
         let mut promised = Ranges::default();
         let mut queue = std::mem::take(&mut self.queue);
         queue.retain(|queued| {
-            let Queued { owner, rule, ref range, .. } = *queued;
+            let WaitingRange { owner, rule, ref range, .. } = *queued;
             let fits = !self.conflicts(range, owner, rule, Intent::Hold)
                 && promised.lock(owner, 0, Payer::NOBODY, rule, std::slice::from_ref(range)).is_ok();
             if fits {
@@ -270,7 +270,7 @@ impl Ranges {
 
 /// Whether a held range conflicts with this access.
 // MS-FSA 2.1.4.10
-fn stands(
+fn conflicts_with(
     held: &LockedRange,
     range: &RangeRequest,
     owner: LockOwner,

@@ -24,7 +24,7 @@ pub(crate) enum Rank {
     /// `Directory::contents`: its index of names and known subdirectories. The one of another directory is
     /// only tried.
     Contents,
-    /// A shard of `Files`: the open files.
+    /// A shard of `OpenFileTable`: the open files.
     FileShard,
     /// `Stream::appending`: writes behind the end, by one thread at a time.
     Appending,
@@ -41,7 +41,7 @@ pub(crate) enum Rank {
     WatchedTrees,
     /// `DirectoryWatch::pending`: a request that finds no change waits before the next can come.
     WatchPending,
-    /// `Detachment`: opens whose clients are gone. Their owners and paths are read under it.
+    /// `DetachedTable`: opens whose clients are gone. Their owners and paths are read under it.
     Detached,
     /// `Fairness::holders`: the number of descriptors of each client. The owners of opens are read under it.
     DescriptorHolders,

@@ -7,20 +7,20 @@ use super::rank::Rank;
 
 /// A lock that is held or about to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Lock {
+pub(super) struct LockId {
     pub rank: Rank,
     /// Distinguishes it from others of its rank.
     pub address: usize,
 }
 
 thread_local! {
-    static HELD: RefCell<Vec<Lock>> = const { RefCell::new(Vec::new()) };
+    static HELD: RefCell<Vec<LockId>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A lock that counts as held by this thread until this is dropped.
-pub(super) struct HeldLock(Lock);
+pub(super) struct HeldLock(LockId);
 
-impl Lock {
+impl LockId {
     /// Counts the lock as held.
     pub fn count(self) -> HeldLock {
         // A thread that ends has no stack any more, and takes its last locks unseen.
@@ -41,7 +41,7 @@ impl Lock {
         }
     }
 
-    fn may_come_before(self, next: Lock) -> bool {
+    fn may_come_before(self, next: LockId) -> bool {
         let is_next = next.rank.goes_by_address() && self.rank == next.rank && self.address < next.address;
         !self.rank.is_leaf() && (self.rank < next.rank || is_next)
     }

@@ -133,7 +133,7 @@ pub struct Client {
 }
 
 /// A request to open that a test builds.
-pub struct Ask<'a> {
+pub struct OpenBuilder<'a> {
     pub client: &'a Client,
     path: Vec<Name>,
     stream: Option<Name>,
@@ -143,8 +143,8 @@ pub struct Ask<'a> {
 }
 
 impl Client {
-    pub fn open<'a>(&'a self, at: &str) -> Ask<'a> {
-        Ask {
+    pub fn open<'a>(&'a self, at: &str) -> OpenBuilder<'a> {
+        OpenBuilder {
             client: self,
             path: path(at),
             stream: None,
@@ -274,7 +274,7 @@ pub fn waits<T: std::fmt::Debug>(step: CallResult<T>) -> Ticket {
     }
 }
 
-impl<'a> Ask<'a> {
+impl<'a> OpenBuilder<'a> {
     pub fn access(mut self, access: Rights) -> Self {
         self.request.access = access;
         self

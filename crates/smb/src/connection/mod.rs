@@ -152,7 +152,7 @@ impl Connection {
         now: Now,
     ) -> Option<Connection> {
         let desk = ConnectionCounters::new(&server.counts);
-        let visits = Arc::clone(desk.visits());
+        let visits = Arc::clone(desk.activity());
         let handle = Arc::new(Handle::new(server.next_connection(), peer, now, mailbox, visits));
         server.add_connection(&handle).then(|| Connection {
             server: Arc::clone(server),

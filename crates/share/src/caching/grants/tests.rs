@@ -13,20 +13,20 @@ const ALONE: GrantConditions =
     GrantConditions { others: false, delete_pending: false, ranges: false, directory: false, writers: false };
 const AMONG_OTHERS: GrantConditions = GrantConditions { others: true, ..ALONE };
 
-fn who(n: u128, keyed: bool) -> Requester {
+fn requester(n: u128, keyed: bool) -> Requester {
     Requester { client: Some(ClientKey(n)), key: Some((CacheKey(n), keyed)), parent: None, whole: false }
 }
 
-fn asks(n: u128, keyed: bool, want: Caching) -> CachingRequest {
+fn request_for(n: u128, keyed: bool, want: Caching) -> CachingRequest {
     CachingRequest { key: CacheKey(n), want, keyed, parent: None, epoch: Some(0), whole: false, via: 0 }
 }
 
 fn keyed(grants: &mut Grants, n: u128, want: Caching, around: GrantConditions) -> Caching {
-    grants.grant(ClientKey(n), &asks(n, true, want), around).state
+    grants.grant(ClientKey(n), &request_for(n, true, want), around).state
 }
 
 fn single(grants: &mut Grants, n: u128, want: Caching, around: GrantConditions) -> Caching {
-    grants.grant(ClientKey(n), &asks(n, false, want), around).state
+    grants.grant(ClientKey(n), &request_for(n, false, want), around).state
 }
 
 fn answer(grants: &mut Grants, n: u128, keyed: bool, keep: Caching) -> Result<Option<Caching>, Refusal> {
@@ -59,7 +59,7 @@ fn what_each_need_takes_from_a_keyed_holder() {
     for (held, need, to, answered, waits) in cases {
         let mut grants = Grants::default();
         assert_eq!(keyed(&mut grants, 1, held, ALONE), held);
-        let got = require(&mut grants, who(2, true), need);
+        let got = require(&mut grants, requester(2, true), need);
         assert_eq!(got, (vec![(held, to, answered)], waits), "{held:?} {need:?}");
     }
     for (held, need) in [
@@ -72,7 +72,7 @@ fn what_each_need_takes_from_a_keyed_holder() {
     ] {
         let mut grants = Grants::default();
         keyed(&mut grants, 1, held, ALONE);
-        assert_eq!(require(&mut grants, who(2, true), need), (vec![], false), "{held:?} {need:?}");
+        assert_eq!(require(&mut grants, requester(2, true), need), (vec![], false), "{held:?} {need:?}");
     }
 }
 
@@ -90,7 +90,7 @@ fn what_each_need_takes_from_a_single_open() {
     for (held, need, to, answered, waits) in cases {
         let mut grants = Grants::default();
         assert_eq!(single(&mut grants, 1, held, ALONE), held);
-        let got = require(&mut grants, who(2, false), need);
+        let got = require(&mut grants, requester(2, false), need);
         assert_eq!(got, (vec![(held, to, answered)], waits), "{held:?} {need:?}");
     }
 }
@@ -100,16 +100,19 @@ fn what_each_need_takes_from_a_single_open() {
 fn a_change_of_attributes_is_in_the_way_of_rights_given_back_as_a_whole_only() {
     for held in [RH, RWH] {
         let mut grants = Grants::default();
-        let whole = CachingRequest { whole: true, ..asks(1, true, held) };
+        let whole = CachingRequest { whole: true, ..request_for(1, true, held) };
         assert_eq!(grants.grant(ClientKey(1), &whole, ALONE).state, held);
-        assert_eq!(require(&mut grants, who(1, true), Need::Attributes), (vec![], false), "its own");
-        assert_eq!(require(&mut grants, who(2, true), Need::Attributes), (vec![(held, NONE, true)], true));
+        assert_eq!(require(&mut grants, requester(1, true), Need::Attributes), (vec![], false), "its own");
+        assert_eq!(
+            require(&mut grants, requester(2, true), Need::Attributes),
+            (vec![(held, NONE, true)], true)
+        );
         let holder = (ClientKey(1), CacheKey(1), true);
         assert_eq!(grants.deadline_of(&holder), Some(SOON.whole));
         let mut grants = Grants::default();
         assert_eq!(keyed(&mut grants, 1, held, ALONE), held);
-        assert_eq!(require(&mut grants, who(2, true), Need::Attributes), (vec![], false));
-        assert!(require(&mut grants, who(2, true), Need::CloseKept).1);
+        assert_eq!(require(&mut grants, requester(2, true), Need::Attributes), (vec![], false));
+        assert!(require(&mut grants, requester(2, true), Need::CloseKept).1);
         assert_eq!(grants.deadline_of(&holder), Some(SOON.single));
     }
 }
@@ -118,10 +121,10 @@ fn a_change_of_attributes_is_in_the_way_of_rights_given_back_as_a_whole_only() {
 fn reading_the_descriptor_is_in_the_way_of_single_opens_only() {
     let mut grants = Grants::default();
     keyed(&mut grants, 1, RWH, ALONE);
-    assert_eq!(require(&mut grants, who(2, true), Need::Look), (vec![], false));
+    assert_eq!(require(&mut grants, requester(2, true), Need::Look), (vec![], false));
     let mut grants = Grants::default();
     single(&mut grants, 1, RWH, ALONE);
-    assert_eq!(require(&mut grants, who(2, false), Need::Look), (vec![(RWH, R, true)], true));
+    assert_eq!(require(&mut grants, requester(2, false), Need::Look), (vec![(RWH, R, true)], true));
 }
 
 #[test]
@@ -129,11 +132,11 @@ fn ones_own_key_is_spared_except_for_reading_under_no_key() {
     let mut grants = Grants::default();
     keyed(&mut grants, 1, RWH, ALONE);
     for need in [Need::Open, Need::Replace, Need::CloseKept, Need::Rename, Need::Change] {
-        assert_eq!(require(&mut grants, who(1, true), need), (vec![], false));
+        assert_eq!(require(&mut grants, requester(1, true), need), (vec![], false));
     }
     let mut grants = Grants::default();
     single(&mut grants, 1, R, AMONG_OTHERS);
-    assert_eq!(require(&mut grants, who(1, false), Need::Change), (vec![(R, NONE, false)], false));
+    assert_eq!(require(&mut grants, requester(1, false), Need::Change), (vec![(R, NONE, false)], false));
     assert!(grants.is_empty());
 }
 
@@ -141,17 +144,17 @@ fn ones_own_key_is_spared_except_for_reading_under_no_key() {
 fn a_second_need_waits_without_a_second_notice_and_is_met_after_the_answer() {
     let mut grants = Grants::default();
     keyed(&mut grants, 1, RWH, ALONE);
-    assert_eq!(require(&mut grants, who(2, true), Need::Open), (vec![(RWH, RH, true)], true));
-    assert_eq!(require(&mut grants, who(3, true), Need::Replace), (vec![], true));
+    assert_eq!(require(&mut grants, requester(2, true), Need::Open), (vec![(RWH, RH, true)], true));
+    assert_eq!(require(&mut grants, requester(3, true), Need::Replace), (vec![], true));
     assert_eq!(answer(&mut grants, 1, true, RH), Ok(Some(R)));
     // A request that waited for the first step waits for the next one too. A request that only looks does
     // not.
     for need in [Need::Open, Need::Replace] {
-        assert_eq!(require(&mut grants, who(2, true), need), (vec![], true), "{need:?}");
+        assert_eq!(require(&mut grants, requester(2, true), need), (vec![], true), "{need:?}");
     }
-    assert_eq!(require(&mut grants, who(2, true), Need::Look), (vec![], false));
+    assert_eq!(require(&mut grants, requester(2, true), Need::Look), (vec![], false));
     assert_eq!(answer(&mut grants, 1, true, R), Ok(Some(NONE)));
-    assert_eq!(require(&mut grants, who(3, true), Need::Replace), (vec![], false));
+    assert_eq!(require(&mut grants, requester(3, true), Need::Replace), (vec![], false));
     assert_eq!(answer(&mut grants, 1, true, NONE), Err(Refusal::NoSuchGrant));
 }
 
@@ -159,35 +162,35 @@ fn a_second_need_waits_without_a_second_notice_and_is_met_after_the_answer() {
 fn a_break_that_began_without_writing_keeps_no_reader_waiting() {
     let mut grants = Grants::default();
     keyed(&mut grants, 1, RH, ALONE);
-    assert_eq!(require(&mut grants, who(2, true), Need::CloseKept), (vec![(RH, R, true)], true));
-    assert_eq!(require(&mut grants, who(3, true), Need::Open), (vec![], false));
-    assert_eq!(require(&mut grants, who(3, true), Need::Change), (vec![], false));
-    assert_eq!(require(&mut grants, who(3, true), Need::Rename), (vec![], true));
+    assert_eq!(require(&mut grants, requester(2, true), Need::CloseKept), (vec![(RH, R, true)], true));
+    assert_eq!(require(&mut grants, requester(3, true), Need::Open), (vec![], false));
+    assert_eq!(require(&mut grants, requester(3, true), Need::Change), (vec![], false));
+    assert_eq!(require(&mut grants, requester(3, true), Need::Rename), (vec![], true));
     assert_eq!(answer(&mut grants, 1, true, R), Ok(Some(NONE)));
     assert!(grants.is_empty());
 }
 
 #[test]
 fn the_first_open_under_a_key_says_whether_epochs_are_counted_and_names_the_parent() {
-    let first = CachingRequest { parent: Some(CacheKey(7)), epoch: Some(40), ..asks(1, true, R) };
-    let later = CachingRequest { parent: None, epoch: None, ..asks(1, true, RH) };
+    let first = CachingRequest { parent: Some(CacheKey(7)), epoch: Some(40), ..request_for(1, true, R) };
+    let later = CachingRequest { parent: None, epoch: None, ..request_for(1, true, RH) };
     let mut grants = Grants::default();
     let grant = grants.grant(ClientKey(1), &first, ALONE);
     assert_eq!((grant.epoch, grant.parent), (Some(41), Some(CacheKey(7))));
     let grant = grants.grant(ClientKey(1), &later, ALONE);
     assert_eq!((grant.state, grant.epoch, grant.parent), (RH, Some(42), Some(CacheKey(7))));
-    assert_eq!(grants.require(NODE, &who(2, true), Need::Replace, SOON).notices[0].epoch, 43);
+    assert_eq!(grants.require(NODE, &requester(2, true), Need::Replace, SOON).notices[0].epoch, 43);
     let mut grants = Grants::default();
     assert_eq!(grants.grant(ClientKey(1), &later, ALONE).epoch, None);
     assert_eq!(grants.grant(ClientKey(1), &first, ALONE).epoch, None);
-    assert_eq!(grants.require(NODE, &who(2, true), Need::Replace, SOON).notices[0].epoch, 0);
+    assert_eq!(grants.require(NODE, &requester(2, true), Need::Replace, SOON).notices[0].epoch, 0);
 }
 
 #[test]
 fn an_answer_may_keep_less_but_not_more() {
     let mut grants = Grants::default();
     keyed(&mut grants, 1, RWH, ALONE);
-    require(&mut grants, who(2, true), Need::Open);
+    require(&mut grants, requester(2, true), Need::Open);
     assert_eq!(answer(&mut grants, 1, true, RWH), Err(Refusal::TooMuchKept));
     assert_eq!(answer(&mut grants, 1, true, R), Ok(None));
     assert_eq!(grants.of(ClientKey(1), CacheKey(1), true).map(|g| g.state), Some(R));
@@ -201,7 +204,7 @@ fn rights_are_raised_and_never_lowered_by_opening_again() {
     assert_eq!(keyed(&mut grants, 1, R, ALONE), RWH);
     let grant = grants.of(ClientKey(1), CacheKey(1), true).unwrap();
     assert_eq!((grant.epoch, grant.breaking), (Some(2), None));
-    require(&mut grants, who(2, true), Need::Open);
+    require(&mut grants, requester(2, true), Need::Open);
     assert_eq!(keyed(&mut grants, 1, RWH, ALONE), RWH);
     assert_eq!(grants.of(ClientKey(1), CacheKey(1), true).unwrap().breaking, Some(RH));
 }
@@ -262,10 +265,10 @@ fn entries_spare_the_key_that_the_changer_names_for_the_parent() {
 fn nothing_waits_for_ever() {
     let mut grants = Grants::default();
     keyed(&mut grants, 1, RWH, ALONE);
-    require(&mut grants, who(2, true), Need::Open);
+    require(&mut grants, requester(2, true), Need::Open);
     assert_eq!(grants.expire(49), []);
     assert_eq!(grants.expire(50).len(), 1);
-    assert_eq!(require(&mut grants, who(2, true), Need::Open), (vec![], false));
+    assert_eq!(require(&mut grants, requester(2, true), Need::Open), (vec![], false));
     assert_eq!(keyed(&mut grants, 2, RWH, ALONE), RWH);
 }
 
@@ -281,14 +284,14 @@ fn the_last_close_under_a_key_gives_the_right_back() {
 
 /// Clients that obey every break, with the number of opens of each.
 #[derive(Default)]
-struct Obedient {
+struct ObedientClients {
     grants: Grants,
     opens: [u32; 4],
 }
 
-impl Obedient {
+impl ObedientClients {
     fn requester(k: usize) -> Requester {
-        who(k as u128, Obedient::is_keyed(k))
+        requester(k as u128, ObedientClients::is_keyed(k))
     }
 
     /// Half of the clients hold their right under a key, half by one open.
@@ -298,14 +301,16 @@ impl Obedient {
 
     fn state(&self, k: usize) -> Caching {
         let id = k as u128;
-        self.grants.of(ClientKey(id), CacheKey(id), Obedient::is_keyed(k)).map_or(NONE, |grant| grant.state)
+        self.grants
+            .of(ClientKey(id), CacheKey(id), ObedientClients::is_keyed(k))
+            .map_or(NONE, |grant| grant.state)
     }
 
     /// Asks until there is nothing to wait for. Every acknowledgment must bring that nearer.
     fn require(&mut self, k: usize, need: Need) {
         let mut told = Vec::new();
         for _ in 0..8 {
-            let broken = self.grants.require(NODE, &Obedient::requester(k), need, SOON);
+            let broken = self.grants.require(NODE, &ObedientClients::requester(k), need, SOON);
             told.extend(broken.notices.into_iter().filter(|notice| notice.answer));
             if !broken.wait && told.is_empty() {
                 return;
@@ -326,7 +331,7 @@ impl Obedient {
             assert_eq!(others, 0, "{k} may keep writes back while others have it open: {:?}", self.grants);
         }
         let held = |keyed: bool, what: Caching| {
-            (0..4).any(|k| Obedient::is_keyed(k) == keyed && self.state(k).contains(what))
+            (0..4).any(|k| ObedientClients::is_keyed(k) == keyed && self.state(k).contains(what))
         };
         assert!(!(held(true, Caching::HANDLE) && held(false, R)), "{:?}", self.grants);
     }
@@ -337,19 +342,19 @@ proptest::proptest! {
     fn whoever_answers_keeps_others_waiting_no_longer_and_writers_are_alone(
         acts in proptest::collection::vec((0..6u8, 0..4usize, 0..8u8), 1..60)
     ) {
-        let mut world = Obedient::default();
+        let mut world = ObedientClients::default();
         for (act, k, want) in acts {
             let want = Caching::from_bits_truncate(want);
             match act {
-                0..3 if world.opens[k] == 0 || Obedient::is_keyed(k) => {
+                0..3 if world.opens[k] == 0 || ObedientClients::is_keyed(k) => {
                     let need = [Need::Open, Need::Delete, Need::Replace][act as usize];
                     world.require(k, need);
                     let others = (0..4).any(|other| other != k && world.opens[other] > 0);
                     let id = k as u128;
                     let around = GrantConditions { others, ..ALONE };
-                    let request = asks(id, Obedient::is_keyed(k), want);
+                    let request = request_for(id, ObedientClients::is_keyed(k), want);
                     let grant = world.grants.grant(ClientKey(id), &request, around);
-                    proptest::prop_assert!(want.contains(grant.state) || Obedient::is_keyed(k));
+                    proptest::prop_assert!(want.contains(grant.state) || ObedientClients::is_keyed(k));
                     world.opens[k] += 1;
                 }
                 3 if world.opens[k] > 0 => {
@@ -366,7 +371,8 @@ proptest::proptest! {
                 }
                 5 if world.opens[k] > 0 => {
                     world.opens[k] -= 1;
-                    world.grants.release(ClientKey(k as u128), CacheKey(k as u128), Obedient::is_keyed(k));
+                    let keyed = ObedientClients::is_keyed(k);
+                    world.grants.release(ClientKey(k as u128), CacheKey(k as u128), keyed);
                 }
                 _ => {}
             }
@@ -377,7 +383,7 @@ proptest::proptest! {
 
 #[test]
 fn a_right_given_back_as_a_whole_goes_before_somebody_opens_for_writing() {
-    let whole = |n, want| CachingRequest { whole: true, ..asks(n, true, want) };
+    let whole = |n, want| CachingRequest { whole: true, ..request_for(n, true, want) };
     let broken = |held: Caching, need: Need| {
         let mut grants = Grants::default();
         assert_eq!(grants.grant(ClientKey(1), &whole(1, held), ALONE).state, held);
@@ -399,7 +405,7 @@ fn a_right_given_back_as_a_whole_goes_before_somebody_opens_for_writing() {
 
 #[test]
 fn a_right_given_back_as_a_whole_is_given_with_handle_or_not_at_all() {
-    let whole = |n, want| CachingRequest { whole: true, ..asks(n, true, want) };
+    let whole = |n, want| CachingRequest { whole: true, ..request_for(n, true, want) };
     for want in [RH, RWH] {
         // HANDLE is not available beside a plain right to read under no key, nor if the name is about to be
         // deleted.
@@ -410,7 +416,7 @@ fn a_right_given_back_as_a_whole_is_given_with_handle_or_not_at_all() {
         let goes = GrantConditions { delete_pending: true, ..ALONE };
         assert_eq!(grants.grant(ClientKey(2), &whole(2, want), goes).state, NONE, "{want:?}");
         // The open that got nothing makes no request wait. It gets the right once it is available.
-        assert_eq!(require(&mut grants, who(1, true), Need::OpenToWrite), (vec![], false));
+        assert_eq!(require(&mut grants, requester(1, true), Need::OpenToWrite), (vec![], false));
         assert_eq!(grants.grant(ClientKey(2), &whole(2, want), ALONE).state, want);
     }
     let mut grants = Grants::default();

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{Name, Node, NodeKind, OpenHow};
+use volume::{Kind, Name, Node, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::lookup::name::{ResolvedName, Search};
@@ -68,14 +68,14 @@ impl Share {
         }
         let search = Search { how: OpenHow::Attributes, ..search };
         match self.walk(caller, from, request.path, request.options | Options::OPEN_LINK, search) {
-            Ok(link) if link.0.kind() == Some(NodeKind::Link) => Ok(link),
+            Ok(link) if link.0.kind() == Some(Kind::Link) => Ok(link),
             _ => found,
         }
     }
 
     /// The target of a link in a directory, for a request that came there by the links of `behind`. None if
     /// the target cannot be reached, or if the links form a circle.
-    pub(crate) fn led_to(
+    pub(crate) fn link_target(
         &self,
         caller: &Caller<'_>,
         here: &Arc<Directory>,
@@ -91,7 +91,7 @@ impl Share {
         let search =
             Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: false };
         let found = self.follow(&mut walk, here, node.as_ref(), options);
-        let found = found.and_then(|()| self.go(caller, &mut walk, options, search)).ok()?;
+        let found = found.and_then(|()| self.walk_to_end(caller, &mut walk, options, search)).ok()?;
         match found {
             WalkTarget::There { found, .. } if !walk.trail.is_circular(found.node.id()) => Some(found),
             WalkTarget::There { .. } | WalkTarget::Root(_) | WalkTarget::Missing { .. } => None,
@@ -100,7 +100,7 @@ impl Share {
 
     /// Refuses to open a link itself if opening its target would be refused.
     // MS-FSA 2.1.5.1
-    pub(crate) fn check_led_to(
+    pub(crate) fn check_link_target(
         &self,
         caller: &Caller<'_>,
         parent: &Arc<Directory>,
@@ -111,8 +111,8 @@ impl Share {
         if !options.intersects(Options::DIRECTORY | Options::NOT_DIRECTORY) {
             return Ok(());
         }
-        let led_to = self.led_to(caller, parent, name, link, None, options);
-        let is_directory = led_to.is_some_and(|found| found.node.kind() == NodeKind::Directory);
+        let link_target = self.link_target(caller, parent, name, link, None, options);
+        let is_directory = link_target.is_some_and(|found| found.node.kind() == Kind::Directory);
         match is_directory {
             true if options.contains(Options::NOT_DIRECTORY) => Err(Refusal::IsADirectory),
             false if options.contains(Options::DIRECTORY) => Err(Refusal::NotADirectory),

@@ -235,8 +235,8 @@ impl Share {
         // A node that is open for writing is not cached. Only a node that will be cached is opened for its
         // attributes first.
         let writes = how == OpenHow::ReadWrite;
-        let is_let_in = !writes || here.lets_in(name);
-        let first = if writes && is_let_in { OpenHow::Attributes } else { how };
+        let is_admitted = !writes || here.admits(name);
+        let first = if writes && is_admitted { OpenHow::Attributes } else { how };
         let Some(found) = existing(here.node.lookup(name, first))? else {
             if caches_absence {
                 here.remember(name, generation, CachedTarget::Absent);
@@ -244,12 +244,12 @@ impl Share {
             return Ok(None);
         };
         let seen = found.first_stat();
-        if !is_let_in {
+        if !is_admitted {
             return Ok(Some(ResolvedName { seen, ..ResolvedName::of(name.clone(), found) }));
         }
         let kept = KeptNode::new(Arc::clone(&found));
         if writes {
-            here.cache_let_in(name, generation, &kept);
+            here.cache_admitted(name, generation, &kept);
         } else {
             here.remember(name, generation, CachedTarget::There(Arc::clone(&kept)));
         }

@@ -68,7 +68,7 @@ impl Share {
         search: Search,
     ) -> Result<(WalkTarget, LinkTrail), Refusal> {
         let mut walk = Walk::from(from.unwrap_or(self.root()), path);
-        let found = self.go(caller, &mut walk, options, search)?;
+        let found = self.walk_to_end(caller, &mut walk, options, search)?;
         let found = self.unless_circular(&walk.trail, found, options, search)?;
         Ok((found, walk.trail))
     }
@@ -92,19 +92,19 @@ impl Share {
     ///
     /// # Errors
     /// As [`Share::walk`].
-    pub(crate) fn go(
+    pub(crate) fn walk_to_end(
         &self,
         caller: &Caller<'_>,
         walk: &mut Walk,
         options: Options,
         search: Search,
     ) -> Result<WalkTarget, Refusal> {
-        while let Some(go) = walk.left.pop() {
+        while let Some(walk_to_end) = walk.left.pop() {
             walk.steps += 1;
             if walk.steps > MAX_STEPS {
                 return Err(Refusal::BadLink);
             }
-            let name = match go {
+            let name = match walk_to_end {
                 WalkStep::Up if walk.stack.len() > 1 => {
                     walk.stack.pop();
                     continue;

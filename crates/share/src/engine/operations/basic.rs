@@ -161,7 +161,7 @@ impl Share {
         }
         drop(beside);
         if !told.is_empty() || matches!(basic.changed, Some(TimeSet::Set(_))) {
-            self.shown_changed(open, caller.cause());
+            self.directory_entry_changed(open, caller.cause());
         }
         if let (Some(link), false) = (&open.link, told.is_empty()) {
             self.report(link, None, ChangeKind::Modified, told);

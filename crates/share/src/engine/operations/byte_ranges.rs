@@ -28,7 +28,7 @@ impl Share {
         self.lock_noting(caller, open, owner, rule, ranges, &|| None)
     }
 
-    /// Does the same, and records a note with the open.
+    /// As [`Share::lock`], with a note that is recorded with the open.
     // MS-FSA 2.1.5.8
     pub fn lock_noting(
         &self,
@@ -111,7 +111,7 @@ impl Share {
         self.unlock_noting(open, owner, rule, ranges, &|| None)
     }
 
-    /// Does the same, and records a note with the open if all are released.
+    /// As [`Share::unlock`], with a note that is recorded with the open if all are released.
     ///
     /// # Errors
     /// As [`Share::unlock`].

@@ -30,7 +30,7 @@ impl Share {
         self.create_at(caller, None, request)
     }
 
-    /// Does the same from an item that was found before; none: from the root.
+    /// As [`Share::create`], from an item that was found before; none: from the root.
     pub(crate) fn create_at(
         &self,
         caller: &Caller<'_>,
@@ -172,8 +172,8 @@ impl Share {
         }
     }
 
-    /// Does the same for a link, and for a target that was found through links. With delete on close, the
-    /// last name of the path is the one that is removed.
+    /// Opens a link, or a target that was found through links. With delete on close, the last name of the
+    /// path is the one that is removed.
     fn attempt_by_link(
         &self,
         caller: &Caller<'_>,
@@ -191,7 +191,7 @@ impl Share {
             // A request for the link itself may name a link of either kind.
             let is_asked_for = request.options.contains(Options::OPEN_LINK);
             let either = if is_asked_for { Options::NOT_DIRECTORY } else { Options::empty() };
-            self.check_led_to(caller, parent, &found.name, &found.node, request.options - either)?;
+            self.check_link_target(caller, parent, &found.name, &found.node, request.options - either)?;
             inner.options -= Options::DIRECTORY | Options::NOT_DIRECTORY;
             trail.last = None;
         }

@@ -28,7 +28,7 @@ impl Share {
         self.changed(open, now, UNSEEN)
     }
 
-    /// Does the same for a change of which the holders that cache the directory are notified at once.
+    /// As [`Share::data_changed`], but the holders that cache the directory are notified at once.
     pub(crate) fn changed_at_once(&self, open: &Open, now: Now) -> Result<(), Refusal> {
         self.changed(open, now, 0)
     }
@@ -78,7 +78,7 @@ impl Share {
         self.mark_archive_at(&open.file, open.node.as_ref())
     }
 
-    /// Does the same for a file that is about to be opened, or for a directory.
+    /// As [`Share::mark_archive`], for a file that is about to be opened, or for a directory.
     pub(crate) fn mark_archive_at(&self, file: &File, node: &dyn Node) -> Result<(), Refusal> {
         let is_marked = |record: &Record| match record.attributes {
             Some(bits) => bits.contains(Attributes::ARCHIVE),

@@ -12,7 +12,7 @@ use crate::{Attributes, CallResult, Caller, Open, Refusal};
 
 /// The terms on which a name is marked.
 #[derive(Clone, Copy)]
-struct Marking {
+struct DeletionTerms {
     /// Whether the mark is set or cleared.
     on: bool,
     /// The name is removed when this very open is closed.
@@ -40,7 +40,7 @@ impl Share {
         if on && let Err(why) = self.check_open_may_go(open) {
             return CallResult::Refused(why);
         }
-        let marking = Marking { on, posix, ignore_read_only, close_tells: false };
+        let marking = DeletionTerms { on, posix, ignore_read_only, close_tells: false };
         self.with_last_link(caller, open, |open| self.mark_for_deletion(caller, open, marking))
     }
 
@@ -51,12 +51,17 @@ impl Share {
         if let Err(why) = self.check_open_may_go(open) {
             return CallResult::Refused(why);
         }
-        let marking = Marking { on: true, posix: true, ignore_read_only: true, close_tells: true };
+        let marking = DeletionTerms { on: true, posix: true, ignore_read_only: true, close_tells: true };
         self.mark_for_deletion(caller, open, marking)
     }
 
-    fn mark_for_deletion(&self, caller: &Caller<'_>, open: &Arc<Open>, marking: Marking) -> CallResult<()> {
-        let Marking { on, posix, .. } = marking;
+    fn mark_for_deletion(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        marking: DeletionTerms,
+    ) -> CallResult<()> {
+        let DeletionTerms { on, posix, .. } = marking;
         if on {
             match self.check_deletable(caller, open, marking) {
                 Err(Refusal::NotEmpty) => match self.wait_for_unclaimed_in(caller, open) {
@@ -70,7 +75,7 @@ impl Share {
                 CallResult::Done(()) => {}
                 other => return other,
             }
-            self.let_go(open, caller.cause());
+            self.end_expired_sharers(open, caller.cause());
         } else if !open.granted.contains(Rights::DELETE) {
             return CallResult::Refused(Refusal::AccessDenied);
         }
@@ -97,7 +102,12 @@ impl Share {
         CallResult::Done(())
     }
 
-    fn check_deletable(&self, caller: &Caller<'_>, open: &Open, marking: Marking) -> Result<(), Refusal> {
+    fn check_deletable(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        marking: DeletionTerms,
+    ) -> Result<(), Refusal> {
         if !open.granted.contains(Rights::DELETE) {
             return Err(Refusal::AccessDenied);
         }

@@ -348,7 +348,7 @@ impl Share {
             return Err(Refusal::OwnerAway);
         }
         let (requester, caching) = self.asking(caller, request, &stream);
-        if let Some(need) = self.in_the_way(request, plan, state, &stream, &requester)? {
+        if let Some(need) = self.conflicting_need(request, plan, state, &stream, &requester)? {
             let entry = state.stream(&stream);
             let is_open_need = !matches!(need, Need::CloseKept);
             if self.require(file, entry, &requester, need, caller.cause(), effects) {
@@ -400,7 +400,7 @@ impl Share {
     ///
     /// # Errors
     /// [`Refusal::SharingConflict`] if no release would help.
-    fn in_the_way(
+    fn conflicting_need(
         &self,
         request: &OpenRequest<'_>,
         plan: &Plan,
@@ -517,7 +517,7 @@ impl Share {
             &properties.record,
             reserved.stream.figures(data.as_ref())?,
         );
-        Ok(self.hand_out(caller, request, reserved, Ready { node, data, outcome, info }))
+        Ok(self.complete_open(caller, request, reserved, Ready { node, data, outcome, info }))
     }
 
     /// Discards the contents and everything that belongs to them.

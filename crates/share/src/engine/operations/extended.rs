@@ -138,7 +138,7 @@ impl Share {
         self.keep_extended(open, all, beside)
     }
 
-    /// Does the same without a check of the size.
+    /// As `store_extended`, without a check of the size.
     fn keep_extended(
         &self,
         open: &Arc<Open>,

@@ -8,7 +8,7 @@ use volume::{Name, OpenHow};
 use crate::engine::Share;
 use crate::engine::lookup::item::Item;
 use crate::engine::lookup::name::{ResolvedName, Search};
-use crate::engine::operations::rename::{Goal, may_be_replaced};
+use crate::engine::operations::rename::{DestinationRequest, may_be_replaced};
 use crate::engine::parts::names::directory::Directory;
 use crate::{CallResult, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal};
 
@@ -22,10 +22,10 @@ impl Share {
         to: &[volume::Name],
         replace: bool,
     ) -> CallResult<()> {
-        self.link_to(caller, open, Goal::Path(to), replace)
+        self.link_to(caller, open, DestinationRequest::Path(to), replace)
     }
 
-    /// Does the same with a name in a directory that was found before. The name must not exist yet.
+    /// Gives the open file a further name in a directory that was found before. The name must not exist yet.
     pub fn link_into(
         &self,
         caller: &Caller<'_>,
@@ -33,10 +33,16 @@ impl Share {
         to: &Item,
         name: &volume::Name,
     ) -> CallResult<()> {
-        self.link_to(caller, open, Goal::In(to, name), false)
+        self.link_to(caller, open, DestinationRequest::In(to, name), false)
     }
 
-    fn link_to(&self, caller: &Caller<'_>, open: &Arc<Open>, to: Goal<'_>, replace: bool) -> CallResult<()> {
+    fn link_to(
+        &self,
+        caller: &Caller<'_>,
+        open: &Arc<Open>,
+        to: DestinationRequest<'_>,
+        replace: bool,
+    ) -> CallResult<()> {
         self.begin(caller.cause());
         match self.link_inner(caller, open, to, replace) {
             Ok(step) => step,
@@ -48,7 +54,7 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
-        to: Goal<'_>,
+        to: DestinationRequest<'_>,
         replace: bool,
     ) -> Result<CallResult<()>, Refusal> {
         if open.is_directory() {

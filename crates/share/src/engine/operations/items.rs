@@ -66,8 +66,8 @@ impl Share {
         self.item_in_for(caller, above, name, Rights::empty())
     }
 
-    /// Does the same for an item that is opened with these rights next, so that the host opens it only once.
-    /// The caller's rights are checked at the opening.
+    /// As [`Share::item_in`], for an item that is opened with these rights next, so that the host opens it
+    /// only once. The caller's rights are checked at the opening.
     ///
     /// # Errors
     /// As [`Share::item_in`].
@@ -201,9 +201,9 @@ impl Share {
         self.create_at(caller, Some((item, LookupTime::Before)), request)
     }
 
-    /// Does the same for an item that this very request has looked up by its name. The name is not looked up
-    /// again. The result is [`Refusal::Gone`] if the name came from the cache and leads to another object by
-    /// now. The caller then looks it up once more.
+    /// As [`Share::create_from`], for an item that this very request has looked up by its name. The name is
+    /// not looked up again. The result is [`Refusal::Gone`] if the name came from the cache and leads to
+    /// another object by now. The caller then looks it up once more.
     pub fn create_found(
         &self,
         caller: &Caller<'_>,
@@ -303,7 +303,7 @@ impl Share {
     }
 
     /// A range that keeps `owner` from locking this one, and the owner of that range.
-    pub fn range_in_the_way(
+    pub fn conflicting_range(
         &self,
         node: NodeId,
         owner: LockOwner,
@@ -313,7 +313,7 @@ impl Share {
         let file = self.open_files().get(node)?;
         let state = file.state.lock();
         let stream = state.streams.iter().find(|stream| !stream.stream.is_named)?;
-        stream.ranges.in_the_way(range, owner, rule).map(|held| (held.owner, held.range))
+        stream.ranges.conflict(range, owner, rule).map(|held| (held.owner, held.range))
     }
 
     /// Whether the caller may execute the item: by its list, or without a stored one by the host's answer.

@@ -70,7 +70,7 @@ impl Share {
         drop(changing);
         let reserved = match reserved {
             Ok(reserved) => reserved,
-            Err(file) => return self.outrun(caller, request, &node, descriptor, &above, file),
+            Err(file) => return self.overtaken_by_open(caller, request, &node, descriptor, &above, file),
         };
         let id = reserved.id;
         let file = Arc::clone(&reserved.file);
@@ -93,7 +93,12 @@ impl Share {
         file.note_mode(stat.mode);
         file.note_new_file(made);
         let info = self.info_of(&file, reserved.link.as_ref(), &stat, &record, of_stream);
-        Ok(self.hand_out(caller, request, reserved, Ready { node, data, outcome: Outcome::Created, info }))
+        Ok(self.complete_open(
+            caller,
+            request,
+            reserved,
+            Ready { node, data, outcome: Outcome::Created, info },
+        ))
     }
 
     /// Notifies watches and holders of a new object.
@@ -173,7 +178,7 @@ impl Share {
     /// Another request has found the new object and opened it in the moment between, and it conflicts. This
     /// request then meets the object like any other. It still sets the properties, because no other request
     /// will.
-    fn outrun(
+    fn overtaken_by_open(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,

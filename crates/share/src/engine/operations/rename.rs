@@ -12,14 +12,14 @@ use crate::engine::lookup::item::Item;
 use crate::engine::lookup::name::Search;
 use crate::engine::operations::create::MAX_ATTEMPTS;
 use crate::engine::parts::file::File;
-use crate::engine::parts::names::directory::{Changing, Directory, DirectoryEntry, KnownName};
+use crate::engine::parts::names::directory::{Directory, DirectoryEntry, KnownName, NameChange};
 use crate::engine::services::expiry::is_conflict;
 use crate::engine::values::effects::Effects;
 use crate::{Attributes, CallResult, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal};
 
 /// The requested destination.
 #[derive(Clone, Copy)]
-pub(crate) enum Goal<'a> {
+pub(crate) enum DestinationRequest<'a> {
     /// A path from the root.
     Path(&'a [Name]),
     /// A name in a directory.
@@ -29,7 +29,7 @@ pub(crate) enum Goal<'a> {
 /// The parameters of a rename.
 #[derive(Clone, Copy)]
 struct Rename<'a> {
-    to: Goal<'a>,
+    to: DestinationRequest<'a>,
     /// An existing object at the new name may be replaced.
     replace: bool,
     /// The rules of POSIX apply: directories are replaced too, and opens below do not conflict.
@@ -66,7 +66,7 @@ impl Share {
         if let Some(name) = to_stream {
             return self.rename_stream(open, name, replace).into();
         }
-        self.rename_to(caller, open, Rename { to: Goal::Path(to), replace, posix })
+        self.rename_to(caller, open, Rename { to: DestinationRequest::Path(to), replace, posix })
     }
 
     /// Gives the open object a name in a directory that was found before. An existing object there is
@@ -79,7 +79,11 @@ impl Share {
         to: &Item,
         name: &Name,
     ) -> CallResult<()> {
-        self.rename_to(caller, open, Rename { to: Goal::In(to, name), replace: true, posix: true })
+        self.rename_to(
+            caller,
+            open,
+            Rename { to: DestinationRequest::In(to, name), replace: true, posix: true },
+        )
     }
 
     fn rename_to(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> CallResult<()> {
@@ -98,7 +102,7 @@ impl Share {
         };
         // The object at the new name, or one below, may be open.
         let is_in_the_way = |why: &Refusal| is_conflict(why) || *why == Refusal::AccessDenied;
-        let files = || self.files_in_the_way(caller, open, asked.to);
+        let files = || self.conflicting_files(caller, open, asked.to);
         for _ in 0..MAX_ATTEMPTS {
             let destination = match self.retry_past_expired(caller, files, is_in_the_way, prepare) {
                 CallResult::Done(destination) => destination,
@@ -115,7 +119,7 @@ impl Share {
     }
 
     /// Files with opens that may conflict with a rename: this one, those below it, and the destination.
-    fn files_in_the_way(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Vec<NodeId> {
+    fn conflicting_files(&self, caller: &Caller<'_>, open: &Open, to: DestinationRequest<'_>) -> Vec<NodeId> {
         let mut files = vec![open.file.id];
         if let Ok(destination) = self.destination(caller, open, to) {
             files.push(destination.parent.id);
@@ -145,8 +149,8 @@ impl Share {
         }
         let destination = self.destination(caller, open, to)?;
         self.check_link_moves(open, &destination.parent)?;
-        self.check_may_go(caller, open, &destination)?;
-        match self.check_stays(caller, open, &destination.parent) {
+        self.check_may_move(caller, open, &destination)?;
+        match self.check_not_deletable(caller, open, &destination.parent) {
             CallResult::Done(()) => {}
             CallResult::Wait(ticket) => return Ok(CallResult::Wait(ticket)),
             CallResult::Refused(why) => return Err(why),
@@ -190,16 +194,21 @@ impl Share {
     pub(crate) fn goal(
         &self,
         caller: &Caller<'_>,
-        to: Goal<'_>,
+        to: DestinationRequest<'_>,
         options: Options,
     ) -> Result<(Arc<Directory>, Name), Refusal> {
         match to {
-            Goal::Path(path) => self.walk_to_parent(caller, path, options),
-            Goal::In(above, name) => Ok((self.start(caller, above)?, name.clone())),
+            DestinationRequest::Path(path) => self.walk_to_parent(caller, path, options),
+            DestinationRequest::In(above, name) => Ok((self.start(caller, above)?, name.clone())),
         }
     }
 
-    fn destination(&self, caller: &Caller<'_>, open: &Open, to: Goal<'_>) -> Result<Destination, Refusal> {
+    fn destination(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        to: DestinationRequest<'_>,
+    ) -> Result<Destination, Refusal> {
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
         let (parent, name) = self.goal(caller, to, options)?;
         let generation = parent.generation();
@@ -210,7 +219,7 @@ impl Share {
     }
 
     /// Whether the caller may put the open's file into another directory.
-    fn check_may_go(&self, caller: &Caller<'_>, open: &Open, to: &Destination) -> Result<(), Refusal> {
+    fn check_may_move(&self, caller: &Caller<'_>, open: &Open, to: &Destination) -> Result<(), Refusal> {
         if open.file.is_directory && to.parent.is_within(open.file.id) {
             return Err(Refusal::Invalid);
         }
@@ -229,7 +238,12 @@ impl Share {
     /// open are asked to close it first. A rename opens the directory to add a name, and lets no client
     /// delete it meanwhile.
     // MS-FSA 2.1.5.15.12
-    fn check_stays(&self, caller: &Caller<'_>, open: &Open, directory: &Arc<Directory>) -> CallResult<()> {
+    fn check_not_deletable(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        directory: &Arc<Directory>,
+    ) -> CallResult<()> {
         let Some(file) = self.open_files().get(directory.id) else {
             return CallResult::Done(());
         };
@@ -260,7 +274,7 @@ impl Share {
         let spared = open.options.contains(Options::MOVES_BESIDE_OWN).then(|| open.client());
         for file in self.open_files().all() {
             let is_in_the_way = || !spared.is_some_and(|client| is_open_by_one(&file, client));
-            if is_below(&file, open.file.id) && (!posix || is_held_fast(&file)) && is_in_the_way() {
+            if is_below(&file, open.file.id) && (!posix || denies_deletion(&file)) && is_in_the_way() {
                 match self.ask_to_close(caller, open, &file, false) {
                     CallResult::Done(()) => {}
                     other => return other,
@@ -319,7 +333,7 @@ impl Share {
         match checked {
             Err(why) => Err(why),
             Ok(_) if is_same_file => Ok(CallResult::Done(())),
-            Ok(_) => Ok(self.ask_to_close(caller, open, &file, posix && !is_held_fast(&file))),
+            Ok(_) => Ok(self.ask_to_close(caller, open, &file, posix && !denies_deletion(&file))),
         }
     }
 
@@ -485,7 +499,7 @@ impl Share {
 }
 
 /// Whether an open of a file denies deletion.
-fn is_held_fast(file: &File) -> bool {
+fn denies_deletion(file: &File) -> bool {
     file.any_member(|m| !m.access.is_empty() && m.deny.contains(Deny::DELETE))
 }
 
@@ -497,11 +511,11 @@ fn is_open_by_one(file: &File, client: ClientKey) -> bool {
 /// Whether another file may take the name of a file that may be open. By the rules of POSIX it may, unless an
 /// open denies deletion.
 pub(crate) fn may_be_replaced(file: &File, posix: bool) -> bool {
-    if posix { !is_held_fast(file) } else { !file.has_members() }
+    if posix { !denies_deletion(file) } else { !file.has_members() }
 }
 
 /// Locks the names of two directories, in one order everywhere.
-fn both<'a>(a: DirectoryEntry<'a>, b: DirectoryEntry<'a>) -> (Changing<'a>, Option<Changing<'a>>) {
+fn both<'a>(a: DirectoryEntry<'a>, b: DirectoryEntry<'a>) -> (NameChange<'a>, Option<NameChange<'a>>) {
     if Arc::ptr_eq(a.parent, b.parent) {
         return (a.parent.change(&[a.name, b.name]), None);
     }

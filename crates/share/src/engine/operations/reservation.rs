@@ -11,7 +11,7 @@ use crate::engine::Share;
 use crate::engine::parts::file::{File, HardLinkedName, Stream};
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::services::freshness::LookupCounters;
-use crate::open::Party;
+use crate::open::OpenParty;
 use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{
     Attributes, Caller, ChangeFilter, ChangeKind, Info, Open, OpenRequest, OpenResult, Outcome, Refusal,
@@ -105,7 +105,7 @@ impl Share {
     }
 
     /// Returns a reserved open to the client.
-    pub(crate) fn hand_out(
+    pub(crate) fn complete_open(
         &self,
         caller: &Caller<'_>,
         request: &OpenRequest<'_>,
@@ -125,7 +125,7 @@ impl Share {
             options: request.options,
             party: RwLock::new(
                 Rank::Party,
-                Party {
+                OpenParty {
                     client: caller.client,
                     identity: Arc::clone(caller.identity),
                     requester: reserved.requester,

@@ -21,9 +21,9 @@ use crate::engine::parts::file::{
 };
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::parts::persistence::Recorder;
-use crate::open::Party;
+use crate::open::OpenParty;
 use crate::persistence::ledger::{Ledger, RecordedOpen};
-use crate::persistence::record::{JournalRecord, OpenRecord, RemovalMark, Right};
+use crate::persistence::record::{JournalRecord, OpenRecord, RecordedRight, RemovalMark};
 use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, UserLookup};
 
@@ -95,7 +95,7 @@ impl Share {
     fn restore(
         &self,
         entry: &RecordedOpen,
-        right: Option<Right>,
+        right: Option<RecordedRight>,
         who: UserLookup<'_>,
     ) -> Result<Arc<Open>, &'static str> {
         let made = &entry.made;
@@ -124,7 +124,7 @@ impl Share {
         &self,
         file: &Arc<File>,
         entry: &RecordedOpen,
-        right: Option<Right>,
+        right: Option<RecordedRight>,
         RestoredFile { place, node }: RestoredFile,
         data: Arc<dyn Node>,
         identity: Arc<Identity>,
@@ -150,7 +150,7 @@ impl Share {
             granted,
             deny,
             options,
-            party: RwLock::new(Rank::Party, Party { client: made.client, identity, requester }),
+            party: RwLock::new(Rank::Party, OpenParty { client: made.client, identity, requester }),
             opened_at: made.opened_at,
             closed: AtomicBool::new(false),
             detached: AtomicBool::new(false),
@@ -178,7 +178,7 @@ impl Share {
         let entered = state.stream(&stream);
         entered.ranges.restore(self.client_memory(), open.payer(), entry.ranges.held());
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
-            let Right { state, epoch, counts, parent } = right;
+            let RecordedRight { state, epoch, counts, parent } = right;
             let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None, whole };
             entered.grants.restore(holder, grant);
             self.rights().keys().enter(holder, file, &stream);

@@ -39,7 +39,7 @@ pub struct ListedEntry<'a> {
     /// The address, if the volume was asked for it, with the epoch of the cache before.
     asked: OnceCell<(u64, Vec<u8>)>,
     /// The target of a followed link, once it was needed; none if it is not followed.
-    led_to: OnceCell<Option<EntryTarget>>,
+    link_target: OnceCell<Option<EntryTarget>>,
 }
 
 /// The target of an entry's name.
@@ -70,7 +70,7 @@ impl<'a> ListedEntry<'a> {
             seen: OnceCell::new(),
             found: OnceCell::new(),
             asked: OnceCell::new(),
-            led_to: OnceCell::new(),
+            link_target: OnceCell::new(),
         }
     }
 
@@ -253,17 +253,17 @@ impl<'a> ListedEntry<'a> {
         if found.stat.kind != NodeKind::Link || self.open.options.contains(Options::STOP_AT_LINKS) {
             return Ok(found);
         }
-        let led_to = self.led_to.get_or_init(|| {
+        let link_target = self.link_target.get_or_init(|| {
             let here = self.here.map_or_else(|| self.share.directory_here(self.open), Arc::clone);
             let behind = self.open.followed.get().map(|followed| &followed.trail);
             let node = self
                 .share
-                .led_to(self.caller, &here, &self.entry.name, &found.node, behind, self.open.options)?
+                .link_target(self.caller, &here, &self.entry.name, &found.node, behind, self.open.options)?
                 .node;
             let stat = node.stat().ok()?;
             Some(EntryTarget { node, kept: None, stat })
         });
-        Ok(led_to.as_ref().unwrap_or(found))
+        Ok(link_target.as_ref().unwrap_or(found))
     }
 
     /// Inode number.
@@ -429,7 +429,7 @@ impl Share {
         Ok(true)
     }
 
-    /// Does the same for a name that the host only lists ([`ListedEntry::listed_info`]).
+    /// As [`Share::find`], for a name that the host only lists ([`ListedEntry::listed_info`]).
     fn find_listed(
         &self,
         caller: &Caller<'_>,

@@ -45,7 +45,7 @@ impl Share {
                 // MS-FSA 2.1.5.15.1
                 self.move_times(&open.file, open.node.as_ref(), StreamChange::Made, caller.now)?;
             }
-            self.shown_changed(open, caller.cause());
+            self.directory_entry_changed(open, caller.cause());
             Ok(())
         })
     }
@@ -64,7 +64,7 @@ impl Share {
             }
             self.stream_allocated(open, caller)?;
             self.own_changed(&open.file);
-            self.shown_changed(open, caller.cause());
+            self.directory_entry_changed(open, caller.cause());
             Ok(())
         })
     }
@@ -183,7 +183,7 @@ impl Share {
 
     fn size_changed(&self, open: &Arc<Open>, caller: &Caller<'_>) -> Result<(), Refusal> {
         self.changed_at_once(open, caller.now)?;
-        self.shown_changed(open, caller.cause());
+        self.directory_entry_changed(open, caller.cause());
         if let Some(link) = &open.link {
             let (name, kind, what) = if open.stream.is_named {
                 (open.stream(), ChangeKind::StreamModified, ChangeFilter::STREAM_SIZE)

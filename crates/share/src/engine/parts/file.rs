@@ -207,7 +207,7 @@ pub(crate) struct Member {
 }
 
 /// The parts that were taken out of a file's state.
-pub(crate) struct Swept {
+pub(crate) struct UnusedState {
     _streams: Vec<StreamState>,
     _links: Vec<LinkState>,
 }
@@ -398,13 +398,14 @@ impl FileState {
         self.shares_with(stream, access, deny, |_| true)
     }
 
-    /// Does the same without the opens that are kept over a restart for clients that are not back yet.
+    /// As [`FileState::shares`], without the opens that are kept over a restart for clients that are not back
+    /// yet.
     pub fn shares_but_for_absent(&self, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
         let is_absent = |open: Arc<Open>| open.is_persistent() && open.is_detached();
         self.shares_with(stream, access, deny, |member| !member.open.upgrade().is_some_and(is_absent))
     }
 
-    /// Does the same without this one open.
+    /// As [`FileState::shares`], without the open `id`.
     pub fn shares_but_for(&self, id: u64, stream: &Arc<Stream>, access: Rights, deny: Deny) -> bool {
         self.shares_with(stream, access, deny, |member| member.id != id)
     }
@@ -459,9 +460,9 @@ impl FileState {
     /// Takes out streams and names without opens. They may be the last references that hold a directory open,
     /// so they are to be dropped when the lock is released.
     #[must_use]
-    pub fn sweep(&mut self) -> Swept {
+    pub fn sweep(&mut self) -> UnusedState {
         if self.removing > 0 {
-            return Swept { _streams: Vec::new(), _links: Vec::new() };
+            return UnusedState { _streams: Vec::new(), _links: Vec::new() };
         }
         let members = &self.members;
         let streams =
@@ -471,7 +472,7 @@ impl FileState {
             m.link.as_ref().is_some_and(|own| Arc::ptr_eq(own, link))
         };
         let links = self.links.extract_if(.., |l| !members.iter().any(|m| is_of(m, &l.link))).collect();
-        Swept { _streams: streams, _links: links }
+        UnusedState { _streams: streams, _links: links }
     }
 }
 

@@ -77,7 +77,7 @@ impl Names {
     }
 
     /// Takes in the events of the host before `now`, by one thread at a time.
-    pub fn take_in<T>(&self, now: Now, apply_event: impl FnOnce() -> T) -> T {
-        self.intake.take_in(now, apply_event)
+    pub fn take_in<T>(&self, now: Now, apply: impl FnOnce() -> T) -> T {
+        self.intake.take_in(now, apply)
     }
 }

@@ -6,7 +6,7 @@ mod recorder;
 
 use std::sync::OnceLock;
 
-pub(crate) use detached::{Detachment, ReclaimOwner, UNCLAIMED_NS, owner};
+pub(crate) use detached::{DetachedTable, ReclaimOwner, UNCLAIMED_NS, owner};
 pub(crate) use expiry::ExpiryKeepers;
 pub(crate) use recorder::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
 
@@ -15,7 +15,7 @@ pub(crate) use recorder::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
 pub(crate) struct Persistence {
     /// None if opens end with the process.
     recorder: OnceLock<Recorder>,
-    detached: Detachment,
+    detached: DetachedTable,
     keepers: ExpiryKeepers,
 }
 
@@ -31,7 +31,7 @@ impl Persistence {
     }
 
     /// The opens whose clients are gone.
-    pub fn detached(&self) -> &Detachment {
+    pub fn detached(&self) -> &DetachedTable {
         &self.detached
     }
 

@@ -39,7 +39,7 @@ impl CachingRights {
     }
 
     /// Such a right is released only now.
-    pub fn note_given_back(&self, file: NodeId, now_ns: u64) {
+    pub fn note_released(&self, file: NodeId, now_ns: u64) {
         self.recalled.begin_again(file, now_ns);
     }
 

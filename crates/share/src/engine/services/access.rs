@@ -161,7 +161,7 @@ impl Share {
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::PrivilegeNotHeld`].
-    fn wanted(&self, caller: &Caller<'_>, access: Rights) -> Result<RequestedRights, Refusal> {
+    fn requested_rights(&self, caller: &Caller<'_>, access: Rights) -> Result<RequestedRights, Refusal> {
         let access = check_asked(access)?;
         let named = access - Rights::MAXIMUM_ALLOWED;
         if named.contains(Rights::ACCESS_SYSTEM_SECURITY) && !caller.identity.administrator {
@@ -187,7 +187,8 @@ impl Share {
         access: Rights,
         options: Options,
     ) -> Result<Rights, Refusal> {
-        let RequestedRights { named, maximum: wants_maximum, ceiling } = self.wanted(caller, access)?;
+        let RequestedRights { named, maximum: wants_maximum, ceiling } =
+            self.requested_rights(caller, access)?;
         let mut has = if self.settings().enforce {
             let token = self.token(caller, options);
             let ask = Rights::MAXIMUM_ALLOWED | (named & Rights::ACCESS_SYSTEM_SECURITY);
@@ -229,7 +230,7 @@ impl Share {
     /// [`Refusal::AccessDenied`], [`Refusal::PrivilegeNotHeld`].
     // MS-FSA 2.1.5.1.1
     pub(crate) fn rights_on_new(&self, caller: &Caller<'_>, access: Rights) -> Result<Rights, Refusal> {
-        let RequestedRights { named, maximum, ceiling } = self.wanted(caller, access)?;
+        let RequestedRights { named, maximum, ceiling } = self.requested_rights(caller, access)?;
         if maximum {
             return Ok((Rights::ALL & ceiling) | named);
         }

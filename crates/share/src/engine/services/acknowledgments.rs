@@ -65,7 +65,7 @@ impl Share {
         let mut state = file.state.lock();
         let entry = state.stream(&stream);
         if entry.grants.of(client, key, keyed).is_some_and(|grant| grant.breaking.is_some()) {
-            self.rights().note_given_back(file.id, now.mono_ns);
+            self.rights().note_released(file.id, now.mono_ns);
         }
         entry.grants.revoke(client, key, keyed);
         entry.publish();

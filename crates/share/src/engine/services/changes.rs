@@ -92,7 +92,7 @@ impl Share {
     pub(crate) fn report_pending(&self, open: &Open, cause: Cause) {
         let unreported = open.unreported.swap(0, Ordering::AcqRel);
         if unreported & UNSEEN != 0 {
-            self.shown_changed(open, cause);
+            self.directory_entry_changed(open, cause);
         }
         let unreported = ChangeFilter::from_bits_truncate(unreported);
         let Some(link) = open.link.as_ref().filter(|_| !unreported.is_empty()) else {
@@ -108,7 +108,7 @@ impl Share {
     /// Breaks rights on the directory of an open's file, because the directory shows another size, time or
     /// attribute of it.
     // MS-SMB2 3.3.1.4
-    pub(crate) fn shown_changed(&self, open: &Open, cause: Cause) {
+    pub(crate) fn directory_entry_changed(&self, open: &Open, cause: Cause) {
         if let Some(link) = &open.link {
             self.entries_changed(&link.place().0, &open.requester(), cause);
         }

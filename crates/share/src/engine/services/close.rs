@@ -63,7 +63,7 @@ impl Share {
         self.report_pending(open, cause);
         self.end_watch(open);
         if open.options.contains(Options::DELETE_ON_CLOSE) {
-            self.let_go(open, cause);
+            self.end_expired_sharers(open, cause);
         }
         let (going, effects) = self.take_out(open, cause);
         if open.is_directory() && open.file.is_deleted(open.link.as_ref()) {
@@ -217,7 +217,7 @@ impl Share {
     }
 
     /// A name that is to be removed with the last open. That may be one whose client does not come back.
-    pub(crate) fn let_go(&self, open: &Open, cause: Cause) {
+    pub(crate) fn end_expired_sharers(&self, open: &Open, cause: Cause) {
         let is_shared = open.file.state.lock().members.len() > 1;
         if is_shared {
             self.end_expired_at(&[open.file.id], open.requester().client, cause);

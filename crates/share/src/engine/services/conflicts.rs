@@ -19,8 +19,8 @@ impl Share {
         self.require_where(caller, open, need, |stream| Arc::ptr_eq(&stream.stream, &open.stream))
     }
 
-    /// Does the same before a change of a property that all streams of the file share and that is no data. It
-    /// breaks the rights of holders that cache such properties while they have a right.
+    /// Breaks the rights on a file before a change of a property that is no data and that all its streams
+    /// share. It breaks the rights of holders that cache such properties while they have a right.
     // RFC 8881 10.4.4
     pub(crate) fn require_attributes(&self, caller: &Caller<'_>, open: &Open) -> CallResult<()> {
         if !open.stream.is_named && !open.stream.has_grants.load(Ordering::Acquire) {

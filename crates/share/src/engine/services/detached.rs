@@ -3,7 +3,7 @@
 //! A detached open stays among the others of its file with everything it holds: access and denials, byte
 //! ranges, caching right, marks for deletion. It ends in one of three ways: it is reclaimed, its time is
 //! over, or it yields to a request that needs its caching right. The thread that takes it out of the table of
-//! detached opens ([`Detachment`](crate::engine::parts::persistence::Detachment)) decides which.
+//! detached opens ([`DetachedTable`](crate::engine::parts::persistence::Detachment)) decides which.
 //!
 //! A client that is back ([`Share::returned`]) reclaims its opens before it does anything else. It does not
 //! know of the opens that it does not reclaim: they were closed while the server was unreachable, or the
@@ -20,7 +20,7 @@ use crate::caching::grants::Requester;
 use crate::engine::Share;
 use crate::engine::parts::persistence::{ReclaimOwner, UNCLAIMED_NS, owner};
 use crate::engine::values::effects::Effects;
-use crate::open::Party;
+use crate::open::OpenParty;
 use crate::persistence::record::JournalRecord;
 use crate::{BreakNotice, Caching, Caller, Cause, ClientKey, Detached, Open, Refusal};
 
@@ -110,7 +110,7 @@ impl Share {
             member.requester = requester;
         }
         let identity = Arc::clone(caller.identity);
-        *open.party.write() = Party { client: caller.client, identity, requester };
+        *open.party.write() = OpenParty { client: caller.client, identity, requester };
         if moves {
             *open.charge.lock() = self.client_memory().charge_open(caller.client, caller.identity);
         }
@@ -121,7 +121,7 @@ impl Share {
         if let (Some(from), Some((key, keyed))) = (was.client, was.key) {
             let grants = &mut state.stream(&open.stream).grants;
             if moves {
-                grants.hand_over((from, key, keyed), caller.client);
+                grants.transfer((from, key, keyed), caller.client);
                 self.rights().keys().rename((from, key, keyed), caller.client);
             }
             again = grants.postpone(open.file.id, (caller.client, key, keyed), deadline);
@@ -182,10 +182,10 @@ impl Share {
     }
 
     /// Closes opens that yield, unless another thread was quicker.
-    pub(crate) fn give_way(&self, opens: Vec<Arc<Open>>, cause: Cause) {
+    pub(crate) fn close_yielding(&self, opens: Vec<Arc<Open>>, cause: Cause) {
         for open in opens {
             if let Some(taken) = self.persistence().detached().take(open.id) {
-                self.lose(taken, cause);
+                self.close_lost(taken, cause);
             }
         }
     }
@@ -203,7 +203,7 @@ impl Share {
         self.end_unclaimed_by(client, |open| files.contains(&open.file.id), cause)
     }
 
-    /// Does the same for opens whose names prevent the removal of a directory.
+    /// Closes unclaimed opens whose names prevent the removal of a directory. Returns whether there was one.
     pub(crate) fn end_unclaimed_in(
         &self,
         directory: NodeId,
@@ -214,7 +214,8 @@ impl Share {
         self.end_unclaimed_by(client, is_in, cause)
     }
 
-    /// Does the same for opens that conflict with a request of `client`.
+    /// Closes unclaimed opens that `is_meant` selects, because they conflict with a request of `client`. The
+    /// client's own opens are closed after a shorter time than those of others.
     fn end_unclaimed_by(
         &self,
         client: Option<ClientKey>,
@@ -246,7 +247,7 @@ impl Share {
                 open = taken.0.id,
                 "an open whose client is back without asking for it is closed"
             );
-            self.lose(taken, cause);
+            self.close_lost(taken, cause);
         }
         is_any
     }
@@ -256,7 +257,7 @@ impl Share {
     // MS-SMB2 3.3.6.4
     pub(crate) fn end_detached(&self, now: Now) {
         while let Some(taken) = self.persistence().detached().take_ended(now.mono_ns) {
-            self.lose(taken, now.into());
+            self.close_lost(taken, now.into());
         }
         self.end_unclaimed(UNCLAIMED_NS, |_| true, now.into());
     }
@@ -264,20 +265,20 @@ impl Share {
     /// Closes every detached open that does not outlive the process, because the share stops and no client
     /// will find it again.
     pub fn end_all_detached(&self, now: Now) {
-        self.lose_all(self.persistence().detached().ending(), now.into());
+        self.close_all_lost(self.persistence().detached().ending(), now.into());
     }
 
     /// Closes detached opens that yield to others, because something is short. Returns false if there was
     /// none.
     pub(crate) fn end_absent(&self, cause: Cause) -> bool {
-        self.lose_all(self.persistence().detached().yielding(), cause)
+        self.close_all_lost(self.persistence().detached().yielding(), cause)
     }
 
     /// Closes those that are still detached. Returns false if none is.
-    fn lose_all(&self, ids: Vec<u64>, cause: Cause) -> bool {
+    fn close_all_lost(&self, ids: Vec<u64>, cause: Cause) -> bool {
         let mut any = false;
         for taken in ids.into_iter().filter_map(|id| self.persistence().detached().take(id)) {
-            self.lose(taken, cause);
+            self.close_lost(taken, cause);
             any = true;
         }
         any
@@ -290,7 +291,7 @@ impl Share {
         }
     }
 
-    fn lose(&self, (open, how): (Arc<Open>, Detached), cause: Cause) {
+    fn close_lost(&self, (open, how): (Arc<Open>, Detached), cause: Cause) {
         if let Err(why) = self.close(&open, cause) {
             tracing::warn!(share = %self.name(), %why, "a name could not be removed with its last open");
         }

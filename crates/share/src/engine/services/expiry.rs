@@ -34,8 +34,8 @@ impl Share {
         self.persistence().keepers().all()
     }
 
-    /// Does the same for the clients that have any of these files open. Their other state (byte ranges,
-    /// rights, marks) belongs to those opens.
+    /// Ends the clients whose time is over and that have any of these files open. Their other state (byte
+    /// ranges, rights, marks) belongs to those opens.
     pub(crate) fn end_expired_at(&self, files: &[NodeId], client: Option<ClientKey>, cause: Cause) -> bool {
         let was_unclaimed = self.end_unclaimed_at(files, client, cause);
         if self.persistence().keepers().is_empty() {
@@ -61,7 +61,7 @@ impl Share {
         self.retry_past_expired(caller, || vec![file], is_conflict, ask)
     }
 
-    /// Does the same for several files, which are known after `ask` has run.
+    /// As [`Share::retry_past_expired_at`], for several files, which are known after `ask` has run.
     pub(crate) fn retry_past_expired<T>(
         &self,
         caller: &Caller<'_>,

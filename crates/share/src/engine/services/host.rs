@@ -48,7 +48,7 @@ impl Share {
             });
             believed.collect()
         });
-        self.take_back_from_names(&heard, cause);
+        self.break_rights_on_removed_names(&heard, cause);
         for (event, node) in heard {
             self.notify_of_event(event, node, cause);
         }
@@ -147,7 +147,7 @@ impl Share {
     fn notify_of_loss(&self, cause: Cause) {
         for file in self.open_files().all() {
             let need = if file.is_directory { Need::Entries } else { Need::Change };
-            self.take_back(&file, need, cause);
+            self.break_rights(&file, need, cause);
         }
         self.wake_all(self.watches().overflow());
     }
@@ -188,7 +188,7 @@ impl Share {
             _ => Need::CloseKept,
         };
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
-            self.take_back(&file, need, cause);
+            self.break_rights(&file, need, cause);
         }
         let names = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         let (kind, what) = match change {
@@ -246,7 +246,7 @@ impl Share {
             self.wake_all(self.watches().hold_new(self.directories(), &to, &to_name));
         }
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
-            self.take_back(&file, Need::Rename, cause);
+            self.break_rights(&file, Need::Rename, cause);
         }
         self.report_rename(from.entry(&name), to.entry(&to_name), is_directory, &Requester::NOBODY, cause);
     }
@@ -266,8 +266,9 @@ impl Share {
     /// a right caches the name and sends no request for it. A moved file that stays visible is found by its
     /// new location. An NFS client caches all names of a file for which it has a delegation, even those by
     /// which it never opened the file.
-    fn take_back_from_names(&self, heard: &[(HostEvent, Option<NodeId>)], cause: Cause) {
-        let gone: HashSet<(NodeId, &Name)> = heard.iter().flat_map(|(event, _)| names_taken(event)).collect();
+    fn break_rights_on_removed_names(&self, heard: &[(HostEvent, Option<NodeId>)], cause: Cause) {
+        let gone: HashSet<(NodeId, &Name)> =
+            heard.iter().flat_map(|(event, _)| removed_names(event)).collect();
         if gone.is_empty() {
             return;
         }
@@ -281,13 +282,13 @@ impl Share {
             let has_lost = is_conflict && (state.has_unknown_names() || state.links.iter().any(is_lost));
             drop(state);
             if has_lost {
-                self.take_back(&file, Need::Rename, cause);
+                self.break_rights(&file, Need::Rename, cause);
             }
         }
     }
 
     /// Breaks the rights on a file that an event invalidates.
-    pub(crate) fn take_back(&self, file: &Arc<File>, need: Need, cause: Cause) {
+    pub(crate) fn break_rights(&self, file: &Arc<File>, need: Need, cause: Cause) {
         let mut effects = Effects::default();
         let mut state = file.state.lock();
         for stream in state.streams.iter_mut().filter(|stream| !stream.stream.is_named) {
@@ -300,7 +301,7 @@ impl Share {
 }
 
 /// The names that no longer lead to their old targets.
-fn names_taken(event: &HostEvent) -> impl Iterator<Item = (NodeId, &Name)> {
+fn removed_names(event: &HostEvent) -> impl Iterator<Item = (NodeId, &Name)> {
     use HostChange::{Removed, RenamedFrom, RenamedTo};
     let taken = match event {
         HostEvent::Changed {

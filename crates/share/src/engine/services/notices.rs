@@ -20,7 +20,7 @@ impl Share {
             match self.absent(&notice) {
                 AbsentHolder::No => {}
                 AbsentHolder::GivesWay(opens) => {
-                    self.give_way(opens, cause);
+                    self.close_yielding(opens, cause);
                     continue;
                 }
                 AbsentHolder::Stays => continue,

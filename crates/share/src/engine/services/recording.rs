@@ -158,7 +158,7 @@ impl Share {
             && let Some(recorder) = self.recorder()
         {
             recorder
-                .note_given_back(open.claimed.load(Ordering::Relaxed), JournalRecord::Closed { id: open.id });
+                .note_released(open.claimed.load(Ordering::Relaxed), JournalRecord::Closed { id: open.id });
         }
     }
 
@@ -187,8 +187,8 @@ impl Share {
         self.write_from(BEFORE_TOLD);
     }
 
-    /// Does the same without the changes that only their own client waits for. The caller that replies to
-    /// that client writes them, and may enlist more before.
+    /// Writes the noted changes that cannot wait, but not those that only their own client waits for. The
+    /// caller that replies to that client writes them, and may enlist more before.
     pub(crate) fn write_urgent(&self) {
         self.write_from(AT_ONCE);
     }

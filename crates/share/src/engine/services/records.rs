@@ -69,8 +69,8 @@ impl Share {
         self.load_record_at(node, None, stat)
     }
 
-    /// Does the same for a file that was found at a location. It is not read if the file was created there a
-    /// moment ago.
+    /// As [`Share::load_record`], for a file that was found at a location. It is not read if the file was
+    /// created there a moment ago.
     pub(crate) fn load_record_at(
         &self,
         node: &dyn Node,
@@ -131,7 +131,7 @@ impl Share {
         self.record_at(&open.file, open.node.as_ref())
     }
 
-    /// Does the same for a file that is about to be opened.
+    /// The attribute record of a file that is about to be opened.
     ///
     /// # Errors
     /// As the volume says.
@@ -159,7 +159,7 @@ impl Share {
         self.store_record_at(&open.file, open.node.as_ref(), record)
     }
 
-    /// Does the same for a file that is about to be opened.
+    /// As [`Share::store_record`], for a file that is about to be opened.
     ///
     /// # Errors
     /// As the volume says.

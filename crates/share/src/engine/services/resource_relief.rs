@@ -16,7 +16,7 @@ use crate::{Caller, ClientExpiry, ClientKey, Refusal};
 impl DescriptorSharer for Share {
     fn give_back(&self) -> bool {
         let names = self.cache().give_back();
-        let directories = self.directories().let_go(|_| true);
+        let directories = self.directories().stop_keeping(|_| true);
         names || directories
     }
 

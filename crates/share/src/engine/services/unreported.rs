@@ -24,7 +24,7 @@ impl Share {
         for file in self.open_files().all() {
             let is_over = file.granted_s.load(Ordering::Relaxed) + UNREPORTED_S <= now_s;
             if is_over && file.has_grants() && !self.hears_of(&file) {
-                self.take_back(
+                self.break_rights(
                     &file,
                     if file.is_directory { Need::Entries } else { Need::Change },
                     now.into(),

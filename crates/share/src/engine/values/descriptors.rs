@@ -157,7 +157,7 @@ impl ShareDescriptors {
 
     /// Whether there is one left. If there is none and the share has less than its part, the others are asked
     /// to return some.
-    pub fn is_there(&self, now_s: u64) -> bool {
+    pub fn is_available(&self, now_s: u64) -> bool {
         if self.from.used() < self.from.limit {
             return true;
         }
@@ -216,13 +216,13 @@ mod tests {
         assert!((0..10).all(|_| one.take(1)) && !one.take(1) && !two.take(1));
         assert_eq!((one.may_stay(100), together.used()), (None, 10));
         // A share that has its part and more does not make others return any.
-        assert!(!one.is_there(100));
+        assert!(!one.is_available(100));
         assert_eq!(one.may_stay(100), None);
-        assert!(!two.is_there(100));
+        assert!(!two.is_available(100));
         assert_eq!((one.may_stay(100), two.may_stay(100)), (Some(5), None));
         assert_eq!(one.may_stay(100 + WANTED_S), None, "it did not ask again");
         one.give_back(5);
-        assert!(two.is_there(101) && (0..5).all(|_| two.take(1)) && !two.is_there(102));
+        assert!(two.is_available(101) && (0..5).all(|_| two.take(1)) && !two.is_available(102));
         assert_eq!((one.may_stay(102), two.may_stay(102)), (None, None));
         drop(one);
         assert_eq!(together.used(), 5);

@@ -69,7 +69,7 @@ pub(crate) fn write_lists(
     Ok(host)
 }
 
-/// Does the same for the list of the file itself.
+/// As [`write_lists`], for the list of the file itself.
 ///
 /// # Errors
 /// As the volume says.
@@ -88,7 +88,7 @@ pub(crate) fn write_access_list(
     write_access(node, record, &acl, mode)
 }
 
-/// Does the same with the lists that the descriptor results in.
+/// As [`write_access_list`], with the lists that the descriptor results in.
 fn write_access(node: &dyn Node, record: &mut Record, acl: &PosixAcl, mode: u32) -> volume::Result<u32> {
     if !record.access_list {
         return Ok(mode);

@@ -293,20 +293,20 @@ impl Cache {
     }
 
     /// Whether a node is worth its room under a name. Call it once before the node is cached.
-    pub fn lets_node_in(&self, directory: u64, name: &Name) -> bool {
-        self.is_on() && self.names.lets_in(&(directory, name.clone()), weight_of_node(name), self.now_s())
+    pub fn admits_node(&self, directory: u64, name: &Name) -> bool {
+        self.is_on() && self.names.admits(&(directory, name.clone()), weight_of_node(name), self.now_s())
     }
 
     /// Caches the target of a name if it is worth its room and `is_right` still holds.
     pub fn keep(&self, directory: u64, name: &Name, answer: CachedTarget, is_right: impl FnOnce() -> bool) {
         let key = (directory, name.clone());
-        if self.is_on() && self.names.lets_in(&key, answer.weight(name), self.now_s()) {
-            self.keep_let_in(directory, name, answer, is_right);
+        if self.is_on() && self.names.admits(&key, answer.weight(name), self.now_s()) {
+            self.keep_admitted(directory, name, answer, is_right);
         }
     }
 
-    /// Does the same for a node that [`Cache::lets_node_in`] has accepted.
-    pub fn keep_let_in(
+    /// As [`Cache::keep`], for a node that [`Cache::admits_node`] has accepted.
+    pub fn keep_admitted(
         &self,
         directory: u64,
         name: &Name,
@@ -340,7 +340,7 @@ impl Cache {
     ) {
         let (key, now_s) = ((directory, name.clone()), self.now_s());
         let weight = Weight::of_bytes(MADE_BYTES + name.as_bytes().len());
-        if self.is_on() && self.made.lets_in(&key, weight, now_s) {
+        if self.is_on() && self.made.admits(&key, weight, now_s) {
             self.made.put(key, Arc::clone(made), weight, now_s, || self.is_on() && is_right());
         }
     }
@@ -423,7 +423,7 @@ impl Cache {
     fn put(&self, id: NodeId, known: CachedProperties, epoch: u64) {
         let (weight, written) = (Weight::of_bytes(known.bytes()), known.written);
         let is_right = || self.is_on() && self.epoch() == epoch && self.written(id) == written;
-        if self.figures.lets_in(&id, weight, self.now_s()) {
+        if self.figures.admits(&id, weight, self.now_s()) {
             self.figures.put(id, Arc::new(known), weight, self.now_s(), is_right);
         }
     }

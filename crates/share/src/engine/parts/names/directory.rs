@@ -17,7 +17,7 @@ use std::time::Duration;
 use volume::{Failure, Name, Node, NodeId, Volume};
 
 use super::cache::{Cache, CachedTarget, KeptNode, NewFile};
-use super::index::{Index, Stamp, has_case, same_folded};
+use super::index::{DirectoryTimes, Index, has_case, same_folded};
 use super::pages::Pages;
 use crate::Refusal;
 use crate::engine::values::address::CachedAddress;
@@ -56,7 +56,7 @@ pub(crate) struct Directory {
     changing: Mutex<()>,
     /// The number of names that are being changed.
     under_way: AtomicUsize,
-    contents: Mutex<Contents>,
+    contents: Mutex<DirectoryContents>,
     /// How often an exact name was asked for that did not exist, since the last index was dropped.
     misses: AtomicUsize,
     /// A counter of changes of names. A result that was looked up before a change is not cached after it.
@@ -79,12 +79,12 @@ pub(crate) struct Directory {
 }
 
 /// A change of some names of a directory. There is one at a time, and lookups of these names wait.
-pub(crate) struct Changing<'a> {
+pub(crate) struct NameChange<'a> {
     directory: &'a Directory,
     _lock: MutexGuard<'a, ()>,
 }
 
-impl Drop for Changing<'_> {
+impl Drop for NameChange<'_> {
     fn drop(&mut self) {
         self.directory.contents.lock().in_change.clear();
         self.directory.under_way.store(0, Ordering::Release);
@@ -104,16 +104,16 @@ struct OwnProperties {
 }
 
 #[derive(Default)]
-struct Contents {
+struct DirectoryContents {
     /// Names that are being changed.
     in_change: Vec<Name>,
-    children: HashMap<Name, Child>,
+    children: HashMap<Name, KnownChild>,
     /// Whether some child is known under another spelling than its own.
     has_variants: bool,
     index: Option<Index>,
 }
 
-struct Child {
+struct KnownChild {
     real: Name,
     directory: Weak<Directory>,
 }
@@ -182,11 +182,11 @@ impl Directory {
     }
 
     /// Begins a change of these names, when no other change is in progress.
-    pub fn change(&self, names: &[&Name]) -> Changing<'_> {
+    pub fn change(&self, names: &[&Name]) -> NameChange<'_> {
         let lock = self.changing.lock();
         self.contents.lock().in_change.extend(names.iter().map(|name| (*name).clone()));
         self.under_way.store(names.len(), Ordering::Release);
-        Changing { directory: self, _lock: lock }
+        NameChange { directory: self, _lock: lock }
     }
 
     /// Waits until no request is changing a name, in any spelling. Returns false if it is changed again and
@@ -236,16 +236,16 @@ impl Directory {
         }
     }
 
-    /// Whether a node will be cached under a name. Call it once before [`Directory::cache_let_in`].
-    pub fn lets_in(&self, name: &Name) -> bool {
-        self.reports_changes() && self.cache.lets_node_in(self.serial.load(Ordering::Acquire), name)
+    /// Whether a node will be cached under a name. Call it once before [`Directory::cache_admitted`].
+    pub fn admits(&self, name: &Name) -> bool {
+        self.reports_changes() && self.cache.admits_node(self.serial.load(Ordering::Acquire), name)
     }
 
-    /// Caches a node that [`Directory::lets_in`] has accepted, if no name has changed since `generation`.
-    pub fn cache_let_in(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
+    /// Caches a node that [`Directory::admits`] has accepted, if no name has changed since `generation`.
+    pub fn cache_admitted(&self, name: &Name, generation: u64, kept: &Arc<KeptNode>) {
         let (serial, answer) = (self.serial.load(Ordering::Acquire), CachedTarget::There(Arc::clone(kept)));
         self.note_mounted(&answer);
-        self.cache.keep_let_in(serial, name, answer, || self.generation() == generation);
+        self.cache.keep_admitted(serial, name, answer, || self.generation() == generation);
     }
 
     /// Records that a name leads to another file system. A single file can be mounted too.
@@ -351,7 +351,7 @@ impl Directory {
             contents.children.retain(|_, c| c.directory.strong_count() > 0);
         }
         contents.has_variants |= asked != real;
-        let child = Child { real: real.clone(), directory: Arc::downgrade(directory) };
+        let child = KnownChild { real: real.clone(), directory: Arc::downgrade(directory) };
         contents.children.insert(asked.clone(), child);
     }
 
@@ -369,9 +369,9 @@ impl Directory {
         Ok(KnownName::Names(index.find(name)))
     }
 
-    fn stamp(&self) -> Result<Stamp, Refusal> {
+    fn stamp(&self) -> Result<DirectoryTimes, Refusal> {
         let stat = self.node.stat()?;
-        Ok(Stamp { modified: stat.modified, changed: stat.changed })
+        Ok(DirectoryTimes { modified: stat.modified, changed: stat.changed })
     }
 
     /// A name was created.
@@ -414,7 +414,7 @@ impl Directory {
         self.misses.store(0, Ordering::Relaxed);
     }
 
-    fn drop_index(&self, contents: &mut Contents) {
+    fn drop_index(&self, contents: &mut DirectoryContents) {
         if contents.index.take().is_some() {
             self.misses.store(0, Ordering::Relaxed);
         }
@@ -428,7 +428,10 @@ impl Directory {
         self.misses.store(0, Ordering::Relaxed);
         let mut contents = self.contents.lock();
         let in_change = std::mem::take(&mut contents.in_change);
-        let dropped = std::mem::replace(&mut *contents, Contents { in_change, ..Contents::default() });
+        let dropped = std::mem::replace(
+            &mut *contents,
+            DirectoryContents { in_change, ..DirectoryContents::default() },
+        );
         drop(contents);
         drop(dropped);
         self.cache.name_went();
@@ -486,7 +489,7 @@ impl Directory {
     }
 }
 
-impl Contents {
+impl DirectoryContents {
     /// Forgets the target of a real name, under all its spellings.
     fn forget(&mut self, real: &Name) {
         if self.children.is_empty() {
@@ -724,7 +727,7 @@ impl Directories {
     }
 
     /// Stores an index. Other indexes are dropped if all of them have too many names.
-    fn keep_index(&self, directory: &Directory, contents: &mut Contents, index: Index) {
+    fn keep_index(&self, directory: &Directory, contents: &mut DirectoryContents, index: Index) {
         self.make_room(directory);
         contents.index = Some(index);
     }
@@ -753,7 +756,7 @@ impl Directories {
     fn indexed(
         &self,
         directory: &Directory,
-        stamp: Option<Stamp>,
+        stamp: Option<DirectoryTimes>,
         at_most: usize,
     ) -> Result<Option<Index>, Refusal> {
         let mut index = Index::new(stamp, &self.names);

@@ -24,10 +24,10 @@ impl HostEventIntake {
         self.looked_at_ns.load(Ordering::Acquire) >= now.mono_ns
     }
 
-    pub fn take_in<T>(&self, now: Now, apply_event: impl FnOnce() -> T) -> T {
+    pub fn take_in<T>(&self, now: Now, apply: impl FnOnce() -> T) -> T {
         let _taking = self.taking.lock();
-        let believed = apply_event();
+        let applied = apply();
         self.looked_at_ns.fetch_max(now.mono_ns, Ordering::AcqRel);
-        believed
+        applied
     }
 }

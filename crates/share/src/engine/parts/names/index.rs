@@ -34,7 +34,7 @@ pub(crate) fn has_case(name: &[u8]) -> bool {
 
 /// The times of a directory at which an index was right, if changes by others are not reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct DirectoryTimes {
     pub modified: Time,
     pub changed: Time,
 }
@@ -55,12 +55,12 @@ pub(crate) struct Index {
     /// The number of names in this and all other indexes and listings.
     all: Arc<AtomicUsize>,
     /// The times at which it was right, if it must be compared.
-    pub stamp: Option<Stamp>,
+    pub stamp: Option<DirectoryTimes>,
 }
 
 impl Index {
     /// An empty index, whose names are counted in `all`.
-    pub fn new(stamp: Option<Stamp>, all: &Arc<AtomicUsize>) -> Index {
+    pub fn new(stamp: Option<DirectoryTimes>, all: &Arc<AtomicUsize>) -> Index {
         let all = Arc::clone(all);
         Index { slots: HashMap::new(), hasher: RandomState::new(), len: 0, all, stamp }
     }

@@ -15,7 +15,7 @@ use crate::Refusal;
 const MAX_ENTRIES: usize = 1 << 16;
 
 /// Passes an entry to the caller, who may break off.
-type Show<'a> = &'a mut dyn FnMut(&DirEntry) -> ControlFlow<()>;
+type EntrySink<'a> = &'a mut dyn FnMut(&DirEntry) -> ControlFlow<()>;
 
 /// Entries that are collected on their way from the volume, as long as they are not too many.
 struct EntryCollector(Option<Vec<DirEntry>>);
@@ -40,7 +40,7 @@ impl Names {
         here: &Directory,
         node: &dyn Node,
         cookie: u64,
-        show: Show<'_>,
+        show: EntrySink<'_>,
     ) -> Result<(), Refusal> {
         if !here.reports_changes() {
             return Ok(node.entries(cookie, &mut |entry| show(&entry))?);

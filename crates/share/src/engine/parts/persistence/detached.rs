@@ -16,11 +16,11 @@ pub(crate) const UNCLAIMED_NS: u64 = 10_000_000_000;
 pub(crate) type ReclaimOwner = (ClientKey, Sid);
 
 /// The opens of a share that are detached.
-pub(crate) struct Detachment(Mutex<DetachedOpens>);
+pub(crate) struct DetachedTable(Mutex<DetachedOpens>);
 
-impl Default for Detachment {
-    fn default() -> Detachment {
-        Detachment(Mutex::of_default(Rank::Detached))
+impl Default for DetachedTable {
+    fn default() -> DetachedTable {
+        DetachedTable(Mutex::of_default(Rank::Detached))
     }
 }
 
@@ -30,7 +30,7 @@ struct DetachedOpens {
     /// The end of each, with its id.
     ends: BTreeSet<(u64, u64)>,
     /// The persistent opens of each owner.
-    owners: HashMap<ReclaimOwner, Absence>,
+    owners: HashMap<ReclaimOwner, AbsentOwner>,
 }
 
 struct DetachedEntry {
@@ -42,7 +42,7 @@ struct DetachedEntry {
 
 /// The state of an owner that is away or just back.
 #[derive(Default)]
-struct Absence {
+struct AbsentOwner {
     opens: usize,
     /// When the client came back, or reclaimed its last open until now.
     sign_ns: Option<u64>,
@@ -70,7 +70,7 @@ impl DetachedOpens {
     }
 }
 
-impl Detachment {
+impl DetachedTable {
     /// Enters an open. Returns false if there are `most` already.
     pub fn enter(&self, open: &Arc<Open>, how: Detached, most: usize) -> bool {
         let mut kept = self.0.lock();

@@ -11,7 +11,7 @@ use volume::journal::{Journal, JournalPosition, MAX_RECORD};
 use crate::Caching;
 use crate::caching::grants::{Grant, Holder};
 use crate::persistence::ledger::Ledger;
-use crate::persistence::record::{AheadSpan, JournalRecord, Right, VERSION};
+use crate::persistence::record::{AheadSpan, JournalRecord, RecordedRight, VERSION};
 use crate::ranked::{Mutex, Rank};
 
 /// A journal is not compacted before it has this many bytes.
@@ -156,12 +156,12 @@ impl Recorder {
     }
 
     /// Notes a release. It need not be recorded at once if its client will claim its state itself.
-    pub fn note_given_back(&self, is_claimed: bool, record: JournalRecord) {
+    pub fn note_released(&self, is_claimed: bool, record: JournalRecord) {
         let mut noted = self.noted.lock();
-        self.note_given_back_in(is_claimed, &mut noted, record);
+        self.note_released_in(is_claimed, &mut noted, record);
     }
 
-    fn note_given_back_in(&self, is_claimed: bool, noted: &mut NotedRecords, record: JournalRecord) {
+    fn note_released_in(&self, is_claimed: bool, noted: &mut NotedRecords, record: JournalRecord) {
         if is_claimed { self.note_for_later(noted, record) } else { self.note_in(noted, record) }
     }
 
@@ -176,7 +176,7 @@ impl Recorder {
     pub fn note_right(&self, holder: Holder, grant: Option<Grant>) {
         let mut noted = self.noted.lock();
         let Some(known) = noted.ledger.rights.get(&holder).copied() else { return };
-        let right = grant.map_or(Right { state: Caching::empty(), ..known }, right_of);
+        let right = grant.map_or(RecordedRight { state: Caching::empty(), ..known }, right_of);
         if right != known {
             self.note_in(&mut noted, JournalRecord::Right { holder, right });
         }
@@ -186,8 +186,8 @@ impl Recorder {
     pub fn note_ranges(&self, is_claimed: bool, changes: Vec<JournalRecord>, note: Option<JournalRecord>) {
         let mut noted = self.noted.lock();
         for change in changes {
-            let is_given_back = matches!(change, JournalRecord::Released { .. });
-            self.note_given_back_in(is_claimed && is_given_back, &mut noted, change);
+            let is_released = matches!(change, JournalRecord::Released { .. });
+            self.note_released_in(is_claimed && is_released, &mut noted, change);
         }
         if let Some(note) = note {
             self.note_in(&mut noted, note);
@@ -225,11 +225,11 @@ impl Recorder {
 /// A right as it is restored after a restart. Other requests wait for the release of a right to write, and of
 /// any right that is released as a whole. For other breaks they may have gone on already, and the notice may
 /// be lost with the process.
-pub(crate) fn right_of(grant: Grant) -> Right {
+pub(crate) fn right_of(grant: Grant) -> RecordedRight {
     let Grant { state: held, epoch, parent, breaking, whole } = grant;
     let is_waited_for = whole || held.contains(Caching::WRITE);
     let state = breaking.filter(|_| !is_waited_for).unwrap_or(held);
-    Right { state, epoch: epoch.unwrap_or(0), counts: epoch.is_some(), parent }
+    RecordedRight { state, epoch: epoch.unwrap_or(0), counts: epoch.is_some(), parent }
 }
 
 /// Records joined into as few journal records as possible.

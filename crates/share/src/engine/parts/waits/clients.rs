@@ -7,10 +7,10 @@ use crate::ranked::{Mutex, Rank};
 use crate::{BreakListener, ClientKey};
 
 /// A client, and how often it was attached.
-type Attached = (Arc<dyn BreakListener>, usize);
+type AttachedClient = (Arc<dyn BreakListener>, usize);
 
 /// The clients of a share.
-pub(crate) struct Clients(Mutex<HashMap<ClientKey, Attached>>);
+pub(crate) struct Clients(Mutex<HashMap<ClientKey, AttachedClient>>);
 
 impl Default for Clients {
     fn default() -> Clients {

@@ -18,7 +18,7 @@ use crate::ranked::{Mutex, MutexGuard, Rank};
 pub(super) const SHARDS: usize = 16;
 
 /// A full part lets in one of this many new entries.
-const LET_IN: u32 = 8;
+const ADMITTED: u32 = 8;
 
 /// The room that a value takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,19 +93,19 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
 
     /// Whether a new entry is worth the entries that would be removed for it. Call it once before each
     /// [`Bounded::put`], which takes whatever it is given.
-    pub fn lets_in(&self, key: &K, weight: Weight, now_s: u64) -> bool {
+    pub fn admits(&self, key: &K, weight: Weight, now_s: u64) -> bool {
         if weight.bytes > self.limit {
             return false;
         }
         let mut part = self.part(key);
-        let lacks_descriptors = weight.descriptors > 0 && !self.drawn.is_there(now_s);
+        let lacks_descriptors = weight.descriptors > 0 && !self.drawn.is_available(now_s);
         if part.slots.contains_key(key) {
             return true;
         }
         // Only entries of the same part can be removed for it.
         let is_hopeless = lacks_descriptors && part.weight.descriptors == 0;
         let is_full = lacks_descriptors || part.weight.bytes + weight.bytes > self.limit;
-        !is_hopeless && (!is_full || part.lets_one_of_many_in())
+        !is_hopeless && (!is_full || part.admits_one_of_many())
     }
 
     /// Stores a value if `is_right` holds. That is checked while no thread can take the key out.
@@ -233,9 +233,9 @@ impl<K: Hash + Eq + Clone, V, S: BuildHasher> CacheShard<K, V, S> {
     }
 
     /// Whether a full part lets this new entry in: it lets in one of many.
-    fn lets_one_of_many_in(&mut self) -> bool {
+    fn admits_one_of_many(&mut self) -> bool {
         self.crowd = self.crowd.wrapping_add(1);
-        self.crowd.is_multiple_of(LET_IN)
+        self.crowd.is_multiple_of(ADMITTED)
     }
 
     /// Passes over the oldest entry and takes it out if it was not used. Every key is in the order, so in the
@@ -272,7 +272,7 @@ mod tests {
     }
 
     fn put_weight(table: &Bounded<u64, u64>, key: u64, weight: Weight) {
-        if table.lets_in(&key, weight, 1) {
+        if table.admits(&key, weight, 1) {
             table.put(key, key * 10, weight, 1, || true);
         }
     }
@@ -300,12 +300,12 @@ mod tests {
         // Four times as much as fits, again and again in the same order.
         for round in 0..20 {
             for key in 0..400 * SHARDS as u64 {
-                let is_there = table.get(&key, 1).is_some();
+                let is_available = table.get(&key, 1).is_some();
                 if round > 0 {
                     asked += 1;
-                    found += u32::from(is_there);
+                    found += u32::from(is_available);
                 }
-                if !is_there {
+                if !is_available {
                     put(&table, key, 10);
                 }
             }
@@ -313,11 +313,11 @@ mod tests {
         assert!(found * 10 > asked, "{found} of {asked}");
         // A key that comes into use gets its place after a while.
         let found = (0..100).filter(|_| {
-            let is_there = table.get(&1_000_000, 1).is_some();
+            let is_available = table.get(&1_000_000, 1).is_some();
             put(&table, 1_000_000, 10);
-            is_there
+            is_available
         });
-        assert!(found.count() > 100 - 2 * LET_IN as usize);
+        assert!(found.count() > 100 - 2 * ADMITTED as usize);
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl Directories {
         if self.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
             return;
         }
-        self.let_go(|directory| {
+        self.stop_keeping(|directory| {
             let idle_s = if directory.id.device == home { IDLE_S } else { MOUNTED_IDLE_S };
             directory.used_s.load(Ordering::Relaxed) + idle_s <= now_s
         });
@@ -38,7 +38,7 @@ impl Directories {
     }
 
     /// Stops keeping the directories that the predicate selects. Returns true if there was one.
-    pub fn let_go(&self, is_meant: impl Fn(&Directory) -> bool) -> bool {
+    pub fn stop_keeping(&self, is_meant: impl Fn(&Directory) -> bool) -> bool {
         let mut table = self.known.lock();
         let root = self.root.id;
         let kept = table.by_id.values_mut().filter(|entered| {
