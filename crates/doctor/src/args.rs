@@ -125,7 +125,7 @@ pub(crate) struct MeasurementBudget {
     /// The end of the examination of the target, even if work is left.
     pub(crate) limit: Duration,
     /// The longest time after that: to delete the test files and end the sessions.
-    pub(crate) farewell: Duration,
+    pub(crate) cleanup: Duration,
     /// The time for one reply after which the server counts as stalled.
     pub(crate) stall: Duration,
     /// The number of targets that share the time.
@@ -146,7 +146,7 @@ impl MeasurementBudget {
             depths: Vec::new(),
             connects: 10,
             limit: Duration::from_millis(12_500),
-            farewell: Duration::from_secs(2),
+            cleanup: Duration::from_secs(2),
             stall: Duration::from_secs(3),
             targets: 1,
         }
@@ -162,7 +162,7 @@ impl MeasurementBudget {
             turn_ramp: Duration::from_millis(150),
             connects: 20,
             limit: Duration::from_secs(50),
-            farewell: Duration::from_secs(7),
+            cleanup: Duration::from_secs(7),
             stall: Duration::from_secs(6),
             ..MeasurementBudget::quick()
         }
@@ -178,7 +178,7 @@ impl MeasurementBudget {
             turn_ramp: Duration::from_millis(250),
             connects: 50,
             limit: Duration::from_secs(116),
-            farewell: Duration::from_millis(3400),
+            cleanup: Duration::from_millis(3400),
             stall: Duration::from_secs(8),
             ..MeasurementBudget::quick()
         }
@@ -198,7 +198,7 @@ impl MeasurementBudget {
             self.names /= targets;
             self.turn = if self.name == "full" { self.turn * 4 / 5 } else { self.turn / targets };
             self.limit /= targets;
-            self.farewell /= targets;
+            self.cleanup /= targets;
             self.stall = self.stall.min(self.limit / 3);
         }
         self
@@ -241,7 +241,7 @@ mod tests {
             assert!(quick.limit * targets <= Duration::from_millis(12_500), "{quick:?}");
             assert!(full.limit * targets <= Duration::from_secs(116), "{full:?}");
             // Together with the end of the process (`run::LAST_WAIT`) within 15 and 120 seconds.
-            let whole = |course: &MeasurementBudget| (course.limit + course.farewell) * targets;
+            let whole = |course: &MeasurementBudget| (course.limit + course.cleanup) * targets;
             assert!(whole(&quick) <= Duration::from_millis(14_500), "{quick:?}");
             assert!(whole(&full) <= Duration::from_millis(119_500), "{full:?}");
             for course in [&quick, &full, &course(MeasurementBudget::usual(), targets)] {

@@ -1,9 +1,9 @@
 //! Layer 6: why a share is slow, layer by layer, and what to change.
 //!
-//! [`run`] examines one server or two and returns a [`Report`]. Read on in this order. `examination` goes
+//! [`run()`] examines one server or two and returns a [`Report`]. Read on in this order. `examination` goes
 //! through the layers and fills in the [`measurements`]. [`rules`] are functions from measurements to
 //! [`finding`]s; they make all decisions. [`verdict`](mod@verdict) sorts the findings, and
-//! [`compare`](mod@compare) compares two servers. `terminal` and [`html`] show all of it.
+//! [`compare`](mod@compare) compares two servers. `terminal` and [`html()`] show all of it.
 //! [`advise`](mod@advise) answers from a workload instead of a measurement. `server_account` asks a
 //! Trunkline server for its own counts.
 //!

@@ -99,7 +99,7 @@ pub(crate) async fn examine(
         Ok(stopped) => stopped,
         Err(cause) => Some(cut(&exam.facts, cause, course.limit)),
     };
-    if exam.scratch.is_some() && !worker.clear(&scratch, exam.farewell()).await {
+    if exam.scratch.is_some() && !worker.clear(&scratch, exam.cleanup_time()).await {
         exam.facts.left_behind = Some(scratch.display().to_string());
     }
     Ok(exam.facts)

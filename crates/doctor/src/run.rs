@@ -46,7 +46,7 @@ async fn all(args: &Args, course: &MeasurementBudget, passwords: &[String]) -> R
     let mut signals = signals().map_err(|why| Error::host("listening for signals", why))?;
     let mut examined = Vec::new();
     for (target, password) in args.targets.iter().zip(passwords) {
-        let facts = one(target, args, course, password, told(&mut signals)).await?;
+        let facts = one(target, args, course, password, signalled(&mut signals)).await?;
         let is_over = facts.stopped.as_ref().is_some_and(|it| it.cause == Cause::Interrupted);
         let findings = findings(&facts);
         let verdict = verdict(&facts, &findings);
@@ -71,7 +71,7 @@ fn signals() -> std::io::Result<Vec<Signal>> {
 }
 
 /// Waits for one of the signals.
-async fn told(signals: &mut [Signal]) {
+async fn signalled(signals: &mut [Signal]) {
     let poll = |context: &mut std::task::Context<'_>| {
         let is_told = signals.iter_mut().any(|it| it.poll_recv(context).is_ready());
         if is_told { Poll::Ready(()) } else { Poll::Pending }

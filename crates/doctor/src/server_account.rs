@@ -55,7 +55,11 @@ pub(crate) async fn transactions(source: String, patience: Duration) -> Result<T
 }
 
 /// The transactions on the share of `target` between two counts. `None` if there is no such share.
-pub(crate) fn told(before: &Transactions, now: &Transactions, target: &Url) -> Option<ServerTransactions> {
+pub(crate) fn transactions_between(
+    before: &Transactions,
+    now: &Transactions,
+    target: &Url,
+) -> Option<ServerTransactions> {
     let protocol = if target.scheme == Scheme::Nfs { "NFS" } else { "SMB" };
     let name = target.share.trim_matches('/');
     let between = now.since(before);
@@ -199,9 +203,9 @@ mod tests {
             ..Transactions::default()
         };
         let target: Url = "smb://ann@h/files".parse().unwrap();
-        let told = told(&all(2), &all(7), &target).unwrap();
+        let told = transactions_between(&all(2), &all(7), &target).unwrap();
         assert_eq!((told.throttled(), told.provisioned_iops), ((5, 5), Some(1000)));
         let elsewhere: Url = "nfs://h/files".parse().unwrap();
-        assert_eq!(super::told(&all(2), &all(7), &elsewhere), None);
+        assert_eq!(super::transactions_between(&all(2), &all(7), &elsewhere), None);
     }
 }

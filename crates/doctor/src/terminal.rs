@@ -115,7 +115,7 @@ fn layers(f: &mut Formatter<'_>, facts: &TargetMeasurements) -> fmt::Result {
         metadata(f, it)?;
     }
     if let Some(it) = &facts.told {
-        told(f, it)?;
+        limits(f, it)?;
     }
     Ok(())
 }
@@ -351,7 +351,7 @@ fn row(it: &Connections, interface: &Interface, route: Option<&Route>) -> [Strin
 }
 
 /// Prints the limits as the server itself reports them.
-fn told(f: &mut Formatter<'_>, it: &ServerTransactions) -> fmt::Result {
+fn limits(f: &mut Formatter<'_>, it: &ServerTransactions) -> fmt::Result {
     let (held, all) = it.throttled();
     writeln!(f, "\n7 Limits, by the server's own account\n  {held} of {all} transactions were held")?;
     for (kind, count) in &it.by_type {

@@ -1,6 +1,6 @@
 //! Load from several client machines at once, for servers that one client cannot saturate.
 //!
-//! An agent waits on each machine (`trunkline load --agent ADDRESS`, [`serve`]). The command with
+//! An agent waits on each machine (`trunkline load --agent ADDRESS`, [`Agent::serve`]). The command with
 //! `--agents` is the conductor ([`conduct`]). It sends its own command line to each agent, waits until
 //! all agents are ready, starts them together, and merges their histograms.
 //!

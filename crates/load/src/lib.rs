@@ -1,7 +1,7 @@
 //! Layer 5: workloads, histograms and reports.
 //!
 //! [`Args`] has the options, with the names that fio gives them, or diskspd's flags ([`diskspd`]).
-//! [`Plan`] is a checked load. [`run`] creates the necessary files, drives the server, and returns a
+//! [`Plan`] is a checked load. [`run()`] creates the necessary files, drives the server, and returns a
 //! [`Report`]. A report can be printed in the form of diskspd, written as fio's JSON, or drawn
 //! ([`html`]).
 //!

@@ -1,5 +1,5 @@
 //! The limit of the machine itself: a server that reads a file and sends it, with almost no protocol, and
-//! a simple loop that requests blocks ([`plain`]). The load generator can use the same server
+//! a simple loop that requests blocks ([`plain()`]). The load generator can use the same server
 //! (`null://HOST:PORT`). So its own cost can be compared with the loop's, and real servers with the
 //! possible rate.
 //!

@@ -36,7 +36,11 @@ impl VolumeContext {
 
     /// Adds the identity of the file system to a stat of the host. `open` opens the file if the host must
     /// be asked.
-    pub(crate) fn located(&self, stat: Stat, open: impl FnOnce() -> Result<OwnedFd>) -> Result<Stat> {
+    pub(crate) fn with_file_system(
+        &self,
+        stat: Stat,
+        open: impl FnOnce() -> Result<OwnedFd>,
+    ) -> Result<Stat> {
         let device = stat.id.device;
         if device == self.root.id.device {
             return Ok(stat);

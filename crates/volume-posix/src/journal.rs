@@ -1,6 +1,6 @@
 //! A journal in a file of the host.
 //!
-//! [`format`] defines its bytes. A reader continues behind damage at the next complete record, reports
+//! [`mod@format`] defines its bytes. A reader continues behind damage at the next complete record, reports
 //! the records that it leaves out, and sets the damaged file aside. [`Journal::replace`] writes a second
 //! file and renames it over the first.
 //!

@@ -4,16 +4,16 @@
 //! While fewer than half of the descriptors are in use, the pool does and stores nothing. A file whose
 //! descriptor is in the upper half enters the pool. Each call that uses it holds a reference meanwhile
 //! ([`PosixNode::fd`]). When descriptors are needed, the unused files that were used longest ago are
-//! closed ([`make_room`]).
+//! closed ([`close_idle`]).
 //!
 //! A file is never closed if its handle might not lead back to it: a file without a name, one of another
 //! mount than the root's, one without a birth time. Written data goes to stable storage first, because a
 //! later descriptor would not report a failure (fsync(2)). Nobody can find a file by its handle after its
-//! last name is gone. So before a name is removed, closed files behind it are opened again ([`leaving`]).
-//! That holds for this process. When a program of the host removes a closed file, its users get
-//! [`Failure::Stale`].
+//! last name is gone. So before a name is removed, closed files behind it are opened again
+//! ([`reopen_before_removal`]). That holds for this process. When a program of the host removes a closed
+//! file, its users get [`Failure::Stale`].
 //!
-//! Locks, in this order: `LEAVING`, `POOL`, `Pooled::open`. No file is opened or synced under the last
+//! Locks, in this order: `NAME_REMOVAL`, `POOL`, `Pooled::open`. No file is opened or synced under the last
 //! two.
 //!
 //! [`PosixNode::fd`]: crate::node::PosixNode::fd
@@ -142,7 +142,7 @@ impl Pool {
 
 static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
 /// Held for reading while a name is removed, for writing while files are closed.
-static LEAVING: RwLock<()> = RwLock::new(());
+static NAME_REMOVAL: RwLock<()> = RwLock::new(());
 /// Whether any file may be closed.
 static ANY_CLOSED: AtomicBool = AtomicBool::new(false);
 /// Counts files that enter the pool or are opened again. It is the clock of the pool.
@@ -269,8 +269,8 @@ impl Pooled {
     }
 
     /// Takes the descriptor out to be closed, unless the file is used or its handle would not lead back.
-    /// `LEAVING` is held, so that the last name is not removed meanwhile.
-    fn taken(&self) -> Option<Arc<OpenFile>> {
+    /// `NAME_REMOVAL` is held, so that the last name is not removed meanwhile.
+    fn take_idle(&self) -> Option<Arc<OpenFile>> {
         let file = self.open.lock().clone()?;
         if self.handle.get().is_none() {
             match Handle::with_mount(file.fd.as_fd()) {
@@ -294,7 +294,7 @@ impl Drop for Pooled {
 }
 
 /// Closes unused files, those first that were used longest ago. False if there were none.
-pub(crate) fn make_room() -> bool {
+pub(crate) fn close_idle() -> bool {
     let (files, most) = oldest_first();
     let is_written = |file: &&Arc<Pooled>| file.is_written.load(Ordering::Relaxed);
     let (written, stored): (Vec<_>, Vec<_>) = files.iter().partition(is_written);
@@ -311,7 +311,7 @@ pub(crate) fn make_room() -> bool {
 }
 
 /// Closes unused files ahead of need. After a call that found none, it waits before the next attempt.
-pub(crate) fn make_room_for_later() -> bool {
+pub(crate) fn close_idle_ahead() -> bool {
     let now = CLOCK.load(Ordering::Relaxed);
     let is_resting = {
         let pool = POOL.lock();
@@ -320,7 +320,7 @@ pub(crate) fn make_room_for_later() -> bool {
     if is_resting {
         return false;
     }
-    let is_made = make_room();
+    let is_made = close_idle();
     if !is_made {
         let mut pool = POOL.lock();
         let rest = u32::try_from(pool.files.len() / 8).unwrap_or(u32::MAX / 4).max(16);
@@ -388,15 +388,15 @@ fn oldest_first() -> (Vec<Arc<Pooled>>, usize) {
 fn close<'a>(files: impl Iterator<Item = &'a Arc<Pooled>>, most: usize) -> usize {
     let mut gone = Vec::new();
     for file in files {
-        let leaving = LEAVING.write();
+        let guard = NAME_REMOVAL.write();
         // The entry is made before the file is closed: a call that removes its name comes after
-        // `leaving`, and finds it here.
-        if let Some(taken) = file.taken() {
+        // `reopen_before_removal`, and finds it here.
+        if let Some(taken) = file.take_idle() {
             POOL.lock().closed.entry(file.id).or_default().push(Arc::downgrade(file));
             ANY_CLOSED.store(true, Ordering::Relaxed);
             gone.push(taken);
         }
-        drop(leaving);
+        drop(guard);
         if gone.len() >= most {
             break;
         }
@@ -415,12 +415,12 @@ pub(crate) struct NameRemovalGuard {
 ///
 /// # Errors
 /// [`Failure::Exhausted`]
-pub(crate) fn leaving(directory: BorrowedFd<'_>, name: &[u8]) -> Result<NameRemovalGuard> {
-    let leaving = NameRemovalGuard { _no_closing: LEAVING.read() };
+pub(crate) fn reopen_before_removal(directory: BorrowedFd<'_>, name: &[u8]) -> Result<NameRemovalGuard> {
+    let guard = NameRemovalGuard { _no_closing: NAME_REMOVAL.read() };
     if !ANY_CLOSED.load(Ordering::Relaxed) {
-        return Ok(leaving);
+        return Ok(guard);
     }
-    let Ok(stat) = stat_below(directory, name) else { return Ok(leaving) };
+    let Ok(stat) = stat_below(directory, name) else { return Ok(guard) };
     let closed = POOL.lock().closed.remove(&stat.id).unwrap_or_default();
     for file in closed.iter().filter_map(Weak::upgrade) {
         let is_closed = file.is_closed();
@@ -432,7 +432,7 @@ pub(crate) fn leaving(directory: BorrowedFd<'_>, name: &[u8]) -> Result<NameRemo
             return Err(Failure::Exhausted);
         }
     }
-    Ok(leaving)
+    Ok(guard)
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ pub(crate) fn open_with_reserve(open: impl Fn() -> io::Result<OwnedFd>) -> io::R
                     return Ok(fd);
                 }
                 DescriptorLevel::Few => {
-                    set_scarce(!pool::make_room_for_later());
+                    set_scarce(!pool::close_idle_ahead());
                     return Ok(fd);
                 }
                 DescriptorLevel::KeptBack => drop(fd),
@@ -104,7 +104,7 @@ pub(crate) fn open_with_reserve(open: impl Fn() -> io::Result<OwnedFd>) -> io::R
             Err(Errno::MFILE | Errno::NFILE) => {}
             Err(errno) => return Err(errno),
         }
-        if !pool::make_room() {
+        if !pool::close_idle() {
             set_scarce(true);
             break;
         }
@@ -133,7 +133,7 @@ pub(crate) fn ensure_descriptor(any: BorrowedFd<'_>) -> Result<()> {
 
 /// Records a descriptor that stays open even if it belongs to the reserve.
 pub(crate) fn note_opened(fd: BorrowedFd<'_>) {
-    set_scarce(level(fd) != DescriptorLevel::Many && !pool::make_room_for_later());
+    set_scarce(level(fd) != DescriptorLevel::Many && !pool::close_idle_ahead());
 }
 
 /// Whether descriptors are scarce and no file could be closed. Otherwise the check only reads a flag.

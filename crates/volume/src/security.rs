@@ -2,7 +2,7 @@
 //! and inheritance by new objects. All are pure functions over values; nothing here touches a volume.
 //!
 //! Start with [`Descriptor`] (the rules that are stored with a node), [`Token`] (the identity that
-//! requests access) and [`granted`] (the access check). [`inherit`] makes the descriptor of a new node,
+//! requests access) and [`granted`] (the access check). [`inherit()`] makes the descriptor of a new node,
 //! and [`amend`] changes a stored one. [`from_mode`] and [`mode_of`] translate to and from the host's
 //! permission bits, [`posix`] to and from its lists. [`computed_mode`] and [`apply_mode`] are the mode
 //! that belongs to a list.

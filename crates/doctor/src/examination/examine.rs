@@ -25,9 +25,9 @@ use crate::tcp::TcpInfo;
 use crate::{cleanup, packets, protocol, server_account};
 
 /// The longest time for a log-off.
-const FAREWELL: Duration = Duration::from_millis(700);
+const LOG_OFF: Duration = Duration::from_millis(700);
 /// Round trips to delete the test files and log off, with a new session if the old one is stuck.
-const FAREWELL_TRIPS: u32 = 16;
+const CLEANUP_TRIPS: u32 = 16;
 /// The most addresses of a name that are tried, and the longest time for each.
 const ADDRESSES_TRIED: usize = 8;
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
@@ -150,7 +150,7 @@ impl<'a> Examination<'a> {
     async fn record_transactions_since(&mut self, before: Option<Transactions>) {
         let (Some(before), Some(source)) = (before, self.args.server.clone()) else { return };
         match server_account::transactions(source, self.course.stall).await {
-            Ok(now) => self.facts.told = server_account::told(&before, &now, self.target),
+            Ok(now) => self.facts.told = server_account::transactions_between(&before, &now, self.target),
             Err(why) => self.facts.left_out.push(format!("the server's own account: {why}")),
         }
     }
@@ -369,7 +369,7 @@ impl<'a> Examination<'a> {
     pub(crate) async fn close_extra_connections(&mut self) {
         self.sessions[0].narrow(1);
         for session in self.sessions.drain(1..) {
-            farewell(session, FAREWELL).await;
+            log_off(session, LOG_OFF).await;
         }
     }
 
@@ -408,35 +408,35 @@ impl<'a> Examination<'a> {
 
     /// Reserves more time for the end if the server is so far away that it needs it.
     fn reserve(&mut self) {
-        let more = (self.trip() * FAREWELL_TRIPS).saturating_sub(self.course.farewell);
+        let more = (self.trip() * CLEANUP_TRIPS).saturating_sub(self.course.cleanup);
         self.until = self.begun + self.course.limit - more.min(self.course.limit / 2);
     }
 
     /// The longest time for the end from now on: as long as the course allows, and no longer than is
     /// useful.
-    pub(crate) fn farewell(&self) -> Duration {
-        let end = self.begun + self.course.limit + self.course.farewell;
-        let of_use = (FAREWELL * 10).max(self.trip() * FAREWELL_TRIPS);
+    pub(crate) fn cleanup_time(&self) -> Duration {
+        let end = self.begun + self.course.limit + self.course.cleanup;
+        let of_use = (LOG_OFF * 10).max(self.trip() * CLEANUP_TRIPS);
         end.saturating_duration_since(Instant::now()).min(of_use)
     }
 
     /// Deletes the test files on the server and logs off, within a short time whatever the server does.
     pub(crate) async fn clear(&mut self) {
         self.note_end();
-        let until = Instant::now() + self.farewell();
+        let until = Instant::now() + self.cleanup_time();
         if let Some(scratch) = self.scratch.take()
             && !self.cleared(&scratch, until).await
         {
             self.facts.left_behind = Some(join(&self.target.path, &scratch));
         }
-        self.close_all(patience(FAREWELL, until)).await;
+        self.close_all(patience(LOG_OFF, until)).await;
     }
 
     async fn cleared(&mut self, scratch: &str, until: Instant) -> bool {
         let directory = &self.target.path;
         if self.facts.stopped.is_some() {
             // Operations under way may have files open. These are closed with their session.
-            self.close_all(patience(FAREWELL / 2, until)).await;
+            self.close_all(patience(LOG_OFF / 2, until)).await;
         }
         if let Some(session) = self.sessions.first() {
             let half = Instant::now() + patience(self.course.limit, until) / 2;
@@ -449,7 +449,7 @@ impl<'a> Examination<'a> {
             &self.how,
             self.target,
             self.destination(),
-            FAREWELL.max(self.trip() * FAREWELL_TRIPS / 2),
+            LOG_OFF.max(self.trip() * CLEANUP_TRIPS / 2),
         );
         let Ok(Ok((session, _))) = tokio::time::timeout_at(until.into(), opening).await else { return false };
         let is_cleared = cleanup::clear(&session, directory, scratch, &self.made, until).await;
@@ -459,14 +459,14 @@ impl<'a> Examination<'a> {
 
     /// Ends all sessions at once.
     async fn close_all(&mut self, patience: Duration) {
-        let farewells = self.sessions.drain(..).map(|session| farewell(session, patience));
-        let mut closing: tokio::task::JoinSet<()> = farewells.collect();
+        let log_offs = self.sessions.drain(..).map(|session| log_off(session, patience));
+        let mut closing: tokio::task::JoinSet<()> = log_offs.collect();
         while closing.join_next().await.is_some() {}
     }
 }
 
 /// Logs off, if the server responds in time.
-async fn farewell(session: Session, patience: Duration) {
+async fn log_off(session: Session, patience: Duration) {
     // A server that is gone needs no log-off.
     let _ = tokio::time::timeout(patience, session.close()).await;
 }

@@ -227,7 +227,7 @@ fn is_capped(facts: &TargetMeasurements) -> bool {
 
 /// The findings of layer 7.
 pub(super) fn limits(facts: &TargetMeasurements) -> Vec<Finding> {
-    let mut found: Vec<Finding> = told(facts).into_iter().collect();
+    let mut found: Vec<Finding> = reported_limits(facts).into_iter().collect();
     let Some(data) = &facts.data else { return found };
     if let Some((earlier, last)) = cap(facts) {
         let says = format!(
@@ -256,7 +256,7 @@ pub(super) fn limits(facts: &TargetMeasurements) -> Vec<Finding> {
 }
 
 /// The finding about the server's own report of its limits.
-fn told(facts: &TargetMeasurements) -> Option<Finding> {
+fn reported_limits(facts: &TargetMeasurements) -> Option<Finding> {
     let told = facts.told.as_ref()?;
     let (held, all) = told.throttled();
     if held == 0 {

@@ -89,7 +89,7 @@ impl PosixNode {
 
     pub(crate) fn write_data(&self, at: u64, data: &[u8]) -> Result<()> {
         let fd = self.writable()?;
-        self.growing(at.saturating_add(data.len() as u64), || write_all(fd.as_fd(), at, data))
+        self.grow_stream(at.saturating_add(data.len() as u64), || write_all(fd.as_fd(), at, data))
     }
 
     pub(crate) fn sync_data(&self, data_only: bool) -> Result<()> {
@@ -191,9 +191,10 @@ impl PosixNode {
         let len = len.min(source.size.saturating_sub(at));
         if source.id == stat_fd(into)?.id && at < to_at.saturating_add(len) && to_at < at.saturating_add(len)
         {
-            return to.growing(to_at.saturating_add(len), || copy_overlapping(from, at, into, to_at, len));
+            return to
+                .grow_stream(to_at.saturating_add(len), || copy_overlapping(from, at, into, to_at, len));
         }
-        to.growing(to_at.saturating_add(len), || copy_between(from, at, into, to_at, len))
+        to.grow_stream(to_at.saturating_add(len), || copy_between(from, at, into, to_at, len))
     }
 
     pub(crate) fn clone_data(&self, at: u64, to: &PosixNode, to_at: u64, len: u64) -> Result<()> {
@@ -203,7 +204,7 @@ impl PosixNode {
             // The host would read a length of zero as "everything to the end".
             return Ok(());
         }
-        to.growing(to_at.saturating_add(len), || call(|| sys::clone_range(from, at, into, to_at, len)))
+        to.grow_stream(to_at.saturating_add(len), || call(|| sys::clone_range(from, at, into, to_at, len)))
     }
 }
 

@@ -63,7 +63,7 @@ impl PosixNode {
         // Without the identity of its file system a stat is not complete. A caller that needs one calls
         // `stat`.
         let own = || rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(failure);
-        let first = shared.located(*stat, own).ok();
+        let first = shared.with_file_system(*stat, own).ok();
         PosixNode {
             descriptor: Descriptor::of(&shared.root, fd, stat.id, stat.kind, born, how, is_path),
             shared,
@@ -229,7 +229,7 @@ impl Node for PosixNode {
             let own = self.base().fd()?;
             call(|| rustix::io::fcntl_dupfd_cloexec(&own, 0))
         };
-        self.shared.located(stat, open)
+        self.shared.with_file_system(stat, open)
     }
 
     fn first_stat(&self) -> Option<Stat> {
@@ -262,7 +262,7 @@ impl Node for PosixNode {
 
     fn set_size(&self, size: u64) -> Result<()> {
         let fd = self.writable()?;
-        self.resized(size, || call(|| rustix::fs::ftruncate(&fd, size)))
+        self.resize_stream(size, || call(|| rustix::fs::ftruncate(&fd, size)))
     }
 
     fn allocate(&self, range: Range<u64>) -> Result<()> {
@@ -343,7 +343,7 @@ impl Node for PosixNode {
 
     fn stat_name(&self, name: &Name) -> Result<Stat> {
         let open = || open_below(self.directory()?, name.as_bytes(), OFlags::PATH, Mode::empty());
-        self.shared.located(self.stat_child(name)?, open)
+        self.shared.with_file_system(self.stat_child(name)?, open)
     }
 
     fn create_file(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<Arc<dyn Node>> {

@@ -62,7 +62,7 @@ impl PosixNode {
         let acting = self.shared.process.act(actor)?;
         let made = open_below(directory, name.as_bytes(), flags, Mode::from_raw_mode(mode & 0o7777));
         drop(acting);
-        self.made(made.map_err(gone)?, mode, OpenHow::ReadWrite, false)
+        self.created(made.map_err(gone)?, mode, OpenHow::ReadWrite, false)
     }
 
     pub(crate) fn make_directory(&self, name: &Name, mode: u32, actor: Option<&Actor>) -> Result<PosixNode> {
@@ -79,10 +79,10 @@ impl PosixNode {
             Err(Failure::Denied) => {
                 let fd =
                     open_below(directory, name.as_bytes(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
-                self.made(fd, mode, OpenHow::Attributes, true)
+                self.created(fd, mode, OpenHow::Attributes, true)
             }
             Err(Failure::Exhausted) => Err(taken_back(directory, name, AtFlags::REMOVEDIR)),
-            fd => self.made(fd?, mode, OpenHow::Read, false),
+            fd => self.created(fd?, mode, OpenHow::Read, false),
         }
     }
 
@@ -131,13 +131,13 @@ impl PosixNode {
         made.map_err(gone)?;
         match open_below(directory, name.as_bytes(), OFlags::PATH, Mode::empty()) {
             Err(Failure::Exhausted) => Err(taken_back(directory, name, AtFlags::empty())),
-            fd => self.made(fd?, mode, OpenHow::Attributes, true),
+            fd => self.created(fd?, mode, OpenHow::Attributes, true),
         }
     }
 
     /// The node of a file that was just created. The process's mask does not count: the caller chooses
     /// the permission bits of a new file.
-    fn made(&self, fd: OwnedFd, mode: u32, how: OpenHow, is_path: bool) -> Result<PosixNode> {
+    fn created(&self, fd: OwnedFd, mode: u32, how: OpenHow, is_path: bool) -> Result<PosixNode> {
         let mut stat = stat_fd(&fd)?;
         let mask = self.shared.umask;
         let was_masked =
@@ -177,14 +177,14 @@ impl PosixNode {
         let directory = self.directory()?;
         let doomed = self.followed(name);
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        let leaving = pool::leaving(directory, name.as_bytes())?;
+        let guard = pool::reopen_before_removal(directory, name.as_bytes())?;
         let acting = self.shared.process.act(actor)?;
         call(|| rustix::fs::unlinkat(directory, name.as_bytes(), flags)).map_err(|why| match why {
             // For a directory the host returns either "exists" or "not empty".
             Failure::Exists if is_directory => Failure::NotEmpty,
             other => other,
         })?;
-        drop((acting, leaving));
+        drop((acting, guard));
         self.shared.lost_name(doomed);
         Ok(())
     }
@@ -234,7 +234,7 @@ impl PosixNode {
         // If the file system folds case, the target name may be the file that is moved.
         let is_another = |node: &PosixNode| stat_below(from_dir, from).is_ok_and(|moved| moved.id != node.id);
         let doomed = stands.and_then(|_| to.followed(to_name)).filter(is_another);
-        let leaving = if replace { Some(pool::leaving(to_dir, into)?) } else { None };
+        let guard = if replace { Some(pool::reopen_before_removal(to_dir, into)?) } else { None };
         let acting = self.shared.process.act(actor)?;
         if replace {
             call(|| rustix::fs::renameat(from_dir, from, to_dir, into)).map_err(replaced)?;
@@ -248,7 +248,7 @@ impl PosixNode {
         } else {
             self.move_to_free_name(name, to, to_name)?;
         }
-        drop((acting, leaving));
+        drop((acting, guard));
         self.shared.lost_name(doomed);
         if let Some(table) = &self.shared.table
             && let Ok(moved) = stat_below(to_dir, into)

@@ -78,7 +78,7 @@ impl PosixNode {
 
     /// Runs `grow`, which may extend a stream up to `end`. Space for the growth is reserved first, and
     /// released if the call fails. A node that is not a stream has its data on the served file system.
-    pub(crate) fn growing<T>(&self, end: u64, grow: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn grow_stream<T>(&self, end: u64, grow: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.owner.is_none() {
             return grow();
         }
@@ -94,9 +94,9 @@ impl PosixNode {
     }
 
     /// Runs `resize`, which sets a stream's size, and reserves or releases the difference.
-    pub(crate) fn resized(&self, size: u64, resize: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn resize_stream(&self, size: u64, resize: impl FnOnce() -> Result<()>) -> Result<()> {
         let before = if self.owner.is_some() { stat_fd(self.fd()?)?.size } else { 0 };
-        self.growing(size, resize)?;
+        self.grow_stream(size, resize)?;
         if size < before {
             self.shared.sidecar.reserve_space(Some(before), size)?;
         }
