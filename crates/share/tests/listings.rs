@@ -9,13 +9,13 @@ use std::time::Duration;
 use common::*;
 use share::engine::ListedEntry;
 use share::{Config, Open};
-use volume::faulty::{Call, Fault, Plan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 use volume::{Failure, HostChange, HostEvent, Node, OpenHow, Volume};
 
 /// A directory `d` with files `f0`, `f1`, …, and a client that has it open.
 struct ListedDirectory {
     world: TestShare,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
     client: Client,
     open: Arc<Open>,
     directory: Arc<dyn Node>,
@@ -182,7 +182,7 @@ fn a_listing_under_way_goes_on_where_it_was_while_names_come_and_go() {
 #[test]
 fn a_scan_that_fails_is_not_believed() {
     let mut it = ListedDirectory::new(10);
-    it.plan.add(Call::Entries, 1, Fault::Fail(Failure::Io));
+    it.plan.add(VolumeCall::Entries, 1, PlannedFault::Fail(Failure::Io));
     let failed = it.client.caller(true, now(), |c| {
         it.world.share.scan(c, &it.open, 0, &mut |_| true, &mut |_| ControlFlow::Continue(()))
     });
@@ -227,12 +227,15 @@ fn a_change_of_a_file_is_no_change_of_the_names_that_were_listed() {
             .unwrap()
             .write(0, content)
             .unwrap();
-        let scans = it.plan.count(Call::Entries);
+        let scans = it.plan.count(VolumeCall::Entries);
         let mut sizes = Vec::new();
         it.scan(0, &mut |_| true, &mut |entry| {
             sizes.push(entry.info().unwrap().size);
             ControlFlow::Continue(())
         });
-        assert_eq!((sizes, it.plan.count(Call::Entries) - scans), (vec![0, content.len() as u64, 0], 0));
+        assert_eq!(
+            (sizes, it.plan.count(VolumeCall::Entries) - scans),
+            (vec![0, content.len() as u64, 0], 0)
+        );
     }
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 use common::*;
 use share::engine::Descriptors;
 use share::{Attributes, Basic, Caching, ChangeFilter, Config, Disposition, Options, Refusal, Waiter};
-use volume::faulty::{Call, Fault, Plan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
-use volume::{Facts, Failure, HostChange, HostEvent, Node, NodeId, OpenHow, Space, Time, Volume};
+use volume::{Failure, HostChange, HostEvent, Node, NodeId, OpenHow, Space, Time, Volume, VolumeProperties};
 
 /// The rights with which a client opens a file to delete it.
 const GOES: Rights = Rights::DELETE.union(Rights::READ_ATTRIBUTES);
 
 /// The calls for names and attributes that an action takes.
-fn calls(plan: &Plan, act: impl FnOnce()) -> u64 {
+fn calls(plan: &FaultPlan, act: impl FnOnce()) -> u64 {
     let before = plan.metadata_calls();
     act();
     plan.metadata_calls() - before
@@ -215,8 +215,8 @@ fn what_is_remembered_is_listed_with_one_call_for_each_entry() {
     assert_eq!(list(), 1 + 2 * FILES);
     // Now the listing and the sidecar data are cached: the stat of each name is asked for, and nothing is
     // opened.
-    let opened = plan.count(Call::Lookup);
-    assert_eq!((list(), plan.count(Call::Lookup) - opened), (FILES, 0));
+    let opened = plan.count(VolumeCall::Lookup);
+    assert_eq!((list(), plan.count(VolumeCall::Lookup) - opened), (FILES, 0));
     (0..FILES).for_each(|n| client.close(&client.open(&format!("d/f{n}")).access(READ).open()));
     let hits = world.share.metadata_caching().hits;
     // The directory itself is found too.
@@ -249,10 +249,10 @@ fn an_address_that_was_listed_is_listed_again_with_one_call_for_each_entry() {
     make_files(&client, FILES);
     let first = list_with_addresses(&world, &client, now());
     let again = |at| {
-        let (opened, mut listed) = (plan.count(Call::Lookup), Vec::new());
+        let (opened, mut listed) = (plan.count(VolumeCall::Lookup), Vec::new());
         let taken = calls(&plan, || listed = list_with_addresses(&world, &client, later(at)));
         assert_eq!(listed, first);
-        (plan.count(Call::Lookup) - opened, taken)
+        (plan.count(VolumeCall::Lookup) - opened, taken)
     };
     // One call opens the directory.
     assert_eq!(again(1), (0, FILES + 1));
@@ -490,7 +490,7 @@ fn nothing_holds_a_file_that_is_gone_and_idle_names_are_let_go() {
         client.make_with(at, "");
         client.close(&client.open(at).access(READ).open());
     }
-    let given_back = || plan.count(Call::GiveBack);
+    let given_back = || plan.count(VolumeCall::Release);
     let before = given_back();
     client.close(&client.open("d/mine").options(Options::DELETE_ON_CLOSE).open());
     assert_eq!(given_back(), before + 2, "the kept one, and the one that was open for writing");
@@ -515,10 +515,10 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
         client.make_directory("d");
         (0..FILES).for_each(|n| client.make_with(&format!("d/f{n}"), ""));
         let open = |n: u64| client.close(&client.open(&format!("d/f{n}")).access(WRITE).open());
-        let before = (plan.count(Call::Lookup), plan.count(Call::OpenAgain));
+        let before = (plan.count(VolumeCall::Lookup), plan.count(VolumeCall::OpenAgain));
         (0..FILES).for_each(open);
-        let looked_up = plan.count(Call::Lookup) - before.0;
-        let opened_again = plan.count(Call::OpenAgain) - before.1;
+        let looked_up = plan.count(VolumeCall::Lookup) - before.0;
+        let opened_again = plan.count(VolumeCall::OpenAgain) - before.1;
         assert_eq!(looked_up, FILES, "limit: {limit}");
         // A node that was let in is opened for its attributes, so that it can be cached, and then to write.
         assert!(opened_again <= again_at_most, "limit: {limit}, {opened_again}");
@@ -526,10 +526,14 @@ fn what_is_opened_to_write_and_will_not_be_remembered_is_opened_once() {
         // The directory is a name too.
         assert!(names <= opened_again + 1 && (limit == 0) == (names == 0), "limit: {limit}, {names}");
         // With or without the cache, each open takes one of the two.
-        let before = plan.count(Call::Lookup) + plan.count(Call::OpenAgain);
+        let before = plan.count(VolumeCall::Lookup) + plan.count(VolumeCall::OpenAgain);
         world.share.set_metadata_caching(limit == 0);
         open(FILES / 2);
-        assert_eq!(plan.count(Call::Lookup) + plan.count(Call::OpenAgain) - before, 1, "limit: {limit}");
+        assert_eq!(
+            plan.count(VolumeCall::Lookup) + plan.count(VolumeCall::OpenAgain) - before,
+            1,
+            "limit: {limit}"
+        );
     }
 }
 
@@ -543,27 +547,27 @@ fn kept_descriptors_give_way_when_the_host_has_no_more() {
     }
     client.make_with("three", "");
     let names = || world.share.metadata_caching().names;
-    let lacks = |call| plan.add(call, 1, Fault::Fail(Failure::Exhausted));
-    lacks(Call::Lookup);
+    let lacks = |call| plan.add(call, 1, PlannedFault::Fail(Failure::Exhausted));
+    lacks(VolumeCall::Lookup);
     client.close(&client.open("three").access(READ).open());
     assert_eq!(names(), 1);
     // The cached node is opened to write.
     client.close(&client.open("two").access(READ).open());
-    lacks(Call::OpenAgain);
+    lacks(VolumeCall::OpenAgain);
     client.close(&client.open("three").access(WRITE).open());
     assert_eq!(names(), 1);
     let root = world.share.root_item();
     let item = client.caller(true, now(), |c| world.share.item_in(c, &root, &name("three"))).unwrap();
     let address = item.address().unwrap();
-    lacks(Call::Lookup);
+    lacks(VolumeCall::Lookup);
     assert_eq!(world.share.item(&address).unwrap().id(), item.id());
     assert_eq!(names(), 0);
     client.close(&client.open("two").access(READ).open());
-    lacks(Call::Create);
+    lacks(VolumeCall::Create);
     client.close(&client.make("four"));
     assert_eq!(names(), 0);
     // If no descriptor is cached, none can be released.
-    lacks(Call::Create);
+    lacks(VolumeCall::Create);
     assert_eq!(client.open("five").disposition(Disposition::Create).refusal(), Refusal::Exhausted);
 }
 
@@ -589,11 +593,11 @@ fn it_is_switched_while_files_are_open() {
 /// A volume that does not report changes by others.
 struct SilentVolume {
     inner: MemoryVolume,
-    facts: Facts,
+    facts: VolumeProperties,
 }
 
 impl Volume for SilentVolume {
-    fn facts(&self) -> &Facts {
+    fn properties(&self) -> &VolumeProperties {
         &self.facts
     }
     fn root(&self) -> volume::Result<Arc<dyn Node>> {
@@ -618,7 +622,7 @@ impl Volume for SilentVolume {
 #[test]
 fn where_nobody_tells_of_changes_nothing_is_remembered() {
     let world = TestShare::over(Config::default(), |inner| {
-        let facts = Facts { tells_changes: false, ..inner.facts().clone() };
+        let facts = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
         Arc::new(SilentVolume { inner, facts })
     });
     let client = world.client(1);
@@ -636,7 +640,7 @@ fn where_nobody_tells_of_changes_nothing_is_remembered() {
 #[test]
 fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone() {
     let world = TestShare::over(Config::default(), |inner| {
-        let facts = Facts { tells_changes: false, ..inner.facts().clone() };
+        let facts = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
         Arc::new(SilentVolume { inner, facts })
     });
     let (holder, client) = (world.client(1), world.client(2));
@@ -661,7 +665,7 @@ fn where_nobody_tells_of_changes_rights_end_by_themselves() {
     for silent in [true, false] {
         let world = TestShare::over(Config::default(), |inner| match silent {
             true => {
-                let facts = Facts { tells_changes: false, ..inner.facts().clone() };
+                let facts = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
                 Arc::new(SilentVolume { inner, facts })
             }
             false => Arc::new(inner),

@@ -13,7 +13,7 @@ use proptest::sample::Index;
 use share::{Attributes, Basic, Disposition, Info, Open, Options, Refusal};
 use volume::memory::MemoryVolume;
 use volume::security::Rights;
-use volume::{Actor, HostChange, HostEvent, Kind, Name, Node, NodeId, Note, OpenHow, Stat, Time, Volume};
+use volume::{Actor, HostChange, HostEvent, Name, Node, NodeId, NodeKind, Note, OpenHow, Stat, Time, Volume};
 
 const NAMES: [&str; 5] = ["x", "X", "y", "d", "D"];
 /// The rights that the owner needs for every change.
@@ -172,7 +172,7 @@ fn survey(memory: &MemoryVolume) -> (Vec<ModelDirectory>, Vec<ModelEntry>) {
     let (mut things, mut at) = (Vec::new(), 0);
     while at < places.len() {
         for thing in things_in(&places[at]) {
-            if thing.stat.kind == Kind::Directory {
+            if thing.stat.kind == NodeKind::Directory {
                 let mut path = thing.above.path.clone();
                 path.push(thing.name.clone());
                 places.push(ModelDirectory { path, node: thing.node(OpenHow::Read) });
@@ -202,7 +202,7 @@ fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<ModelEntry
                 None => found.extend(things.iter().filter(folds).cloned()),
             }
         }
-        let directories = found.iter().filter(|thing| thing.stat.kind == Kind::Directory);
+        let directories = found.iter().filter(|thing| thing.stat.kind == NodeKind::Directory);
         let enter = |thing: &ModelEntry| {
             let mut path = thing.above.path.clone();
             path.push(thing.name.clone());
@@ -314,7 +314,7 @@ impl CacheModel {
             }
             FileChange::Remove(what) => {
                 let Some(what) = thing(what) else { return };
-                let is_directory = what.stat.kind == Kind::Directory;
+                let is_directory = what.stat.kind == NodeKind::Directory;
                 if what.above.node.remove(&what.name, is_directory, None).is_ok() {
                     tell(&what.above, &what.name, is_directory, HostChange::Removed);
                 }
@@ -322,14 +322,14 @@ impl CacheModel {
             FileChange::Rename(what, to, new) => {
                 let Some(what) = thing(what) else { return };
                 let (to, new) = (to.get(&places), name(NAMES[*new]));
-                let is_directory = what.stat.kind == Kind::Directory;
+                let is_directory = what.stat.kind == NodeKind::Directory;
                 if what.above.node.rename(&what.name, to.node.as_ref(), &new, true, None).is_ok() && !silent {
                     let (from, to) = ((what.above.node.id(), what.name.clone()), (to.node.id(), new));
                     self.world.memory.tell(HostEvent::Renamed { from, to, is_directory });
                 }
             }
             FileChange::Link(what, to, new) => {
-                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else { return };
+                let Some(what) = thing(what).filter(|what| what.stat.kind == NodeKind::File) else { return };
                 let (to, new) = (to.get(&places), name(NAMES[*new]));
                 if to.node.add_name(&new, what.node(OpenHow::Attributes).as_ref(), None).is_ok() {
                     tell(to, &new, false, HostChange::Created);
@@ -337,7 +337,7 @@ impl CacheModel {
             }
             FileChange::Chmod(what, mode) => {
                 let Some(what) = thing(what) else { return };
-                let is_directory = what.stat.kind == Kind::Directory;
+                let is_directory = what.stat.kind == NodeKind::Directory;
                 what.node(OpenHow::Attributes).set_mode(mode_of(is_directory, *mode)).unwrap();
                 tell(&what.above, &what.name, is_directory, HostChange::Attributes);
                 if is_directory && !silent {
@@ -346,7 +346,7 @@ impl CacheModel {
                 }
             }
             FileChange::Write(what, size) => {
-                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else { return };
+                let Some(what) = thing(what).filter(|what| what.stat.kind == NodeKind::File) else { return };
                 what.node(OpenHow::ReadWrite).set_size(*size).unwrap();
                 tell(&what.above, &what.name, false, HostChange::Modified);
             }
@@ -488,7 +488,7 @@ impl CacheModel {
                 self.hidden.insert(what.stat.id, *on);
             }
             MetadataAction::HostHides(what, on) => {
-                let Some(what) = thing(what).filter(|what| what.stat.kind == Kind::File) else {
+                let Some(what) = thing(what).filter(|what| what.stat.kind == NodeKind::File) else {
                     return Ok(());
                 };
                 if self.held.iter().all(|open| open.node_id() != what.stat.id) {

@@ -15,7 +15,7 @@ use share::{
     Options, RangeKind, RangeNote, RangeRequest, Refusal, Restored, Share, Unreadable,
 };
 use volume::Volume;
-use volume::journal::{Journal, MemoryJournal, Place};
+use volume::journal::{Journal, JournalPosition, MemoryJournal};
 use volume::memory::MemoryVolume;
 use wire::Now;
 
@@ -416,10 +416,10 @@ impl FullJournal {
 }
 
 impl Journal for FullJournal {
-    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         self.check().and_then(|()| self.journal.append(record))
     }
-    fn commit(&self, place: Place) -> volume::Result<()> {
+    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
         self.journal.commit(place)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
@@ -463,10 +463,10 @@ struct CountingJournal {
 }
 
 impl Journal for CountingJournal {
-    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         self.journal.append(record)
     }
-    fn commit(&self, place: Place) -> volume::Result<()> {
+    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
         self.journal.commit(place)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
@@ -528,7 +528,7 @@ struct SlowJournal {
 }
 
 impl Journal for SlowJournal {
-    fn append(&self, record: &[u8]) -> volume::Result<Place> {
+    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         if self.is_slow.swap(false, Ordering::SeqCst) {
             let share = self.share.get().and_then(Weak::upgrade).expect("a share");
             let (done, is_done) = channel();
@@ -542,7 +542,7 @@ impl Journal for SlowJournal {
         }
         self.journal.append(record)
     }
-    fn commit(&self, place: Place) -> volume::Result<()> {
+    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
         self.journal.commit(place)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {

@@ -18,8 +18,8 @@ use smb_wire::{
 };
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::whole;
-use testkit::smb::{Dial, Peer, World};
-use volume::faulty::{Call, Fault, FaultyVolume, Plan};
+use testkit::smb::{Dial, Peer, SmbTestServer};
+use volume::faulty::{FaultPlan, FaultyVolume, PlannedFault, VolumeCall};
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
 
@@ -36,18 +36,18 @@ const PERSISTENT: RequestContext<'static> = RequestContext::DurableHandleRequest
 /// A call that is stuck in the volume, on a thread of its own. It goes on when this value is dropped, also
 /// by a failing test.
 struct StuckCall<'s> {
-    plan: &'s Plan,
+    plan: &'s FaultPlan,
     thread: Option<ScopedJoinHandle<'s, ()>>,
 }
 
 impl<'s> StuckCall<'s> {
     fn new<'e>(
         scope: &'s Scope<'s, 'e>,
-        plan: &'s Plan,
-        call: Call,
+        plan: &'s FaultPlan,
+        call: VolumeCall,
         delivery: impl FnOnce() + Send + 's,
     ) -> StuckCall<'s> {
-        plan.add(call, 1, Fault::Hold);
+        plan.add(call, 1, PlannedFault::Hold);
         let stuck = StuckCall { plan, thread: Some(scope.spawn(delivery)) };
         assert!(plan.wait_held(1, MINUTE), "the change has begun");
         stuck
@@ -91,7 +91,7 @@ fn zeroes(peer: &mut Peer, file: FileId) -> Vec<u8> {
 }
 
 /// A new session of the client that replaces the previous one.
-fn log_on_again(world: &World, previous_session_id: u64) -> Peer {
+fn log_on_again(world: &SmbTestServer, previous_session_id: u64) -> Peer {
     world.dial(&Dial { previous_session_id, ..Dial::default() })
 }
 
@@ -113,10 +113,10 @@ fn goes_on(peer: &mut Peer, create: u64) {
 #[test]
 fn a_handle_is_taken_up_behind_what_its_ended_session_still_changes() {
     type Change = fn(&mut Peer, FileId) -> Vec<u8>;
-    let changes: [(Call, Change); 3] =
-        [(Call::Write, a_write), (Call::Resize, a_truncation), (Call::Resize, zeroes)];
+    let changes: [(VolumeCall, Change); 3] =
+        [(VolumeCall::Write, a_write), (VolumeCall::Resize, a_truncation), (VolumeCall::Resize, zeroes)];
     for (call, change) in changes {
-        let (world, plan) = World::faulty();
+        let (world, plan) = SmbTestServer::faulty();
         let mut old = world.client();
         let file = old.create(&create(&[DURABLE])).file_id();
         assert_eq!(old.write(file, 0, b"first"), NtStatus::SUCCESS);
@@ -135,14 +135,14 @@ fn a_handle_is_taken_up_behind_what_its_ended_session_still_changes() {
 
 #[test]
 fn what_stands_behind_a_late_change_is_not_begun() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut old = world.client();
     let file = old.create(&create(&[DURABLE])).file_id();
     let (previous, both) = (old.session_id, vec![a_write(&mut old, file), a_truncation(&mut old, file)]);
     let [first, second] = [0, 1].map(|at| Header::parse(&both[at]).expect("a header").message_id());
     let both = old.compound(both, false);
     std::thread::scope(|scope| {
-        let stuck = StuckCall::new(scope, &plan, Call::Write, old.delivery(both));
+        let stuck = StuckCall::new(scope, &plan, VolumeCall::Write, old.delivery(both));
         let mut new = log_on_again(&world, previous);
         let back = [RequestContext::DurableHandleReconnect(file)];
         let back = waits(&mut new, &create(&back));
@@ -155,13 +155,13 @@ fn what_stands_behind_a_late_change_is_not_begun() {
 
 #[test]
 fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut old = world.client();
     let file = old.create(&create(&[DURABLE])).file_id();
     let (previous, late) = (old.session_id, a_write(&mut old, file));
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = StuckCall::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = StuckCall::new(scope, &plan, VolumeCall::Write, old.delivery(late));
         let mut new = log_on_again(&world, previous);
         let back = [RequestContext::DurableHandleReconnect(file)];
         let back = create(&back);
@@ -184,11 +184,11 @@ fn whoever_comes_back_is_told_to_try_again_when_a_late_change_does_not_end() {
 }
 
 /// A world with handles that can outlive the server, and a plan for its volume.
-fn lasting() -> (World, Arc<Plan>) {
+fn lasting() -> (SmbTestServer, Arc<FaultPlan>) {
     let volume = FaultyVolume::new(Arc::new(MemoryVolume::new(1)));
     let plan = Arc::clone(volume.plan());
     let journal = Arc::new(MemoryJournal::default());
-    (World::lasting_over(Arc::new(volume), journal, &[]), plan)
+    (SmbTestServer::persistent_over(Arc::new(volume), journal, &[]), plan)
 }
 
 // MS-SMB2 3.3.5.9
@@ -201,7 +201,7 @@ fn a_replayed_create_takes_its_handle_up_behind_a_late_change() {
     let (previous, late) = (old.session_id, a_write(&mut old, file));
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = StuckCall::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = StuckCall::new(scope, &plan, VolumeCall::Write, old.delivery(late));
         let mut new = log_on_again(&world, previous);
         let mut header = new.header(SmbCommand::Create);
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
@@ -239,7 +239,7 @@ fn a_lock_may_be_taken_back_until_it_lasts_and_its_handle_is_not_taken_up_before
 // MS-SMB2 3.3.5.9.13
 #[test]
 fn the_next_instance_of_an_application_waits_for_what_the_one_before_still_changes() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let (mut old, mut new) = (world.client(), world.dial(&Dial::elsewhere()));
     let v2 = |create_guid| RequestContext::DurableHandleRequestV2 {
         timeout: 0,
@@ -251,7 +251,7 @@ fn the_next_instance_of_an_application_waits_for_what_the_one_before_still_chang
     let late = a_write(&mut old, file);
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = StuckCall::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = StuckCall::new(scope, &plan, VolumeCall::Write, old.delivery(late));
         let takes = waits(&mut new, &create(&asked));
         stuck.ends();
         goes_on(&mut new, takes);
@@ -262,7 +262,7 @@ fn the_next_instance_of_an_application_waits_for_what_the_one_before_still_chang
 // MS-SMB2 3.3.5.6
 #[test]
 fn a_file_is_opened_anew_behind_what_the_clients_ended_session_still_changes() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut old = world.client();
     let mut second = world.bind(&Dial::default(), &old);
     let mut other = world.dial(&Dial::elsewhere());
@@ -270,7 +270,7 @@ fn a_file_is_opened_anew_behind_what_the_clients_ended_session_still_changes() {
     let late = a_write(&mut old, file);
     let late = old.compound(vec![late], false);
     std::thread::scope(|scope| {
-        let stuck = StuckCall::new(scope, &plan, Call::Write, old.delivery(late));
+        let stuck = StuckCall::new(scope, &plan, VolumeCall::Write, old.delivery(late));
         assert_eq!(second.status(SmbCommand::Logoff, |out| logoff::Request.write(out)), NtStatus::SUCCESS);
         let mut new = world.client();
         let late = waits(&mut new, &OpenFile::named("FILE"));
@@ -291,7 +291,7 @@ fn a_file_is_opened_anew_behind_what_the_clients_ended_session_still_changes() {
 // MS-SMB2 3.3.5.2.10
 #[test]
 fn work_of_an_ended_session_does_not_count_among_that_of_the_next() {
-    let world = World::in_memory();
+    let world = SmbTestServer::in_memory();
     let mut old = world.client();
     let file = old.create(&create(&[DURABLE])).file_id();
     let flush = |peer: &mut Peer, file_id| {
@@ -336,7 +336,7 @@ fn a_look(peer: &mut Peer, look: &OpenFile<'_>) -> Vec<u8> {
 // MS-SMB2 3.3.5.2.10 (requests without a FileId are exempt, so a CREATE is never late)
 #[test]
 fn a_look_that_a_client_has_repeated_keeps_a_name_until_it_is_over_and_no_longer() {
-    let (world, plan) = World::faulty();
+    let (world, plan) = SmbTestServer::faulty();
     let mut lost = world.client();
     let mut kept = world.bind(&Dial::default(), &lost);
     kept.make("file", b"");
@@ -348,7 +348,7 @@ fn a_look_that_a_client_has_repeated_keeps_a_name_until_it_is_over_and_no_longer
     let delete = OpenFile { access: Access::DELETE, options: CreateOptions::DELETE_ON_CLOSE, ..look };
     let late = a_look(&mut lost, &look);
     std::thread::scope(|scope| {
-        let stuck = StuckCall::new(scope, &plan, Call::Streams, lost.delivery(late));
+        let stuck = StuckCall::new(scope, &plan, VolumeCall::Streams, lost.delivery(late));
         // The client has noticed the loss, and repeats the frame on its remaining channel.
         let again = kept.create(&look).file_id();
         assert_eq!(kept.close(again), NtStatus::SUCCESS);

@@ -81,7 +81,7 @@ impl Connection {
         let handle = ConnectionHandle::new(
             id,
             peer,
-            Arc::clone(counters.visits()),
+            Arc::clone(counters.activity()),
             Box::new(EventMailbox(mailbox)),
             now,
         );

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use share::{
-    Attributes, Caller, Cause, Deny, Disposition, Identity, OpenRequest, Opened, Options, Outcome, Share,
-    Step,
+    Attributes, CallResult, Caller, Cause, Deny, Disposition, Identity, OpenRequest, OpenResult, Options,
+    Outcome, Share,
 };
 use smb_wire::create::{self, Access, CreateAction, CreateOptions, ShareAccess};
 use smb_wire::fscc::FileAttributes;
@@ -163,7 +163,7 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
     let wanted = create.wanted(&target, options, open.id);
     tree.take_host_changes(request.cause());
     match engine.create(&caller, &wanted) {
-        Step::Done(opened) => {
+        CallResult::Done(opened) => {
             let opened = create.change_owner(&caller, opened);
             let response = create.settle(&open, opened);
             server.enter_index(&open);
@@ -175,12 +175,12 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
             }
             Ok(NtStatus::SUCCESS)
         }
-        Step::Wait(ticket) => {
+        CallResult::Wait(ticket) => {
             server.opens.remove(open.id.volatile);
             request.claim = claim;
             Err(Stop::wait(engine, ticket))
         }
-        Step::Refused(refusal) => {
+        CallResult::Refused(refusal) => {
             server.opens.remove(open.id.volatile);
             Err(path::refused(&refusal, parsed.name, contexts.posix))
         }
@@ -226,7 +226,7 @@ impl Create<'_> {
     /// Gives a new file the owner and group that the client names by number, if the client may do that:
     /// chown(2). A refused number has no effect. Hosts seldom agree about all numbers, and a client that
     /// always sends its own could otherwise create nothing.
-    fn change_owner(&self, caller: &Caller<'_>, opened: Opened) -> Opened {
+    fn change_owner(&self, caller: &Caller<'_>, opened: OpenResult) -> OpenResult {
         let numbers = &self.contexts.numbers;
         if numbers.is_none() {
             return opened;
@@ -244,7 +244,7 @@ impl Create<'_> {
             }
         }
         let info = self.engine.info(&opened.open).unwrap_or(opened.info);
-        Opened { info, ..opened }
+        OpenResult { info, ..opened }
     }
 
     /// The request for the engine, for an Open with this id.
@@ -267,9 +267,9 @@ impl Create<'_> {
     }
 
     /// Completes the Open with the opened file and the record of its CREATE.
-    fn settle(&self, open: &Open, opened: Opened) -> Response {
+    fn settle(&self, open: &Open, opened: OpenResult) -> Response {
         let Create { session, engine, parsed, contexts, .. } = self;
-        let Opened { open: file, outcome, info, granted } = opened;
+        let OpenResult { open: file, outcome, info, granted } = opened;
         let is_directory = file.is_directory();
         let oplock = parsed.requested_oplock_level;
         let grant = |lasts| contexts.durability.grant(contexts.lease, oplock, granted, is_directory, lasts);

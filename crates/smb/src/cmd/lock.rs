@@ -33,7 +33,7 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     let elements: Vec<LockElement> = parsed.locks.iter().collect();
     let numbered = LockNumber::of(&parsed);
     let is_verified = negotiated.counts_locks(&open);
-    let engine = disk.file.is_lasting().then(|| Arc::clone(disk.engine));
+    let engine = disk.file.is_persistent().then(|| Arc::clone(disk.engine));
     let told = Arc::clone(&open);
     let tell = move || !is_verified || told.locks.tell(numbered);
     // A resumed request checks this too: another channel may have done the LOCK meanwhile.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use share::{Caller, Share, Step};
+use share::{CallResult, Caller, Share};
 use smb_wire::NtStatus;
 use smb_wire::fscc::FsInfoClass;
 use smb_wire::query_info::InfoType;
@@ -60,7 +60,7 @@ struct InfoChange<'a> {
 
 impl InfoChange<'_> {
     /// Maps a step of the engine: done, refused, or a wait after which this request is tried again.
-    fn settle(&self, step: Step<()>) -> Result<(), Stop> {
+    fn settle(&self, step: CallResult<()>) -> Result<(), Stop> {
         Stop::done_or_wait(self.engine, step)
     }
 

@@ -2,7 +2,7 @@
 //! a request that is sampled. The request itself is read at the start, since a CLOSE leaves nothing to read
 //! later. The result of a CREATE is read from its response.
 
-use share::counts::{About, Noted, Sampled, path_text, range_text};
+use share::counts::{CompletedTransaction, RequestDescription, Sampled, path_text, range_text};
 use smb_wire::close;
 use smb_wire::create::{self, CreateAction};
 use smb_wire::fscc::FileInfoClass;
@@ -88,7 +88,13 @@ impl Connection {
 
     /// The values of a record beside the counts.
     #[cold]
-    pub(crate) fn details(&self, header: &Header, status: NtStatus, noted: &Noted, sample: Sample) -> About {
+    pub(crate) fn details(
+        &self,
+        header: &Header,
+        status: NtStatus,
+        noted: &CompletedTransaction,
+        sample: Sample,
+    ) -> RequestDescription {
         let sizes = |all: u64| (all.min(header::SIZE as u64), all.saturating_sub(header::SIZE as u64));
         let (request, response) = (sizes(noted.ingress), sizes(noted.egress));
         let mut numbers = vec![
@@ -109,7 +115,7 @@ impl Connection {
         numbers.extend(sample.file.map(|file| ("smbFileId", file)));
         let minor = sample.minor.map(|minor| ("smbCommandMinor", minor));
         let words = minor.into_iter().chain(sample.detail.map(|detail| ("smbCommandDetail", detail)));
-        About {
+        RequestDescription {
             client: self.handle.peer.remote,
             server: self.handle.peer.local,
             version: self.dialect().and_then(Dialect::name),

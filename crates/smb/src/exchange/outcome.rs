@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use share::limits::Hold;
-use share::{Share, Step, Ticket};
+use share::{CallResult, Share, Ticket};
 use smb_wire::NtStatus;
 use smb_wire::rpc::PipeError;
 
@@ -116,7 +116,7 @@ impl Stop {
     ) -> Stop {
         let engine = Arc::clone(engine);
         Stop::Park(ParkReason::Persist(Box::new(move |_body| {
-            if let Err(why) = engine.make_last() {
+            if let Err(why) = engine.commit_records() {
                 tracing::error!(share = %engine.name(), %why, "a persistent open could not be made to last");
                 undo();
                 return Err(crate::status::of(&why));
@@ -127,11 +127,11 @@ impl Stop {
     }
 
     /// Maps a step of the engine: done, refused, or a wait after which the request is tried again.
-    pub fn done_or_wait<T>(engine: &Arc<Share>, step: Step<T>) -> Result<T, Stop> {
+    pub fn done_or_wait<T>(engine: &Arc<Share>, step: CallResult<T>) -> Result<T, Stop> {
         match step {
-            Step::Done(done) => Ok(done),
-            Step::Wait(ticket) => Err(Stop::wait(engine, ticket)),
-            Step::Refused(refusal) => Err(refusal.into()),
+            CallResult::Done(done) => Ok(done),
+            CallResult::Wait(ticket) => Err(Stop::wait(engine, ticket)),
+            CallResult::Refused(refusal) => Err(refusal.into()),
         }
     }
 }

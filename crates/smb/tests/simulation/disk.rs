@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use smb_wire::NtStatus;
 use volume::Failure;
-use volume::faulty::{Call, Fault, Plan};
+use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 
 use super::dice::Dice;
 use super::log;
@@ -22,27 +22,28 @@ pub enum DiskFault {
 }
 
 /// Calls that fail, with their weights. Those of the second list also fail for lack of space.
-const READING: [(Call, usize); 8] = [
-    (Call::Read, 4),
-    (Call::ReadCached, 3),
-    (Call::Stat, 2),
-    (Call::Lookup, 3),
-    (Call::OpenAgain, 2),
-    (Call::Note, 1),
-    (Call::Remove, 3),
-    (Call::CheckRemoval, 1),
+const READING: [(VolumeCall, usize); 8] = [
+    (VolumeCall::Read, 4),
+    (VolumeCall::ReadCached, 3),
+    (VolumeCall::Stat, 2),
+    (VolumeCall::Lookup, 3),
+    (VolumeCall::OpenAgain, 2),
+    (VolumeCall::Note, 1),
+    (VolumeCall::Remove, 3),
+    (VolumeCall::CheckRemoval, 1),
 ];
-const WRITING: [(Call, usize); 7] = [
-    (Call::Write, 10),
-    (Call::Sync, 3),
-    (Call::Resize, 3),
-    (Call::Create, 4),
-    (Call::Rename, 2),
-    (Call::SetAttributes, 1),
-    (Call::SetNote, 1),
+const WRITING: [(VolumeCall, usize); 7] = [
+    (VolumeCall::Write, 10),
+    (VolumeCall::Sync, 3),
+    (VolumeCall::Resize, 3),
+    (VolumeCall::Create, 4),
+    (VolumeCall::Rename, 2),
+    (VolumeCall::SetAttributes, 1),
+    (VolumeCall::SetNote, 1),
 ];
 /// The calls that need space.
-const FILLING: [Call; 4] = [Call::Write, Call::Resize, Call::Create, Call::SetNote];
+const FILLING: [VolumeCall; 4] =
+    [VolumeCall::Write, VolumeCall::Resize, VolumeCall::Create, VolumeCall::SetNote];
 
 /// The durations of slow calls, in milliseconds.
 const SLOW: [u64; 4] = [20, 300, 2000, 12_000];
@@ -106,7 +107,7 @@ impl std::ops::AddAssign for Tally {
 /// The disk of a history.
 pub struct Disk {
     dice: Dice,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
     /// The number of faults still to come, and their rarity: one in so many steps.
     left: usize,
     rarity: usize,
@@ -118,7 +119,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    pub fn new(seed: u64, trouble: DiskFault, plan: Arc<Plan>) -> Disk {
+    pub fn new(seed: u64, trouble: DiskFault, plan: Arc<FaultPlan>) -> Disk {
         let mut dice = Dice::new(seed ^ 0x6469_736b);
         let (left, rarity) = (1 + dice.below(40), [5, 15, 40, 100][dice.below(4)]);
         let left = if trouble == DiskFault::Nothing { 0 } else { left };
@@ -127,7 +128,7 @@ impl Disk {
     }
 
     /// Connects the disk to another server.
-    pub fn serve(&mut self, plan: Arc<Plan>) {
+    pub fn serve(&mut self, plan: Arc<FaultPlan>) {
         self.plan = plan;
         self.set_full(self.is_full);
     }
@@ -152,9 +153,9 @@ impl Disk {
         };
         let failure = if writes && self.dice.chance(1, 2) { Failure::NoSpace } else { Failure::Io };
         let fault = match self.dice.below(4) {
-            0 => Fault::Slow(Duration::from_millis(SLOW[self.dice.weighted(&[6, 6, 3, 1])])),
-            1 if call == Call::Write => Fault::Half(failure),
-            _ => Fault::Fail(failure),
+            0 => PlannedFault::Slow(Duration::from_millis(SLOW[self.dice.weighted(&[6, 6, 3, 1])])),
+            1 if call == VolumeCall::Write => PlannedFault::Half(failure),
+            _ => PlannedFault::Fail(failure),
         };
         self.plan.add(call, 1 + self.dice.below(2) as u64, fault);
     }
@@ -188,17 +189,17 @@ impl Disk {
         for (call, fault) in self.plan.met() {
             log::line(|| format!("the disk: {call:?} meets {fault:?}"));
             match fault {
-                Fault::Fail(failure) | Fault::Half(failure) => {
-                    self.tally.half += u64::from(matches!(fault, Fault::Half(_)));
+                PlannedFault::Fail(failure) | PlannedFault::Half(failure) => {
+                    self.tally.half += u64::from(matches!(fault, PlannedFault::Half(_)));
                     let is_full = failure == Failure::NoSpace;
                     self.failed.io += u64::from(!is_full);
                     self.failed.no_space += u64::from(is_full);
                 }
-                Fault::Slow(time) => {
+                PlannedFault::Slow(time) => {
                     self.tally.slow += 1;
                     self.took += time;
                 }
-                Fault::Hold => unreachable!("nothing is held in a history"),
+                PlannedFault::Hold => unreachable!("nothing is held in a history"),
             }
         }
         (self.tally.io, self.tally.no_space) = (self.failed.io, self.failed.no_space);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use volume::security::Rights;
-use volume::{Kind, Name, Node, OpenHow};
+use volume::{Name, Node, NodeKind, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::lookup::name::{ResolvedName, Search};
@@ -68,7 +68,7 @@ impl Share {
         }
         let search = Search { how: OpenHow::Attributes, ..search };
         match self.walk(caller, from, request.path, request.options | Options::OPEN_LINK, search) {
-            Ok(link) if link.0.kind() == Some(Kind::Link) => Ok(link),
+            Ok(link) if link.0.kind() == Some(NodeKind::Link) => Ok(link),
             _ => found,
         }
     }
@@ -112,7 +112,7 @@ impl Share {
             return Ok(());
         }
         let link_target = self.link_target(caller, parent, name, link, None, options);
-        let is_directory = link_target.is_some_and(|found| found.node.kind() == Kind::Directory);
+        let is_directory = link_target.is_some_and(|found| found.node.kind() == NodeKind::Directory);
         match is_directory {
             true if options.contains(Options::NOT_DIRECTORY) => Err(Refusal::IsADirectory),
             false if options.contains(Options::DIRECTORY) => Err(Refusal::NotADirectory),

@@ -4,8 +4,8 @@
 use smb_wire::create_context::{DurableFlags, LeaseState, ResponseContext};
 use smb_wire::oplock_break::{Notification, NotificationFlags};
 use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, create, read};
-use testkit::smb::World;
-use testkit::smb::peer::Answer;
+use testkit::smb::SmbTestServer;
+use testkit::smb::peer::ReceivedMessage;
 
 use super::cache::{FileCache, HANDLE, READ, WRITE};
 use super::record::{HoldKind, NEVER, Observations, Time};
@@ -112,7 +112,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(world: &World, number: u8, seed: u64, shape: &PairShape) -> Client {
+    pub fn new(world: &SmbTestServer, number: u8, seed: u64, shape: &PairShape) -> Client {
         let mut guid = *b"simulated pair: ";
         guid[..8].copy_from_slice(&seed.to_le_bytes());
         guid[15] = number;
@@ -430,7 +430,7 @@ impl Client {
     }
 
     /// Logs on again after all channels are lost, and reconnects to the handles.
-    pub fn come_back(&mut self, world: &World, scene: &mut ClientEnvironment<'_>) {
+    pub fn come_back(&mut self, world: &SmbTestServer, scene: &mut ClientEnvironment<'_>) {
         let Some(down) = self.down.take() else { return };
         scene.tally.sessions_lost += 1;
         self.session.log_on(world);
@@ -504,7 +504,7 @@ impl Client {
         true
     }
 
-    fn reconnect(&mut self, wish: OpenParameters, epoch: u16, old: (FileId, Guid)) -> Answer {
+    fn reconnect(&mut self, wish: OpenParameters, epoch: u16, old: (FileId, Guid)) -> ReceivedMessage {
         let line = self.session.lines.last_mut().expect("the line that has just logged on");
         line.peer.holds_jobs = false;
         let create = line.peer.start(SmbCommand::Create, |out| requests::reconnect(wish, epoch, old, out));
@@ -546,7 +546,7 @@ impl Client {
     // Answers ---------------------------------------------------------------------------------------
 
     /// Handles a reply or a notice on a line that the client hears.
-    pub fn take(&mut self, line: u64, answer: &Answer, scene: &mut ClientEnvironment<'_>) {
+    pub fn take(&mut self, line: u64, answer: &ReceivedMessage, scene: &mut ClientEnvironment<'_>) {
         if answer.header.message_id() == u64::MAX {
             return self.take_notice(answer, scene);
         }
@@ -575,7 +575,7 @@ impl Client {
         self.finish(&pending, status, answer, scene);
     }
 
-    fn take_notice(&mut self, answer: &Answer, scene: &mut ClientEnvironment<'_>) {
+    fn take_notice(&mut self, answer: &ReceivedMessage, scene: &mut ClientEnvironment<'_>) {
         let notice = Notification::parse(&answer.message).expect("a notification");
         let Notification::Lease { new_epoch, flags, key, current_state, new_state } = notice else {
             panic!("nobody has an oplock: {notice:?}");
@@ -612,7 +612,7 @@ impl Client {
         &mut self,
         pending: &PendingRequest,
         status: NtStatus,
-        answer: &Answer,
+        answer: &ReceivedMessage,
         scene: &mut ClientEnvironment<'_>,
     ) {
         let asked = (pending.start, scene.now);
@@ -685,7 +685,7 @@ impl Client {
         &mut self,
         at: usize,
         wish: OpenParameters,
-        (pending, answer): (&PendingRequest, &Answer),
+        (pending, answer): (&PendingRequest, &ReceivedMessage),
         scene: &mut ClientEnvironment<'_>,
     ) {
         let hold = pending.hold.expect("an open is held against others");
@@ -715,7 +715,7 @@ impl Client {
         self.see_lease(wish.file, answer);
     }
 
-    fn see_lease(&mut self, file: usize, answer: &Answer) {
+    fn see_lease(&mut self, file: usize, answer: &ReceivedMessage) {
         let response = create::Response::parse(&answer.message).expect("a CREATE response");
         for context in response.contexts.responses() {
             if let Ok(ResponseContext::Lease(lease)) = context {
