@@ -185,8 +185,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             let origin = origin.or(own.listen.map(|listen| &listen.origin));
             let location = origin.map_or_else(String::new, |origin| config.location(origin));
             return Err(ConfigError(format!(
-                "{location}: share `{}` has an endpoint for NFS but is not offered over NFS; add \"nfs\" to its \
-                 `protocols`",
+                "{location}: share `{}` has an endpoint for NFS but is not offered over NFS; add \"nfs\" to \
+                 its `protocols`",
                 share.name.value
             )));
         }
