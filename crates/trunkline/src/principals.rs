@@ -94,8 +94,8 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPri
         principals.insert(key.clone(), configured(user, known, hash, password_file, store, &host)?);
     }
     for (key, user) in stored {
-        if let Entry::Vacant(place) = principals.entry(key) {
-            place.insert(principal(&user, store, &host)?);
+        if let Entry::Vacant(entry) = principals.entry(key) {
+            entry.insert(principal(&user, store, &host)?);
         }
     }
     account_keys::add_to(&mut principals, config, store)?;

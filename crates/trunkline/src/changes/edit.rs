@@ -74,8 +74,8 @@ pub fn edit(
     let there = object::find(config, kind, name);
     match (what, there) {
         (What::Create { .. }, Some(there)) => {
-            let place = object::origin(config, kind, name).map(|origin| config.place(&origin));
-            let text = format!("there is already {kind} `{}` ({})", there.name, place.unwrap_or_default());
+            let location = object::origin(config, kind, name).map(|origin| config.location(&origin));
+            let text = format!("there is already {kind} `{}` ({})", there.name, location.unwrap_or_default());
             return Err(Refusal::new(Why::Conflict, text));
         }
         (What::Create { settings }, None) => {

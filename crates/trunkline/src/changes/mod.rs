@@ -60,8 +60,8 @@ impl Edited {
         }
         let text = edit(config, sources, history, change)?;
         let sources = Sources { changes: Some(text), ..sources.clone() };
-        let place = format!("{}:", file.display());
-        let bad = |why: String| Refusal::new(Why::Bad, without_place(&place, &why));
+        let location = format!("{}:", file.display());
+        let bad = |why: String| Refusal::new(Why::Bad, without_location(&location, &why));
         let config = checked(overrides, &sources, state, check).map_err(bad)?;
         Ok(Edited { sources, config })
     }
@@ -100,10 +100,10 @@ pub fn checked(
 }
 
 /// Removes the file name and the line number from a message, since that text is not in the file yet.
-fn without_place(place: &str, why: &str) -> String {
+fn without_location(location: &str, why: &str) -> String {
     let after_line = |rest: &str| {
         let (line, text) = rest.split_once(": ")?;
         line.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.to_owned())
     };
-    why.strip_prefix(place).and_then(after_line).unwrap_or_else(|| why.to_owned())
+    why.strip_prefix(location).and_then(after_line).unwrap_or_else(|| why.to_owned())
 }

@@ -9,15 +9,15 @@ use anyhow::Context;
 /// any measurement.
 pub struct Page {
     part: PathBuf,
-    place: PathBuf,
+    path: PathBuf,
 }
 
 impl Page {
     /// Starts a page as an empty file beside its final name.
-    pub fn begin(place: &Path) -> anyhow::Result<Page> {
-        let mut part = place.as_os_str().to_owned();
+    pub fn begin(path: &Path) -> anyhow::Result<Page> {
+        let mut part = path.as_os_str().to_owned();
         part.push(".part");
-        let page = Page { part: part.into(), place: place.to_owned() };
+        let page = Page { part: part.into(), path: path.to_owned() };
         page.write("")?;
         Ok(page)
     }
@@ -29,11 +29,11 @@ impl Page {
     /// Writes the page and renames it to its final name.
     pub fn end(self, text: &str) -> anyhow::Result<()> {
         self.write(text)?;
-        fs::rename(&self.part, &self.place).with_context(|| self.doing())
+        fs::rename(&self.part, &self.path).with_context(|| self.doing())
     }
 
     fn doing(&self) -> String {
-        format!("--html {}: the page cannot be written", self.place.display())
+        format!("--html {}: the page cannot be written", self.path.display())
     }
 }
 

@@ -14,7 +14,7 @@ impl Admin {
     /// The file that is missing or invalid, with the setting to change.
     pub fn tls(&self, config: &Config) -> Result<Option<Tls>, ConfigError> {
         let wrong = |setting: &Setting<PathBuf>, key: &str, why: &str| {
-            ConfigError(format!("{}: `{key}` in [admin]: {why}", config.place(&setting.origin)))
+            ConfigError(format!("{}: `{key}` in [admin]: {why}", config.location(&setting.origin)))
         };
         match (&self.tls_certificate, &self.tls_key) {
             (None, None) => Ok(None),
@@ -42,9 +42,9 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     let tls = config.admin.tls(config)?;
     match &config.admin.listen {
         Some(Setting { value: at, origin }) if tls.is_none() && !at.ip().to_canonical().is_loopback() => {
-            let place = config.place(origin);
+            let location = config.location(origin);
             Err(ConfigError(format!(
-                "{place}: the admin page at {at} can be reached from other hosts, which needs TLS: set \
+                "{location}: the admin page at {at} can be reached from other hosts, which needs TLS: set \
                  `tls_certificate` and `tls_key` in [admin], or give 127.0.0.1:PORT or [::1]:PORT"
             )))
         }

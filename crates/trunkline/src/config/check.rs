@@ -14,9 +14,9 @@ use super::values::{Encryption, ShareProtocol};
 /// The first mistake, with the setting to change.
 pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
     if config.shares.is_empty() {
-        let place = config.file.as_ref().map_or_else(String::new, |file| format!("{}: ", file.display()));
+        let location = config.file.as_ref().map_or_else(String::new, |file| format!("{}: ", file.display()));
         return Err(ConfigError(format!(
-            "{place}nothing to serve; give a DIR or write a [share.NAME] with `path`"
+            "{location}nothing to serve; give a DIR or write a [share.NAME] with `path`"
         )));
     }
     consistent(config, stored)
@@ -59,7 +59,7 @@ pub fn read_password(path: &Path) -> Result<String, String> {
 }
 
 fn fail(config: &Config, origin: &Origin, message: String) -> ConfigError {
-    ConfigError(format!("{}: {message}", config.place(origin)))
+    ConfigError(format!("{}: {message}", config.location(origin)))
 }
 
 fn password(config: &Config, user: &User, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
@@ -174,7 +174,7 @@ fn spots(mounts: &Mounts, real: &Path) -> (Vec<Spot>, Vec<Spot>) {
     tops.extend(nodes.first().map(|(device, inode)| Spot::Node(*device, *inode)));
     let mut above: Vec<Spot> = real.ancestors().map(|at| Spot::Path(at.to_owned())).collect();
     above.extend(nodes.into_iter().map(|(device, inode)| Spot::Node(device, inode)));
-    if let Some((device, inside)) = mounts.place(real) {
+    if let Some((device, inside)) = mounts.locate(real) {
         let spot = |at: &Path| Spot::Mounted(device.to_owned(), at.to_owned());
         tops.push(spot(&inside));
         above.extend(inside.ancestors().map(spot));
@@ -225,7 +225,7 @@ impl Mounts {
     }
 
     /// The file system of a path, and the path within it.
-    fn place(&self, path: &Path) -> Option<(&str, PathBuf)> {
+    fn locate(&self, path: &Path) -> Option<(&str, PathBuf)> {
         // Among several mounts on one directory the last one is visible.
         let over = self.0.iter().filter(|mount| path.starts_with(&mount.at));
         let mount = over.max_by_key(|mount| mount.at.components().count())?;
@@ -444,7 +444,7 @@ mod tests {
         assert!(meet("/srv", "/mnt/nested") && meet("/srv/docs/in side/x", "/mnt/nested"));
         assert!(!meet("/srv/docs/beside", "/mnt/nested") && !meet("/srv/docsx", "/mnt/same"));
         assert!(!meet("/srv/docs", "/mnt/other") && !meet("/docs", "/mnt/same"));
-        assert!(Mounts::parse(b"").place(Path::new("/a")).is_none(), "not known");
+        assert!(Mounts::parse(b"").locate(Path::new("/a")).is_none(), "not known");
     }
 
     #[test]

@@ -135,8 +135,8 @@ impl Share {
 /// The setting that defines the addresses of an endpoint, for a message.
 pub fn listen_setting(config: &Config, owner: &EndpointOwner) -> String {
     match own(config, owner).and_then(|own| own.listen) {
-        Some(listen) => format!("`nfs_listen` ({})", config.place(&listen.origin)),
-        None => format!("`listen` ({})", config.place(&config.server.listen.origin)),
+        Some(listen) => format!("`nfs_listen` ({})", config.location(&listen.origin)),
+        None => format!("`listen` ({})", config.location(&config.server.listen.origin)),
     }
 }
 
@@ -183,10 +183,10 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
         if own.is_there() && !share.offers(ShareProtocol::Nfs) {
             let origin = own.port.map(|port| &port.origin);
             let origin = origin.or(own.listen.map(|listen| &listen.origin));
-            let place = origin.map_or_else(String::new, |origin| config.place(origin));
+            let location = origin.map_or_else(String::new, |origin| config.location(origin));
             return Err(ConfigError(format!(
-                "{place}: share `{}` has an endpoint for NFS but is not offered over NFS; add \"nfs\" to its \
-                 `protocols`",
+                "{location}: share `{}` has an endpoint for NFS but is not offered over NFS; add \"nfs\" to \
+                 its `protocols`",
                 share.name.value
             )));
         }
@@ -223,8 +223,8 @@ fn smb(config: &Config) -> Result<(), ConfigError> {
         let Some(own) = own else { continue };
         for address in own.value.iter().map(IpAddr::to_canonical) {
             if let Some(why) = why_not(config, &taken, address) {
-                let place = config.place(&own.origin);
-                return Err(ConfigError(format!("{place}: `smb_listen` of {whose}: {why}")));
+                let location = config.location(&own.origin);
+                return Err(ConfigError(format!("{location}: `smb_listen` of {whose}: {why}")));
             }
             taken.push((address, whose.clone()));
         }
@@ -234,7 +234,7 @@ fn smb(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError(format!(
             "{}: share `{}` has an address for SMB but is not offered over SMB; add \"smb\" to its \
              `protocols`",
-            config.place(&own.origin),
+            config.location(&own.origin),
             share.name.value
         )));
     }
@@ -249,8 +249,8 @@ fn why_not(config: &Config, taken: &[(IpAddr, String)], address: IpAddr) -> Opti
     let listen = &config.server.listen;
     let takes = |at: &IpAddr| *at == address || at.is_unspecified() && at.is_ipv4() == address.is_ipv4();
     if !listen.value.iter().any(takes) {
-        let place = config.place(&listen.origin);
-        return Some(format!("the server does not listen on {address}; add it to `listen` ({place})"));
+        let location = config.location(&listen.origin);
+        return Some(format!("the server does not listen on {address}; add it to `listen` ({location})"));
     }
     let (_, other) = taken.iter().find(|(at, _)| *at == address)?;
     Some(format!("{address} is also an address of {other}; give it to only one"))

@@ -108,7 +108,7 @@ impl Share {
 }
 
 fn refused(config: &Config, origin: &Origin, message: String) -> ConfigError {
-    ConfigError(format!("{}: {message}", config.place(origin)))
+    ConfigError(format!("{}: {message}", config.location(origin)))
 }
 
 /// Checks the limits of all accounts and shares.

@@ -149,8 +149,8 @@ impl Config {
         let mut config = match &sources.changes {
             None => read::parse(&shown, text, base)?,
             Some(change) => {
-                let place = Config::state_dir_of(overrides, Some(text))?.join(CHANGES);
-                read::changed(&shown, text, base, (&place.display().to_string(), change))?
+                let changes_file = Config::state_dir_of(overrides, Some(text))?.join(CHANGES);
+                read::changed(&shown, text, base, (&changes_file.display().to_string(), change))?
             }
         };
         config.file.clone_from(&overrides.config);
@@ -164,7 +164,7 @@ impl Config {
     }
 
     /// The position of `origin`, for a message.
-    pub fn place(&self, origin: &Origin) -> String {
+    pub fn location(&self, origin: &Origin) -> String {
         match (origin, &self.file) {
             (Origin::File { line }, Some(file)) => format!("{}:{line}", file.display()),
             (Origin::File { line }, None) => format!("line {line}"),
@@ -233,10 +233,10 @@ impl Config {
             share.protocols = Setting { value, origin: Origin::CommandLine(option) };
         }
         if let Some(other) = self.shares.insert(share.name.value.to_lowercase(), share) {
-            let place = self.place(&other.name.origin);
+            let location = self.location(&other.name.origin);
             let name = &other.name.value;
             return Err(ConfigError(format!(
-                "{}: there is already a share `{name}` ({place}); give it another name as [share.NAME]",
+                "{}: there is already a share `{name}` ({location}); give it another name as [share.NAME]",
                 dir.display()
             )));
         }

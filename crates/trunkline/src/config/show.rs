@@ -30,8 +30,9 @@ pub fn share(config: &Config, share: &Share) -> Settings {
 fn settings(config: &Config, lines: Vec<ShownSetting>) -> Settings {
     let set = || lines.iter().filter_map(|line| Some((line, line.origin.as_ref()?)));
     let text: String = set().map(|(line, _)| format!("{} = {}\n", line.key, line.value)).collect();
-    let origin =
-        |(line, origin): (&ShownSetting, &Origin)| (line.key.replace(['"', '\''], ""), config.place(origin));
+    let origin = |(line, origin): (&ShownSetting, &Origin)| {
+        (line.key.replace(['"', '\''], ""), config.location(origin))
+    };
     Settings { values: text.parse().unwrap_or_default(), origins: set().map(origin).collect() }
 }
 
@@ -68,7 +69,7 @@ fn texts(config: &Config, line: &ShownSetting) -> (String, String) {
     match origin {
         None => (format!("# {key} = {value}"), default),
         Some(Origin::Default) => (format!("{key} = {value}"), default),
-        Some(origin) => (format!("{key} = {value}"), config.place(origin)),
+        Some(origin) => (format!("{key} = {value}"), config.location(origin)),
     }
 }
 

@@ -63,13 +63,14 @@ pub fn page(
     nfs: Option<&NfsBound>,
     user: Option<&Credentials>,
 ) -> String {
-    let mut out = format!("Trunkline {} serves on {}\n", env!("CARGO_PKG_VERSION"), places(&bound.addresses));
+    let mut out =
+        format!("Trunkline {} serves on {}\n", env!("CARGO_PKG_VERSION"), address_list(&bound.addresses));
     for endpoint in nfs.iter().flat_map(|nfs| &nfs.endpoints) {
         let whose = match &endpoint.owner {
             EndpointOwner::Server => String::new(),
             owner => format!(" ({owner})"),
         };
-        let _ = writeln!(out, "and to NFS clients on {}{whose}", places(&endpoint.addresses));
+        let _ = writeln!(out, "and to NFS clients on {}{whose}", address_list(&endpoint.addresses));
     }
     let notes = [bound.note.as_ref(), nfs.and_then(|nfs| nfs.note.as_ref())];
     for note in notes.into_iter().flatten() {
@@ -134,7 +135,7 @@ fn state_dir(plan: &ServePlan) -> String {
     plan.config.server.state_dir.value.display().to_string()
 }
 
-fn places(addresses: &[SocketAddr]) -> String {
+fn address_list(addresses: &[SocketAddr]) -> String {
     let port = addresses.first().map_or(0, SocketAddr::port);
     if addresses.iter().any(|address| address.ip().is_unspecified()) {
         return format!("port {port} of every address");

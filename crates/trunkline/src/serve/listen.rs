@@ -56,7 +56,7 @@ pub fn bind(config: &Config) -> anyhow::Result<BoundListeners> {
     let asked = config.server.smb_port.as_ref().map(|port| port.value);
     let port = Port { standard: STANDARD_PORT, other: OTHER_PORT, asked, option: "--smb-port" };
     let listen = &config.server.listen;
-    let setting = format!("`listen` ({})", config.place(&listen.origin));
+    let setting = format!("`listen` ({})", config.location(&listen.origin));
     bind_at(
         &ListenAddresses { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting },
         &port,
@@ -79,11 +79,11 @@ pub struct AdminBound {
 pub fn bind_admin(config: &Config) -> anyhow::Result<AdminBound> {
     let bind = |setting: &Option<Setting<SocketAddr>>, what: &str, key: &str| {
         let Some(Setting { value: at, origin }) = setting else { return Ok(None) };
-        let place = config.place(origin);
+        let location = config.location(origin);
         let bound = TcpListener::bind(at);
         bound
             .map(Some)
-            .map_err(|e| anyhow::anyhow!("{what} on {at}: {}; change `{key}` ({place})", os_error(&e)))
+            .map_err(|e| anyhow::anyhow!("{what} on {at}: {}; change `{key}` ({location})", os_error(&e)))
     };
     Ok(AdminBound {
         metrics: bind(&config.admin.metrics, "metrics", "metrics")?,
@@ -134,12 +134,12 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
         let Endpoint { owner, listen, is_anywhere, port: asked, max_connections } = endpoint;
         let taken: Vec<SocketAddr> =
             all.iter().flat_map(|all| &all.endpoints).flat_map(|one| one.addresses.clone()).collect();
-        let place = ListenAddresses {
+        let requested = ListenAddresses {
             listen: &listen,
             is_anywhere,
             setting: endpoints::listen_setting(config, &owner),
         };
-        if let Some(addresses) = within(&taken, &place, asked)? {
+        if let Some(addresses) = within(&taken, &requested, asked)? {
             if let Some(all) = &mut all {
                 all.endpoints.push(BoundEndpoint { owner, addresses, max_connections });
             }
@@ -147,7 +147,7 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
         }
         let option = if owner == EndpointOwner::Server { "--nfs-port" } else { "`nfs_port`" };
         let port = Port { standard: STANDARD_NFS_PORT, other: OTHER_NFS_PORT, asked, option };
-        let bound = bind_at(&place, &port).map_err(|why| {
+        let bound = bind_at(&requested, &port).map_err(|why| {
             if owner == EndpointOwner::Server { why } else { anyhow::anyhow!("NFS for {owner}: {why}") }
         })?;
         let one = BoundEndpoint { owner, addresses: bound.addresses, max_connections };
@@ -169,11 +169,11 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
 /// connections.
 fn within(
     taken: &[SocketAddr],
-    place: &ListenAddresses<'_>,
+    requested: &ListenAddresses<'_>,
     asked: Option<u16>,
 ) -> anyhow::Result<Option<Vec<SocketAddr>>> {
     let mut found = Vec::new();
-    for address in place.listen.iter().filter(|address| !address.is_unspecified()) {
+    for address in requested.listen.iter().filter(|address| !address.is_unspecified()) {
         let same = |any: &&SocketAddr| {
             any.ip().is_unspecified()
                 && any.is_ipv4() == address.is_ipv4()
@@ -185,10 +185,10 @@ fn within(
         let Some(any) = taken.iter().find(same) else { return Ok(None) };
         // An address that the host does not have would never receive a connection.
         let own = Listeners::bind(&[SocketAddr::new(*address, 0)]);
-        own.map_err(|error| told(place, &error, "`nfs_port`"))?;
+        own.map_err(|error| told(requested, &error, "`nfs_port`"))?;
         found.push(SocketAddr::new(*address, any.port()));
     }
-    Ok((found.len() == place.listen.len()).then_some(found))
+    Ok((found.len() == requested.listen.len()).then_some(found))
 }
 
 /// Addresses to bind.
@@ -200,15 +200,15 @@ struct ListenAddresses<'a> {
     setting: String,
 }
 
-fn bind_at(place: &ListenAddresses<'_>, port: &Port) -> anyhow::Result<BoundListeners> {
+fn bind_at(requested: &ListenAddresses<'_>, port: &Port) -> anyhow::Result<BoundListeners> {
     let Port { standard, other, asked, option } = *port;
-    let told = |error: BindError| told(place, &error, option);
+    let told = |error: BindError| told(requested, &error, option);
     let (listeners, note) = match asked {
-        Some(port) => (bind_port(place, port).map_err(told)?, None),
-        None => match bind_port(place, standard) {
+        Some(port) => (bind_port(requested, port).map_err(told)?, None),
+        None => match bind_port(requested, standard) {
             Err(error) if error.reason.kind() == io::ErrorKind::PermissionDenied => {
                 let note = format!("port {standard} needs root, so port {other} is used; see {option}");
-                (bind_port(place, other).map_err(told)?, Some(note))
+                (bind_port(requested, other).map_err(told)?, Some(note))
             }
             bound => (bound.map_err(told)?, None),
         },
@@ -216,8 +216,8 @@ fn bind_at(place: &ListenAddresses<'_>, port: &Port) -> anyhow::Result<BoundList
     Ok(BoundListeners { addresses: listeners.local_addresses(), listeners, note })
 }
 
-fn bind_port(place: &ListenAddresses<'_>, port: u16) -> Result<Listeners, BindError> {
-    let ListenAddresses { listen, is_anywhere, .. } = *place;
+fn bind_port(requested: &ListenAddresses<'_>, port: u16) -> Result<Listeners, BindError> {
+    let ListenAddresses { listen, is_anywhere, .. } = *requested;
     // By default, a host without IPv6 is served over IPv4 only.
     if is_anywhere {
         return Listeners::bind_any(port);
@@ -243,7 +243,7 @@ fn bind_port(place: &ListenAddresses<'_>, port: u16) -> Result<Listeners, BindEr
 }
 
 /// An error that names the setting to change.
-fn told(place: &ListenAddresses<'_>, error: &BindError, option: &str) -> anyhow::Error {
+fn told(requested: &ListenAddresses<'_>, error: &BindError, option: &str) -> anyhow::Error {
     let BindError { address, reason } = error;
     match reason.kind() {
         io::ErrorKind::AddrInUse => {
@@ -264,7 +264,7 @@ fn told(place: &ListenAddresses<'_>, error: &BindError, option: &str) -> anyhow:
                 "cannot listen on {}: {}; change {}",
                 address.ip(),
                 os_error(reason),
-                place.setting
+                requested.setting
             )
         }
     }
@@ -322,12 +322,12 @@ mod tests {
             [SocketAddr::from(([0, 0, 0, 0], 4000)), SocketAddr::from(([0, 0, 0, 0], STANDARD_NFS_PORT))];
         let at = |address: &str, asked| {
             let listen = [address.parse().unwrap()];
-            let place = ListenAddresses {
+            let requested = ListenAddresses {
                 listen: &listen,
                 is_anywhere: false,
                 setting: "`nfs_listen` (t:6)".to_owned(),
             };
-            within(&taken, &place, asked)
+            within(&taken, &requested, asked)
         };
         let own = |port| Some(vec![SocketAddr::from(([127, 0, 0, 2], port))]);
         assert_eq!(at("127.0.0.2", Some(4000)).unwrap(), own(4000));

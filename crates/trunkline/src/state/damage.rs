@@ -23,7 +23,7 @@ const QUICK: u64 = 16;
 const LONGEST: usize = 200_000;
 
 /// A directory, in memory if the host has one. These tests do not depend on a disk.
-fn place() -> tempfile::TempDir {
+fn scratch_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
@@ -151,9 +151,9 @@ fn wrong(dir: &Path, before: &Content) -> Option<String> {
 
 #[test]
 fn damage_to_a_file_is_refused_told_or_changes_nothing() {
-    let place = place();
+    let scratch = scratch_dir();
     let [open, closed, killed, tried] =
-        ["open", "closed", "killed", "tried"].map(|name| place.path().join(name));
+        ["open", "closed", "killed", "tried"].map(|name| scratch.path().join(name));
     let state = filled(&open);
     copy(&open, &killed);
     drop(state);
@@ -188,8 +188,8 @@ fn damage_to_a_file_is_refused_told_or_changes_nothing() {
 
 #[test]
 fn a_missing_file_is_refused_or_told() {
-    let place = place();
-    let (whole, tried) = (place.path().join("whole"), place.path().join("tried"));
+    let scratch = scratch_dir();
+    let (whole, tried) = (scratch.path().join("whole"), scratch.path().join("tried"));
     drop(filled(&whole));
     let (before, _) = read(&whole).unwrap();
     for name in

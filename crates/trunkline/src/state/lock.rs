@@ -243,34 +243,34 @@ mod tests {
 
     #[test]
     fn one_that_lives_is_told_of_at_once() {
-        let place = LockDir::new();
-        let held = place.take(LONG).unwrap();
-        assert_eq!(place.content().split_whitespace().next().unwrap(), std::process::id().to_string());
+        let lock_dir = LockDir::new();
+        let held = lock_dir.take(LONG).unwrap();
+        assert_eq!(lock_dir.content().split_whitespace().next().unwrap(), std::process::id().to_string());
         let began = Instant::now();
-        assert!(place.take(LONG).is_none());
+        assert!(lock_dir.take(LONG).is_none());
         // A holder that has not written its id yet is about to do so.
         held.set_len(0).unwrap();
-        assert!(place.take(LONG).is_none());
+        assert!(lock_dir.take(LONG).is_none());
         assert!(began.elapsed() < LONG / 2);
     }
 
     #[test]
     fn one_that_has_ended_is_waited_for_and_not_for_ever() {
-        let place = LockDir::new();
-        let held = place.take(LONG).unwrap();
+        let lock_dir = LockDir::new();
+        let held = lock_dir.take(LONG).unwrap();
         let mut child = sleeper();
         let process = of(child.id());
         child.kill().unwrap();
         child.wait().unwrap();
-        place.name(process.pid, process.since);
-        assert!(place.take(PAUSE).is_none());
+        lock_dir.name(process.pid, process.since);
+        assert!(lock_dir.take(PAUSE).is_none());
         // The lock is released while the next process waits.
         let waits = std::thread::scope(|scope| {
-            let next = scope.spawn(|| place.take(LONG));
+            let next = scope.spawn(|| lock_dir.take(LONG));
             drop(held);
             next.join().unwrap()
         });
         assert!(waits.is_some());
-        assert_eq!(place.content().split_whitespace().next().unwrap(), std::process::id().to_string());
+        assert_eq!(lock_dir.content().split_whitespace().next().unwrap(), std::process::id().to_string());
     }
 }

@@ -120,12 +120,12 @@ fn a_load_says_that_its_blocks_went_in_parts() {
              --iodepth 2 --rw randread --number-ios 8",
             USER.0, server.address
         );
-        let said = server.place.run(&format!("{line} --json")).success().get_output().stdout.clone();
+        let said = server.program.run(&format!("{line} --json")).success().get_output().stdout.clone();
         let json: serde_json::Value = serde_json::from_slice(&said).unwrap();
         let ours = &json["jobs"][0]["trunkline"];
         assert_eq!(ours["size_times_iops_holds"], true, "{ours:#}");
         assert_eq!(ours["channels"][0]["most_credits"], credits, "{ours:#}");
-        let said = server.place.run(&line).success().get_output().stdout.clone();
+        let said = server.program.run(&line).success().get_output().stdout.clone();
         let said = String::from_utf8(said).unwrap();
         let wanted = format!("the server grants {credits} credits at once");
         assert!(said.contains(&wanted), "{said}");

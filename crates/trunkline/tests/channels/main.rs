@@ -19,7 +19,7 @@ use testkit::samba::USER;
 /// A running server with the share `files`; killed when dropped.
 struct MultichannelServer {
     server: Server,
-    place: ProgramDir,
+    program: ProgramDir,
     address: SocketAddr,
 }
 
@@ -36,19 +36,19 @@ impl MultichannelServer {
 
     /// Starts a server that listens on this address only.
     fn start_at(listen: IpAddr, settings: &str, of_share: &str) -> MultichannelServer {
-        let place = ProgramDir::new();
-        let password = place.write("password", USER.1);
+        let program = ProgramDir::new();
+        let password = program.write("password", USER.1);
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
-        std::fs::create_dir(place.path().join("files")).unwrap();
+        std::fs::create_dir(program.path().join("files")).unwrap();
         let config = format!(
             "[server]\nlisten = [\"{listen}\"]\nsmb_port = 0\ndiscovery = false\n{settings}\n\
              [[user]]\nname = \"{}\"\npassword_file = \"password\"\n\
              [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\n{of_share}\n",
             USER.0
         );
-        place.write("trunkline.toml", &config);
+        program.write("trunkline.toml", &config);
         let mut running =
-            MultichannelServer { server: Server::start(&place), place, address: (listen, 0).into() };
+            MultichannelServer { server: Server::start(&program), program, address: (listen, 0).into() };
         running.address.set_port(running.port());
         running
     }
@@ -69,19 +69,19 @@ impl MultichannelServer {
     fn begin_again(&mut self, act: impl FnOnce()) {
         self.server.wait();
         act();
-        self.server = Server::start(&self.place);
+        self.server = Server::start(&self.program);
         self.address.set_port(self.port());
     }
 
     /// The port, from the line with the mount commands.
     fn port(&self) -> u16 {
-        let text = std::fs::read_to_string(self.place.path().join("output")).unwrap();
+        let text = std::fs::read_to_string(self.program.path().join("output")).unwrap();
         let port = text.split(" -p ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok());
         port.unwrap_or_else(|| panic!("no port in: {text}"))
     }
 
     fn files(&self) -> PathBuf {
-        self.place.path().join("files")
+        self.program.path().join("files")
     }
 }
 

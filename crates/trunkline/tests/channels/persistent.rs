@@ -96,14 +96,14 @@ async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
 async fn a_journal_that_is_gone_is_told() {
     let mut server = MultichannelServer::start_with("", "continuously_available = true");
     let said =
-        |server: &MultichannelServer| std::fs::read_to_string(server.place.path().join("log")).unwrap();
+        |server: &MultichannelServer| std::fs::read_to_string(server.program.path().join("log")).unwrap();
     let line = "a journal is missing and a new one replaces it; it contained what clients had open";
     assert!(!said(&server).contains(line), "a first start lacks nothing");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
     let (_file, _) = tree.open_lasting("kept", &OpenOptions::file(Disposition::Create)).await.unwrap();
     server.restart(true);
     assert!(!said(&server).contains(line), "{}", said(&server));
-    let found = std::fs::read_dir(server.place.path().join("state/volumes")).unwrap();
+    let found = std::fs::read_dir(server.program.path().join("state/volumes")).unwrap();
     let mut journals = found.map(|entry| entry.unwrap().path());
     let journal = journals.find(|path| path.extension().is_some_and(|it| it == "opens")).expect("a journal");
     server.restart_after(|| std::fs::remove_file(&journal).unwrap());
@@ -113,7 +113,7 @@ async fn a_journal_that_is_gone_is_told() {
 
 /// The server's messages about journals and opens since its start.
 fn journal_warnings(server: &MultichannelServer) -> Vec<String> {
-    let log = std::fs::read_to_string(server.place.path().join("log")).unwrap();
+    let log = std::fs::read_to_string(server.program.path().join("log")).unwrap();
     let is_one = |line: &&str| line.contains("WARN") && (line.contains("journal") || line.contains(" open "));
     log.lines().filter(is_one).map(str::to_owned).collect()
 }
@@ -130,7 +130,7 @@ async fn each_damaged_record_is_told_once() {
     std::fs::remove_file(server.files().join("closed")).unwrap();
     server.server.signal("-KILL");
     server.server.wait();
-    let found = std::fs::read_dir(server.place.path().join("state/volumes")).unwrap();
+    let found = std::fs::read_dir(server.program.path().join("state/volumes")).unwrap();
     let mut journals = found.map(|entry| entry.unwrap().path());
     let journal = journals.find(|path| path.extension().is_some_and(|it| it == "opens")).expect("a journal");
     let whole = std::fs::read(&journal).unwrap();

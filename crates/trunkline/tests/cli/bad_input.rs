@@ -5,37 +5,37 @@ use testkit::program::ProgramDir;
 
 /// Runs `line` and expects the single line `wanted`, with all files unchanged.
 #[track_caller]
-fn refused(place: &ProgramDir, line: &str, wanted: &str) {
-    let before = place.files();
-    let done = place.run(line).code(2);
+fn refused(program: &ProgramDir, line: &str, wanted: &str) {
+    let before = program.files();
+    let done = program.run(line).code(2);
     let errors = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
     assert_eq!(errors, format!("trunkline: {wanted}\n"));
-    assert!(place.files() == before, "{line} has changed something");
+    assert!(program.files() == before, "{line} has changed something");
 }
 
 const SHARE: &str = "[share.docs]\npath = \"docs\"\n";
 const USER: &str = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
 
-fn place(configuration: &str) -> ProgramDir {
-    let place = ProgramDir::new();
-    place.write("t.toml", configuration);
-    place.write("pw", "secret\n");
-    place.write("docs/file", "");
-    place
+fn program_with(configuration: &str) -> ProgramDir {
+    let program = ProgramDir::new();
+    program.write("t.toml", configuration);
+    program.write("pw", "secret\n");
+    program.write("docs/file", "");
+    program
 }
 
 /// Checks that all commands that read the configuration report the same.
 #[track_caller]
-fn configuration_refused(place: &ProgramDir, wanted: &str) {
+fn configuration_refused(program: &ProgramDir, wanted: &str) {
     for line in ["config check --config t.toml", "serve --config t.toml --listen 127.0.0.1 --smb-port 0"] {
-        refused(place, line, wanted);
+        refused(program, line, wanted);
     }
 }
 
 #[test]
 fn a_key_that_is_not_known() {
-    let place = place("[share.docs]\npth = \"docs\"\n");
-    configuration_refused(&place, "t.toml:2: unknown key `pth` in [share.docs]; did you mean `path`?");
+    let program = program_with("[share.docs]\npth = \"docs\"\n");
+    configuration_refused(&program, "t.toml:2: unknown key `pth` in [share.docs]; did you mean `path`?");
 }
 
 #[test]
@@ -60,14 +60,14 @@ fn a_key_of_another_server() {
              docs/configuration.md lists the keys without a counterpart",
         ),
     ] {
-        configuration_refused(&place(text), &format!("t.toml:2: unknown key {wanted}"));
+        configuration_refused(&program_with(text), &format!("t.toml:2: unknown key {wanted}"));
     }
 }
 
 #[test]
 fn a_file_that_is_no_toml() {
-    let place = place("[share.docs\n");
-    let done = place.run("config check --config t.toml").code(2);
+    let program = program_with("[share.docs\n");
+    let done = program.run("config check --config t.toml").code(2);
     let errors = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
     assert!(errors.starts_with("trunkline: t.toml:1: ") && errors.lines().count() == 1, "{errors}");
 }
@@ -83,30 +83,34 @@ fn a_configuration_that_is_not_there() {
 
 #[test]
 fn nothing_to_serve() {
-    let place = place("");
-    configuration_refused(&place, "t.toml: nothing to serve; give a DIR or write a [share.NAME] with `path`");
-    refused(&place, "serve", "nothing to serve; give a DIR or write a [share.NAME] with `path`");
+    let program = program_with("");
+    configuration_refused(
+        &program,
+        "t.toml: nothing to serve; give a DIR or write a [share.NAME] with `path`",
+    );
+    refused(&program, "serve", "nothing to serve; give a DIR or write a [share.NAME] with `path`");
 }
 
 #[test]
 fn a_missing_directory() {
-    let place = place(&format!("{USER}[share.docs]\npath = \"none\"\nusers = {{ ann = \"read\" }}\n"));
-    configuration_refused(&place, "t.toml:5: `path` of share `docs`: none: no such file or directory");
-    refused(&place, "serve none", "none: no such file or directory; give a directory that exists");
+    let program =
+        program_with(&format!("{USER}[share.docs]\npath = \"none\"\nusers = {{ ann = \"read\" }}\n"));
+    configuration_refused(&program, "t.toml:5: `path` of share `docs`: none: no such file or directory");
+    refused(&program, "serve none", "none: no such file or directory; give a directory that exists");
 }
 
 #[test]
 fn a_user_without_a_password() {
     let users = "users = { ann = \"read\" }\n";
-    let nobody = place(&format!("[[user]]\nname = \"ann\"\n{SHARE}{users}"));
+    let nobody = program_with(&format!("[[user]]\nname = \"ann\"\n{SHARE}{users}"));
     let wanted = "t.toml:2: user `ann` has no password; set `password_file` or run `trunkline user add ann`";
     configuration_refused(&nobody, wanted);
-    let empty = place(&format!("{USER}{SHARE}{users}"));
+    let empty = program_with(&format!("{USER}{SHARE}{users}"));
     empty.write("pw", "\n");
     let wanted =
         "t.toml:3: `password_file` of user `ann`: pw: its first line is empty; it must be the password";
     configuration_refused(&empty, wanted);
-    let unknown = place(&format!("{SHARE}{users}"));
+    let unknown = program_with(&format!("{SHARE}{users}"));
     let wanted = "t.toml:3: user `ann` of share `docs` is unknown; run `trunkline user add ann`";
     configuration_refused(&unknown, wanted);
     let empty = "the password is empty; give it with --password-file or on standard input";
@@ -115,83 +119,83 @@ fn a_user_without_a_password() {
 
 #[test]
 fn a_share_without_a_reader() {
-    let place = place(&format!("{USER}{SHARE}"));
+    let program = program_with(&format!("{USER}{SHARE}"));
     let wanted = "t.toml:4: share `docs` has no user who may read it; set `users = { NAME = \"read\" }`";
-    configuration_refused(&place, wanted);
+    configuration_refused(&program, wanted);
 }
 
 #[test]
 fn a_port_in_use() {
-    let place = place("");
+    let program = program_with("");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let line = format!("serve docs --listen 127.0.0.1 --smb-port {port}");
-    refused(&place, &line, &format!("port {port} on 127.0.0.1 is in use; choose another with --smb-port"));
+    refused(&program, &line, &format!("port {port} on 127.0.0.1 is in use; choose another with --smb-port"));
 }
 
 #[test]
 fn an_address_of_another_host() {
     let line = "serve docs --smb-port 0 --listen 203.0.113.9";
     let wanted = "cannot listen on 203.0.113.9: cannot assign requested address; change `listen` (--listen)";
-    refused(&place(""), line, wanted);
+    refused(&program_with(""), line, wanted);
 }
 
 #[test]
 fn a_state_directory_of_another_version() {
-    let place = place("");
-    place.write("state/version", "trunkline state 99\n");
-    let state = place.path().join("state").display().to_string();
+    let program = program_with("");
+    program.write("state/version", "trunkline state 99\n");
+    let state = program.path().join("state").display().to_string();
     let wanted = format!(
         "state directory {state}: it is of version `trunkline state 99`, this program knows `trunkline \
          state 1`; give another one with --state-dir"
     );
     for line in ["serve docs --listen 127.0.0.1 --smb-port 0", "user list", "user remove ann"] {
-        refused(&place, line, &wanted);
+        refused(&program, line, &wanted);
     }
 }
 
 #[test]
 fn a_state_directory_that_holds_something_else() {
-    let place = place("");
-    let docs = place.path().join("docs").display().to_string();
+    let program = program_with("");
+    let docs = program.path().join("docs").display().to_string();
     let wanted = format!(
         "state directory {docs}: it holds other files and no `version`; give an empty one with --state-dir"
     );
-    refused(&place, &format!("serve docs --listen 127.0.0.1 --smb-port 0 --state-dir {docs}"), &wanted);
+    refused(&program, &format!("serve docs --listen 127.0.0.1 --smb-port 0 --state-dir {docs}"), &wanted);
 }
 
 #[test]
 fn users_that_are_not_there_and_names_that_cannot_be() {
-    let place = place("");
-    let state = place.path().join("state").display().to_string();
-    refused(&place, "user remove ann", &format!("there is no state directory {state}; see --state-dir"));
-    refused(&place, "user add a/b", "a user's name cannot hold '/'");
-    refused(&place, "user add guest", "`guest` is refused: guests and anonymous users are not served");
-    place.run_with("user add ann", "pw\n").success();
+    let program = program_with("");
+    let state = program.path().join("state").display().to_string();
+    refused(&program, "user remove ann", &format!("there is no state directory {state}; see --state-dir"));
+    refused(&program, "user add a/b", "a user's name cannot hold '/'");
+    refused(&program, "user add guest", "`guest` is refused: guests and anonymous users are not served");
+    program.run_with("user add ann", "pw\n").success();
     let wanted = "there is no user `eve` in the state directory; see `trunkline user list`";
-    let done = place.run("user remove eve").code(2);
+    let done = program.run("user remove eve").code(2);
     assert_eq!(String::from_utf8_lossy(&done.get_output().stderr), format!("trunkline: {wanted}\n"));
-    let done = place.run_with("user add ANN", "pw\n").code(2);
+    let done = program.run_with("user add ANN", "pw\n").code(2);
     let wanted = "there is already a user `ANN`; use `trunkline user passwd ANN`";
     assert_eq!(String::from_utf8_lossy(&done.get_output().stderr), format!("trunkline: {wanted}\n"));
 }
 
 #[test]
 fn a_server_that_does_not_run() {
-    let place = place("");
-    let state = place.path().join("state").display().to_string();
+    let program = program_with("");
+    let state = program.path().join("state").display().to_string();
     for line in ["status", "status --json", "reload", "stop"] {
-        refused(&place, line, &format!("no server runs on the state directory {state}; see --state-dir"));
+        refused(&program, line, &format!("no server runs on the state directory {state}; see --state-dir"));
     }
 }
 
 #[test]
 fn two_directories_of_one_name_or_of_the_same_files() {
-    let place = place("");
-    place.write("other/docs/x", "");
+    let program = program_with("");
+    program.write("other/docs/x", "");
     let line = "serve docs other/docs --listen 127.0.0.1 --smb-port 0";
     refused(
-        &place,
+        &program,
         line,
         "other/docs: there is already a share `docs` (DIR); give it another name as [share.NAME]",
     );
@@ -199,21 +203,21 @@ fn two_directories_of_one_name_or_of_the_same_files() {
         "DIR: `path` of share `other`: {0}/other and {0}/other/docs of share `docs` contain the same files, \
          but opens and locks of one share do not apply to the other; give each its own `path`, or give one \
          share more `users`",
-        place.path().display()
+        program.path().display()
     );
-    refused(&place, "serve other/docs other --listen 127.0.0.1 --smb-port 0", &wanted);
+    refused(&program, "serve other/docs other --listen 127.0.0.1 --smb-port 0", &wanted);
 }
 
 #[test]
 fn a_path_that_no_link_has() {
-    let place = place(SHARE);
+    let program = program_with(SHARE);
     for (line, wrong) in [
         ("link --rtt 23 -- true", "is no time; write for example 23ms"),
         ("link --rate 200 -- true", "is no rate; write for example 200Mbit"),
         ("link --loss 0.1 -- true", "is no part; write for example 0.1%"),
         ("link --rtt 23ms", "COMMAND"),
     ] {
-        let done = place.run(line).code(2);
+        let done = program.run(line).code(2);
         let said = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
         assert!(said.contains(wrong), "{line}: {said}");
     }

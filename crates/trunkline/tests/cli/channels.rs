@@ -11,15 +11,15 @@ use crate::running::{json, start};
 
 /// A server with these settings, and its address.
 fn serve(settings: &str) -> (ProgramDir, Server, SocketAddr) {
-    let place = ProgramDir::new();
-    place.write("docs/file", "content");
-    place.write("pw", "secret\n");
+    let program = ProgramDir::new();
+    program.write("docs/file", "content");
+    program.write("pw", "secret\n");
     let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
     let share = "[share.docs]\npath = \"docs\"\naccount = \"team\"\nusers.ann = \"write\"\n";
-    place.write("t.toml", &format!("[server]\nname = \"files\"\n{settings}\n{user}{share}"));
-    let running = start(&place, "--config t.toml --no-discovery");
-    let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().parse().unwrap();
-    (place, running, listen)
+    program.write("t.toml", &format!("[server]\nname = \"files\"\n{settings}\n{user}{share}"));
+    let running = start(&program, "--config t.toml --no-discovery");
+    let listen = json(&program, "status --json")["server"]["listen"][0].as_str().unwrap().parse().unwrap();
+    (program, running, listen)
 }
 
 /// Logs on. Also returns the stream of the first connection, so that a test can cut it.
@@ -34,10 +34,10 @@ pub async fn log_on(listen: SocketAddr) -> (Session, TcpStream) {
 }
 
 /// The only session, once `wanted` holds for it.
-pub fn shown(place: &ProgramDir, wanted: impl Fn(&Value) -> bool) -> Value {
+pub fn shown(program: &ProgramDir, wanted: impl Fn(&Value) -> bool) -> Value {
     let begun = Instant::now();
     loop {
-        let page = json(place, "status channels --json");
+        let page = json(program, "status channels --json");
         if wanted(&page["sessions"][0]) {
             return page["sessions"][0].clone();
         }
@@ -52,10 +52,10 @@ pub fn run(test: impl Future<Output = ()>) {
 
 #[test]
 fn each_connection_is_shown_and_the_limit_and_losses_are_told() {
-    let (place, _running, listen) = serve("max_channels = 2\n[account.team]\nmax_channels = 3\n");
+    let (program, _running, listen) = serve("max_channels = 2\n[account.team]\nmax_channels = 3\n");
     run(async {
         let (session, knife) = log_on(listen).await;
-        let alone = shown(&place, |session| session["current_channels"] == 1);
+        let alone = shown(&program, |session| session["current_channels"] == 1);
         assert_eq!((&alone["accounts"][0], &alone["reason"]), (&"team".into(), &"not_asked".into()));
         let opened = session
             .open_channels(&ChannelOptions { channels: 4, ..ChannelOptions::default() })
@@ -63,7 +63,7 @@ fn each_connection_is_shown_and_the_limit_and_losses_are_told() {
             .unwrap();
         assert_eq!(opened.channels, 3);
         session.connect("docs").await.unwrap();
-        let full = shown(&place, |session| session["current_channels"] == 3);
+        let full = shown(&program, |session| session["current_channels"] == 3);
         assert_eq!((&full["max_channels"], &full["reason"]), (&3.into(), &"channel_limit".into()));
         assert_eq!((&full["username"], &full["dialect"]), (&"ann".into(), &"SMB3_11".into()));
         let rows = full["connections"].as_array().unwrap();
@@ -86,23 +86,23 @@ fn each_connection_is_shown_and_the_limit_and_losses_are_told() {
             assert!(right.contains(&reason) && row["channel"].is_null(), "{row:#}");
         }
         knife.shutdown(Shutdown::Both).unwrap();
-        let less = shown(&place, |session| session["failure_count"] == 1);
+        let less = shown(&program, |session| session["failure_count"] == 1);
         assert!(less["current_channels"].as_u64() >= Some(2), "{less:#}");
     });
 }
 
 #[test]
 fn an_account_without_channels_is_said_to_be_the_reason() {
-    let (place, _running, listen) = serve("[account.team]\nmultichannel = false\n");
+    let (program, _running, listen) = serve("[account.team]\nmultichannel = false\n");
     run(async {
         let (session, _knife) = log_on(listen).await;
         session.connect("docs").await.unwrap();
         let opened =
             session.open_channels(&ChannelOptions { channels: 2, ..ChannelOptions::default() }).await;
         assert!(opened.is_err(), "{opened:?}");
-        let alone = shown(&place, |session| session["current_channels"] == 1);
+        let alone = shown(&program, |session| session["current_channels"] == 1);
         assert_eq!((&alone["max_channels"], &alone["reason"]), (&1.into(), &"switched_off".into()));
-        let page = place.run("status channels").success();
+        let page = program.run("status channels").success();
         let page = String::from_utf8_lossy(&page.get_output().stdout).into_owned();
         assert!(
             page.contains("No further channel: `multichannel` is off for this account or server"),

@@ -51,12 +51,12 @@ fn an_interface_that_comes_later_is_offered_and_one_that_goes_is_not() {
         let _ = writeln!(std::io::stderr(), "SKIPPED an interface that comes later: it takes root");
         return;
     }
-    let place = ProgramDir::new();
-    place.write("docs/file", "content");
-    place.run_with("user add ann", "secret\n").success();
-    let server = apart(&place.trunkline("serve docs --listen 0.0.0.0 --smb-port 0 --no-discovery"));
-    let running = Server::start_as(&place, server);
-    let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
+    let program = ProgramDir::new();
+    program.write("docs/file", "content");
+    program.run_with("user add ann", "secret\n").success();
+    let server = apart(&program.trunkline("serve docs --listen 0.0.0.0 --smb-port 0 --no-discovery"));
+    let running = Server::start_as(&program, server);
+    let listen = json(&program, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
     let port = listen.parse::<SocketAddr>().unwrap().port();
     let pid = running.pid();
     ip(pid, "link set lo up");
@@ -65,24 +65,24 @@ fn an_interface_that_comes_later_is_offered_and_one_that_goes_is_not() {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
     run(async {
         let (session, _knife) = log_on(SocketAddr::from(([127, 0, 0, 1], port))).await;
-        let before = shown(&place, |session| session["current_channels"] == 1);
+        let before = shown(&program, |session| session["current_channels"] == 1);
         assert!(row(&before, LATER).is_none(), "{before:#}");
         ip(pid, "link add later type veth peer name end");
         ip(pid, &format!("address add {LATER}/24 dev later"));
-        shown(&place, |session| is_because(session, LATER, "down"));
+        shown(&program, |session| is_because(session, LATER, "down"));
         ip(pid, "link set later up");
         ip(pid, "link set end up");
-        shown(&place, |session| is_because(session, LATER, "not_asked"));
+        shown(&program, |session| is_because(session, LATER, "not_asked"));
         let opened =
             session.open_channels(&ChannelOptions { channels: 4, ..ChannelOptions::default() }).await;
         assert_eq!(opened.unwrap().channels, 4);
-        let used = shown(&place, |session| session["current_channels"] == 4);
+        let used = shown(&program, |session| session["current_channels"] == 4);
         assert!(row(&used, LATER).is_some_and(|row| row["selected"] == true), "{used:#}");
         ip(pid, "link delete later");
         session.log_off().await.unwrap();
     });
     run(async {
         let (_session, _knife) = log_on(SocketAddr::from(([127, 0, 0, 1], port))).await;
-        shown(&place, |session| session["current_channels"] == 1 && row(session, LATER).is_none());
+        shown(&program, |session| session["current_channels"] == 1 && row(session, LATER).is_none());
     });
 }

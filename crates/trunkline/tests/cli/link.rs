@@ -21,8 +21,8 @@ fn behind(path: &str, script: &str) -> Option<Output> {
         let _ = writeln!(std::io::stderr(), "SKIPPED a path ({path}): it takes root and /dev/net/tun");
         return None;
     }
-    let place = ProgramDir::new();
-    let mut link = place.trunkline(&format!("link {path} --"));
+    let program = ProgramDir::new();
+    let mut link = program.trunkline(&format!("link {path} --"));
     link.args(["bash", "-c", script]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     Some(link.output().expect("it runs"))
 }
@@ -99,8 +99,8 @@ fn nothing_is_left_when_there_is_no_such_command() {
     if behind("--rtt 1ms", "true").is_none() {
         return;
     }
-    let place = ProgramDir::new();
-    let mut link = place.trunkline("link -- no-such-command-at-all");
+    let program = ProgramDir::new();
+    let mut link = program.trunkline("link -- no-such-command-at-all");
     let output = link.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);

@@ -13,8 +13,8 @@ use testkit::program::ProgramDir;
 struct Agent(Child, String);
 
 impl Agent {
-    fn start(place: &ProgramDir) -> Agent {
-        let mut command = place.trunkline("load --agent 127.0.0.1:0 --secret-file secret");
+    fn start(program: &ProgramDir) -> Agent {
+        let mut command = program.trunkline("load --agent 127.0.0.1:0 --secret-file secret");
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -52,8 +52,8 @@ fn ended(mut command: Command, meanwhile: impl FnOnce()) -> std::process::Output
 
 /// The program's standard error, when it exits with `status`.
 #[track_caller]
-fn says(place: &ProgramDir, line: &str, status: i32) -> String {
-    let done = place.run(line).code(status);
+fn says(program: &ProgramDir, line: &str, status: i32) -> String {
+    let done = program.run(line).code(status);
     let errors = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
     assert!(done.get_output().stdout.is_empty(), "{line}");
     errors
@@ -61,21 +61,21 @@ fn says(place: &ProgramDir, line: &str, status: i32) -> String {
 
 #[test]
 fn a_line_of_diskspd_is_measured_told_and_drawn() {
-    let place = ProgramDir::new();
+    let program = ProgramDir::new();
     let line = "load -c64K -b4K -t1 -o2 -r -w50 -L -d1 -W0 --json --html page.html a.dat b.dat";
-    let done = place.run(line).code(0);
+    let done = program.run(line).code(0);
     let json: serde_json::Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
     assert_eq!(json["jobs"][0]["job options"]["filename"], "a.dat:b.dat");
     assert!(json["jobs"][0]["read"]["total_ios"].as_u64().unwrap() > 0);
-    let page = std::fs::read_to_string(place.path().join("page.html")).unwrap();
+    let page = std::fs::read_to_string(program.path().join("page.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("-c64K -b4K"));
-    assert!(!place.path().join("page.html.part").exists());
+    assert!(!program.path().join("page.html.part").exists());
 }
 
 #[test]
 fn what_is_wrong_with_the_command_line_changes_nothing() {
-    let place = ProgramDir::new();
-    place.write("pw", "secret\n");
+    let program = ProgramDir::new();
+    program.write("pw", "secret\n");
     for (line, wanted) in [
         ("load -d1 -q a", "-q: this flag is not understood; of diskspd's there are -b -t -o"),
         ("load --bs 4k --bogus a", "unexpected argument '--bogus'"),
@@ -87,17 +87,17 @@ fn what_is_wrong_with_the_command_line_changes_nothing() {
         ("load . --agents h --secret-file pw", "16 characters or more"),
         ("load", "TARGET"),
     ] {
-        let before = place.files();
-        let said = says(&place, line, 2);
+        let before = program.files();
+        let said = says(&program, line, 2);
         assert!(said.contains(wanted), "{line}: {said}");
-        assert!(place.files() == before, "{line} has changed something");
+        assert!(program.files() == before, "{line} has changed something");
     }
 }
 
 #[test]
 fn what_cannot_be_loaded_is_said_in_one_line() {
-    let place = ProgramDir::new();
-    place.write("pw", "secret\n");
+    let program = ProgramDir::new();
+    program.write("pw", "secret\n");
     for (line, wanted) in [
         ("load -d1 none/a", "opening none/a, which must be there unless -cSIZE or --filesize makes it"),
         (
@@ -106,7 +106,7 @@ fn what_cannot_be_loaded_is_said_in_one_line() {
         ),
         ("load nfs://127.0.0.1:1/x", "see whether host and port are right and a server listens there"),
     ] {
-        let said = says(&place, line, 1);
+        let said = says(&program, line, 1);
         assert!(said.contains(wanted) && said.lines().count() == 1, "{line}: {said}");
         assert_eq!(said.matches("refused").count(), usize::from(line.contains("127")), "{said}");
     }
@@ -114,18 +114,18 @@ fn what_cannot_be_loaded_is_said_in_one_line() {
 
 #[test]
 fn an_agent_that_is_stopped_in_the_middle_is_named_and_the_others_are_reported() {
-    let place = ProgramDir::new();
-    place.write("secret", "a secret of enough length\n");
-    let agents = [Agent::start(&place), Agent::start(&place)];
+    let program = ProgramDir::new();
+    program.write("secret", "a secret of enough length\n");
+    let agents = [Agent::start(&program), Agent::start(&program)];
     let [Agent(_, first), Agent(stopped, second)] = &agents;
     let line = format!(
         "load {} --metadata create --files 1 --runtime 3 --json --agents {first},{second} --agent-timeout 1 \
          --secret-file secret",
-        place.path().display()
+        program.path().display()
     );
-    let done = ended(place.trunkline(&line), || {
+    let done = ended(program.trunkline(&line), || {
         // The create workload creates files only after all agents have started.
-        wait_for(&place.path().join("client-2/trunkline.names"), "v");
+        wait_for(&program.path().join("client-2/trunkline.names"), "v");
         kill_process(Pid::from_child(stopped), Signal::STOP).unwrap();
     });
     let errors = String::from_utf8_lossy(&done.stderr);

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use testkit::program::{PATIENCE, ProgramDir, Server};
 
-/// Starts `serve` with `line` in `place`, and waits until it is ready.
-pub fn start(place: &ProgramDir, line: &str) -> Server {
+/// Starts `serve` with `line` in `program`, and waits until it is ready.
+pub fn start(program: &ProgramDir, line: &str) -> Server {
     let line = format!("serve {line} --listen 127.0.0.1 --smb-port 0");
-    Server::start_as(place, place.trunkline(&line))
+    Server::start_as(program, program.trunkline(&line))
 }
 
 /// Waits until a server has ended, and checks that it ended cleanly.
@@ -19,14 +19,14 @@ fn ended(server: &mut Server) {
     assert!(status.success(), "{status}");
 }
 
-fn text(place: &ProgramDir, name: &str) -> String {
+fn text(program: &ProgramDir, name: &str) -> String {
     let mut text = String::new();
-    std::fs::File::open(place.path().join(name)).unwrap().read_to_string(&mut text).unwrap();
+    std::fs::File::open(program.path().join(name)).unwrap().read_to_string(&mut text).unwrap();
     text
 }
 
-pub fn json(place: &ProgramDir, line: &str) -> serde_json::Value {
-    serde_json::from_slice(&place.run(line).success().get_output().stdout).unwrap()
+pub fn json(program: &ProgramDir, line: &str) -> serde_json::Value {
+    serde_json::from_slice(&program.run(line).success().get_output().stdout).unwrap()
 }
 
 fn names(users: &serde_json::Value) -> Vec<&str> {
@@ -35,18 +35,18 @@ fn names(users: &serde_json::Value) -> Vec<&str> {
 
 #[test]
 fn the_first_minute_shows_a_user_and_how_to_mount() {
-    let place = ProgramDir::new();
-    place.write("docs/file", "");
-    let mut running = start(&place, "docs");
-    let port = json(&place, "status --json")["server"]["listen"][0]
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    let mut running = start(&program, "docs");
+    let port = json(&program, "status --json")["server"]["listen"][0]
         .as_str()
         .unwrap()
         .rsplit_once(':')
         .unwrap()
         .1
         .to_owned();
-    let page = text(&place, "output");
-    let kept = text(&place, "state/first-password");
+    let page = text(&program, "output");
+    let kept = text(&program, "state/first-password");
     let password = kept.lines().next().unwrap();
     assert!(page.contains(password) && page.contains("shown only once"), "{page}");
     for line in [
@@ -60,11 +60,11 @@ fn the_first_minute_shows_a_user_and_how_to_mount() {
     running.signal("-TERM");
     running.hears("STOPPING=1");
     ended(&mut running);
-    assert!(!place.path().join("state/control.sock").exists());
-    let mut again = start(&place, "docs");
-    let page = text(&place, "output");
+    assert!(!program.path().join("state/control.sock").exists());
+    let mut again = start(&program, "docs");
+    let page = text(&program, "output");
     assert!(!page.contains(password) && page.contains("the first line of "), "{page}");
-    place.run("stop").success();
+    program.run("stop").success();
     ended(&mut again);
 }
 
@@ -84,139 +84,139 @@ fn modes(below: &std::path::Path) -> Vec<(std::path::PathBuf, u32)> {
 
 #[test]
 fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
-    let place = ProgramDir::new();
-    place.write("docs/file", "");
-    place.write("more/file", "");
-    place.write("pw", "secret\n");
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    program.write("more/file", "");
+    program.write("pw", "secret\n");
     let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
     let share = |name: &str| {
         format!("[share.{name}]\npath = \"{name}\"\ncontinuously_available = true\nusers.ann = \"write\"\n")
     };
-    place.write("t.toml", &format!("{user}{}", share("docs")));
+    program.write("t.toml", &format!("{user}{}", share("docs")));
     let own = std::env::current_dir().unwrap();
-    let serve = place
+    let serve = program
         .trunkline("serve --config t.toml --no-discovery --nfs --nfs-port 0 --listen 127.0.0.1 --smb-port 0");
     let mut masked = Command::new("/bin/sh");
-    masked.current_dir(place.path()).env_clear().envs(serve.get_envs().filter_map(|(k, v)| Some((k, v?))));
+    masked.current_dir(program.path()).env_clear().envs(serve.get_envs().filter_map(|(k, v)| Some((k, v?))));
     masked
         .args(["-c", "umask 000; exec \"$0\" \"$@\""])
         .arg(own.join(serve.get_program()))
         .args(serve.get_args());
-    let _running = Server::start_as(&place, masked);
+    let _running = Server::start_as(&program, masked);
     // More files are created while it runs, by the server and by clients.
-    place.write("t.toml", &format!("{user}{}{}", share("docs"), share("more")));
-    place.run("reload").success();
-    place.run_with("user add bob", "two\n").success();
-    let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
+    program.write("t.toml", &format!("{user}{}{}", share("docs"), share("more")));
+    program.run("reload").success();
+    program.run_with("user add bob", "two\n").success();
+    let listen = json(&program, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
     let load = format!(
         "load smb://ann@{listen}/more/made --password-file pw --metadata create --keep --files 4 \
          --number-ios 4"
     );
-    place.run(&load).success();
-    let state = modes(&place.path().join("state"));
+    program.run(&load).success();
+    let state = modes(&program.path().join("state"));
     for wanted in ["version", "lock", "state.redb", "control.sock", "volumes"] {
         assert!(state.iter().any(|(path, _)| path.ends_with(wanted)), "{wanted} in {state:?}");
     }
     assert!(state.iter().all(|(_, mode)| mode & 0o077 == 0), "{state:?}");
     // Files of clients without a mode must be writable for their owner only.
-    let made = modes(&place.path().join("more/made"));
+    let made = modes(&program.path().join("more/made"));
     assert!(made.len() > 1 && made.iter().all(|(_, mode)| mode & 0o022 == 0), "{made:?}");
 }
 
 #[test]
 fn users_of_a_running_server_are_changed_through_it() {
-    let place = ProgramDir::new();
-    place.write("docs/file", "");
-    place.run_with("user add ann", "one\n").success();
-    let _running = start(&place, "docs");
-    place.run_with("user add bob --uid 1001", "two\n").success();
-    place.run_with("user passwd ann", "three\n").success();
-    assert_eq!(names(&json(&place, "user list --json")), ["ann", "bob"]);
-    place.run_with("user add BOB", "x\n").code(2);
-    place.run("user remove bob").success();
-    place.run("user remove bob").code(2);
-    assert_eq!(names(&json(&place, "user list --json")), ["ann"]);
-    let status = json(&place, "status --json");
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    program.run_with("user add ann", "one\n").success();
+    let _running = start(&program, "docs");
+    program.run_with("user add bob --uid 1001", "two\n").success();
+    program.run_with("user passwd ann", "three\n").success();
+    assert_eq!(names(&json(&program, "user list --json")), ["ann", "bob"]);
+    program.run_with("user add BOB", "x\n").code(2);
+    program.run("user remove bob").success();
+    program.run("user remove bob").code(2);
+    assert_eq!(names(&json(&program, "user list --json")), ["ann"]);
+    let status = json(&program, "status --json");
     assert_eq!(status["server"]["shares"][0], "docs");
     assert_eq!(status["sessions"], serde_json::json!({}));
-    place.run("status").success();
+    program.run("status").success();
 }
 
 #[test]
 fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
-    let place = ProgramDir::new();
-    place.write("docs/file", "");
-    place.write("more/file", "");
-    place.write("pw", "secret\n");
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    program.write("more/file", "");
+    program.write("pw", "secret\n");
     let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
     let share = |name: &str| format!("[share.{name}]\npath = \"{name}\"\nusers.ann = \"write\"\n");
-    place.write("t.toml", &format!("{user}{}", share("docs")));
-    let running = start(&place, "--config t.toml --no-discovery");
-    let shares = || json(&place, "status --json")["server"]["shares"].clone();
+    program.write("t.toml", &format!("{user}{}", share("docs")));
+    let running = start(&program, "--config t.toml --no-discovery");
+    let shares = || json(&program, "status --json")["server"]["shares"].clone();
     assert_eq!(shares(), serde_json::json!(["docs"]));
-    place.write("t.toml", &format!("{user}{}{}", share("docs"), share("more")));
+    program.write("t.toml", &format!("{user}{}{}", share("docs"), share("more")));
     running.signal("-HUP");
     running.hears("READY=1");
     assert_eq!(shares(), serde_json::json!(["docs", "more"]));
-    place.write("t.toml", &format!("{user}{}", share("none")));
-    place.run("reload").code(2);
+    program.write("t.toml", &format!("{user}{}", share("none")));
+    program.run("reload").code(2);
     running.signal("-HUP");
     running.hears("READY=1");
     assert_eq!(shares(), serde_json::json!(["docs", "more"]));
-    assert!(text(&place, "log").contains("configuration not changed"));
-    let refused = place.run_with("user passwd ann", "x\n").code(2);
+    assert!(text(&program, "log").contains("configuration not changed"));
+    let refused = program.run_with("user passwd ann", "x\n").code(2);
     let why = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
     assert!(why.contains("change it there") && why.lines().count() == 1, "{why}");
 }
 
 #[test]
 fn a_server_that_begins_without_an_account_deletes_no_keys_of_it() {
-    let place = ProgramDir::new();
-    place.write("docs/file", "");
-    let keys = || json(&place, "account keys list lab --config t.toml --json");
-    place.write("t.toml", "[account.lab]\n");
-    place.run("account keys renew lab --config t.toml").success();
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    let keys = || json(&program, "account keys list lab --config t.toml --json");
+    program.write("t.toml", "[account.lab]\n");
+    program.run("account keys renew lab --config t.toml").success();
     let made = keys();
     assert!(!made["key1"].is_null());
-    place.write("t.toml", "");
-    drop(start(&place, "docs --config t.toml --no-discovery"));
-    place.write("t.toml", "[account.lab]\n");
+    program.write("t.toml", "");
+    drop(start(&program, "docs --config t.toml --no-discovery"));
+    program.write("t.toml", "[account.lab]\n");
     assert_eq!(keys(), made);
 }
 
 #[test]
 fn one_state_directory_has_one_server() {
-    let place = ProgramDir::new();
-    place.write("docs/file", "");
-    let _running = start(&place, "docs");
-    let second = place.run("serve docs --listen 127.0.0.1 --smb-port 0").code(2);
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    let _running = start(&program, "docs");
+    let second = program.run("serve docs --listen 127.0.0.1 --smb-port 0").code(2);
     let why = String::from_utf8_lossy(&second.get_output().stderr).into_owned();
     assert!(why.contains("another server is running on it") && why.lines().count() == 1, "{why}");
 }
 
 #[test]
 fn a_killed_server_makes_room_at_once() {
-    let place = ProgramDir::new();
-    place.write("docs/file", "");
-    let mut killed = start(&place, "docs");
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    let mut killed = start(&program, "docs");
     for _ in 0..5 {
         // The threads of the killed server have not all ended yet.
         killed.signal("-KILL");
-        killed = start(&place, "docs");
+        killed = start(&program, "docs");
     }
-    place.run("status").success();
+    program.run("status").success();
 }
 
 /// The number of changes to `state.redb`, each of which waits for the disk.
-fn changes(place: &ProgramDir) -> u64 {
-    let content = std::fs::read(place.path().join("state/state.generation")).unwrap();
+fn changes(program: &ProgramDir) -> u64 {
+    let content = std::fs::read(program.path().join("state/state.generation")).unwrap();
     u64::from_le_bytes(content[..8].try_into().unwrap())
 }
 
 /// The inode, type and times of all sidecar files.
-fn beside(place: &ProgramDir) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
+fn beside(program: &ProgramDir) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
     use std::os::unix::fs::MetadataExt;
-    let all = modes(&place.path().join("state/volumes")).into_iter().map(|(path, _)| path);
+    let all = modes(&program.path().join("state/volumes")).into_iter().map(|(path, _)| path);
     let mut found: Vec<_> = all
         .map(|path| {
             let about = std::fs::metadata(&path).unwrap();
@@ -230,31 +230,31 @@ fn beside(place: &ProgramDir) -> Vec<(std::path::PathBuf, u64, i64, i64)> {
 #[test]
 fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
     let first_start = |shares: usize| {
-        let place = ProgramDir::new();
-        place.write("pw", "secret\n");
+        let program = ProgramDir::new();
+        program.write("pw", "secret\n");
         let mut config = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n".to_owned();
         for number in 0..shares {
-            place.write(&format!("shares/{number}/file"), "");
+            program.write(&format!("shares/{number}/file"), "");
             config += &format!(
                 "[share.s{number}]\npath = \"shares/{number}\"\ncontinuously_available = true\nprotocols = \
                  [\"smb\", \"nfs\"]\nusers.ann = \"write\"\n"
             );
         }
-        place.write("trunkline.toml", &config);
+        program.write("trunkline.toml", &config);
         let serve =
             "serve --config trunkline.toml --no-discovery --nfs-port 0 --listen 127.0.0.1 --smb-port 0";
-        let mut server = Server::start_as(&place, place.trunkline(serve));
-        let made = changes(&place);
+        let mut server = Server::start_as(&program, program.trunkline(serve));
+        let made = changes(&program);
         // There is a directory for each share, and no file: a journal is created with its first record.
-        assert_eq!(beside(&place).len(), 1 + shares, "{:?}", beside(&place));
-        place.run("stop").success();
+        assert_eq!(beside(&program).len(), 1 + shares, "{:?}", beside(&program));
+        program.run("stop").success();
         ended(&mut server);
         // At its end, a server records which journals exist.
-        let left = (changes(&place), beside(&place));
+        let left = (changes(&program), beside(&program));
         assert!(left.0 <= made + 1);
-        let mut server = Server::start_as(&place, place.trunkline(serve));
-        assert_eq!((changes(&place), beside(&place)), left, "a later start");
-        place.run("stop").success();
+        let mut server = Server::start_as(&program, program.trunkline(serve));
+        assert_eq!((changes(&program), beside(&program)), left, "a later start");
+        program.run("stop").success();
         ended(&mut server);
         made
     };
@@ -264,10 +264,10 @@ fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
 #[test]
 fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
     use std::io::Write;
-    let place = ProgramDir::new();
-    place.write("docs/file", "");
-    let _running = start(&place, "docs");
-    let listen = json(&place, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    let _running = start(&program, "docs");
+    let listen = json(&program, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();
     let mut stream = TcpStream::connect(&listen).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
@@ -276,18 +276,18 @@ fn nonsense_on_the_port_costs_its_sender_the_connection_and_nobody_else() {
     let _ = stream.read_to_end(&mut answer);
     assert!(answer.is_empty());
     TcpStream::connect(&listen).unwrap();
-    place.run("status").success();
+    program.run("status").success();
 }
 
 #[test]
 fn the_log_is_json_where_the_configuration_says_so() {
-    let place = ProgramDir::new();
-    place.write("docs/file", "");
-    place.write("t.toml", "[server]\nlog_format = \"json\"\n");
-    let mut running = start(&place, "docs --config t.toml");
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    program.write("t.toml", "[server]\nlog_format = \"json\"\n");
+    let mut running = start(&program, "docs --config t.toml");
     running.signal("-INT");
     ended(&mut running);
-    let log = text(&place, "log");
+    let log = text(&program, "log");
     let lines: Vec<serde_json::Value> =
         log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     assert!(lines.iter().any(|line| line["message"] == "serving" && line["level"] == "INFO"), "{log}");
@@ -295,18 +295,18 @@ fn the_log_is_json_where_the_configuration_says_so() {
 
 #[test]
 fn the_demo_needs_nothing_but_a_directory() {
-    let place = ProgramDir::new();
-    let _running = start(&place, "--demo --state-dir state --nfs-port 0");
-    assert!(place.path().join(".trunkline/demo/Welcome.txt").exists());
-    assert_eq!(names(&json(&place, "user list --json")), ["demo"]);
-    let output = text(&place, "output");
+    let program = ProgramDir::new();
+    let _running = start(&program, "--demo --state-dir state --nfs-port 0");
+    assert!(program.path().join(".trunkline/demo/Welcome.txt").exists());
+    assert_eq!(names(&json(&program, "user list --json")), ["demo"]);
+    let output = text(&program, "output");
     assert!(output.contains("\\demo /user:demo /TCPPORT:"), "{output}");
     assert!(
         output.contains("mount -t nfs4 -o vers=4.2,port=") && output.contains(",nconnect=4 "),
         "{output}"
     );
     // The status shows the shares of the endpoint, and that it has no clients.
-    let nfs = json(&place, "status --json")["nfs"].clone();
+    let nfs = json(&program, "status --json")["nfs"].clone();
     assert_eq!(nfs["endpoints"][0]["shares"][0], "demo");
     assert_eq!(nfs["clients"].as_array().map(Vec::len), Some(0));
 }

@@ -13,9 +13,9 @@ const HIDDEN: u32 = FileAttributes::HIDDEN.bits();
 #[test]
 fn what_is_read_only_is_made_replaced_and_deleted_and_attributes_go_from_share_to_share() {
     let server = CopyTestServer::start();
-    server.place.write("files/from/small", "data");
-    server.place.write("files/from/large", &"0123456789abcdef".repeat(200_000));
-    server.place.write("files/from/dir/below", "data");
+    server.program.write("files/from/small", "data");
+    server.program.write("files/from/large", &"0123456789abcdef".repeat(200_000));
+    server.program.write("files/from/dir/below", "data");
     fs::create_dir(server.path("nothing")).unwrap();
     let [from, to] = ["from", "to"].map(|name| server.smb(name));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

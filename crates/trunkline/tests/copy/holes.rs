@@ -70,7 +70,7 @@ fn holes_stay_holes_from_everywhere_to_everywhere_and_are_not_moved() {
 fn holes_are_read_back_and_a_file_without_any_is_not_marked() {
     let server = CopyTestServer::start();
     plant(&server.path("here/disk"));
-    server.place.write("here/film", &"0123456789abcdef".repeat(200_000));
+    server.program.write("here/film", &"0123456789abcdef".repeat(200_000));
     for to in [server.smb("smb"), server.nfs("nfs")] {
         let (status, report, said) = server.copy(&format!("here {to} --verify {ONE}"));
         assert_eq!((status, said.as_str()), (1, ""), "{to}");

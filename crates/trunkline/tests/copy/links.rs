@@ -9,7 +9,7 @@ const LINKS: [(&str, &str); 4] =
     [("file", "dir/one"), ("dir/up", "../dir"), ("gone", "no/where"), ("dir/abs", "/no/such/place")];
 
 fn plant(server: &CopyTestServer) {
-    server.place.write("here/dir/one", "1");
+    server.program.write("here/dir/one", "1");
     for (name, text) in LINKS {
         symlink(text, server.path("here").join(name)).unwrap();
     }
@@ -23,11 +23,11 @@ fn start(follows: bool) -> CopyTestServer {
 /// Starts a server whose share has one more line of configuration.
 fn start_with(line: &str) -> CopyTestServer {
     let server = CopyTestServer::start();
-    let CopyTestServer { server: running, place } = server;
+    let CopyTestServer { server: running, program } = server;
     drop(running);
-    let config = fs::read_to_string(place.path().join("trunkline.toml")).unwrap();
-    place.write("trunkline.toml", &format!("{config}{line}\n"));
-    CopyTestServer { server: Server::start(&place), place }
+    let config = fs::read_to_string(program.path().join("trunkline.toml")).unwrap();
+    program.write("trunkline.toml", &format!("{config}{line}\n"));
+    CopyTestServer { server: Server::start(&program), program }
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn a_mirror_deletes_links_and_nothing_behind_them() {
     for (follows, side) in [(through, "smb"), ("", "smb"), (shown, "smb"), ("", "nfs"), ("", "local")] {
         let server = start_with(follows);
         for path in ["here/linked/one", "here/deep/linked/below/one"] {
-            server.place.write(path, "1");
+            server.program.write(path, "1");
         }
         for path in ["kept", "below/kept", "one"] {
-            server.place.write(&format!("files/elsewhere/{path}"), "1");
+            server.program.write(&format!("files/elsewhere/{path}"), "1");
         }
         fs::create_dir_all(server.path("files/to/deep")).unwrap();
         symlink("../elsewhere", server.path("files/to/linked")).unwrap();
@@ -128,8 +128,8 @@ fn a_mirror_deletes_links_and_nothing_behind_them() {
 #[test]
 fn names_of_one_file_stay_one_file_at_servers() {
     let server = CopyTestServer::start();
-    server.place.write("here/one", "1");
-    server.place.write("here/large", &"0123456789abcdef".repeat(100_000));
+    server.program.write("here/one", "1");
+    server.program.write("here/large", &"0123456789abcdef".repeat(100_000));
     fs::create_dir(server.path("here/deep")).unwrap();
     for name in ["one", "large"] {
         fs::hard_link(server.path("here").join(name), server.path("here/deep").join(name)).unwrap();

@@ -9,21 +9,21 @@ use super::*;
 /// The depth of the nested directories, which makes the copy visit them one after the other.
 const DEPTH: usize = 150;
 
-fn host(place: &str) -> &str {
-    place.strip_prefix("smb://ann@").and_then(|rest| rest.split('/').next()).unwrap()
+fn host(url: &str) -> &str {
+    url.strip_prefix("smb://ann@").and_then(|rest| rest.split('/').next()).unwrap()
 }
 
 /// A session that replaces the session with the number `previous`.
-async fn session(place: &str, previous: u64) -> Session {
+async fn session(url: &str, previous: u64) -> Session {
     let connection =
-        Connection::connect(host(place), "127.0.0.1", &client::smb::Options::default()).await.unwrap();
+        Connection::connect(host(url), "127.0.0.1", &client::smb::Options::default()).await.unwrap();
     let ann = Credentials::new("ann", "Trunk-ann-7");
     Session::begin_anew(&connection, &ann, previous).await.unwrap().finish(false).await.unwrap()
 }
 
 /// The share `files`, for a client that uses SMB directly.
-pub async fn tree(place: &str) -> client::smb::Tree {
-    session(place, 0).await.connect("files").await.unwrap()
+pub async fn tree(url: &str) -> client::smb::Tree {
+    session(url, 0).await.connect("files").await.unwrap()
 }
 
 pub fn runtime() -> tokio::runtime::Runtime {
@@ -87,44 +87,44 @@ fn a_connection_that_is_lost_while_a_mirror_deletes_or_directories_get_their_tim
 #[test]
 fn what_a_broken_copy_has_left_stays_where_it_cannot_be_opened() {
     let server = CopyTestServer::start();
-    server.place.write("here/large", &"0123456789abcdef".repeat(500_000));
-    let (to, place) = (server.path("files/to"), server.smb("to"));
-    let mut copy = server.started(&format!("here {place} --rate 2m")).spawn().unwrap();
+    server.program.write("here/large", &"0123456789abcdef".repeat(500_000));
+    let (to, url) = (server.path("files/to"), server.smb("to"));
+    let mut copy = server.started(&format!("here {url} --rate 2m")).spawn().unwrap();
     wait_for_a_part(&to);
     copy.kill().unwrap();
     copy.wait().unwrap();
     let part = names(&to);
     assert_eq!(part.len(), 1, "{part:?}");
     runtime().block_on(async {
-        let tree = tree(&place).await;
+        let tree = tree(&url).await;
         let how = OpenOptions { share: ShareAccess::empty(), ..OpenOptions::file(Disposition::Open) };
         // The server may not have ended the session of the copy yet.
         let mut held = None;
         while held.is_none() {
             held = tree.open(&format!("to/{}", part[0]), &how).await.ok();
         }
-        let (status, _, said) = server.copy(&format!("here {place} --retries 0"));
+        let (status, _, said) = server.copy(&format!("here {url} --retries 0"));
         assert!(status == 8 && said.contains("somebody has it open"), "{said}");
         assert_eq!(names(&to), part);
         held.unwrap().close().await.unwrap();
     });
-    assert_eq!(server.copy(&format!("here {place} --verify")).0, 1);
+    assert_eq!(server.copy(&format!("here {url} --verify")).0, 1);
     assert_eq!(names(&to), ["large"]);
 }
 
 #[test]
 fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
     let server = CopyTestServer::start();
-    server.place.write("files/film", "data");
-    let place = server.smb("");
+    server.program.write("files/film", "data");
+    let url = server.smb("");
     runtime().block_on(async {
-        let lost = session(&place, 0).await;
+        let lost = session(&url, 0).await;
         let how = OpenOptions { share: ShareAccess::empty(), ..OpenOptions::file(Disposition::Open) };
         let held = lost.connect("files").await.unwrap().open("film", &how).await.unwrap();
-        let other = tree(&place).await;
+        let other = tree(&url).await;
         let refused = other.open("film", &how).await.unwrap_err();
         assert_eq!(refused.status(), Some(smb_wire::NtStatus::SHARING_VIOLATION));
-        let anew = session(&place, lost.id()).await.connect("files").await.unwrap();
+        let anew = session(&url, lost.id()).await.connect("files").await.unwrap();
         let how = OpenOptions { access: how.access | Access::DELETE, ..how };
         anew.open("film", &how).await.unwrap().close().await.unwrap();
         drop(held);
@@ -137,8 +137,8 @@ fn a_session_that_is_begun_in_the_place_of_another_one_finds_nothing_open() {
 fn a_small_file_whose_answer_is_lost_is_copied_and_counted_once() {
     let server = CopyTestServer::start();
     let content = "x".repeat(3000);
-    server.place.write("here/1", &content);
-    server.place.write("here/2", &content);
+    server.program.write("here/1", &content);
+    server.program.write("here/2", &content);
     let (share, to) = (server.smb("to"), server.path("files/to"));
     let output = runtime().block_on(async {
         let way = Proxy::start(host(&share).parse().unwrap()).await;
@@ -191,15 +191,15 @@ impl Drop for TemporaryMount {
 #[test]
 fn a_full_disk_is_said_and_leaves_nothing_that_looks_whole() {
     for side in ["local", "smb", "nfs"] {
-        let place = ProgramDir::new();
-        let Some(small) = TemporaryMount::new(place.path().join("files"), "tmpfs", "size=1m") else {
+        let program = ProgramDir::new();
+        let Some(small) = TemporaryMount::new(program.path().join("files"), "tmpfs", "size=1m") else {
             eprintln!("left out: mounting is for root alone");
             return;
         };
-        let server = CopyTestServer::start_at(place);
-        server.place.write("here/large", &"0123456789abcdef".repeat(200_000));
-        server.place.write("here/medium", &"x".repeat(900_000));
-        server.place.write("here/other", &"x".repeat(900_000));
+        let server = CopyTestServer::start_at(program);
+        server.program.write("here/large", &"0123456789abcdef".repeat(200_000));
+        server.program.write("here/medium", &"x".repeat(900_000));
+        server.program.write("here/other", &"x".repeat(900_000));
         let to = match side {
             "smb" => server.smb("to"),
             "nfs" => server.nfs("to"),

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A running server with the share and export `files`; killed when dropped.
 struct CopyTestServer {
     server: Server,
-    place: ProgramDir,
+    program: ProgramDir,
 }
 
 impl CopyTestServer {
@@ -34,20 +34,20 @@ impl CopyTestServer {
         CopyTestServer::start_at(ProgramDir::new())
     }
 
-    fn start_at(place: ProgramDir) -> CopyTestServer {
-        CopyTestServer::start_with(place, "")
+    fn start_at(program: ProgramDir) -> CopyTestServer {
+        CopyTestServer::start_with(program, "")
     }
 
     /// Starts a server with `settings` for the server as a whole.
-    fn start_with(place: ProgramDir, settings: &str) -> CopyTestServer {
-        let password = place.write("password", "Trunk-ann-7\n");
-        let wrong = place.write("wrong", "no\n");
+    fn start_with(program: ProgramDir, settings: &str) -> CopyTestServer {
+        let password = program.write("password", "Trunk-ann-7\n");
+        let wrong = program.write("wrong", "no\n");
         for file in [password, wrong] {
             fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
         }
-        fs::create_dir_all(place.path().join("files")).unwrap();
-        fs::create_dir(place.path().join("here")).unwrap();
-        place.write(
+        fs::create_dir_all(program.path().join("files")).unwrap();
+        fs::create_dir(program.path().join("here")).unwrap();
+        program.write(
             "trunkline.toml",
             &format!(
                 "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
@@ -58,11 +58,11 @@ impl CopyTestServer {
                  root_squash = \"none\"\nnfs_secure_port = false\n"
             ),
         );
-        CopyTestServer { server: Server::start(&place), place }
+        CopyTestServer { server: Server::start(&program), program }
     }
 
     fn status(&self) -> Value {
-        let output = self.place.run("status --json").success().get_output().stdout.clone();
+        let output = self.program.run("status --json").success().get_output().stdout.clone();
         serde_json::from_slice(&output).unwrap()
     }
 
@@ -81,13 +81,13 @@ impl CopyTestServer {
     /// All files that do not belong to the server itself.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let own = ["state", "log", "output"].map(|name| self.path(name));
-        let mut files = self.place.files();
+        let mut files = self.program.files();
         files.retain(|path, _| !own.iter().any(|own| path.starts_with(own)));
         files
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.place.path().join(name)
+        self.program.path().join(name)
     }
 
     /// Runs a copy with the right password. Returns the exit status, the report and standard error.
@@ -98,7 +98,7 @@ impl CopyTestServer {
     }
 
     fn started(&self, line: &str) -> std::process::Command {
-        let mut command = self.place.trunkline(&format!("copy {line}"));
+        let mut command = self.program.trunkline(&format!("copy {line}"));
         command.env("TRUNKLINE_PASSWORD", "Trunk-ann-7").stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -116,9 +116,9 @@ fn names(dir: &Path) -> Vec<String> {
 fn a_tree_goes_over_both_protocols_and_comes_back_with_what_both_know_of_it() {
     let server = CopyTestServer::start();
     for number in 0..200u32 {
-        server.place.write(&format!("here/many/{number}"), &"x".repeat(number as usize * 10));
+        server.program.write(&format!("here/many/{number}"), &"x".repeat(number as usize * 10));
     }
-    server.place.write("here/large", &"0123456789abcdef".repeat(300_000));
+    server.program.write("here/large", &"0123456789abcdef".repeat(300_000));
     fs::set_permissions(server.path("here/many/3"), fs::Permissions::from_mode(0o640)).unwrap();
     let (smb, nfs) = (server.smb("smb"), server.nfs("nfs/deep"));
     let (status, report, said) = server.copy(&format!("here {smb} --channels 4"));
@@ -151,7 +151,7 @@ fn a_tree_goes_over_both_protocols_and_comes_back_with_what_both_know_of_it() {
         let (status, report, said) = server.copy(&line);
         assert_eq!((status, &report["files"]["skipped"]), (0, &201.into()), "{line}: {said}{report:#}");
     }
-    assert!(!server.place.files().keys().any(|path| path.to_string_lossy().ends_with("-part")));
+    assert!(!server.program.files().keys().any(|path| path.to_string_lossy().ends_with("-part")));
 }
 
 #[test]
@@ -160,9 +160,9 @@ fn a_tree_goes_there_and_back_where_the_server_grants_few_credits() {
         let settings = format!("[server.testing]\nmax_credits = {credits}\n");
         let server = CopyTestServer::start_with(ProgramDir::new(), &settings);
         for number in 0..40u32 {
-            server.place.write(&format!("here/many/{number}"), &"x".repeat(number as usize * 5000));
+            server.program.write(&format!("here/many/{number}"), &"x".repeat(number as usize * 5000));
         }
-        server.place.write("here/large", &"0123456789abcdef".repeat(200_000));
+        server.program.write("here/large", &"0123456789abcdef".repeat(200_000));
         let smb = server.smb("to");
         let (status, report, said) = server.copy(&format!("here {smb} --verify --channels 2"));
         assert_eq!((status, said.as_str(), &report["files"]["copied"]), (1, "", &41.into()), "{report:#}");
@@ -183,7 +183,7 @@ fn a_tree_goes_there_and_back_where_the_server_grants_few_credits() {
 fn many_small_files_get_sessions_of_their_own_and_a_wrong_password_none() {
     let server = CopyTestServer::start();
     for number in 0..200u32 {
-        server.place.write(&format!("here/{number}"), &number.to_string());
+        server.program.write(&format!("here/{number}"), &number.to_string());
     }
     let smb = server.smb("to");
     let (status, _, said) = server.copy(&format!("here {smb} --password-file wrong"));
@@ -204,11 +204,11 @@ fn many_small_files_get_sessions_of_their_own_and_a_wrong_password_none() {
 #[test]
 fn a_mirror_deletes_what_is_beyond_the_source_and_a_dry_run_does_nothing() {
     let server = CopyTestServer::start();
-    server.place.write("here/a", "new");
-    server.place.write("here/keep.tmp", "not copied");
-    server.place.write("files/a", "old one");
-    server.place.write("files/more/deep/b", "12345");
-    server.place.write("files/kept.tmp", "not deleted");
+    server.program.write("here/a", "new");
+    server.program.write("here/keep.tmp", "not copied");
+    server.program.write("files/a", "old one");
+    server.program.write("files/more/deep/b", "12345");
+    server.program.write("files/kept.tmp", "not deleted");
     let smb = server.smb("");
     let before = server.files();
     let (status, report, said) = server.copy(&format!("here {smb} --mirror --dry-run --exclude *.tmp"));
@@ -230,7 +230,7 @@ fn a_mirror_deletes_what_is_beyond_the_source_and_a_dry_run_does_nothing() {
 #[test]
 fn one_file_gets_the_name_it_is_given_or_goes_into_a_directory() {
     let server = CopyTestServer::start();
-    server.place.write("here/a", "content");
+    server.program.write("here/a", "content");
     let (smb, nfs) = (server.smb("new/b"), server.nfs("new"));
     assert_eq!(server.copy(&format!("here/a {smb}")).0, 1);
     assert_eq!(server.copy(&format!("{smb} {nfs}/c")).0, 1);
@@ -242,13 +242,13 @@ fn one_file_gets_the_name_it_is_given_or_goes_into_a_directory() {
 #[test]
 fn the_exit_status_has_a_bit_for_each_thing_that_went_wrong() {
     let server = CopyTestServer::start();
-    server.place.write("here/good", "x");
-    server.place.write("here/no:stream", "x");
-    server.place.write("here/no\\way", "x");
-    server.place.write("here/kind", "x");
-    server.place.write("here/Same", "x");
-    server.place.write("here/same", "x");
-    server.place.write("files/to/kind/file", "x");
+    server.program.write("here/good", "x");
+    server.program.write("here/no:stream", "x");
+    server.program.write("here/no\\way", "x");
+    server.program.write("here/kind", "x");
+    server.program.write("here/Same", "x");
+    server.program.write("here/same", "x");
+    server.program.write("files/to/kind/file", "x");
     let (status, report, said) = server.copy(&format!("here {}", server.smb("to")));
     assert_eq!(status, 1 | 4 | 8, "{report:#}");
     let counts = ["total", "copied", "mismatch", "failed"].map(|it| report["files"][it].as_u64().unwrap());
@@ -271,7 +271,7 @@ fn the_exit_status_has_a_bit_for_each_thing_that_went_wrong() {
 #[test]
 fn what_keeps_a_copy_from_beginning_is_one_line_that_says_what_to_do() {
     let server = CopyTestServer::start();
-    server.place.write("here/a", "x");
+    server.program.write("here/a", "x");
     let (smb, nfs) = (server.smb("to"), server.nfs("to"));
     let share = smb.replace("/files/to", "/nothing");
     let gone = smb.replace("/to", "/gone");
@@ -317,18 +317,18 @@ fn wait_for_a_part(dir: &Path) {
 fn a_server_that_comes_back_in_time_is_gone_on_with() {
     for protocol in ["smb", "nfs"] {
         let mut server = CopyTestServer::start();
-        server.place.write("here/large", &"0123456789abcdef".repeat(400_000));
-        let place = if protocol == "smb" { server.smb("to") } else { server.nfs("to") };
-        let line = format!("here {place} --retries 20 --rate 3m --json");
+        server.program.write("here/large", &"0123456789abcdef".repeat(400_000));
+        let url = if protocol == "smb" { server.smb("to") } else { server.nfs("to") };
+        let line = format!("here {url} --retries 20 --rate 3m --json");
         let copy = server.started(&line).spawn().unwrap();
         wait_for_a_part(&server.path("files/to"));
         server.server.kill();
         // The server listens on the same port again.
-        let port = place.split([':', '/']).find(|part| part.parse::<u16>().is_ok()).unwrap();
+        let port = url.split([':', '/']).find(|part| part.parse::<u16>().is_ok()).unwrap();
         let config = fs::read_to_string(server.path("trunkline.toml")).unwrap();
         let config = config.replace(&format!("{protocol}_port = 0"), &format!("{protocol}_port = {port}"));
-        server.place.write("trunkline.toml", &config);
-        server.server = Server::start(&server.place);
+        server.program.write("trunkline.toml", &config);
+        server.server = Server::start(&server.program);
         let output = copy.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{protocol}: {said}");
@@ -341,8 +341,8 @@ fn a_server_that_comes_back_in_time_is_gone_on_with() {
 #[test]
 fn a_server_that_dies_leaves_no_file_that_looks_whole_and_the_next_copy_goes_on() {
     let mut server = CopyTestServer::start();
-    server.place.write("here/large", &"0123456789abcdef".repeat(500_000));
-    server.place.write("here/small", "x");
+    server.program.write("here/large", &"0123456789abcdef".repeat(500_000));
+    server.program.write("here/small", "x");
     let line = format!("here {} --retries 0 --rate 2m --json", server.smb("to"));
     let copy = server.started(&line).spawn().unwrap();
     let to = server.path("files/to");
@@ -354,7 +354,7 @@ fn a_server_that_dies_leaves_no_file_that_looks_whole_and_the_next_copy_goes_on(
     assert_eq!(status & (8 | 16), 8 | 16, "{said}");
     assert!(said.contains("the server is gone; run the same command again"), "{said}");
     assert!(!names(&to).contains(&"large".to_owned()));
-    server.server = Server::start(&server.place);
+    server.server = Server::start(&server.program);
     let (status, report, said) = server.copy(&format!("here {} --verify", server.smb("to")));
     assert_eq!((status, &report["files"]["failed"]), (1, &0.into()), "{said}");
     assert_eq!(names(&to), ["large", "small"]);

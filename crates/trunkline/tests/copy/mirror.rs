@@ -4,8 +4,8 @@ use super::*;
 
 /// Creates files that only the target has, some of which match the tests' patterns, at all depths.
 fn plant(server: &CopyTestServer, target: &str) {
-    server.place.write("here/a.txt", "a");
-    server.place.write("here/dir/b.txt", "b");
+    server.program.write("here/a.txt", "a");
+    server.program.write("here/dir/b.txt", "b");
     for name in [
         "gone.txt",
         "kept.tmp",
@@ -17,7 +17,7 @@ fn plant(server: &CopyTestServer, target: &str) {
         "only/all/gone.txt",
         "cache/kept.txt",
     ] {
-        server.place.write(&format!("{target}/{name}"), "12345");
+        server.program.write(&format!("{target}/{name}"), "12345");
     }
 }
 
@@ -86,7 +86,7 @@ fn what_patterns_leave_out_stays_at_every_depth_and_a_dry_run_says_what_would_go
 fn a_mirror_over_one_protocol_does_not_delete_its_source_that_the_other_one_shows() {
     let server = CopyTestServer::start();
     for name in ["sub/a", "sub/deep/b", "gone"] {
-        server.place.write(&format!("files/{name}"), "12345");
+        server.program.write(&format!("files/{name}"), "12345");
     }
     let (status, report, said) = server.copy(&format!("{} {} --mirror", server.nfs("sub"), server.smb("")));
     assert_eq!(status, 1 | 2 | 8, "{report:#}");

@@ -33,10 +33,10 @@ impl CopyInProgress {
     fn new() -> CopyInProgress {
         let server = CopyTestServer::start();
         for number in 0..FILES {
-            server.place.write(&format!("here/{number}"), &content(number));
+            server.program.write(&format!("here/{number}"), &content(number));
         }
-        server.place.write("here/below/file", "below");
-        server.place.write("here/large", &"0123456789abcdef".repeat(100_000));
+        server.program.write("here/below/file", "below");
+        server.program.write("here/large", &"0123456789abcdef".repeat(100_000));
         let line = format!("here {} --json", server.smb("to"));
         let mut copy = server.started(&format!("{line} --retries 0 --rate 300k")).spawn().unwrap();
         let files = server.path("files");
@@ -83,7 +83,7 @@ fn a_directory_has_no_name_before_its_small_files_are_whole_and_the_next_copy_go
     let half = fs::File::options().write(true).open(unnamed.join(&done[20])).unwrap();
     half.set_len(7).unwrap();
     fs::write(unnamed.join("stray"), "").unwrap();
-    server.server = Server::start(&server.place);
+    server.server = Server::start(&server.program);
     let line = line.replace(line.split(' ').nth(1).unwrap(), &server.smb("to"));
     let (status, report, said) = server.copy(line.trim_end_matches(" --json"));
     assert_eq!((status, said.as_str()), (1, ""), "{report:#}");
@@ -103,8 +103,8 @@ fn a_directory_has_no_name_before_its_small_files_are_whole_and_the_next_copy_go
 #[test]
 fn files_are_moved_one_by_one_into_a_directory_that_somebody_has_made_meanwhile() {
     let CopyInProgress { server, copy, .. } = CopyInProgress::new();
-    server.place.write("files/to/7", "somebody's");
-    server.place.write("files/to/other", "other");
+    server.program.write("files/to/7", "somebody's");
+    server.program.write("files/to/other", "other");
     let output = copy.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     check(&server);
@@ -138,11 +138,11 @@ fn what_cannot_be_copied_does_not_keep_a_directory_from_its_name() {
 fn names_that_the_server_takes_for_one_are_told_apart_before_it() {
     let server = CopyTestServer::start();
     for number in 0..100 {
-        server.place.write(&format!("here/{number}"), "x");
+        server.program.write(&format!("here/{number}"), "x");
     }
     // In a share both names have the same upper-case form.
-    server.place.write("here/λόγος", "one");
-    server.place.write("here/λόγοσ", "the other");
+    server.program.write("here/λόγος", "one");
+    server.program.write("here/λόγοσ", "the other");
     let (status, report, said) = server.copy(&format!("here {}", server.smb("to")));
     assert!(said.contains("the target takes it for"), "{said}");
     assert_eq!((status, &report["files"]["copied"], &report["files"]["failed"]), (9, &101.into(), &1.into()));
@@ -152,9 +152,9 @@ fn names_that_the_server_takes_for_one_are_told_apart_before_it() {
 #[test]
 fn a_mirror_deletes_a_directory_without_a_name_that_is_of_no_use_any_more() {
     let server = CopyTestServer::start();
-    server.place.write("here/file", "x");
+    server.program.write("here/file", "x");
     let left = "files/to/.gone.0123456789abcdef.trunkline-part/old";
-    server.place.write(left, "x");
+    server.program.write(left, "x");
     let line = format!("here {}", server.smb("to"));
     let (status, report, said) = server.copy(&line);
     assert_eq!((status, &report["dirs"]["extras"]), (1, &0.into()), "{said}");

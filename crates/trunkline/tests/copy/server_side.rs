@@ -9,8 +9,8 @@ const MIB: usize = 1024 * 1024;
 const SHARE: usize = 1024;
 
 /// An address behind a proxy that counts bytes, and the proxy.
-async fn behind(place: &str) -> (String, Proxy) {
-    let (before, rest) = place.split_once("127.0.0.1:").unwrap();
+async fn behind(url: &str) -> (String, Proxy) {
+    let (before, rest) = url.split_once("127.0.0.1:").unwrap();
     let (port, path) = rest.split_once('/').unwrap();
     let proxy = Proxy::start(format!("127.0.0.1:{port}").parse().unwrap()).await;
     (format!("{before}{}/{path}", proxy.address), proxy)
@@ -27,11 +27,11 @@ fn a_copy_between_two_places_of_a_server_does_not_come_to_this_host() {
     let large = content(200 * MIB + 12_345);
     fs::create_dir_all(server.path("files/from/deep")).unwrap();
     fs::write(server.path("files/from/deep/large"), &large).unwrap();
-    for (place, name) in [(server.smb(""), "smb"), (server.nfs(""), "nfs")] {
-        let (place, proxy) = runtime.block_on(behind(&place));
-        let place = place.trim_end_matches('/');
+    for (url, name) in [(server.smb(""), "smb"), (server.nfs(""), "nfs")] {
+        let (url, proxy) = runtime.block_on(behind(&url));
+        let url = url.trim_end_matches('/');
         let before = proxy.bytes();
-        let line = format!("{place}/from {place}/{name} --channels 1");
+        let line = format!("{url}/from {url}/{name} --channels 1");
         let (status, report, said) = server.copy(&line);
         assert_eq!((status, said.as_str()), (1, ""), "{name}: {report:#}");
         assert!(fs::read(server.path("files").join(name).join("deep/large")).unwrap() == large, "{name}");
@@ -53,11 +53,11 @@ fn what_a_server_copies_by_itself_is_whole_in_all_sizes_and_between_shares() {
     let server = CopyTestServer::start();
     let config = fs::read_to_string(server.path("trunkline.toml")).unwrap();
     let share = config.split_once("[share.files]").unwrap().1.replace("\"files\"", "\"other\"");
-    let CopyTestServer { server: running, place } = server;
+    let CopyTestServer { server: running, program } = server;
     drop(running);
-    fs::create_dir(place.path().join("other")).unwrap();
-    place.write("trunkline.toml", &format!("{config}[share.other]{share}"));
-    let server = CopyTestServer { server: Server::start(&place), place };
+    fs::create_dir(program.path().join("other")).unwrap();
+    program.write("trunkline.toml", &format!("{config}[share.other]{share}"));
+    let server = CopyTestServer { server: Server::start(&program), program };
     let sizes = [0, 1, 65_535, 65_536, MIB - 1, MIB, MIB + 1, 16 * MIB, 17 * MIB + 3];
     for size in sizes {
         fs::create_dir_all(server.path("files/from")).unwrap();
@@ -66,11 +66,11 @@ fn what_a_server_copies_by_itself_is_whole_in_all_sizes_and_between_shares() {
     let hole = fs::File::create(server.path("files/from/hole")).unwrap();
     hole.set_len(24 * MIB as u64).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&hole, b"data", 20 * MIB as u64).unwrap();
-    for place in [server.smb(""), server.nfs("")] {
-        let other = place.replace("/files/", "/other/");
-        let (place, other) = (place.trim_end_matches('/'), other.trim_end_matches('/'));
-        for to in [format!("{place}/to"), format!("{other}/to")] {
-            let (status, report, said) = server.copy(&format!("{place}/from {to} --verify"));
+    for url in [server.smb(""), server.nfs("")] {
+        let other = url.replace("/files/", "/other/");
+        let (url, other) = (url.trim_end_matches('/'), other.trim_end_matches('/'));
+        for to in [format!("{url}/to"), format!("{other}/to")] {
+            let (status, report, said) = server.copy(&format!("{url}/from {to} --verify"));
             assert_eq!((status, said.as_str()), (1, ""), "{to}: {report:#}");
             let root = if to.contains("/other/") { "other/to" } else { "files/to" };
             for size in sizes {
@@ -86,10 +86,10 @@ fn what_a_server_copies_by_itself_is_whole_in_all_sizes_and_between_shares() {
 
 /// A second server with the identity of `server`, like a machine that was created from the same image.
 fn twin_of(server: &CopyTestServer) -> CopyTestServer {
-    let place = ProgramDir::new();
+    let program = ProgramDir::new();
     let mut copy = std::process::Command::new("cp");
-    assert!(copy.arg("-a").arg(server.path("state")).arg(place.path()).status().unwrap().success());
-    CopyTestServer::start_at(place)
+    assert!(copy.arg("-a").arg(server.path("state")).arg(program.path()).status().unwrap().success());
+    CopyTestServer::start_at(program)
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
 
 /// Creates a file and a directory with all metadata that this host supports.
 fn plant(server: &CopyTestServer) {
-    server.place.write("here/dir/file", "data");
+    server.program.write("here/dir/file", "data");
     let (directory, file) = (server.path("here/dir"), server.path("here/dir/file"));
     let set =
         |path: &Path, name: &str, value: &[u8]| setxattr(path, name, value, XattrFlags::empty()).unwrap();
@@ -90,7 +90,7 @@ fn permission_bits_stay_beside_the_lists_of_an_export() {
         let path = server.path("files/from").join(name);
         match name {
             "dir" => std::fs::create_dir_all(&path).unwrap(),
-            _ => drop(server.place.write(&format!("files/from/{name}"), "data")),
+            _ => drop(server.program.write(&format!("files/from/{name}"), "data")),
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
@@ -123,13 +123,13 @@ fn without_being_asked_nothing_but_times_and_permission_bits_is_kept() {
 #[test]
 fn streams_and_descriptors_go_from_share_to_share() {
     let server = CopyTestServer::start();
-    server.place.write("files/from/file", "data");
-    server.place.write("files/from/empty", "");
+    server.program.write("files/from/file", "data");
+    server.program.write("files/from/empty", "");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let large: Vec<u8> = (0..2_500_000u32).map(|at| (at % 241) as u8).collect();
-    let place = server.smb("");
+    let url = server.smb("");
     runtime.block_on(async {
-        let tree = tree(&place).await;
+        let tree = tree(&url).await;
         for (path, data) in [
             ("from/file:Zone.Identifier", &b"[ZoneTransfer]"[..]),
             ("from/empty:large", &large),
@@ -151,7 +151,7 @@ fn streams_and_descriptors_go_from_share_to_share() {
         assert_eq!((status, said.as_str()), (1, ""));
     }
     runtime.block_on(async {
-        let tree = tree(&place).await;
+        let tree = tree(&url).await;
         let read = async |path: &str| {
             let stream = tree.open(path, &client::smb::OpenOptions::read()).await?;
             let mut content = Vec::new();
@@ -176,7 +176,7 @@ fn streams_and_descriptors_go_from_share_to_share() {
 fn what_a_target_cannot_hold_is_said_once_and_counted() {
     let server = CopyTestServer::start();
     for number in 0..5 {
-        server.place.write(&format!("here/{number}"), "data");
+        server.program.write(&format!("here/{number}"), "data");
     }
     assert_eq!(server.copy(&format!("here {}", server.smb("from"))).0, 1);
     // The owners there are users of the server, whom this host does not know.
@@ -211,7 +211,7 @@ fn letters_without_a_meaning_are_refused() {
 #[test]
 fn what_can_be_run_on_an_export_can_be_run_here_also_with_its_list() {
     let server = CopyTestServer::start();
-    server.place.write("files/from/script", "#!/bin/sh\n");
+    server.program.write("files/from/script", "#!/bin/sh\n");
     for mode in [0o755, 0o640] {
         fs::set_permissions(server.path("files/from/script"), fs::Permissions::from_mode(mode)).unwrap();
         let back = format!("back{mode:o}");

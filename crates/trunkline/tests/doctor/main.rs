@@ -21,17 +21,17 @@ const TAKES_S: f64 = 30.0;
 /// A running server with the share and export `files`; killed when dropped.
 struct DoctorTestServer {
     _server: Server,
-    place: ProgramDir,
+    program: ProgramDir,
 }
 
 impl DoctorTestServer {
     /// Starts a server with additional lines of [server] and of the share.
     fn start(server: &str, share: &str) -> DoctorTestServer {
-        let place = ProgramDir::new();
-        let password = place.write("password", "Trunk-ann-7\n");
+        let program = ProgramDir::new();
+        let password = program.write("password", "Trunk-ann-7\n");
         fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
-        fs::create_dir(place.path().join("files")).unwrap();
-        place.write(
+        fs::create_dir(program.path().join("files")).unwrap();
+        program.write(
             "trunkline.toml",
             &format!(
                 "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
@@ -42,11 +42,11 @@ impl DoctorTestServer {
                  root_squash = \"none\"\nnfs_secure_port = false\n{share}\n"
             ),
         );
-        DoctorTestServer { _server: Server::start(&place), place }
+        DoctorTestServer { _server: Server::start(&program), program }
     }
 
     fn status(&self) -> Value {
-        let output = self.place.run("status --json").success().get_output().stdout.clone();
+        let output = self.program.run("status --json").success().get_output().stdout.clone();
         serde_json::from_slice(&output).unwrap()
     }
 
@@ -62,23 +62,23 @@ impl DoctorTestServer {
 
     /// The files in the share.
     fn files(&self) -> Vec<String> {
-        let listed = fs::read_dir(self.place.path().join("files")).unwrap();
+        let listed = fs::read_dir(self.program.path().join("files")).unwrap();
         listed.map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
     }
 }
 
 /// Runs the doctor with the right password. Returns its exit status, its report, and standard error.
-fn examine(place: &ProgramDir, line: &str) -> (i32, Value, String) {
+fn examine(program: &ProgramDir, line: &str) -> (i32, Value, String) {
     let begun = Instant::now();
-    let Output { status, stdout, stderr } = started(place, line).output().unwrap();
+    let Output { status, stdout, stderr } = started(program, line).output().unwrap();
     assert!(begun.elapsed() < PATIENCE, "{line}: every wait ends");
     let said = String::from_utf8(stderr).unwrap();
     assert!(!said.contains("panicked"), "{said}");
     (status.code().unwrap(), serde_json::from_slice(&stdout).unwrap_or_default(), said)
 }
 
-fn started(place: &ProgramDir, line: &str) -> std::process::Command {
-    let mut command = place.trunkline(&format!("doctor {line} --json"));
+fn started(program: &ProgramDir, line: &str) -> std::process::Command {
+    let mut command = program.trunkline(&format!("doctor {line} --json"));
     command.env("TRUNKLINE_PASSWORD", "Trunk-ann-7").stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -88,7 +88,7 @@ fn started(place: &ProgramDir, line: &str) -> std::process::Command {
 fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() {
     let server = DoctorTestServer::start("", "");
     for (target, protocol) in [(server.smb(), "smb"), (server.nfs(), "nfs")] {
-        let (status, report, said) = examine(&server.place, &format!("{target} --quick"));
+        let (status, report, said) = examine(&server.program, &format!("{target} --quick"));
         assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
         assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
         let facts = &report["targets"][0]["facts"];
@@ -115,7 +115,7 @@ fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() 
 #[test]
 fn a_server_that_grants_few_credits_is_examined_to_its_end() {
     let server = DoctorTestServer::start("[server.testing]\nmax_credits = 2", "");
-    let (status, report, said) = examine(&server.place, &format!("{} --quick", server.smb()));
+    let (status, report, said) = examine(&server.program, &format!("{} --quick", server.smb()));
     assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
     let facts = &report["targets"][0]["facts"];
     assert_eq!(facts["stopped"], Value::Null, "{facts:#}");
@@ -128,7 +128,7 @@ fn a_server_that_grants_few_credits_is_examined_to_its_end() {
 fn two_targets_are_held_against_each_other_and_the_page_holds_all_it_shows() {
     let server = DoctorTestServer::start("multichannel = false", "");
     let line = format!("{} {} --quick --connections 2 --html page.html", server.smb(), server.nfs());
-    let (status, report, said) = examine(&server.place, &line);
+    let (status, report, said) = examine(&server.program, &line);
     assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
     let rows = report["comparison"]["rows"].as_array().unwrap();
     let taken = rows.iter().find(|row| row["what"] == "connections a session takes").unwrap();
@@ -139,7 +139,7 @@ fn two_targets_are_held_against_each_other_and_the_page_holds_all_it_shows() {
     assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
     let first = &report["targets"][0]["facts"]["connections"];
     assert_eq!((&first["offered"], &first["separate_sessions"]), (&false.into(), &true.into()), "{first:#}");
-    let page = fs::read_to_string(server.place.path().join("page.html")).unwrap();
+    let page = fs::read_to_string(server.program.path().join("page.html")).unwrap();
     assert!(
         page.contains("<svg") && page.contains("Why is it slow?") && !page.contains("src="),
         "it is whole"
@@ -155,7 +155,7 @@ fn what_the_configuration_does_to_a_share_is_found() {
     ] {
         let server = DoctorTestServer::start(server, share);
         let target = if protocol == "smb" { server.smb() } else { server.nfs() };
-        let (status, report, _) = examine(&server.place, &format!("{target} --quick"));
+        let (status, report, _) = examine(&server.program, &format!("{target} --quick"));
         let findings = report["targets"][0]["findings"].as_array().unwrap();
         let found = findings.iter().find(|it| it["kind"] == kind);
         let found = found.unwrap_or_else(|| panic!("{kind} in {report:#}"));
@@ -168,9 +168,9 @@ fn what_the_configuration_does_to_a_share_is_found() {
 #[test]
 fn a_share_that_may_only_be_read_is_read() {
     let server = DoctorTestServer::start("", "read_only = true");
-    server.place.write("files/large", &"0123456789abcdef".repeat(100_000));
+    server.program.write("files/large", &"0123456789abcdef".repeat(100_000));
     for line in [server.smb(), format!("{} --read-only", server.nfs())] {
-        let (status, report, said) = examine(&server.place, &format!("{line} --quick"));
+        let (status, report, said) = examine(&server.program, &format!("{line} --quick"));
         assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
         let data = &report["targets"][0]["facts"]["data"];
         assert_ne!(data["not_written"], Value::Null, "{data:#}");
@@ -181,17 +181,17 @@ fn a_share_that_may_only_be_read_is_read() {
         assert_eq!(server.files(), ["large"]);
     }
     // A file in a subdirectory is found too, but not one below the depth of the search.
-    let files = server.place.path().join("files");
+    let files = server.program.path().join("files");
     fs::create_dir_all(files.join("a/b/c/d/e/f/g")).unwrap();
     fs::rename(files.join("large"), files.join("a/b/large")).unwrap();
     for line in [server.smb(), format!("{} --read-only", server.nfs())] {
-        let (status, report, said) = examine(&server.place, &format!("{line} --quick"));
+        let (status, report, said) = examine(&server.program, &format!("{line} --quick"));
         assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
         let runs = report["targets"][0]["facts"]["data"]["runs"].as_array().unwrap();
         assert!(runs.iter().any(|run| run["work"] == "read"), "{report:#}");
     }
     fs::rename(files.join("a/b/large"), files.join("a/b/c/d/e/f/g/large")).unwrap();
-    let (status, report, _) = examine(&server.place, &format!("{} --quick", server.smb()));
+    let (status, report, _) = examine(&server.program, &format!("{} --quick", server.smb()));
     assert_eq!(status, 0, "{report:#}");
     let left_out = report["targets"][0]["facts"]["left_out"].to_string();
     assert!(left_out.contains("no file to read"), "{left_out}");
@@ -201,7 +201,7 @@ fn a_share_that_may_only_be_read_is_read() {
 fn a_bound_on_the_load_holds() {
     let server = DoctorTestServer::start("", "");
     let (status, report, _) =
-        examine(&server.place, &format!("{} --quick --max-rate 8m --max-iops 100", server.smb()));
+        examine(&server.program, &format!("{} --quick --max-rate 8m --max-iops 100", server.smb()));
     assert_eq!(status, 0, "{report:#}");
     for run in report["targets"][0]["facts"]["data"]["runs"].as_array().unwrap() {
         // Operations from before the measured part may end in it.
@@ -216,7 +216,7 @@ fn a_bound_on_the_load_holds() {
 fn a_low_bound_is_no_reason_to_end_early() {
     let server = DoctorTestServer::start("", "");
     let (status, report, _) =
-        examine(&server.place, &format!("{} --quick --max-rate 1m --max-iops 20", server.smb()));
+        examine(&server.program, &format!("{} --quick --max-rate 1m --max-iops 20", server.smb()));
     let facts = &report["targets"][0]["facts"];
     assert_eq!((status, &facts["stopped"]), (0, &Value::Null), "{facts:#}");
     assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
@@ -226,11 +226,11 @@ fn a_low_bound_is_no_reason_to_end_early() {
 fn where_the_largest_file_may_not_be_read_another_one_is() {
     let server = DoctorTestServer::start("", "read_only = true");
     for (name, length, mode) in [("files/largest", 200_000, 0o600), ("files/other", 100_000, 0o644)] {
-        let path = server.place.write(name, &"0123456789abcdef".repeat(length / 16));
+        let path = server.program.write(name, &"0123456789abcdef".repeat(length / 16));
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     }
     let line = format!("{} --quick --read-only --uid 54321 --gid 54321", server.nfs());
-    let (status, report, _) = examine(&server.place, &line);
+    let (status, report, _) = examine(&server.program, &line);
     assert_eq!(status, 0, "{report:#}");
     let runs = report["targets"][0]["facts"]["data"]["runs"].as_array().unwrap();
     assert!(runs.iter().any(|run| run["work"] == "read"), "{report:#}");
@@ -253,7 +253,7 @@ fn an_interrupted_examination_clears_its_files_away() {
     // A process that was started to ignore SIGHUP, for example by nohup(1), passes that on to its children.
     for (target, signal) in all.into_iter().filter(|(_, signal)| *signal != Signal::HUP || !outlasts_hangup())
     {
-        let doctor = started(&server.place, &format!("{target} --full")).spawn().unwrap();
+        let doctor = started(&server.program, &format!("{target} --full")).spawn().unwrap();
         let until = Instant::now() + PATIENCE;
         while server.files().is_empty() {
             assert!(Instant::now() < until, "it begins in time");
@@ -272,7 +272,7 @@ fn an_interrupted_examination_clears_its_files_away() {
 #[test]
 fn each_end_says_how_far_it_got() {
     let server = DoctorTestServer::start("", "");
-    server.place.write("wrong", "no\n");
+    server.program.write("wrong", "no\n");
     let (smb, nfs) = (server.smb(), server.nfs());
     let closed = FaultyPeer::closed();
     let silent = FaultyPeer::silent();
@@ -280,17 +280,17 @@ fn each_end_says_how_far_it_got() {
     let chatty = FaultyPeer::chatty();
     for (line, stage, cause, means) in [
         ("smb://ann@no.such.name.invalid/x".to_owned(), "name", "no_name", "misspelt"),
-        (format!("smb://ann@{}/x", closed.place()), "connect", "closed", "nobody listens"),
-        (format!("nfs://{}/x", closed.place()), "connect", "closed", "nobody listens"),
-        (format!("smb://ann@{}/x", silent.place()), "negotiate", "silent", "says nothing"),
-        (format!("nfs://{}/x", silent.place()), "negotiate", "silent", "says nothing"),
-        (format!("smb://ann@{}/x", rude.place()), "negotiate", "protocol", "another service"),
-        (format!("smb://ann@{}/x", chatty.place()), "negotiate", "protocol", "another service"),
+        (format!("smb://ann@{}/x", closed.address()), "connect", "closed", "nobody listens"),
+        (format!("nfs://{}/x", closed.address()), "connect", "closed", "nobody listens"),
+        (format!("smb://ann@{}/x", silent.address()), "negotiate", "silent", "says nothing"),
+        (format!("nfs://{}/x", silent.address()), "negotiate", "silent", "says nothing"),
+        (format!("smb://ann@{}/x", rude.address()), "negotiate", "protocol", "another service"),
+        (format!("smb://ann@{}/x", chatty.address()), "negotiate", "protocol", "another service"),
         (format!("{smb} --password-file wrong"), "log_on", "log_on", "the password is wrong"),
         (smb.replace("/files", "/nothing"), "share", "share", "no such share"),
         (nfs.replace("/files", "/nothing"), "share", "share", "no such share"),
     ] {
-        let (status, report, _) = examine(&server.place, &format!("{line} --quick"));
+        let (status, report, _) = examine(&server.program, &format!("{line} --quick"));
         let target = &report["targets"][0];
         let stopped = &target["facts"]["stopped"];
         assert_eq!(
@@ -313,8 +313,8 @@ fn a_server_that_stalls_in_the_middle_is_given_up() {
         let port = behind.split('/').next().unwrap().parse().unwrap();
         // The log-on needs few bytes. The exchange after this number of bytes stalls.
         let stalling = FaultyPeer::stalling(port, 200_000);
-        let line = format!("{before}{}/files --quick", stalling.place());
-        let (status, report, _) = examine(&server.place, &line);
+        let line = format!("{before}{}/files --quick", stalling.address());
+        let (status, report, _) = examine(&server.program, &line);
         let stopped = &report["targets"][0]["facts"]["stopped"];
         assert_eq!((status, &stopped["stalled"]), (1, &true.into()), "{line}: {report:#}");
         assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
@@ -322,7 +322,7 @@ fn a_server_that_stalls_in_the_middle_is_given_up() {
         assert_eq!(server.files().len(), usize::from(*left != Value::Null), "what is left is said: {left}");
         for name in server.files() {
             assert!(left.as_str().unwrap().ends_with(&name), "{left}");
-            fs::remove_dir_all(server.place.path().join("files").join(name)).unwrap();
+            fs::remove_dir_all(server.program.path().join("files").join(name)).unwrap();
         }
     }
 }
@@ -331,7 +331,7 @@ fn a_server_that_stalls_in_the_middle_is_given_up() {
 fn through(target: &str, peer: impl Fn(u16) -> FaultyPeer) -> (FaultyPeer, String) {
     let (before, behind) = target.rsplit_once("127.0.0.1:").unwrap();
     let peer = peer(behind.split('/').next().unwrap().parse().unwrap());
-    let line = format!("{before}{}/files", peer.place());
+    let line = format!("{before}{}/files", peer.address());
     (peer, line)
 }
 
@@ -340,7 +340,7 @@ fn a_server_far_away_is_left_as_it_was() {
     let server = DoctorTestServer::start("", "");
     for target in [server.smb(), server.nfs()] {
         let (_peer, target) = through(&target, |port| FaultyPeer::distant(port, Duration::from_millis(130)));
-        let (_, report, _) = examine(&server.place, &format!("{target} --quick"));
+        let (_, report, _) = examine(&server.program, &format!("{target} --quick"));
         let facts = &report["targets"][0]["facts"];
         assert_eq!(facts["left_behind"], Value::Null, "{facts:#}");
         assert_eq!(facts["transport"]["connect"]["lost"], 0);
@@ -354,7 +354,7 @@ fn a_very_slow_way_is_not_called_a_server_that_stalls() {
     for target in [server.smb(), server.nfs()] {
         // Half a Mbit/s.
         let (_peer, target) = through(&target, |port| FaultyPeer::narrow(port, 62_500.0));
-        let (_, report, _) = examine(&server.place, &format!("{target} --quick"));
+        let (_, report, _) = examine(&server.program, &format!("{target} --quick"));
         let facts = &report["targets"][0]["facts"];
         assert_ne!(facts["stopped"]["stalled"], true, "{facts:#}");
         let runs = facts["data"]["runs"].as_array().unwrap();
@@ -367,7 +367,7 @@ fn a_very_slow_way_is_not_called_a_server_that_stalls() {
 
 #[test]
 fn what_is_wrong_with_the_command_line_is_one_line() {
-    let place = ProgramDir::new();
+    let program = ProgramDir::new();
     let server = ProgramDir::new();
     for (line, wanted) in [
         (server.path().display().to_string(), "mount it first"),
@@ -378,7 +378,7 @@ fn what_is_wrong_with_the_command_line_is_one_line() {
         ("smb://ann@h/x --password-file missing".to_owned(), "missing"),
         (String::new(), "<TARGET>"),
     ] {
-        let (status, _, said) = examine(&place, &line);
+        let (status, _, said) = examine(&program, &line);
         assert_eq!(status, 2, "{line}: {said}");
         assert!(said.contains(wanted) && !said.contains("secret"), "{line}: {said}");
     }
@@ -386,9 +386,9 @@ fn what_is_wrong_with_the_command_line_is_one_line() {
 
 #[test]
 fn advice_follows_the_measurement_where_there_is_one() {
-    let place = ProgramDir::new();
+    let program = ProgramDir::new();
     let advise = |line: &str| {
-        let output = place.trunkline(&format!("advise {line} --json")).output().unwrap();
+        let output = program.trunkline(&format!("advise {line} --json")).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
         let lines = advice["lines"].as_array().unwrap().clone();
@@ -404,12 +404,12 @@ fn advice_follows_the_measurement_where_there_is_one() {
         )
     };
     let runs = [run(1, 100), run(2, 199), run(4, 200)].join(",");
-    place
+    program
         .write("report.json", &format!("{{\"targets\":[{{\"facts\":{{\"data\":{{\"runs\":[{runs}]}}}}}}]}}"));
     assert_eq!(advise("--numjobs 8 --nrfiles 8 --from report.json"), (2, "measured".to_owned()));
     assert_eq!(advise("--numjobs 8 --nrfiles 8 --from report.json --from report.json").1, "measured");
-    place.write("other.json", "{}");
-    let refused = place.trunkline("advise --from other.json").output().unwrap();
+    program.write("other.json", "{}");
+    let refused = program.trunkline("advise --from other.json").output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("holds no runs"));
 }
@@ -418,9 +418,9 @@ fn advice_follows_the_measurement_where_there_is_one() {
 fn a_running_server_tells_what_its_limits_held_and_what_its_clients_do() {
     let account = "account = \"lab\"\n[account.lab]\nkind = \"standard\"\nformula = \"small\"";
     let server = DoctorTestServer::start("", account);
-    let state = server.place.path().join("state");
+    let state = server.program.path().join("state");
     let line = format!("{} --quick --server {}", server.smb(), state.display());
-    let (status, report, said) = examine(&server.place, &line);
+    let (status, report, said) = examine(&server.program, &line);
     assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
     let target = &report["targets"][0];
     let told = &target["facts"]["told"];
@@ -430,7 +430,7 @@ fn a_running_server_tells_what_its_limits_held_and_what_its_clients_do() {
     let found = target["findings"].as_array().unwrap();
     let throttled = found.iter().find(|it| it["kind"] == "throttled").unwrap();
     assert_eq!((&throttled["layer"], &throttled["holds_back"]), (&"limits".into(), &true.into()));
-    let advise = |line: &str| server.place.trunkline(&format!("advise {line}")).output().unwrap();
+    let advise = |line: &str| server.program.trunkline(&format!("advise {line}")).output().unwrap();
     let socket = state.join("control.sock");
     for source in [&state, &socket] {
         let advice = advise(&format!("--from {} --share files --numjobs 4", source.display()));
@@ -449,7 +449,7 @@ fn a_client_that_takes_one_connection_is_told_so() {
         [(server.smb(), "client_multichannel_off"), (server.nfs(), "client_few_connections")]
     {
         let line = format!("{target} --quick --one-connection");
-        let (status, report, _) = examine(&server.place, &line);
+        let (status, report, _) = examine(&server.program, &line);
         assert_eq!(status, 0, "{report:#}");
         let target = &report["targets"][0];
         let connections = &target["facts"]["connections"];

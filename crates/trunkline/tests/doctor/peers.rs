@@ -16,7 +16,7 @@ pub struct FaultyPeer {
 
 impl FaultyPeer {
     /// The host and the port.
-    pub fn place(&self) -> String {
+    pub fn address(&self) -> String {
         self.address.to_string()
     }
 

@@ -99,7 +99,7 @@ async fn an_nfs_client_that_vanishes_with_many_files_open_is_in_nobodys_way() {
     assert!(closed > Some(0), "{closed:?}");
     // All readers see the data that it wrote.
     for at in 0..LEFT {
-        let data = std::fs::read(server.place.path().join(format!("files/left-{at}"))).unwrap();
+        let data = std::fs::read(server.program.path().join(format!("files/left-{at}"))).unwrap();
         assert!(data.starts_with(b"back"), "{at}: {data:?}");
     }
 }

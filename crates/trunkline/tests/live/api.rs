@@ -20,7 +20,7 @@ struct Api {
 
 impl Api {
     fn new(server: &LiveServer) -> Api {
-        let output = std::fs::read_to_string(server.place.path().join("output")).unwrap();
+        let output = std::fs::read_to_string(server.program.path().join("output")).unwrap();
         let rest =
             output.split("admin      http://").nth(1).unwrap_or_else(|| panic!("no page in: {output}"));
         let at = rest.split('/').next().unwrap().parse().unwrap();
@@ -82,7 +82,7 @@ async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
     let (status, _, made) =
         api.ask("POST", "accounts", "*", Some(json!({"name": "lab", "settings": {"kind": "premium"}}))).await;
     assert_eq!(status, 201, "{made}");
-    let path = server.place.path().join("made");
+    let path = server.program.path().join("made");
     let settings = json!({"path": path, "account": "lab", "provisioned_gib": 100, "users": {"*": "full"}});
     let (status, seen, made) =
         api.ask("POST", "shares", "*", Some(json!({"name": "made", "settings": settings}))).await;

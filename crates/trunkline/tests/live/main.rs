@@ -25,7 +25,7 @@ use testkit::program::{ProgramDir, Server};
 /// A running server with the share `files` for both protocols; killed when dropped.
 struct LiveServer {
     server: Server,
-    place: Arc<ProgramDir>,
+    program: Arc<ProgramDir>,
     smb: SocketAddr,
     nfs: SocketAddr,
 }
@@ -37,13 +37,13 @@ impl LiveServer {
 
     /// Starts a server with more lines for the share. `become_` can change the command.
     fn start_as(more: &str, become_: impl FnOnce(Command) -> Command) -> LiveServer {
-        let place = ProgramDir::new();
-        let password = place.write("password", "s3cret");
+        let program = ProgramDir::new();
+        let password = program.write("password", "s3cret");
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         for name in ["files", "made", "other"] {
-            std::fs::create_dir(place.path().join(name)).unwrap();
+            std::fs::create_dir(program.path().join(name)).unwrap();
         }
-        place.write(
+        program.write(
             "trunkline.toml",
             &format!(
                 "# Kept as it is.\n[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\n\
@@ -55,14 +55,14 @@ impl LiveServer {
             ),
         );
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = Server::start_as(&place, become_(place.trunkline("serve --config trunkline.toml")));
-        let mut running = LiveServer { server, place: Arc::new(place), smb: here, nfs: here };
+        let server = Server::start_as(&program, become_(program.trunkline("serve --config trunkline.toml")));
+        let mut running = LiveServer { server, program: Arc::new(program), smb: here, nfs: here };
         running.find_ports();
         running
     }
 
     fn find_ports(&mut self) {
-        let text = std::fs::read_to_string(self.place.path().join("output")).unwrap();
+        let text = std::fs::read_to_string(self.program.path().join("output")).unwrap();
         let port = |before: &str| -> u16 {
             let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no port in: {text}"));
             rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
@@ -80,14 +80,14 @@ impl LiveServer {
         self.server.signal("-TERM");
         self.server.wait();
         act();
-        self.server = Server::start(&self.place);
+        self.server = Server::start(&self.program);
         self.find_ports();
     }
 
     /// Runs a command next to the test's other work. Returns its exit status and its output.
     async fn runs(&self, line: &str) -> (i32, String) {
-        let (place, line) = (Arc::clone(&self.place), line.to_owned());
-        let run = move || place.trunkline(&format!("{line} --config trunkline.toml")).output().unwrap();
+        let (program, line) = (Arc::clone(&self.program), line.to_owned());
+        let run = move || program.trunkline(&format!("{line} --config trunkline.toml")).output().unwrap();
         let output = tokio::task::spawn_blocking(run).await.unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap(), String::from_utf8(said).unwrap())
@@ -182,7 +182,7 @@ async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
     server.says("share delete made --force").await;
     assert_eq!(open.read(0, 4).await.err().unwrap().status(), Some(NtStatus::NETWORK_NAME_DELETED));
     assert_eq!(session.connect("made").await.err().unwrap().status(), Some(NtStatus::BAD_NETWORK_NAME));
-    assert_eq!(std::fs::read(server.place.path().join("made/a")).unwrap()[..4], *b"kept");
+    assert_eq!(std::fs::read(server.program.path().join("made/a")).unwrap()[..4], *b"kept");
     // An unused share can be deleted without force, even one of the configuration.
     server.says("share create other path=other users=*=read").await;
     server.says("share delete other").await;
@@ -198,7 +198,7 @@ async fn a_session_works_on_while_shares_are_made_changed_and_deleted() {
     assert_eq!(names(&server.json("share list").await), ["files", "other"]);
     server.says("share delete files").await;
     // All of it still exists after a restart, and the configuration file is unchanged.
-    let config = std::fs::read_to_string(server.place.path().join("trunkline.toml")).unwrap();
+    let config = std::fs::read_to_string(server.program.path().join("trunkline.toml")).unwrap();
     assert!(config.starts_with("# Kept as it is.\n") && config.contains("[share.files]"));
     server.says("share set other protocols=smb,nfs nfs_secure_port=off").await;
     server.restart();
@@ -295,8 +295,8 @@ async fn two_administrators_do_not_lose_each_others_changes() {
     // Of many concurrent changes of one version, one succeeds, and the others are refused.
     let all = (0..6).map(|n| {
         let line = format!("{} --config trunkline.toml", set(&format!("by{n}"), &now));
-        let place = Arc::clone(&server.place);
-        tokio::task::spawn_blocking(move || place.trunkline(&line).output().unwrap().status.success())
+        let program = Arc::clone(&server.program);
+        tokio::task::spawn_blocking(move || program.trunkline(&line).output().unwrap().status.success())
     });
     let mut taken = 0;
     for one in all.collect::<Vec<_>>() {
@@ -304,7 +304,7 @@ async fn two_administrators_do_not_lose_each_others_changes() {
     }
     assert_eq!(taken, 1);
     // A manual edit is neither lost nor applied by accident.
-    let changes = server.place.path().join("state/changes.toml");
+    let changes = server.program.path().join("state/changes.toml");
     let text = std::fs::read_to_string(&changes).unwrap();
     std::fs::write(&changes, text.replace("comment = \"by", "comment = \"hand")).unwrap();
     server.refuses("share set files comment=x", "was edited and is not in force").await;
@@ -347,7 +347,7 @@ async fn a_session_ends_when_its_name_becomes_somebody_elses() {
     let (_, key) = made.trim_end().split_once("  ").unwrap();
     let by_key = server.log_on_as("lab", key).await;
     by_key.connect("files").await.unwrap();
-    server.place.write("another", "a password");
+    server.program.write("another", "a password");
     server.says("user add lab --password-file another").await;
     server.is_left().await;
     // The reverse: the account's keys are valid again when the user is removed.
@@ -362,7 +362,7 @@ async fn a_session_ends_when_its_name_becomes_somebody_elses() {
 async fn what_cannot_be_served_is_refused_and_nothing_is_half_done() {
     let server = LiveServer::start();
     let before = server.json("share list").await;
-    std::fs::create_dir(server.place.path().join("files/inner")).unwrap();
+    std::fs::create_dir(server.program.path().join("files/inner")).unwrap();
     for (line, why) in [
         ("share create made path=files users=*=read", "contain the same files"),
         ("share create made path=files/inner users=*=read", "contain the same files"),
@@ -390,25 +390,25 @@ async fn what_cannot_be_served_is_refused_and_nothing_is_half_done() {
     }
     assert_eq!(server.json("share list").await, before);
     assert_eq!(server.json("account list").await, Value::Array(Vec::new()));
-    assert!(!server.place.path().join("state/changes.toml").exists());
+    assert!(!server.program.path().join("state/changes.toml").exists());
 }
 
 #[test]
 fn shares_are_made_without_a_running_server_and_served_by_the_next() {
-    let place = ProgramDir::new();
-    std::fs::create_dir(place.path().join("docs")).unwrap();
-    place.run("account create lab kind=premium").success();
-    place.run("share create docs path=docs account=lab provisioned_gib=100 users=*=read").success();
-    place.run("share set docs provisioned_gib=200").success();
-    place.run("share set docs provisioned_gib=1").code(2);
-    let shown = place.run("share show docs").success();
+    let program = ProgramDir::new();
+    std::fs::create_dir(program.path().join("docs")).unwrap();
+    program.run("account create lab kind=premium").success();
+    program.run("share create docs path=docs account=lab provisioned_gib=100 users=*=read").success();
+    program.run("share set docs provisioned_gib=200").success();
+    program.run("share set docs provisioned_gib=1").code(2);
+    let shown = program.run("share show docs").success();
     let shown = String::from_utf8_lossy(&shown.get_output().stdout).into_owned();
     assert!(shown.contains("\nprovisioned_gib ") && shown.contains("changes.toml:"), "{shown}");
     let serve = "serve --listen 127.0.0.1 --smb-port 0 --no-discovery";
-    let _server = Server::start_as(&place, place.trunkline(serve));
-    let list = place.run("share list").success();
+    let _server = Server::start_as(&program, program.trunkline(serve));
+    let list = program.run("share list").success();
     let list = String::from_utf8_lossy(&list.get_output().stdout).into_owned();
     assert!(list.contains("docs") && list.contains(" 200 "), "{list}");
-    let config = place.run("config show").success();
+    let config = program.run("config show").success();
     assert!(String::from_utf8_lossy(&config.get_output().stdout).contains("[share.docs]"));
 }

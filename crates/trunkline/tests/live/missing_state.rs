@@ -11,7 +11,7 @@ use crate::LiveServer;
 
 /// The server's messages about missing files since its start.
 fn told(server: &LiveServer) -> Vec<String> {
-    let log = std::fs::read_to_string(server.place.path().join("log")).unwrap();
+    let log = std::fs::read_to_string(server.program.path().join("log")).unwrap();
     let is_told = |line: &&str| line.contains("WARN") && (line.contains("missing") || line.contains("gone"));
     log.lines().filter(is_told).map(str::to_owned).collect()
 }
@@ -26,7 +26,7 @@ fn entry(directory: &Path, fits: impl Fn(&str) -> bool) -> PathBuf {
 #[tokio::test]
 async fn what_a_copy_of_the_state_directory_lacks_is_told_at_the_start() {
     let mut server = LiveServer::start();
-    let state = server.place.path().join("state");
+    let state = server.program.path().join("state");
     {
         let nfs = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
         let files = nfs.directory("/files").await.unwrap();

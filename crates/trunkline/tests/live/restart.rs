@@ -110,7 +110,7 @@ async fn a_file_that_the_restarted_server_has_no_record_of_is_lost() {
     let file = made(&client, "file").await;
     let data = Bytes::from_static(b"data");
     file.write(0, &data, StableHow::FileSync).await.unwrap();
-    let state = server.place.path().join("state");
+    let state = server.program.path().join("state");
     server.restart_after(|| {
         for entry in std::fs::read_dir(&state).unwrap().map(Result::unwrap) {
             if entry.file_name().to_string_lossy().starts_with("nfs-clients.") {
@@ -129,12 +129,12 @@ async fn a_copy_to_nfs_goes_on_over_a_restart() {
     let mut server = LiveServer::start();
     let way = PortForwarder::to(&server).await;
     let content: Vec<u8> = (0..12u32 << 20).map(|at| (at % 251) as u8).collect();
-    let [source, files] = ["source", "files"].map(|name| server.place.path().join(name));
+    let [source, files] = ["source", "files"].map(|name| server.program.path().join(name));
     std::fs::create_dir(&source).unwrap();
     std::fs::write(source.join("film"), &content).unwrap();
-    let place = Arc::clone(&server.place);
+    let program = Arc::clone(&server.program);
     let line = format!("copy source nfs://{}/files --rate 3m", way.address);
-    let copying = tokio::task::spawn_blocking(move || place.trunkline(&line).output().unwrap());
+    let copying = tokio::task::spawn_blocking(move || program.trunkline(&line).output().unwrap());
     // An unfinished file has another name.
     let has_begun = || {
         let mut found = std::fs::read_dir(&files).unwrap().map(Result::unwrap);

@@ -13,12 +13,12 @@ use crate::LiveServer;
 
 impl LiveServer {
     fn holds(&self, path: &str, wanted: &str) {
-        assert_eq!(std::fs::read_to_string(self.place.path().join(path)).unwrap(), wanted, "{path}");
+        assert_eq!(std::fs::read_to_string(self.program.path().join(path)).unwrap(), wanted, "{path}");
     }
 
     /// Whether the server has open files in this directory.
     fn has_open(&self, name: &str) -> bool {
-        let dir = std::fs::canonicalize(self.place.path().join(name)).unwrap();
+        let dir = std::fs::canonicalize(self.program.path().join(name)).unwrap();
         let all = std::fs::read_dir(format!("/proc/{}/fd", self.server.pid())).unwrap();
         let mut targets = all.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
         targets.any(|target| target.starts_with(&dir))
@@ -72,7 +72,7 @@ async fn a_share_goes_to_another_directory_and_what_is_open_stays_until_it_is_cl
     assert_eq!(files.as_object().unwrap().len(), 2, "{files}");
 
     // Files that are still open through the old share cannot be shared a second time.
-    std::fs::create_dir(server.place.path().join("files/inner")).unwrap();
+    std::fs::create_dir(server.program.path().join("files/inner")).unwrap();
     for line in ["share create inner path=files/inner users=*=read", "share set files path=files/inner"] {
         server.refuses(line, "still has connected clients, contain the same files").await;
     }
@@ -104,7 +104,7 @@ async fn a_reload_moves_a_share_and_its_limits_and_counts_go_along() {
     let old = server.log_on().await.connect("files").await.unwrap();
     let file = old.open("a", &OpenOptions::file(Disposition::Create)).await.unwrap();
     file.write(0, b"counted").await.unwrap();
-    let at = server.place.path().join("trunkline.toml");
+    let at = server.program.path().join("trunkline.toml");
     let text = std::fs::read_to_string(&at).unwrap();
     // A mistake in another share leaves it in place.
     let moved = text.replace("path = \"files\"", "path = \"made\"");

@@ -18,18 +18,18 @@ use testkit::program::{PATIENCE, ProgramDir, Server};
 /// A running server with two shares for both protocols; killed when dropped.
 struct TransactionsServer {
     _server: Server,
-    place: ProgramDir,
+    program: ProgramDir,
     smb: SocketAddr,
     nfs: SocketAddr,
 }
 
 impl TransactionsServer {
     fn start(settings: &str) -> TransactionsServer {
-        let place = ProgramDir::new();
-        let password = place.write("password", "s3cret");
+        let program = ProgramDir::new();
+        let password = program.write("password", "s3cret");
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
         let share = |name: &str| {
-            std::fs::create_dir(place.path().join(name)).unwrap();
+            std::fs::create_dir(program.path().join(name)).unwrap();
             format!(
                 "[share.{name}]\npath = \"{name}\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
                  \"nfs\"]\n\
@@ -42,9 +42,10 @@ impl TransactionsServer {
             share("files"),
             share("others")
         );
-        place.write("trunkline.toml", &config);
+        program.write("trunkline.toml", &config);
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut running = TransactionsServer { _server: Server::start(&place), place, smb: here, nfs: here };
+        let mut running =
+            TransactionsServer { _server: Server::start(&program), program, smb: here, nfs: here };
         let text = running.output();
         let port = |before: &str| -> u16 {
             let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no port in: {text}"));
@@ -56,11 +57,11 @@ impl TransactionsServer {
     }
 
     fn output(&self) -> String {
-        std::fs::read_to_string(self.place.path().join("output")).unwrap()
+        std::fs::read_to_string(self.program.path().join("output")).unwrap()
     }
 
     fn says(&self, line: &str) -> String {
-        let output = self.place.trunkline(line).output().unwrap();
+        let output = self.program.trunkline(line).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -209,8 +210,8 @@ async fn requests_are_written_down_one_by_one_where_that_is_wanted() {
     tree.open("none", &OpenOptions::read()).await.unwrap_err();
     let client = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
     client.directory("/files").await.unwrap().remove("none").await.unwrap_err();
-    server.place.run("stop").success();
-    let text = std::fs::read_to_string(server.place.path().join("requests.jsonl")).unwrap();
+    server.program.run("stop").success();
+    let text = std::fs::read_to_string(server.program.path().join("requests.jsonl")).unwrap();
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |name: &str, share: &str| {
@@ -261,8 +262,8 @@ async fn records_of(settings: &str) -> Vec<serde_json::Value> {
     rooms.remove("none").await.unwrap_err();
     tree.open("rooms/Plan.txt", &OpenOptions::delete()).await.unwrap().close().await.unwrap();
     tree.open("missing/none", &OpenOptions::read()).await.unwrap_err();
-    server.place.run("stop").success();
-    let text = std::fs::read_to_string(server.place.path().join("requests.jsonl")).unwrap();
+    server.program.run("stop").success();
+    let text = std::fs::read_to_string(server.program.path().join("requests.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

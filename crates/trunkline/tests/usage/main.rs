@@ -19,12 +19,12 @@ const GIB: u64 = 1 << 30;
 /// A running server with one share for both protocols; killed when dropped.
 struct UsageServer {
     server: Server,
-    place: ProgramDir,
+    program: ProgramDir,
     smb: SocketAddr,
     nfs: SocketAddr,
 }
 
-fn write_config(place: &ProgramDir, gib: u64) {
+fn write_config(program: &ProgramDir, gib: u64) {
     let config = format!(
         "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
          [[user]]\nname = \"anna\"\npassword_file = \"password\"\n\
@@ -33,23 +33,23 @@ fn write_config(place: &ProgramDir, gib: u64) {
          users = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\n\
          root_squash = \"none\"\n"
     );
-    place.write("trunkline.toml", &config);
+    program.write("trunkline.toml", &config);
 }
 
 impl UsageServer {
     fn new(gib: u64) -> UsageServer {
-        let place = ProgramDir::new();
-        let password = place.write("password", "s3cret");
+        let program = ProgramDir::new();
+        let password = program.write("password", "s3cret");
         std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
-        std::fs::create_dir(place.path().join("files")).unwrap();
-        write_config(&place, gib);
-        UsageServer::start(place)
+        std::fs::create_dir(program.path().join("files")).unwrap();
+        write_config(&program, gib);
+        UsageServer::start(program)
     }
 
-    fn start(place: ProgramDir) -> UsageServer {
+    fn start(program: ProgramDir) -> UsageServer {
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut running = UsageServer { server: Server::start(&place), place, smb: here, nfs: here };
-        let text = std::fs::read_to_string(running.place.path().join("output")).unwrap();
+        let mut running = UsageServer { server: Server::start(&program), program, smb: here, nfs: here };
+        let text = std::fs::read_to_string(running.program.path().join("output")).unwrap();
         let port = |before: &str| -> u16 {
             let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no port in: {text}"));
             rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
@@ -61,9 +61,9 @@ impl UsageServer {
 
     /// Kills the server and starts it again.
     fn killed(self) -> UsageServer {
-        let UsageServer { mut server, place, .. } = self;
+        let UsageServer { mut server, program, .. } = self;
         server.kill();
-        UsageServer::start(place)
+        UsageServer::start(program)
     }
 
     async fn tree(&self) -> Tree {
@@ -78,7 +78,7 @@ impl UsageServer {
     }
 
     fn used(&self) -> UsedShare {
-        let output = self.place.trunkline("status --json").output().unwrap();
+        let output = self.program.trunkline("status --json").output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let status: Status = serde_json::from_slice(&output.stdout).unwrap();
         status.usage["files"].clone()
@@ -150,7 +150,7 @@ async fn both_protocols_fill_one_size_and_none_passes_it() {
     tree.open("big", &OpenOptions::delete()).await.unwrap().close().await.unwrap();
     let used = server.used();
     assert_eq!((used.bytes, used.files), (0, 0));
-    let page = server.place.run("status").success().get_output().stdout.clone();
+    let page = server.program.run("status").success().get_output().stdout.clone();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("files  40.000 GiB  0.000 GiB  0.0 %  0      all"), "{page}");
 }
@@ -162,19 +162,19 @@ async fn what_lies_there_is_known_after_a_kill_and_a_size_below_it_is_refused() 
     let big = tree.open("big", &OpenOptions::file(Disposition::Create)).await.unwrap();
     big.set_length(33 * GIB).await.unwrap();
     assert_eq!(server.counted(), (33 * GIB, 1));
-    write_config(&server.place, 32);
-    let refused = server.place.run("reload").failure();
+    write_config(&server.program, 32);
+    let refused = server.program.run("reload").failure();
     let text = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
     assert!(
         text.contains("share `files`: `provisioned_gib` is too small: 35433480192 bytes are in use"),
         "{text}"
     );
     assert_eq!(server.used().quota_bytes, Some(40 * GIB), "it is as it was");
-    write_config(&server.place, 34);
-    server.place.run("reload").success();
+    write_config(&server.program, 34);
+    server.program.run("reload").success();
     assert_eq!(shown(&tree).await, (34 * GIB, GIB));
     is_full(big.set_length(35 * GIB).await);
-    server.place.write("files/from the host", "twelve bytes");
+    server.program.write("files/from the host", "twelve bytes");
     let server = server.killed();
     assert_eq!(server.counted(), (33 * GIB + 12, 2), "with what was done on the host");
     let tree = server.tree().await;

@@ -39,18 +39,18 @@ impl Documents {
 
     /// Answers requests until it is dropped.
     pub async fn serve(self, writer: Arc<DiscoveryWriter>) {
-        let places = Arc::new(Semaphore::new(MAX_CALLERS));
+        let slots = Arc::new(Semaphore::new(MAX_CALLERS));
         let mut tasks = tokio::task::JoinSet::new();
         for listener in self.listeners {
-            tasks.spawn(take_calls(listener, Arc::clone(&places), Arc::clone(&writer)));
+            tasks.spawn(take_calls(listener, Arc::clone(&slots), Arc::clone(&writer)));
         }
         while tasks.join_next().await.is_some() {}
     }
 }
 
-async fn take_calls(listener: TcpListener, places: Arc<Semaphore>, writer: Arc<DiscoveryWriter>) {
+async fn take_calls(listener: TcpListener, slots: Arc<Semaphore>, writer: Arc<DiscoveryWriter>) {
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
                 let writer = Arc::clone(&writer);
@@ -59,7 +59,7 @@ async fn take_calls(listener: TcpListener, places: Arc<Semaphore>, writer: Arc<D
                     if !matches!(answered, Ok(Ok(()))) {
                         tracing::debug!(%from, "a request for the WS-Discovery document was not answered");
                     }
-                    drop(place);
+                    drop(slot);
                 });
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,

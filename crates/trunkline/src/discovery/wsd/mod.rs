@@ -113,7 +113,7 @@ fn group_socket(addresses: &[Ipv4Addr]) -> io::Result<UdpSocket> {
 }
 
 async fn answer_all(socket: Arc<UdpSocket>, writer: Arc<DiscoveryWriter>) {
-    let places = Arc::new(tokio::sync::Semaphore::new(MAX_ANSWERS));
+    let slots = Arc::new(tokio::sync::Semaphore::new(MAX_ANSWERS));
     let mut buffer = vec![0; MAX_DATAGRAM];
     let mut known = RecentProbes::default();
     loop {
@@ -134,7 +134,7 @@ async fn answer_all(socket: Arc<UdpSocket>, writer: Arc<DiscoveryWriter>) {
         if !known.is_new(from, &request.message_id) {
             continue;
         }
-        let (Some(reach), Ok(place)) = (own_address_towards(from), Arc::clone(&places).try_acquire_owned())
+        let (Some(reach), Ok(slot)) = (own_address_towards(from), Arc::clone(&slots).try_acquire_owned())
         else {
             continue;
         };
@@ -145,7 +145,7 @@ async fn answer_all(socket: Arc<UdpSocket>, writer: Arc<DiscoveryWriter>) {
             if let Err(error) = socket.send_to(text.as_bytes(), from).await {
                 tracing::debug!(%from, %error, "no WS-Discovery answer");
             }
-            drop(place);
+            drop(slot);
         });
     }
 }

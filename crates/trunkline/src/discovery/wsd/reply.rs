@@ -209,8 +209,8 @@ mod tests {
         for request in [request(Action::Probe, None), request(Action::Resolve, Some(id))] {
             let answer = writer.answer(&request, own).unwrap();
             well_formed(&answer);
-            let place = "http://192.0.2.7:5357/04030201-0605-0807-090a-0b0c0d0e0f10<";
-            assert!(answer.contains(place) && answer.contains("RelatesTo>urn:uuid:&lt;x&gt;<"), "{answer}");
+            let url = "http://192.0.2.7:5357/04030201-0605-0807-090a-0b0c0d0e0f10<";
+            assert!(answer.contains(url) && answer.contains("RelatesTo>urn:uuid:&lt;x&gt;<"), "{answer}");
         }
         assert!(writer.answer(&request(Action::Resolve, Some("urn:uuid:0")), own).is_none());
         let other = DiscoveryRequest { fits: false, ..request(Action::Probe, None) };

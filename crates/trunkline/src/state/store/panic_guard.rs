@@ -91,8 +91,8 @@ impl StorageBackend for DatabaseCopy {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut bytes = self.bytes.write();
-        let place = bytes.get_mut(span(offset, data.len())?).ok_or(io::ErrorKind::UnexpectedEof)?;
-        place.copy_from_slice(data);
+        let target = bytes.get_mut(span(offset, data.len())?).ok_or(io::ErrorKind::UnexpectedEof)?;
+        target.copy_from_slice(data);
         Ok(())
     }
 }
