@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the pictures and transcripts of docs/ anew, from real runs of the release build.
+"""Makes the pictures of docs/ and the recordings of docs/examples/ anew, from real runs of the release build.
 
     run.py [--out DIR] [--only NAME ...]
 
@@ -38,25 +38,27 @@ class Stage:
 
     def __init__(self, page: Browser, out: Path) -> None:
         self.page, self.out = page, out
+        self.examples = out / "examples"
+        self.examples.mkdir(exist_ok=True)
 
-    def crop(self, name: str, element: str, width: int = 1100, margin: int = 12) -> None:
-        """Keep what an element of the page looks like."""
+    def crop(self, picture: Path, element: str, width: int = 1100, margin: int = 12) -> None:
+        """Keep a picture of an element of the page."""
         self.page.size(width, 900)
         time.sleep(0.5)
         left, top, wide, high = self.page.says(
             f"(() => {{ const box = document.querySelector({element!r}).getBoundingClientRect();"
             " return [box.left + scrollX, box.top + scrollY, box.width, box.height]; })()")
-        self.page.picture(self.out / name, (max(left - margin, 0), max(top - margin, 0), wide + 2 * margin, high + 2 * margin))
+        self.page.picture(picture, (max(left - margin, 0), max(top - margin, 0), wide + 2 * margin, high + 2 * margin))
 
     def tell(self, recording: Recording, name: str) -> None:
         """Keep a recording as an asciicast, and its last screen as a picture."""
-        (self.out / f"{name}.cast").write_text(recording.cast())
+        (self.examples / f"{name}.cast").write_text(recording.cast())
         with tempfile.TemporaryDirectory() as directory:
             place = Path(directory) / "screen.html"
             place.write_text(recording.page())
             self.page.open(place.as_uri())
             self.page.until("document.getElementById('screen')")
-            self.crop(f"{name}.png", "#screen", margin=0)
+            self.crop(self.examples / f"{name}.png", "#screen", margin=0)
 
 
 def _environment(server_accounts: list[tuple[str, str]]) -> dict[str, str]:
@@ -90,7 +92,7 @@ def load(stage: Stage) -> None:
     accounts = servers.accounts()
     recording = Recording("trunkline load over 5 ms")
     with tempfile.TemporaryDirectory() as directory, servers.Server("trunkline", "bench", reachable=True) as server:
-        report = stage.out / "measure-example.html"
+        report = stage.examples / "measure-example.html"
         typed = (f"trunkline link --rtt 5ms --flow-rate 300Mbit --rate 2Gbit -- trunkline load smb://{accounts[0][0]}@{{host}}:{server.port}/{SHARE}"
                  " --rw randread --bs 4k,64k,1m --iodepth 4,32 --channels 1,2,4 --filesize 256m --runtime 3 --ramp_time 1"
                  " --html report.html")
@@ -99,10 +101,10 @@ def load(stage: Stage) -> None:
         recording.run(typed.split(), _environment(accounts), 300)
         os.chdir(HERE)
         shutil.copy(Path(directory) / "report.html", report)
-    (stage.out / "measure-example.cast").write_text(recording.cast())
+    (stage.examples / "measure-example.cast").write_text(recording.cast())
     stage.page.open(report.as_uri())
     stage.page.until("document.querySelector('svg')")
-    stage.crop("measure-example.png", ".plots")
+    stage.crop(stage.examples / "measure-example.png", ".plots")
 
 
 def provision(stage: Stage) -> None:
@@ -113,7 +115,7 @@ def provision(stage: Stage) -> None:
             for gib in (100, 2000):
                 subprocess.run(place.line("share set projects") + [f"provisioned_gib={gib}"], check=True, stdout=subprocess.DEVNULL)
                 time.sleep(STEP_S)
-            stage.crop("provision.png", "section.plots")
+            stage.crop(stage.out / "provision.png", "section.plots")
 
 
 def metadata_caching(stage: Stage) -> None:
@@ -127,7 +129,7 @@ def metadata_caching(stage: Stage) -> None:
             for caching in ("off", "on"):
                 subprocess.run(place.line("share set docs") + [f"metadata_caching={caching}"], check=True, stdout=subprocess.DEVNULL)
                 time.sleep(STEP_S)
-            stage.crop("metadata-caching.png", "section.plots")
+            stage.crop(stage.out / "metadata-caching.png", "section.plots")
 
 
 def metrics(stage: Stage) -> None:
