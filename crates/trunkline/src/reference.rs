@@ -29,7 +29,7 @@ const INTRODUCTION: &str = "\
 
 Every key of the configuration file. `trunkline config keys` prints this page, and a test holds the file to it.
 
-The file is TOML; [the README](../README.md#configuration) has an example. Relative paths count from its directory. A list of one string may be
+The file is TOML; [Configuring](configuring.md) has an example. Relative paths count from its directory. A list of one string may be
 written without the list. A key that is not known is refused with its line and the nearest known name. `trunkline config show` prints
 each value with where it came from, `trunkline config schema` a JSON schema for editors. Keys of accounts and
 shares can also be set by command and over the admin API ([provision](provision.md)).
