@@ -1,7 +1,7 @@
 //! Circles of files: which files of a crate lead back to themselves through what they import.
 //!
 //! In a circle nobody can read one file before another. [`check`] holds the largest circle of each crate against [`MOST`], and
-//! against `xtask/circles.toml` where a crate is not there yet; that list may only get shorter. [`print`] shows every crate's,
+//! against `xtask/circles.toml` where a crate is not there yet; that list may only get shorter. [`print()`] shows every crate's,
 //! and its lines without tests. Start with [`Graph::read`]; what a path in the code leads to is found in [`crate::modules`].
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! How the documentation of the code reads: sentences that begin with their subject, no doc that says nothing, no line that is too wide.
 //!
-//! CONTRIBUTING.md says why, with examples. Start with [`check`]; [`print`] shows the counts.
+//! CONTRIBUTING.md says why, with examples. Start with [`check`]; [`print()`] shows the counts.
 
 use std::path::Path;
 
