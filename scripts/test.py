@@ -40,7 +40,8 @@ CHECKS = [
     ("tidy", ["cargo", "run", "-q", "-p", "xtask", "--", "tidy"], 600),
     ("circles", ["cargo", "run", "-q", "-p", "xtask", "--", "circles"], 600),
     ("semantics", ["cargo", "run", "-q", "-p", "xtask", "--", "semantics"], 600),
-    ("documentation", ["env", "RUSTDOCFLAGS=-Dwarnings", "cargo", "doc", "-q", "--workspace", "--no-deps"], 900),
+    ("documentation", ["env", "RUSTDOCFLAGS=-Dwarnings", "cargo", "doc", "-q", "--workspace", "--no-deps", "--all-features",
+                       "--document-private-items"], 900),
 ]
 # Builds the test programs; with `LIST` behind it, says in JSON what they are.
 BUILD_TESTS = (["cargo", "test", "--workspace", "--no-run"], 1500)
