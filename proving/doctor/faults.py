@@ -312,7 +312,7 @@ def latency(said: str, facts: dict[str, Any]) -> dict[str, float] | None:
 def table(files: list[Path]) -> None:
     """Print the results of all cases as a table."""
     results = [result for file in files for result in json.loads(file.read_text())]
-    print("| case | must be named | was named | found | took |\n|---|---|---|---|---|")
+    print("| case | expected layer | named layer | found | took |\n|---|---|---|---|---|")
     for it in results:
         named = it.get("named") or it["says"]
         took = f"{it['took_s']:.1f} s" if "took_s" in it else ""
