@@ -32,16 +32,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # Name, command, and the longest it may take in seconds.
 CHECKS = [
     ("format", ["cargo", "fmt", "--all", "--check"], 120),
-    ("documents", ["scripts/documents.py"], 60),
     ("python", ["scripts/lint.py"], 600),
-    ("dependencies", ["scripts/dependencies"], 300),
     ("lints", ["cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"], 1200),
-    ("layers", ["cargo", "run", "-q", "-p", "xtask", "--", "layers"], 600),
-    ("tidy", ["cargo", "run", "-q", "-p", "xtask", "--", "tidy"], 600),
-    ("circles", ["cargo", "run", "-q", "-p", "xtask", "--", "circles"], 600),
-    ("semantics", ["cargo", "run", "-q", "-p", "xtask", "--", "semantics"], 600),
-    ("documentation", ["env", "RUSTDOCFLAGS=-Dwarnings", "cargo", "doc", "-q", "--workspace", "--no-deps", "--all-features",
-                       "--document-private-items"], 900),
+    ("rules", ["cargo", "run", "-q", "-p", "xtask", "--", "all"], 600),
 ]
 # Builds the test programs; with `LIST` behind it, says in JSON what they are.
 BUILD_TESTS = (["cargo", "test", "--workspace", "--no-run"], 1500)
@@ -89,7 +82,7 @@ BUDGET_S = 56 * 60
 # takes a third of the room, and a run from a clean checkout never uses it.
 ENVIRONMENT = dict(os.environ, CARGO_NET_RETRY="5", CARGO_TERM_COLOR="never", CARGO_INCREMENTAL="0")
 # What the checks, cargo and the suites begin a line with that says what failed.
-FAILURE = re.compile(r"FAIL |test .* FAILED$|error[:\[]|Diff in |=== not |\S+\.py:\d+:")
+FAILURE = re.compile(r"FAIL |test .* FAILED$|error[:\[]|Diff in |=== not |\S+\.(py|rs|md):\d+:")
 # Such lines of one stage that are shown again at the end, and how much of each.
 MOST_FAILURES = 10
 MOST_COLUMNS = 200

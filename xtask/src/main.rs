@@ -1,13 +1,15 @@
-//! The project's own checks: `cargo xtask layers`, `tidy`, `names`, `prose`, `circles` and `semantics`.
+//! The project's own checks: `cargo xtask layers`, `tidy`, `names`, `prose`, `circles`, `semantics` and
+//! `documents`.
 //!
-//! Start with [`layers`] (dependencies between crates), [`tidy`] (the form of a source file), [`names`] (the
-//! number of types with the same name), [`prose`] (the language of docs), [`circles`] (files that import one
-//! another in a circle) and [`semantics`] (the tests that SEMANTICS.md names). They read sources through
-//! [`source`], which distinguishes code from comments and literals. Each check returns all its findings as
-//! lines `path:line: finding`. One finding is enough for exit status 1. [`simulate`] runs the server in a
-//! simulated network on a failing disk.
+//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks), [`names`] (how often a
+//! type's name stands), [`prose`] (how the docs read), [`circles`] (which files import one another in a circle),
+//! [`semantics`] (the tests that SEMANTICS.md names) and [`documents`] (the source files that documents name).
+//! They read sources through [`source`], which tells code from comments and literals. Each check returns all its
+//! findings as lines `path:line: finding`; one finding is enough for exit status 1. [`simulate`] runs the server
+//! in a simulated network over a failing disk.
 
 mod circles;
+mod documents;
 mod layers;
 mod modules;
 mod names;
@@ -21,48 +23,67 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask layers | tidy | names | prose [--print] | circles [--print] | \
-                     semantics | all | simulate [--seed FIRST] [--count N] [--log]";
+/// A check: all its findings about the workspace at a root.
+type Check = fn(&Path) -> Result<Vec<String>, String>;
+
+/// The checks by their names, in the order in which `all` runs them.
+const CHECKS: &[(&str, Check)] = &[
+    ("layers", layers::check),
+    ("tidy", tidy::check),
+    ("names", names::check),
+    ("prose", prose::check),
+    ("circles", circles::check),
+    ("semantics", semantics::check),
+    ("documents", documents::check),
+];
 
 fn main() -> ExitCode {
     let root = workspace_root();
-    let wanted = std::env::args().nth(1).unwrap_or_else(|| "all".to_owned());
-    if wanted == "simulate" {
-        return simulate::run(&root, std::env::args().skip(2));
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["simulate", rest @ ..] => simulate::run(&root, rest.iter().map(|it| (*it).to_owned())),
+        ["circles", "--print"] => circles::print(&root).map_or_else(|why| fail(&why), |()| ExitCode::SUCCESS),
+        ["prose", "--print"] => prose::print(&root).map_or_else(|why| fail(&why), |()| ExitCode::SUCCESS),
+        [] | ["all"] => report("all", all(&root)),
+        [name] => match CHECKS.iter().find(|(known, _)| known == name) {
+            Some((name, check)) => report(name, check(&root)),
+            None => fail(&usage()),
+        },
+        _ => fail(&usage()),
     }
-    if std::env::args().nth(2).as_deref() == Some("--print") {
-        let printed = match wanted.as_str() {
-            "circles" => circles::print(&root),
-            "prose" => prose::print(&root),
-            _ => Err(USAGE.to_owned()),
-        };
-        return printed.map_or_else(|why| fail(&why), |()| ExitCode::SUCCESS);
+}
+
+fn usage() -> String {
+    let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
+    format!(
+        "usage: cargo xtask all | {} | circles --print | prose --print | \
+         simulate [--seed FIRST] [--count N] [--log]",
+        names.join(" | ")
+    )
+}
+
+/// The findings of all checks.
+fn all(root: &Path) -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    for (_, check) in CHECKS {
+        found.extend(check(root)?);
     }
-    let findings = match wanted.as_str() {
-        "layers" => layers::check(&root),
-        "tidy" => tidy::check(&root),
-        "circles" => circles::check(&root),
-        "names" => names::check(&root),
-        "prose" => prose::check(&root),
-        "semantics" => semantics::check(&root),
-        "all" => layers::check(&root).and_then(|mut found| {
-            found.extend(tidy::check(&root)?);
-            found.extend(circles::check(&root)?);
-            found.extend(semantics::check(&root)?);
-            Ok(found)
-        }),
-        _ => Err(USAGE.to_owned()),
-    };
+    Ok(found)
+}
+
+/// Prints the findings, and returns the status of the process.
+fn report(name: &str, findings: Result<Vec<String>, String>) -> ExitCode {
     match findings {
         Ok(found) if found.is_empty() => {
-            println!("{wanted}: ok");
+            println!("{name}: ok");
             ExitCode::SUCCESS
         }
         Ok(found) => {
             for line in &found {
                 eprintln!("{line}");
             }
-            eprintln!("{wanted}: {} finding(s)", found.len());
+            eprintln!("{name}: {} finding(s)", found.len());
             ExitCode::FAILURE
         }
         Err(why) => fail(&why),
@@ -74,7 +95,7 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The workspace in which cargo runs this program, or else the one from which it was built.
+/// The workspace in which cargo runs this program, else the one that it was built from.
 fn workspace_root() -> PathBuf {
     let manifest =
         std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
