@@ -3,6 +3,7 @@
 pub mod exports;
 mod leaving;
 pub mod restoring;
+pub mod revocation;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -264,8 +265,11 @@ impl Server {
         true
     }
 
-    /// Closes the engine's open behind a state that was taken out.
+    /// Closes the engine's open behind a state that was taken out or revoked. Only the first call does.
     fn close_open(&self, state: &State, now: Now) {
+        if !state.begin_close() {
+            return;
+        }
         // What amends it at this moment puts another open into its place.
         let _modes = state.opened().map(|open| open.changing.lock());
         let mut opened = self.opened.lock();
@@ -328,7 +332,7 @@ impl Server {
     /// The state of a client that a stateid stands for, in the client's turn with its file.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
+    /// As for [`Server::state`].
     pub fn state_in_turn(&self, client: u64, id: &StateId) -> Result<(Arc<State>, Turn<'_>), NfsStat> {
         let state = self.state(client, id)?;
         let turn = self.turns.take(client, state.export.id, state.node);
@@ -347,12 +351,15 @@ impl Server {
     /// The state of a client that a stateid stands for.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED, NFS4ERR_ADMIN_REVOKED.
     #[inline]
     pub fn state(&self, client: u64, id: &StateId) -> Result<Held<State>, NfsStat> {
         let key = stateid::key_of(self.config.instance, &id.other).ok_or(NfsStat::BadStateId)?;
         let state = self.states.get(key).filter(|state| state.client == client).ok_or(NfsStat::BadStateId)?;
         state.check_seqid(id.seqid)?;
+        if state.is_admin_revoked() {
+            return Err(NfsStat::AdminRevoked);
+        }
         if state.delegation().is_some_and(|delegation| delegation.is_revoked()) {
             return Err(NfsStat::DelegRevoked);
         }
@@ -403,7 +410,7 @@ impl Server {
         }
     }
 
-    /// Every state, for status.
+    /// Every state, for status; also those that an administrator has revoked.
     #[must_use]
     pub fn all_states(&self) -> Vec<Arc<State>> {
         self.states.all()
@@ -478,7 +485,9 @@ impl Server {
         let limit = now.mono_ns.saturating_sub(ITEM_IDLE_NS);
         let dropped = self.items.lock().remove_idle(limit);
         drop(dropped);
-        self.clients.all().iter().for_each(|client| self.look_after_recalls(client, now));
+        let clients = self.clients.all();
+        clients.iter().for_each(|client| self.look_after_recalls(client, now));
+        self.record_acknowledged(&clients);
         self.proxies.tick(now);
         self.let_go_of_engines();
         self.end_grace(now);
