@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::protocol::{MAX_RESPONSE, Request, Response};
 use crate::socket;
-use crate::whole::Whole;
+use crate::deadline::DeadlineReader;
 
 /// How long a whole answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,16 +31,16 @@ pub enum ClientError {
 
 /// A connection to a running server, for one request.
 #[derive(Debug)]
-pub struct Client {
+pub struct ControlClient {
     stream: UnixStream,
 }
 
-impl Client {
+impl ControlClient {
     /// Connects to the server that runs on the state directory `dir`.
     ///
     /// # Errors
     /// [`ClientError::NotRunning`] when there is none, [`ClientError::Forbidden`] when it is another user's.
-    pub fn connect(dir: &Path) -> Result<Client, ClientError> {
+    pub fn connect(dir: &Path) -> Result<ControlClient, ClientError> {
         use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
         let connected = socket::address(dir).and_then(|address| UnixStream::connect(&address.path));
         let stream = connected.map_err(|e| match e.kind() {
@@ -48,7 +48,7 @@ impl Client {
             PermissionDenied => ClientError::Forbidden,
             _ => ClientError::Answer(e.to_string()),
         })?;
-        Ok(Client { stream })
+        Ok(ControlClient { stream })
     }
 
     /// Sends `request` and waits for the answer.
@@ -69,7 +69,7 @@ impl Client {
         line.push(b'\n');
         self.stream.write_all(&line)?;
         let mut answer = Vec::new();
-        let whole = Whole::within(PATIENCE, self.stream);
+        let whole = DeadlineReader::within(PATIENCE, self.stream);
         BufReader::new(whole.take(MAX_RESPONSE as u64)).read_until(b'\n', &mut answer)?;
         Ok(serde_json::from_slice(&answer)?)
     }

@@ -1,7 +1,7 @@
 //! Layer 5: what an administrator sees and does: status, users, reload, stop, over the control socket.
 //!
 //! Start with [`Controlled`], which the server implements. [`protocol`] is the conversation over the
-//! socket, one JSON object on a line each way; [`server`] answers it, [`client`] asks, and [`whole`] ends its waiting. [`status`] holds the
+//! socket, one JSON object on a line each way; [`server`] answers it, [`client`] asks, and [`deadline`] ends its waiting. [`status`] holds the
 //! values of a status, under the names that `smbstatus --json` uses, [`channels`] those of Multichannel, [`nfs`]
 //! those of NFS clients, [`usage`] what lies on shares, [`transactions`] what was asked of them, [`workload`] what clients
 //! mostly do, [`objects`] accounts and shares, [`keys`] what accounts log on with. [`http`] and [`prometheus`] are for programs that gather metrics, [`api`] is the same and more for
@@ -27,11 +27,11 @@ mod testing;
 pub mod tls;
 pub mod transactions;
 pub mod usage;
-pub mod whole;
+pub mod deadline;
 pub mod workload;
 
 pub use channels::Channels;
-pub use client::{Client, ClientError};
+pub use client::{ClientError, ControlClient};
 pub use keys::{AccountKey, AccountKeys, KeyName};
 pub use protocol::{NtHash, Request, Response, UserChange, UserEntry};
 pub use status::Status;

@@ -72,7 +72,7 @@ pub struct Client {
     /// The same in words.
     pub why: String,
     /// Its sessions.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<NfsSession>,
 }
 
 /// A delegation.
@@ -94,7 +94,7 @@ pub struct Delegation {
 
 /// A session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
+pub struct NfsSession {
     /// Its id, in hex.
     pub session_id: String,
     /// Minor version.
@@ -106,12 +106,12 @@ pub struct Session {
     /// Whether the client can be called.
     pub back_channel: bool,
     /// Its connections.
-    pub connections: Vec<Connection>,
+    pub connections: Vec<NfsConnection>,
 }
 
 /// A connection of a session. It counts for all sessions that use it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Connection {
+pub struct NfsConnection {
     /// The client's address and port.
     pub remote_address: String,
     /// Our address and port.

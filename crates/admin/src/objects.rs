@@ -52,7 +52,7 @@ pub struct Change {
     /// Its name, case not minded.
     pub name: String,
     /// What is to be done.
-    pub what: What,
+    pub what: ChangeAction,
     /// Only if it is still at this version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_version: Option<String>,
@@ -61,7 +61,7 @@ pub struct Change {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum What {
+pub enum ChangeAction {
     /// It is new.
     Create {
         /// Its values; what is left out is taken over or the default.
@@ -132,7 +132,7 @@ mod tests {
         let change: Change = serde_json::from_str(text).unwrap();
         assert_eq!(
             change.what,
-            What::Set { settings: [("comment".to_owned(), Value::Null)].into_iter().collect() }
+            ChangeAction::Set { settings: [("comment".to_owned(), Value::Null)].into_iter().collect() }
         );
         assert_eq!(serde_json::to_string(&change).unwrap(), text);
         let delete = "{\"kind\":\"account\",\"name\":\"x\",\"what\":{\"delete\":{\"force\":true}}}";

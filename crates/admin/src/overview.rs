@@ -9,7 +9,7 @@ use crate::channels::{SessionChannels, Traffic};
 use crate::limits::LimitedShare;
 use crate::nfs::Client;
 use crate::status::Session;
-use crate::transactions::{Api, Counted, Gauges};
+use crate::transactions::{Api, ShareTransactions, Gauges};
 use crate::{Channels, Status, Transactions};
 
 /// Rows of a table unless the question says otherwise, and at most.
@@ -172,7 +172,7 @@ pub struct NfsRow {
 
 /// What of the tables is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Question {
+pub struct TableFilter {
     /// Rows that hold this in some name or address, case not minded; empty: all.
     pub find: String,
     /// So many of them.
@@ -186,7 +186,7 @@ impl Overview {
         status: &Status,
         channels: &Channels,
         counted: &Transactions,
-        question: &Question,
+        question: &TableFilter,
     ) -> Overview {
         let share = |name: &String| {
             let gauges = counted.gauges.get(name).cloned().unwrap_or_default();
@@ -209,8 +209,8 @@ impl Overview {
     }
 }
 
-fn sums(counted: &Counted) -> Sums {
-    let Counted { file_share, protocol, apis, work } = counted;
+fn sums(counted: &ShareTransactions) -> Sums {
+    let ShareTransactions { file_share, protocol, apis, work } = counted;
     let mut sums = Sums {
         file_share: file_share.clone(),
         protocol: protocol.clone(),
@@ -254,7 +254,7 @@ fn rows<I, T>(
     rows
 }
 
-impl Question {
+impl TableFilter {
     /// Whether one of these holds what is looked for.
     fn is_in<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
         let wanted = self.find.to_lowercase();
@@ -262,7 +262,7 @@ impl Question {
     }
 }
 
-fn sessions(status: &Status, channels: &Channels, question: &Question) -> Rows<SessionRow> {
+fn sessions(status: &Status, channels: &Channels, question: &TableFilter) -> Rows<SessionRow> {
     let mut shares: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for tree in status.tcons.values() {
         shares.entry(&tree.session_id).or_default().insert(&tree.service);
@@ -314,7 +314,7 @@ fn channel_rows(session: &SessionChannels) -> Vec<ChannelRow> {
     session.connections.iter().filter_map(one).collect()
 }
 
-fn nfs_clients(status: &Status, question: &Question) -> Rows<NfsRow> {
+fn nfs_clients(status: &Status, question: &TableFilter) -> Rows<NfsRow> {
     let row = |client: &Client| NfsRow {
         client_id: client.client_id.clone(),
         client: client.address.clone(),
@@ -341,8 +341,8 @@ mod tests {
     use crate::status::TreeConnect;
     use crate::transactions::Latency;
 
-    fn question(find: &str, most: usize) -> Question {
-        Question { find: find.to_owned(), most }
+    fn question(find: &str, most: usize) -> TableFilter {
+        TableFilter { find: find.to_owned(), most }
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         }
         let tree = TreeConnect { session_id: "1234".into(), service: "Docs".into(), ..Default::default() };
         status.tcons.insert("1".to_owned(), tree);
-        let of = |question: &Question| {
+        let of = |question: &TableFilter| {
             Overview::new(&status, &channels, &Transactions::default(), question).sessions
         };
         let all = of(&question("", 50));
@@ -392,7 +392,7 @@ mod tests {
                 ..Api::default()
             }
         };
-        let told = sums(&Counted { apis: vec![api("NTLMv2"), api("Anonymous")], ..Counted::default() });
+        let told = sums(&ShareTransactions { apis: vec![api("NTLMv2"), api("Anonymous")], ..ShareTransactions::default() });
         let wanted =
             ApiSums { transactions: 20, failed: 4, throttled: 6, timed: 16, server_ns: 1600, e2e_ns: 0 };
         assert_eq!(told.apis, [("Read".to_owned(), wanted)].into());

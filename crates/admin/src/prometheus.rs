@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use crate::status::Transport;
-use crate::transactions::{Api, Counted, Gauges, Latency, Transactions};
+use crate::transactions::{Api, ShareTransactions, Gauges, Latency, Transactions};
 
 /// What the format is called in HTTP.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -45,18 +45,18 @@ pub fn text(all: &Transactions) -> String {
     page.out
 }
 
-fn apis(all: &Transactions) -> impl Iterator<Item = (&Counted, &Api)> {
+fn apis(all: &Transactions) -> impl Iterator<Item = (&ShareTransactions, &Api)> {
     all.counted.iter().flat_map(|counted| counted.apis.iter().map(move |api| (counted, api)))
 }
 
 type Label<'a> = (&'static str, &'a str);
 
-fn of<'a>(counted: &'a Counted, api: &'a Api) -> [Label<'a>; 4] {
+fn of<'a>(counted: &'a ShareTransactions, api: &'a Api) -> [Label<'a>; 4] {
     let [share, protocol] = of_share(counted);
     [share, protocol, ("api_name", &api.api_name), ("authentication", &api.authentication)]
 }
 
-fn of_share(counted: &Counted) -> [Label<'_>; 2] {
+fn of_share(counted: &ShareTransactions) -> [Label<'_>; 2] {
     [("file_share", &counted.file_share), ("protocol", &counted.protocol)]
 }
 
@@ -285,7 +285,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::transactions::{Step, Work};
+    use crate::transactions::{Step, IoCounters};
 
     /// What a reader of the format holds against it; the samples by name and labels.
     fn parse(text: &str) -> BTreeMap<String, f64> {
@@ -337,14 +337,14 @@ mod tests {
             success_server_latency: latency.clone(),
             success_e2e_latency: latency,
         };
-        let work = Work {
+        let work = IoCounters {
             reads: 10,
             read_bytes: 1 << 25,
             read_sizes: [(4096, 7), (8 << 20, 3)].into(),
-            ..Work::default()
+            ..IoCounters::default()
         };
         let counted =
-            Counted { file_share: "a\"b\\".to_owned(), protocol: "SMB".to_owned(), apis: vec![api], work };
+            ShareTransactions { file_share: "a\"b\\".to_owned(), protocol: "SMB".to_owned(), apis: vec![api], work };
         let gauges = Gauges {
             max_used_iops: 5,
             available_burst_credits: Some(6),

@@ -174,7 +174,7 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{Change, Kind, What};
+    use crate::objects::{Change, Kind, ChangeAction};
     use crate::testing::Fake;
     use crate::{Client, ClientError, KeyName, UserChange};
     use std::io::{Read, Write};
@@ -205,7 +205,7 @@ mod tests {
         let deep = dir.path().join("x".repeat(90)).join("y".repeat(90));
         std::fs::create_dir_all(&deep).unwrap();
         let calls = with_server(&deep, |dir| {
-            let ask = |request| Client::connect(dir).unwrap().ask(&request);
+            let ask = |request| ControlClient::connect(dir).unwrap().ask(&request);
             assert!(matches!(ask(Request::Status).unwrap(), Response::Status(s) if s.version == "7"));
             assert!(matches!(ask(Request::Channels).unwrap(), Response::Channels(c) if c.server_name == "S"));
             assert!(matches!(ask(Request::Workload).unwrap(), Response::Workload(w) if w.server_name == "W"));
@@ -221,7 +221,7 @@ mod tests {
             let objects = ask(Request::Objects { kind: Kind::Share }).unwrap();
             assert!(matches!(objects, Response::Objects(shares) if shares[0].name == "docs"));
             let delete = |name: &str| {
-                let what = What::Delete { force: false };
+                let what = ChangeAction::Delete { force: false };
                 let change = Change { kind: Kind::Share, name: name.to_owned(), what, if_version: None };
                 ask(Request::Change(Box::new(change)))
             };
@@ -241,7 +241,7 @@ mod tests {
             assert!(matches!(refused, ClientError::Refused(why) if why == "no bob"));
         });
         assert_eq!(calls, ["remove ann", "stop", "renew lab key2", "delete docs"]);
-        assert!(matches!(Client::connect(&deep).unwrap_err(), ClientError::NotRunning));
+        assert!(matches!(ControlClient::connect(&deep).unwrap_err(), ClientError::NotRunning));
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
                 let _ = stream.read_to_string(&mut answer);
                 assert!(answer.starts_with("{\"refused\":"), "{answer:?}");
             }
-            let alive = Client::connect(dir).unwrap().ask(&Request::Reload).unwrap();
+            let alive = ControlClient::connect(dir).unwrap().ask(&Request::Reload).unwrap();
             assert_eq!(alive, Response::Done);
         });
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::objects::{Change, Changed, Kind, Object, Refusal, What, Why};
+use crate::objects::{Change, Changed, Kind, Object, Refusal, ChangeAction, Why};
 use crate::{
     AccountKey, AccountKeys, Channels, Controlled, KeyName, Status, Transactions, UserChange, UserEntry,
     Workload,
@@ -70,7 +70,7 @@ impl Controlled for Fake {
     fn change(&self, change: Change) -> Result<Changed, Refusal> {
         let Change { kind, name, what, if_version } = change;
         let is_there = name.eq_ignore_ascii_case("docs");
-        if is_there == matches!(what, What::Create { .. }) {
+        if is_there == matches!(what, ChangeAction::Create { .. }) {
             let why = if is_there { Why::Conflict } else { Why::NotFound };
             return Err(Refusal::new(why, format!("no {kind} `{name}`")));
         }
@@ -79,16 +79,16 @@ impl Controlled for Fake {
         }
         let mut object = Object { name: name.clone(), ..object(kind) };
         let (done, object) = match what {
-            What::Create { settings } => {
+            ChangeAction::Create { settings } => {
                 object.settings = settings;
                 ("create", Some(object))
             }
-            What::Set { settings } => {
+            ChangeAction::Set { settings } => {
                 object.settings.extend(settings);
                 ("set", Some(object))
             }
-            What::Delete { force: true } => ("force", None),
-            What::Delete { force: false } => ("delete", None),
+            ChangeAction::Delete { force: true } => ("force", None),
+            ChangeAction::Delete { force: false } => ("delete", None),
         };
         self.calls.lock().unwrap().push(format!("{done} {name}"));
         Ok(Changed { object, notes: Vec::new() })

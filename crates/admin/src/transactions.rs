@@ -22,7 +22,7 @@ pub struct Transactions {
     /// Names of the shares that are served.
     pub shares: Vec<String>,
     /// What was counted.
-    pub counted: Vec<Counted>,
+    pub counted: Vec<ShareTransactions>,
     /// What is so now, by the share's name.
     #[serde(default)]
     pub gauges: BTreeMap<String, Gauges>,
@@ -65,7 +65,7 @@ pub struct Gauges {
 
 /// The transactions of a share over one protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct ShareTransactions {
     /// The share's name; empty for what is of no share, such as log-on.
     pub file_share: String,
     /// `SMB` or `NFS`.
@@ -73,7 +73,7 @@ pub struct Counted {
     /// By operation and authentication.
     pub apis: Vec<Api>,
     /// What they worked on.
-    pub work: Work,
+    pub work: IoCounters,
 }
 
 /// The transactions of one operation.
@@ -119,7 +119,7 @@ pub struct Step {
 
 /// What transactions worked on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Work {
+pub struct IoCounters {
     /// Those that read data.
     pub reads: u64,
     /// Those that wrote data.
@@ -138,7 +138,7 @@ pub struct Work {
     pub write_sizes: BTreeMap<u64, u64>,
 }
 
-impl Work {
+impl IoCounters {
     /// What part of all that works on data or metadata works on metadata, 0 to 1; none when there is nothing.
     #[must_use]
     pub fn metadata_share(&self) -> Option<f64> {
@@ -148,8 +148,8 @@ impl Work {
 
     /// What has come since `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Work) -> Work {
-        Work {
+    pub fn since(&self, earlier: &IoCounters) -> IoCounters {
+        IoCounters {
             reads: self.reads.saturating_sub(earlier.reads),
             writes: self.writes.saturating_sub(earlier.writes),
             metadata: self.metadata.saturating_sub(earlier.metadata),
@@ -162,7 +162,7 @@ impl Work {
     }
 
     /// Adds another's.
-    pub fn add(&mut self, other: &Work) {
+    pub fn add(&mut self, other: &IoCounters) {
         self.reads += other.reads;
         self.writes += other.writes;
         self.metadata += other.metadata;
@@ -199,7 +199,7 @@ impl Api {
     }
 }
 
-impl Counted {
+impl ShareTransactions {
     /// What part of all transactions did not fail for reasons of the server's own, 0 to 1; none without transactions.
     #[must_use]
     pub fn availability(&self) -> Option<f64> {
@@ -214,14 +214,14 @@ impl Counted {
 
     /// What has come since `earlier`. Operations that did not come are left out.
     #[must_use]
-    pub fn since(&self, earlier: &Counted) -> Counted {
+    pub fn since(&self, earlier: &ShareTransactions) -> ShareTransactions {
         let one = |api: &Api| {
             let is_it =
                 |other: &&Api| other.api_name == api.api_name && other.authentication == api.authentication;
             let before = earlier.apis.iter().find(is_it);
             before.map_or_else(|| api.clone(), |before| api.since(before))
         };
-        Counted {
+        ShareTransactions {
             file_share: self.file_share.clone(),
             protocol: self.protocol.clone(),
             apis: self.apis.iter().map(one).filter(|api| api.all() > 0).collect(),
@@ -334,8 +334,8 @@ mod tests {
             success_server_latency: latency(&[(0, 1024, reads), (2048, 2304, 1)]),
             ..Api::default()
         };
-        let work = Work { reads, metadata: 1, read_sizes: [(4096, reads)].into(), ..Work::default() };
-        let counted = Counted { file_share: "docs".to_owned(), apis: vec![api], work, ..Counted::default() };
+        let work = IoCounters { reads, metadata: 1, read_sizes: [(4096, reads)].into(), ..IoCounters::default() };
+        let counted = ShareTransactions { file_share: "docs".to_owned(), apis: vec![api], work, ..ShareTransactions::default() };
         Transactions { timestamp: reads.to_string(), counted: vec![counted], ..Transactions::default() }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::transactions::{Counted, Work};
+use crate::transactions::{ShareTransactions, IoCounters};
 
 /// What all clients do that are connected, and what was done on each share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct ShareWork {
     /// `SMB` or `NFS`.
     pub protocol: String,
     /// What it was.
-    pub work: Work,
+    pub work: IoCounters,
     /// Transactions that limits have held.
     pub throttled: u64,
     /// What would help.
@@ -43,15 +43,15 @@ impl ShareWork {
     ///
     /// `caching` says of shares whether their metadata is cached.
     #[must_use]
-    pub fn all(counted: &[Counted], caching: &BTreeMap<String, bool>) -> Vec<ShareWork> {
+    pub fn all(counted: &[ShareTransactions], caching: &BTreeMap<String, bool>) -> Vec<ShareWork> {
         let of_shares = counted.iter().filter(|counted| !counted.file_share.is_empty());
         of_shares.map(|counted| ShareWork::one(counted, caching.get(&counted.file_share).copied())).collect()
     }
 
-    fn one(counted: &Counted, caching: Option<bool>) -> ShareWork {
+    fn one(counted: &ShareTransactions, caching: Option<bool>) -> ShareWork {
         let apis = counted.apis.iter();
-        let held = Held::of(apis.flat_map(|api| &api.transactions).map(|(kind, count)| (&**kind, *count)));
-        let asked = Asked { protocol: &counted.protocol, caching, held, at_once: None };
+        let held = ThrottledCounts::of(apis.flat_map(|api| &api.transactions).map(|(kind, count)| (&**kind, *count)));
+        let asked = WorkloadContext { protocol: &counted.protocol, caching, held, at_once: None };
         ShareWork {
             file_share: counted.file_share.clone(),
             protocol: counted.protocol.clone(),
@@ -74,7 +74,7 @@ pub struct ClientWork {
     /// The share's name.
     pub file_share: String,
     /// What it was.
-    pub work: Work,
+    pub work: IoCounters,
     /// Its connections, those that it uses for other shares included.
     pub connections: u64,
     /// Requests that were at the server at once on one connection, at most.
@@ -94,7 +94,7 @@ const SMALL: u64 = 16 * 1024;
 
 /// Transactions that limits have held, by the kind of the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct ThrottledCounts {
     /// Those that a share has by its size.
     pub by_size: u64,
     /// That on metadata, which is the same for every size.
@@ -103,11 +103,11 @@ pub struct Held {
     pub by_file_or_account: u64,
 }
 
-impl Held {
+impl ThrottledCounts {
     /// From counts by response type.
     #[must_use]
-    pub fn of<'t>(transactions: impl Iterator<Item = (&'t str, u64)>) -> Held {
-        let mut held = Held::default();
+    pub fn of<'t>(transactions: impl Iterator<Item = (&'t str, u64)>) -> ThrottledCounts {
+        let mut held = ThrottledCounts::default();
         for (kind, count) in transactions {
             match kind {
                 "SuccessWithMetadataThrottling" => held.metadata += count,
@@ -168,13 +168,13 @@ impl Held {
 
 /// What is known beside the counts of some work.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked<'a> {
+pub struct WorkloadContext<'a> {
     /// `SMB` or `NFS`.
     pub protocol: &'a str,
     /// Whether metadata of its share is cached, where that is known.
     pub caching: Option<bool>,
     /// What limits have held.
-    pub held: Held,
+    pub held: ThrottledCounts,
     /// How many requests there are on one connection on average, in thousandths, and how many connections, where that is
     /// known.
     pub at_once: Option<(u64, u64)>,
@@ -182,8 +182,8 @@ pub struct Asked<'a> {
 
 /// What would help with this work.
 #[must_use]
-pub fn advice(work: &Work, asked: &Asked<'_>) -> Vec<String> {
-    let Asked { protocol, caching, held, at_once } = *asked;
+pub fn advice(work: &IoCounters, asked: &WorkloadContext<'_>) -> Vec<String> {
+    let WorkloadContext { protocol, caching, held, at_once } = *asked;
     let data = work.reads + work.writes;
     let all = data + work.metadata;
     if all < LITTLE {
@@ -240,22 +240,22 @@ mod tests {
     use super::*;
     use crate::transactions::Api;
 
-    fn work(reads: u64, metadata: u64, size: u64) -> Work {
-        Work { reads, metadata, read_bytes: reads * size, ..Work::default() }
+    fn work(reads: u64, metadata: u64, size: u64) -> IoCounters {
+        IoCounters { reads, metadata, read_bytes: reads * size, ..IoCounters::default() }
     }
 
-    fn says(work: &Work, by_size: u64, at_once: Option<(u64, u64)>) -> String {
-        let held = Held { by_size, ..Held::default() };
-        advice(work, &Asked { protocol: "NFS", held, at_once, ..Asked::default() }).join("; ")
+    fn says(work: &IoCounters, by_size: u64, at_once: Option<(u64, u64)>) -> String {
+        let held = ThrottledCounts { by_size, ..ThrottledCounts::default() };
+        advice(work, &WorkloadContext { protocol: "NFS", held, at_once, ..WorkloadContext::default() }).join("; ")
     }
 
     #[test]
     fn each_limit_has_its_own_advice_and_a_size_only_where_it_helps() {
         let of = |kind: &str, caching| {
             let held =
-                Held::of([("Success", 900), ("SuccessWithMetadataWarning", 50), (kind, 100)].into_iter());
+                ThrottledCounts::of([("Success", 900), ("SuccessWithMetadataWarning", 50), (kind, 100)].into_iter());
             assert_eq!(held.all(), 100, "{kind}");
-            advice(&work(100, 2000, 4096), &Asked { protocol: "SMB", caching, held, at_once: None })
+            advice(&work(100, 2000, 4096), &WorkloadContext { protocol: "SMB", caching, held, at_once: None })
                 .join("; ")
         };
         for kind in ["ShareIops", "ShareIngress", "ShareEgress"] {
@@ -296,8 +296,8 @@ mod tests {
             ..Api::default()
         };
         let docs =
-            Counted { file_share: "docs".to_owned(), apis: vec![api.clone(), api], ..Counted::default() };
-        let all = ShareWork::all(&[Counted::default(), docs], &BTreeMap::new());
+            ShareTransactions { file_share: "docs".to_owned(), apis: vec![api.clone(), api], ..ShareTransactions::default() };
+        let all = ShareWork::all(&[ShareTransactions::default(), docs], &BTreeMap::new());
         assert_eq!((all.len(), all[0].throttled, all[0].advice.len()), (1, 4, 1));
     }
 

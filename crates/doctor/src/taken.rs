@@ -1,7 +1,7 @@
 //! A workload taken from what a Trunkline server has counted of a share, or of one client on it.
 
 use admin::Workload;
-use admin::transactions::Work;
+use admin::transactions::IoCounters;
 use admin::workload::ClientWork;
 use serde::Serialize;
 
@@ -53,7 +53,7 @@ impl Taken {
         };
         let on_share = workload.clients.iter().filter(|it| is_wanted(&it.file_share));
         let clients: Vec<&ClientWork> = on_share.clone().filter(is_client).collect();
-        let mut work = Work::default();
+        let mut work = IoCounters::default();
         if let Some(client) = &args.client {
             if clients.is_empty() {
                 let known: Vec<&str> = on_share.map(|it| it.client.as_str()).collect();
@@ -73,7 +73,7 @@ impl Taken {
     fn of(
         share: &str,
         client: Option<String>,
-        work: &Work,
+        work: &IoCounters,
         clients: &[&ClientWork],
     ) -> Result<Taken, String> {
         let data = work.reads + work.writes;
@@ -140,9 +140,9 @@ mod tests {
     use super::*;
     use crate::testing::asked;
 
-    fn work(reads: u64, writes: u64, metadata: u64) -> Work {
+    fn work(reads: u64, writes: u64, metadata: u64) -> IoCounters {
         let (read_bytes, written_bytes) = (reads << 20, writes << 20);
-        Work { reads, writes, metadata, read_bytes, written_bytes, ..Work::default() }
+        IoCounters { reads, writes, metadata, read_bytes, written_bytes, ..IoCounters::default() }
     }
 
     fn counted() -> Workload {

@@ -10,7 +10,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
 use hyper::http::request::Parts;
 use subtle::ConstantTimeEq;
 
-use super::Answer;
+use super::ApiResponse;
 use crate::http::is_named_as_loopback;
 
 /// Shortest token, in characters.
@@ -51,16 +51,16 @@ impl Door {
     }
 
     /// Whether a request can come from one of the host's own programs or from the admin page.
-    pub(super) fn admits(&self, head: &Parts) -> Result<(), Answer> {
+    pub(super) fn admits(&self, head: &Parts) -> Result<(), ApiResponse> {
         let host = head.headers.get(HOST);
         if self.is_sealed && host.is_none() {
-            return Err(Answer::error(StatusCode::MISDIRECTED_REQUEST, "say which host is asked (Host)"));
+            return Err(ApiResponse::error(StatusCode::MISDIRECTED_REQUEST, "say which host is asked (Host)"));
         }
         if !self.is_sealed && !is_named_as_loopback(host) {
             let why = "ask for this host by localhost or its address";
-            return Err(Answer::error(StatusCode::MISDIRECTED_REQUEST, why));
+            return Err(ApiResponse::error(StatusCode::MISDIRECTED_REQUEST, why));
         }
-        let other = || Err(Answer::error(StatusCode::FORBIDDEN, "this comes from a page of another site"));
+        let other = || Err(ApiResponse::error(StatusCode::FORBIDDEN, "this comes from a page of another site"));
         if let Some(origin) = head.headers.get(ORIGIN) {
             let own = host.and_then(|host| host.to_str().ok()).map(|host| match self.is_sealed {
                 true => format!("https://{host}"),
@@ -82,22 +82,22 @@ impl Door {
         // What a form of another page can send is never this.
         if !is_read && !kind.eq_ignore_ascii_case(super::JSON) {
             let why = "only Content-Type: application/json";
-            return Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+            return Err(ApiResponse::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
         }
         Ok(())
     }
 
     /// Whether it has the token.
-    pub(super) fn knows(&self, head: &Parts) -> Result<(), Answer> {
+    pub(super) fn knows(&self, head: &Parts) -> Result<(), ApiResponse> {
         let given = head.headers.get(AUTHORIZATION).and_then(|given| given.to_str().ok());
         let Some(given) = given.and_then(|given| given.strip_prefix("Bearer ")) else {
-            return Err(Answer::unknown(
+            return Err(ApiResponse::unknown(
                 "send the token of the state directory: Authorization: Bearer TOKEN",
             ));
         };
         if bool::from(given.trim().as_bytes().ct_eq(self.token.as_bytes())) {
             return Ok(());
         }
-        Err(Answer::unknown("this is not the token; it stands in `admin-token` in the state directory"))
+        Err(ApiResponse::unknown("this is not the token; it stands in `admin-token` in the state directory"))
     }
 }

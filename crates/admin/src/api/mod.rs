@@ -29,7 +29,7 @@ use tokio::sync::Semaphore;
 
 use crate::Controlled;
 use crate::objects::{Refusal, Why};
-use crate::overview::{Overview, Question, ROWS};
+use crate::overview::{Overview, TableFilter, ROWS};
 use crate::tls::Tls;
 use door::Door;
 use strangers::{Stranger, Strangers};
@@ -119,7 +119,7 @@ async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) ->
         return if is_read {
             with_headers(Response::new(Full::new(text)), kind)
         } else {
-            Answer::no_method("GET, HEAD").response()
+            ApiResponse::no_method("GET, HEAD").response()
         };
     }
     if let Err(refused) = page.door.knows(&head) {
@@ -127,18 +127,18 @@ async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) ->
     }
     stranger.introduced();
     let Ok(_place) = page.places.acquire().await else {
-        return Answer::error(StatusCode::SERVICE_UNAVAILABLE, "the server ends").response();
+        return ApiResponse::error(StatusCode::SERVICE_UNAVAILABLE, "the server ends").response();
     };
     let body = match Limited::new(body, MAX_BODY).collect().await {
         Ok(body) => body.to_bytes(),
         Err(_) => {
-            return Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB").response();
+            return ApiResponse::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB").response();
         }
     };
-    let (asked, server) = (Asked { head, path, body }, Arc::clone(&page.server));
+    let (asked, server) = (ApiRequest { head, path, body }, Arc::clone(&page.server));
     // It may ask the host, which may take its time.
     let made = tokio::task::spawn_blocking(move || routes::answer(&asked, &*server)).await;
-    let failed = |_| Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");
+    let failed = |_| ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");
     made.unwrap_or_else(failed).response()
 }
 
@@ -176,33 +176,33 @@ fn with_headers(mut response: Response<Full<Bytes>>, kind: &'static str) -> Resp
 }
 
 /// A request that was let in.
-struct Asked {
+struct ApiRequest {
     head: hyper::http::request::Parts,
     path: String,
     body: Bytes,
 }
 
 /// What is answered.
-struct Answer {
+struct ApiResponse {
     status: StatusCode,
     json: String,
     headers: Vec<(HeaderName, String)>,
 }
 
-impl Answer {
-    fn ok(value: &impl Serialize) -> Answer {
+impl ApiResponse {
+    fn ok(value: &impl Serialize) -> ApiResponse {
         match serde_json::to_string(value) {
-            Ok(json) => Answer { status: StatusCode::OK, json, headers: Vec::new() },
-            Err(error) => Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+            Ok(json) => ApiResponse { status: StatusCode::OK, json, headers: Vec::new() },
+            Err(error) => ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         }
     }
 
-    fn error(status: StatusCode, text: &str) -> Answer {
+    fn error(status: StatusCode, text: &str) -> ApiResponse {
         let json = serde_json::json!({ "error": text }).to_string();
-        Answer { status, json, headers: Vec::new() }
+        ApiResponse { status, json, headers: Vec::new() }
     }
 
-    fn refused(refusal: &Refusal) -> Answer {
+    fn refused(refusal: &Refusal) -> ApiResponse {
         let status = match refusal.why {
             Why::Bad => StatusCode::BAD_REQUEST,
             Why::NotFound => StatusCode::NOT_FOUND,
@@ -210,20 +210,20 @@ impl Answer {
             Why::OldVersion => StatusCode::PRECONDITION_FAILED,
             Why::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Answer::error(status, &refusal.text)
+        ApiResponse::error(status, &refusal.text)
     }
 
-    fn no_method(allowed: &str) -> Answer {
-        let refused = Answer::error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed}"));
+    fn no_method(allowed: &str) -> ApiResponse {
+        let refused = ApiResponse::error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed}"));
         refused.with(hyper::header::ALLOW, allowed)
     }
 
     /// Asks for the token.
-    fn unknown(text: &str) -> Answer {
-        Answer::error(StatusCode::UNAUTHORIZED, text).with(WWW_AUTHENTICATE, "Bearer")
+    fn unknown(text: &str) -> ApiResponse {
+        ApiResponse::error(StatusCode::UNAUTHORIZED, text).with(WWW_AUTHENTICATE, "Bearer")
     }
 
-    fn with(mut self, name: HeaderName, value: impl Into<String>) -> Answer {
+    fn with(mut self, name: HeaderName, value: impl Into<String>) -> ApiResponse {
         self.headers.push((name, value.into()));
         self
     }
@@ -241,12 +241,12 @@ impl Answer {
     }
 }
 
-impl Asked {
-    fn overview(&self, server: &dyn Controlled) -> Answer {
+impl ApiRequest {
+    fn overview(&self, server: &dyn Controlled) -> ApiResponse {
         let most = self.query("most").and_then(|most| most.parse().ok()).unwrap_or(ROWS);
-        let question = Question { find: self.query("find").unwrap_or_default(), most };
+        let question = TableFilter { find: self.query("find").unwrap_or_default(), most };
         let counted = server.transactions();
-        Answer::ok(&Overview::new(&server.status(), &server.channels(), &counted, &question))
+        ApiResponse::ok(&Overview::new(&server.status(), &server.channels(), &counted, &question))
     }
 
     /// A value of the query.

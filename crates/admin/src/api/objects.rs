@@ -8,9 +8,9 @@ use hyper::header::{ETAG, IF_MATCH, LOCATION};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Answer, Asked};
+use super::{ApiResponse, ApiRequest};
 use crate::Controlled;
-use crate::objects::{Change, Kind, What};
+use crate::objects::{Change, Kind, ChangeAction};
 
 /// What is to be made.
 #[derive(Deserialize)]
@@ -28,31 +28,31 @@ struct Set {
     settings: Map<String, Value>,
 }
 
-impl Asked {
+impl ApiRequest {
     /// One of a kind.
-    pub(super) fn show(kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
+    pub(super) fn show(kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         let all = server.objects(kind);
         match all.iter().find(|object| object.name.to_lowercase() == name.to_lowercase()) {
-            Some(object) => Answer::ok(object).with(ETAG, format!("\"{}\"", object.version)),
-            None => Answer::error(StatusCode::NOT_FOUND, &format!("there is no {kind} `{name}`")),
+            Some(object) => ApiResponse::ok(object).with(ETAG, format!("\"{}\"", object.version)),
+            None => ApiResponse::error(StatusCode::NOT_FOUND, &format!("there is no {kind} `{name}`")),
         }
     }
 
     /// Makes one.
-    pub(super) fn create(&self, kind: Kind, server: &dyn Controlled) -> Answer {
+    pub(super) fn create(&self, kind: Kind, server: &dyn Controlled) -> ApiResponse {
         match self.body::<New>() {
             Ok(New { name, settings }) => {
-                change(server, Change { kind, name, what: What::Create { settings }, if_version: None })
+                change(server, Change { kind, name, what: ChangeAction::Create { settings }, if_version: None })
             }
             Err(refused) => refused,
         }
     }
 
     /// Changes one.
-    pub(super) fn set(&self, kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
+    pub(super) fn set(&self, kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         match (self.body::<Set>(), self.version()) {
             (Ok(Set { settings }), Ok(if_version)) => {
-                let what = What::Set { settings };
+                let what = ChangeAction::Set { settings };
                 change(server, Change { kind, name: name.to_owned(), what, if_version })
             }
             (Err(refused), _) | (_, Err(refused)) => refused,
@@ -60,40 +60,40 @@ impl Asked {
     }
 
     /// Removes one.
-    pub(super) fn delete(&self, kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
+    pub(super) fn delete(&self, kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         match self.version() {
             Ok(if_version) => {
-                let what = What::Delete { force: self.query("force").is_some_and(|force| force == "true") };
+                let what = ChangeAction::Delete { force: self.query("force").is_some_and(|force| force == "true") };
                 change(server, Change { kind, name: name.to_owned(), what, if_version })
             }
             Err(refused) => refused,
         }
     }
 
-    fn body<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Answer> {
+    fn body<T: for<'de> Deserialize<'de>>(&self) -> Result<T, ApiResponse> {
         serde_json::from_slice(&self.body).map_err(|error| {
-            Answer::error(StatusCode::BAD_REQUEST, &format!("the body is not as it must be: {error}"))
+            ApiResponse::error(StatusCode::BAD_REQUEST, &format!("the body is not as it must be: {error}"))
         })
     }
 
     /// The version that a change is for; none: whichever it is.
-    fn version(&self) -> Result<Option<String>, Answer> {
+    fn version(&self) -> Result<Option<String>, ApiResponse> {
         let Some(tag) = self.head.headers.get(IF_MATCH).and_then(|tag| tag.to_str().ok()) else {
             let why = "say with If-Match which version you have seen (its ETag), or * for any";
-            return Err(Answer::error(StatusCode::PRECONDITION_REQUIRED, why));
+            return Err(ApiResponse::error(StatusCode::PRECONDITION_REQUIRED, why));
         };
         Ok((tag != "*").then(|| tag.trim().trim_matches('"').to_owned()))
     }
 }
 
-fn change(server: &dyn Controlled, change: Change) -> Answer {
-    let is_new = matches!(change.what, What::Create { .. });
+fn change(server: &dyn Controlled, change: Change) -> ApiResponse {
+    let is_new = matches!(change.what, ChangeAction::Create { .. });
     let kind = change.kind;
     let changed = match server.change(change) {
         Ok(changed) => changed,
-        Err(refusal) => return Answer::refused(&refusal),
+        Err(refusal) => return ApiResponse::refused(&refusal),
     };
-    let mut answer = Answer::ok(&changed);
+    let mut answer = ApiResponse::ok(&changed);
     if let Some(object) = &changed.object {
         answer = answer.with(ETAG, format!("\"{}\"", object.version));
         if is_new {

@@ -5,7 +5,7 @@
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Answer, Asked, decoded};
+use super::{ApiResponse, ApiRequest, decoded};
 use crate::Controlled;
 use crate::objects::Kind;
 use crate::overview::{MOST_ROWS, ROWS};
@@ -27,7 +27,7 @@ pub(super) struct Route {
     /// What comes back but for what [`ALWAYS`] says: status, what it means, and the schema.
     pub gives: &'static [(u16, &'static str, &'static str)],
     /// Answers, with the name in the path.
-    pub answer: fn(&Asked, &str, &dyn Controlled) -> Answer,
+    pub answer: fn(&ApiRequest, &str, &dyn Controlled) -> ApiResponse,
 }
 
 /// A value of the query, or a header, which must be there.
@@ -87,7 +87,7 @@ macro_rules! objects {
                 takes: &[],
                 body: None,
                 gives: &[(200, concat!("The ", $one, "s by name"), "[Object]")],
-                answer: |_, _, server| Answer::ok(&server.objects(Kind::$kind)),
+                answer: |_, _, server| ApiResponse::ok(&server.objects(Kind::$kind)),
             },
             Route {
                 path: concat!($one, "s"),
@@ -109,7 +109,7 @@ macro_rules! objects {
                 takes: &[],
                 body: None,
                 gives: &[(200, "It", "Object"), NONE],
-                answer: |_, name, server| Asked::show(Kind::$kind, name, server),
+                answer: |_, name, server| ApiRequest::show(Kind::$kind, name, server),
             },
             Route {
                 path: concat!($one, "s/{name}"),
@@ -154,7 +154,7 @@ const fn reading(
     path: &'static str,
     about: &'static str,
     takes: &'static [Parameter],
-    answer: fn(&Asked, &str, &dyn Controlled) -> Answer,
+    answer: fn(&ApiRequest, &str, &dyn Controlled) -> ApiResponse,
 ) -> Route {
     Route { path, method: Method::GET, about, takes, body: None, gives: &[NOW], answer }
 }
@@ -170,15 +170,15 @@ pub(super) static ROUTES: [&[Route]; 3] = [
             &[FIND, MOST],
             |asked, _, server| asked.overview(server),
         ),
-        reading("status", "As `trunkline status --json`", &[], |_, _, server| Answer::ok(&server.status())),
+        reading("status", "As `trunkline status --json`", &[], |_, _, server| ApiResponse::ok(&server.status())),
         reading("channels", "As `trunkline status channels --json`", &[], |_, _, server| {
-            Answer::ok(&server.channels())
+            ApiResponse::ok(&server.channels())
         }),
         reading("transactions", "As `trunkline status transactions --json`", &[], |_, _, server| {
-            Answer::ok(&server.transactions())
+            ApiResponse::ok(&server.transactions())
         }),
         reading("workload", "As `trunkline status workload --json`", &[], |_, _, server| {
-            Answer::ok(&server.workload())
+            ApiResponse::ok(&server.workload())
         }),
         Route {
             path: "reload",
@@ -191,16 +191,16 @@ pub(super) static ROUTES: [&[Route]; 3] = [
                 (400, "What is wrong with it; nothing was changed", "Error"),
             ],
             answer: |_, _, server| match server.reload() {
-                Ok(()) => Answer::ok(&json!({})),
-                Err(why) => Answer::error(StatusCode::BAD_REQUEST, &why),
+                Ok(()) => ApiResponse::ok(&json!({})),
+                Err(why) => ApiResponse::error(StatusCode::BAD_REQUEST, &why),
             },
         },
     ],
 ];
 
 /// Answers a request by its route.
-pub(super) fn answer(asked: &Asked, server: &dyn Controlled) -> Answer {
-    let nowhere = || Answer::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
+pub(super) fn answer(asked: &ApiRequest, server: &dyn Controlled) -> ApiResponse {
+    let nowhere = || ApiResponse::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
     let Some(path) = asked.path.strip_prefix(ROOT) else { return nowhere() };
     let (first, name) = path.split_once('/').map_or((path, None), |(first, name)| (first, Some(name)));
     let here = |route: &&Route| match name {
@@ -213,7 +213,7 @@ pub(super) fn answer(asked: &Asked, server: &dyn Controlled) -> Answer {
     }
     let Some(name) = decoded(name.unwrap_or_default()).filter(|read| name.is_none() || !read.is_empty())
     else {
-        return Answer::error(StatusCode::BAD_REQUEST, "the name cannot be read");
+        return ApiResponse::error(StatusCode::BAD_REQUEST, "the name cannot be read");
     };
     let method = if asked.head.method == Method::HEAD { Method::GET } else { asked.head.method.clone() };
     match routes.iter().find(|route| route.method == method) {
@@ -223,7 +223,7 @@ pub(super) fn answer(asked: &Asked, server: &dyn Controlled) -> Answer {
                 Method::GET => "GET, HEAD".to_owned(),
                 _ => route.method.to_string(),
             });
-            Answer::no_method(&allowed.collect::<Vec<_>>().join(", "))
+            ApiResponse::no_method(&allowed.collect::<Vec<_>>().join(", "))
         }
     }
 }

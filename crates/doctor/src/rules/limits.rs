@@ -1,6 +1,6 @@
 //! Layers 5 to 7 from the server's side: its store, its names, and what it allows.
 
-use admin::workload::Held;
+use admin::workload::ThrottledCounts;
 
 use super::connections::knee;
 use super::path::by_server;
@@ -272,7 +272,7 @@ fn told(facts: &Facts) -> Option<Finding> {
     if let Some(credits) = told.burst_credits {
         finding = finding.by(format!("{credits} burst credits are left"));
     }
-    let by_limit = Held::of(told.by_type.iter().map(|(kind, count)| (&**kind, *count)));
+    let by_limit = ThrottledCounts::of(told.by_type.iter().map(|(kind, count)| (&**kind, *count)));
     let mut what = by_limit.advice(all, None);
     what.push("`trunkline status transactions --share SHARE` shows which operations are held".to_owned());
     Some(finding.change(Side::Server, what.join("; ")).only_a_note_unless(percent >= 1.0))

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use admin::{Client, ClientError, Request, Response};
+use admin::{ClientError, ControlClient, Request, Response};
 
 use crate::cli::Place;
 use crate::config::Config;
@@ -20,7 +20,7 @@ pub fn state_dir(place: &Place) -> anyhow::Result<PathBuf> {
 /// What the server that runs on `dir` answers; none when no server runs.
 pub fn ask(dir: &Path, request: &Request) -> anyhow::Result<Option<Response>> {
     let told = |error: ClientError| anyhow::anyhow!("{}: {error}", dir.display());
-    match Client::connect(dir) {
+    match ControlClient::connect(dir) {
         Ok(client) => match client.ask(request) {
             Ok(response) => Ok(Some(response)),
             Err(ClientError::Refused(why)) => anyhow::bail!("{why}"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use admin::Status;
 use admin::channels::SessionChannels;
 use admin::status::Transport;
-use admin::transactions::{Counted, Gauges};
+use admin::transactions::{ShareTransactions, Gauges};
 use admin::workload::ClientWork;
 
 use super::plan::Plan;
@@ -58,7 +58,7 @@ pub trait FileServer: Send + Sync {
     fn channels(&self) -> Vec<SessionChannels>;
 
     /// What was asked of each share, and how that went.
-    fn transactions(&self) -> Vec<Counted>;
+    fn transactions(&self) -> Vec<ShareTransactions>;
 
     /// What is so now of each share, by its name.
     fn gauges(&self) -> BTreeMap<String, Gauges>;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use admin::Status;
 use admin::channels::Traffic;
-use admin::nfs::{Client, Connection, Delegation, Endpoint, Reason, Session};
+use admin::nfs::{Client, Delegation, Endpoint, NfsConnection, NfsSession, Reason};
 use admin::status::{FileId, Mask, Open, OpenFile};
 use nfs::state::stateid::State;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
@@ -107,10 +107,10 @@ impl View<'_> {
         }
     }
 
-    fn session(&self, session: &nfs::state::session::Session) -> Session {
+    fn session(&self, session: &nfs::state::session::Session) -> NfsSession {
         let mut ways = session.ways();
         ways.sort_by_key(|(way, ..)| way.id);
-        Session {
+        NfsSession {
             session_id: hex(&session.id),
             minor_version: session.calling().minor,
             slots: session.slots.len(),
@@ -120,9 +120,9 @@ impl View<'_> {
         }
     }
 
-    fn connection(&self, way: &nfs::state::way::Way, fore: bool, back: bool) -> Connection {
+    fn connection(&self, way: &nfs::state::way::Way, fore: bool, back: bool) -> NfsConnection {
         let seconds_since = |ns| self.now.mono_ns.saturating_sub(ns) / 1_000_000_000;
-        Connection {
+        NfsConnection {
             remote_address: way.peer.remote.to_string(),
             local_address: way.peer.local.to_string(),
             connected_at: rfc3339(way.since.wall_ns),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use admin::transactions::{Api, Counted, Latency, Step, Work};
+use admin::transactions::{Api, ShareTransactions, Latency, Step, IoCounters};
 use share::counts::{Counts, Distribution, Habit, Kind, SIZES, Totals, size_bound};
 use share::limits::ResponseType;
 
@@ -14,7 +14,7 @@ pub fn read<'e>(
     server: &smb::Server,
     nfs: &Servers,
     engines: impl Iterator<Item = &'e Arc<share::Share>>,
-) -> Vec<Counted> {
+) -> Vec<ShareTransactions> {
     let mut all = vec![counted(String::new(), &[Arc::clone(&server.counts)])];
     let of_nfs: Vec<_> = nfs.list().iter().map(|(_, server)| Arc::clone(&server.counts)).collect();
     if !of_nfs.is_empty() {
@@ -29,8 +29,8 @@ pub fn read<'e>(
 }
 
 /// Counts of one family, together.
-fn counted(file_share: String, all: &[Arc<Counts>]) -> Counted {
-    let mut result = Counted { file_share, ..Counted::default() };
+fn counted(file_share: String, all: &[Arc<Counts>]) -> ShareTransactions {
+    let mut result = ShareTransactions { file_share, ..ShareTransactions::default() };
     let mut apis: BTreeMap<(usize, usize), Api> = BTreeMap::new();
     for counts in all {
         let (family, totals) = (counts.family(), counts.read());
@@ -70,12 +70,12 @@ fn latency(distribution: &Distribution) -> Latency {
 }
 
 /// What transactions worked on.
-pub fn work(habit: &Habit) -> Work {
+pub fn work(habit: &Habit) -> IoCounters {
     let sizes = |counts: &[u64; SIZES]| {
         let sizes = counts.iter().enumerate().filter(|(_, count)| **count > 0);
         sizes.map(|(at, count)| (size_bound(at), *count)).collect()
     };
-    Work {
+    IoCounters {
         reads: habit.operations(Kind::Read),
         writes: habit.operations(Kind::Write),
         metadata: habit.operations(Kind::Metadata),
