@@ -16,6 +16,7 @@ pub mod limits;
 pub mod metadata;
 pub mod nfs;
 pub mod objects;
+pub mod open_files;
 pub mod overview;
 pub mod prometheus;
 pub mod protocol;
@@ -54,6 +55,12 @@ pub trait Controlled: Send + Sync + 'static {
 
     /// Every user that may log on.
     fn users(&self) -> Vec<UserEntry>;
+
+    /// The hash of a password that a user may have, and why it is soon guessed, if it is.
+    ///
+    /// # Errors
+    /// Why it cannot be a password, in one line that does not hold it.
+    fn hash_password(&self, user: &str, password: &str) -> Result<(NtHash, Option<String>), String>;
 
     /// Adds a user, or changes what `change` names.
     ///
@@ -96,6 +103,12 @@ pub trait Controlled: Send + Sync + 'static {
     /// # Errors
     /// Why not; nothing has been changed then.
     fn change(&self, change: objects::Change) -> Result<objects::Changed, objects::Refusal>;
+
+    /// Closes the open or the locks with this `close_id` ([`status::Open::close_id`]) on behalf of an administrator.
+    ///
+    /// # Errors
+    /// [`objects::Why::NotFound`] when there is nothing of this id any more.
+    fn close_open(&self, close_id: &str) -> Result<open_files::ClosedState, objects::Refusal>;
 
     /// Reads the configuration again; sessions stay.
     ///

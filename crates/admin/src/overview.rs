@@ -9,7 +9,7 @@ use crate::channels::{SessionChannels, Traffic};
 use crate::limits::LimitedShare;
 use crate::nfs::Client;
 use crate::status::Session;
-use crate::transactions::{Api, ShareTransactions, Gauges};
+use crate::transactions::{Api, Gauges, Latency, ShareTransactions};
 use crate::{Channels, Status, Transactions};
 
 /// Rows of a table unless the question says otherwise, and at most.
@@ -34,6 +34,12 @@ pub struct Overview {
     pub shares: BTreeMap<String, ShareNow>,
     /// What was counted since the start.
     pub counted: Vec<Sums>,
+    /// The latencies of the operations on the share that was asked for, since the start.
+    pub latencies: Vec<ApiLatencies>,
+    /// Addresses at which SMB is served.
+    pub listen: Vec<String>,
+    /// Addresses at which NFS is served.
+    pub nfs_listen: Vec<String>,
     /// SMB sessions.
     pub sessions: Rows<SessionRow>,
     /// NFS clients.
@@ -92,6 +98,23 @@ pub struct ApiSums {
     /// The same until the answer was sent.
     pub e2e_ns: u64,
 }
+
+/// How often one operation took how long since the start. Differences of two of these give percentiles.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiLatencies {
+    /// `SMB` or `NFS`.
+    pub protocol: String,
+    /// The SMB command or NFS operation.
+    pub api_name: String,
+    /// Times at the server.
+    pub server: Vec<LatencyStep>,
+    /// Times until the answer was sent.
+    pub e2e: Vec<LatencyStep>,
+}
+
+/// A step of a histogram: its first nanosecond, the first one behind it (null: no bound), and how often a time
+/// fell into it.
+pub type LatencyStep = (u64, Option<u64>, u64);
 
 /// A part of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,6 +200,8 @@ pub struct TableFilter {
     pub find: String,
     /// So many of them.
     pub most: usize,
+    /// The share whose latencies are asked for; none: all shares together.
+    pub share: Option<String>,
 }
 
 impl Overview {
@@ -200,6 +225,9 @@ impl Overview {
             started_at: counted.since.clone(),
             shares: counted.shares.iter().map(share).collect(),
             counted: counted.counted.iter().map(sums).collect(),
+            latencies: latencies(counted, question.share.as_deref()),
+            listen: status.server.listen.clone(),
+            nfs_listen: status.nfs.endpoints.iter().flat_map(|endpoint| endpoint.listen.clone()).collect(),
             sessions: sessions(status, channels, question),
             nfs_clients: nfs_clients(status, question),
             open_files: status.open_files.len(),
@@ -237,8 +265,31 @@ fn sums(counted: &ShareTransactions) -> Sums {
     sums
 }
 
+/// The latencies of all operations on a share, or on all.
+fn latencies(counted: &Transactions, share: Option<&str>) -> Vec<ApiLatencies> {
+    let mut all: BTreeMap<(&str, &str), (Latency, Latency)> = BTreeMap::new();
+    let is_asked = |one: &&ShareTransactions| share.is_none_or(|share| one.file_share == share);
+    for one in counted.counted.iter().filter(is_asked) {
+        for api in &one.apis {
+            let (server, e2e) = all.entry((&one.protocol, &api.api_name)).or_default();
+            server.add(&api.success_server_latency);
+            e2e.add(&api.success_e2e_latency);
+        }
+    }
+    let steps = |latency: Latency| {
+        latency.steps.iter().map(|step| (step.from_ns, step.below_ns, step.count)).collect()
+    };
+    let row = |((protocol, api_name), (server, e2e)): ((&str, &str), (Latency, Latency))| ApiLatencies {
+        protocol: protocol.to_owned(),
+        api_name: api_name.to_owned(),
+        server: steps(server),
+        e2e: steps(e2e),
+    };
+    all.into_iter().map(row).collect()
+}
+
 /// The rows that fit, of which `row` makes no more than are asked for.
-fn rows<I, T>(
+pub(crate) fn rows<I, T>(
     all: impl ExactSizeIterator<Item = I>,
     most: usize,
     fits: impl Fn(&I) -> bool,
@@ -256,7 +307,7 @@ fn rows<I, T>(
 
 impl TableFilter {
     /// Whether one of these holds what is looked for.
-    fn is_in<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
+    pub(crate) fn is_in<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
         let wanted = self.find.to_lowercase();
         wanted.is_empty() || names.into_iter().any(|name| name.to_lowercase().contains(&wanted))
     }
@@ -339,10 +390,9 @@ fn nfs_clients(status: &Status, question: &TableFilter) -> Rows<NfsRow> {
 mod tests {
     use super::*;
     use crate::status::TreeConnect;
-    use crate::transactions::Latency;
 
     fn question(find: &str, most: usize) -> TableFilter {
-        TableFilter { find: find.to_owned(), most }
+        TableFilter { find: find.to_owned(), most, share: None }
     }
 
     #[test]
@@ -396,5 +446,29 @@ mod tests {
         let wanted =
             ApiSums { transactions: 20, failed: 4, throttled: 6, timed: 16, server_ns: 1600, e2e_ns: 0 };
         assert_eq!(told.apis, [("Read".to_owned(), wanted)].into());
+    }
+
+    #[test]
+    fn latencies_are_those_of_the_share_that_is_asked_for() {
+        use crate::transactions::Step;
+        let counted = |share: &str, count| {
+            let steps = vec![Step { from_ns: 1024, below_ns: Some(1152), count }];
+            let took = Latency { count, sum_ns: count * 1100, steps };
+            let api = |authentication: &str| Api {
+                api_name: "Read".to_owned(),
+                authentication: authentication.to_owned(),
+                success_server_latency: took.clone(),
+                ..Api::default()
+            };
+            let apis = vec![api("NTLMv2"), api("Key")];
+            ShareTransactions { file_share: share.to_owned(), apis, ..ShareTransactions::default() }
+        };
+        let all = Transactions { counted: vec![counted("a", 3), counted("b", 4)], ..Transactions::default() };
+        for (share, count) in [(None, 14), (Some("a"), 6), (Some("none"), 0)] {
+            let told = latencies(&all, share);
+            let sum: u64 = told.iter().flat_map(|one| &one.server).map(|(_, _, count)| count).sum();
+            assert_eq!(sum, count, "{share:?}");
+        }
+        assert_eq!(latencies(&all, Some("a"))[0].server, [(1024, Some(1152), 6)]);
     }
 }

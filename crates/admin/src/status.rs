@@ -248,6 +248,9 @@ pub struct TreeConnect {
 pub struct OpenFile {
     /// Directory of the share on the host.
     pub service_path: String,
+    /// The share's name.
+    #[serde(default)]
+    pub share: String,
     /// Path inside the share.
     pub filename: String,
     /// Which file it is, whatever its name.
@@ -272,6 +275,9 @@ pub struct FileId {
 pub struct Open {
     /// Id of the open.
     pub share_file_id: String,
+    /// The id by which an administrator closes it; no other open ever has it.
+    #[serde(default)]
+    pub close_id: String,
     /// Its session; empty for NFS, whose opens are the client's.
     pub session_id: String,
     /// The NFS client that has it; empty for SMB.
@@ -332,6 +338,9 @@ pub struct Lease {
 /// A file on which byte ranges are locked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockedFile {
+    /// The share's name.
+    #[serde(default)]
+    pub share: String,
     /// Path inside the share.
     pub filename: String,
     /// Which file it is.
@@ -345,6 +354,15 @@ pub struct LockedFile {
 pub struct Lock {
     /// Open that holds it.
     pub share_file_id: String,
+    /// The id by which an administrator releases it, with all other locks of its owner on the file.
+    #[serde(default)]
+    pub close_id: String,
+    /// The `close_id` of the open that holds it.
+    #[serde(default)]
+    pub open_id: String,
+    /// `smb` or `nfs`.
+    #[serde(default)]
+    pub protocol: String,
     /// Who answers it.
     pub server_id: ServerId,
     /// `R` (shared) or `W` (exclusive).

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use crate::objects::{Change, Changed, Kind, Object, Refusal, ChangeAction, Why};
+use crate::open_files::ClosedState;
 use crate::{
-    AccountKey, AccountKeys, Channels, Controlled, KeyName, Status, Transactions, UserChange, UserEntry,
+    AccountKey, AccountKeys, Channels, Controlled, KeyName, NtHash, Status, Transactions, UserChange, UserEntry,
     Workload,
 };
 
@@ -37,10 +38,29 @@ impl Controlled for Fake {
         Workload { server_name: "W".to_owned(), ..Workload::default() }
     }
     fn users(&self) -> Vec<UserEntry> {
-        Vec::new()
+        let name = "ann".to_owned();
+        let (sid, source) = ("S-1-5-21-1-2-3-1000".to_owned(), "state".to_owned());
+        vec![UserEntry { name, sid, uid: 1000, gid: 100, admin: false, source }]
+    }
+    fn hash_password(&self, _: &str, password: &str) -> Result<(NtHash, Option<String>), String> {
+        let weakness = (password.len() < 8).then(|| "it is short".to_owned());
+        if password.is_empty() { Err("the password is empty".to_owned()) } else { Ok((NtHash([7; 16]), weakness)) }
     }
     fn change_user(&self, change: UserChange) -> Result<(), String> {
-        Err(format!("no {}", change.name))
+        let UserChange { name, add, nt_hash, uid, gid, admin } = change;
+        if name == "bob" {
+            return Err(format!("no {name}"));
+        }
+        let has_password = nt_hash.is_some();
+        self.calls.lock().unwrap().push(format!("user {name} {add} {has_password} {uid:?} {gid:?} {admin:?}"));
+        Ok(())
+    }
+    fn close_open(&self, close_id: &str) -> Result<ClosedState, Refusal> {
+        if close_id != "smb-1-2" {
+            return Err(Refusal::new(Why::NotFound, "it is not open any more"));
+        }
+        self.calls.lock().unwrap().push(format!("close {close_id}"));
+        Ok(ClosedState { path: "a.txt".to_owned(), opens: 1, ..ClosedState::default() })
     }
     fn remove_user(&self, name: &str) -> Result<(), String> {
         self.calls.lock().unwrap().push(format!("remove {name}"));

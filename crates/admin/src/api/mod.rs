@@ -10,6 +10,7 @@ mod objects;
 pub mod openapi;
 mod routes;
 mod strangers;
+mod users;
 
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
@@ -46,6 +47,8 @@ const PAGE: &str = include_str!("../page/page.html");
 const STYLE: &str = include_str!("../page/page.css");
 const SCRIPT: &str = include_str!("../page/page.js");
 const PLOT: &str = include_str!("../page/plot.js");
+const TABLES: &str = include_str!("../page/tables.js");
+const FORMS: &str = include_str!("../page/forms.js");
 
 /// What the page may do in a browser: load what is here, and ask here.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
@@ -150,6 +153,8 @@ fn open(path: &str, page: &Page) -> Option<(&'static str, Bytes)> {
         "/page.css" => file("text/css; charset=utf-8", STYLE),
         "/page.js" => file("text/javascript; charset=utf-8", SCRIPT),
         "/plot.js" => file("text/javascript; charset=utf-8", PLOT),
+        "/tables.js" => file("text/javascript; charset=utf-8", TABLES),
+        "/forms.js" => file("text/javascript; charset=utf-8", FORMS),
         "/openapi.json" => {
             let document = || openapi::document(|kind| page.server.settings_schema(kind));
             let described = page.described.get_or_init(|| document().to_string().into());
@@ -243,10 +248,23 @@ impl ApiResponse {
 
 impl ApiRequest {
     fn overview(&self, server: &dyn Controlled) -> ApiResponse {
-        let most = self.query("most").and_then(|most| most.parse().ok()).unwrap_or(ROWS);
-        let question = TableFilter { find: self.query("find").unwrap_or_default(), most };
         let counted = server.transactions();
-        ApiResponse::ok(&Overview::new(&server.status(), &server.channels(), &counted, &question))
+        ApiResponse::ok(&Overview::new(&server.status(), &server.channels(), &counted, &self.filter()))
+    }
+
+    /// The part of a table that is asked for.
+    fn filter(&self) -> TableFilter {
+        let most = self.query("most").and_then(|most| most.parse().ok()).unwrap_or(ROWS);
+        let share = self.query("share").filter(|share| !share.is_empty());
+        TableFilter { find: self.query("find").unwrap_or_default(), most, share }
+    }
+
+    /// Closes the open or the locks of an id.
+    fn close_open(close_id: &str, server: &dyn Controlled) -> ApiResponse {
+        match server.close_open(close_id) {
+            Ok(closed) => ApiResponse::ok(&closed),
+            Err(refusal) => ApiResponse::refused(&refusal),
+        }
     }
 
     /// A value of the query.

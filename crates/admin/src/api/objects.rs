@@ -105,7 +105,7 @@ fn change(server: &dyn Controlled, change: Change) -> ApiResponse {
 }
 
 /// A name as a part of an address.
-fn encoded(name: &str) -> String {
+pub(super) fn encoded(name: &str) -> String {
     let one = |byte: u8| {
         if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
             char::from(byte).to_string()

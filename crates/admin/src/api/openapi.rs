@@ -45,6 +45,14 @@ pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
                         "description": "Where each value came from",
                     })),
                 ]),
+                "User": user(),
+                "ChangedUser": fields(&[
+                    ("user", json!({ "oneOf": [schema("User"), { "type": "null" }] })),
+                    ("notes", json!({ "type": "array", "items": { "type": "string" } })),
+                ]),
+                "NewUser": user_body(&["name", "password"]),
+                "UserChange": user_body(&[]),
+                "ClosedState": closed_state(),
                 "Changed": fields(&[
                     ("object", json!({ "oneOf": [schema("Object"), { "type": "null" }] })),
                     ("notes", json!({ "type": "array", "items": { "type": "string" } })),
@@ -58,6 +66,47 @@ pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
             },
         },
     })
+}
+
+fn user() -> Value {
+    fields(&[
+        ("name", json!({ "type": "string" })),
+        ("sid", json!({ "type": "string", "description": "Security identifier" })),
+        ("uid", json!({ "type": "integer", "description": "User id on the host" })),
+        ("gid", json!({ "type": "integer", "description": "Group id on the host" })),
+        ("admin", json!({ "type": "boolean" })),
+        (
+            "source",
+            json!({ "type": "string", "description": "`state`, or the file that holds the password" }),
+        ),
+    ])
+}
+
+/// A user that is added, when it has a name, or changed.
+fn user_body(required: &[&str]) -> Value {
+    let mut properties = json!({
+        "password": { "type": "string", "writeOnly": true, "maxLength": 256 },
+        "uid": { "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX },
+        "gid": { "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX },
+        "admin": { "type": "boolean" },
+    });
+    if required.contains(&"name") {
+        properties["name"] = json!({ "type": "string" });
+    }
+    body(&properties, required)
+}
+
+fn closed_state() -> Value {
+    let (text, number) = (json!({ "type": "string" }), json!({ "type": "integer" }));
+    fields(&[
+        ("protocol", json!({ "enum": ["smb", "nfs"] })),
+        ("share", text.clone()),
+        ("path", text.clone()),
+        ("user", text),
+        ("opens", number.clone()),
+        ("lock_owners", number.clone()),
+        ("delegations", number),
+    ])
 }
 
 /// An object that has all of these.

@@ -5,9 +5,10 @@
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{ApiResponse, ApiRequest, decoded};
+use super::{ApiRequest, ApiResponse, decoded};
 use crate::Controlled;
 use crate::objects::Kind;
+use crate::open_files;
 use crate::overview::{MOST_ROWS, ROWS};
 
 /// The beginning of all paths.
@@ -62,6 +63,13 @@ const MOST: Parameter = Parameter {
     place: "query",
     about: "Rows of a table",
     schema: || json!({ "type": "integer", "minimum": 0, "maximum": MOST_ROWS, "default": ROWS }),
+};
+
+const SHARE: Parameter = Parameter {
+    name: "share",
+    place: "query",
+    about: "The share whose latencies are told; all shares together without it",
+    schema: || json!({ "type": "string" }),
 };
 
 const NONE: (u16, &str, &str) = (404, "There is none", "Error");
@@ -159,15 +167,99 @@ const fn reading(
     Route { path, method: Method::GET, about, takes, body: None, gives: &[NOW], answer }
 }
 
+/// The routes of users.
+static USERS: [Route; 4] = [
+    Route {
+        path: "users",
+        method: Method::GET,
+        about: "Every user that may log on",
+        takes: &[],
+        body: None,
+        gives: &[(200, "The users by name", "[User]")],
+        answer: |_, _, server| ApiResponse::ok(&server.users()),
+    },
+    Route {
+        path: "users",
+        method: Method::POST,
+        about: "Add a user",
+        takes: &[],
+        body: Some("NewUser"),
+        gives: &[
+            (201, "The user may log on", "ChangedUser"),
+            (400, "It cannot be, and why", "Error"),
+            (409, "There is one of that name", "Error"),
+        ],
+        answer: |asked, _, server| asked.add_user(server),
+    },
+    Route {
+        path: "users/{name}",
+        method: Method::PATCH,
+        about: "Change a user: password, ids on the host, administrator or not",
+        takes: &[],
+        body: Some("UserChange"),
+        gives: &[
+            (200, "It counts for whoever logs on from now on", "ChangedUser"),
+            (400, "It cannot be, and why", "Error"),
+            NONE,
+        ],
+        answer: |asked, name, server| asked.change_user(name, server),
+    },
+    Route {
+        path: "users/{name}",
+        method: Method::DELETE,
+        about: "Remove a user; their sessions end, their files stay",
+        takes: &[],
+        body: None,
+        gives: &[
+            (200, "The user is no more", "ChangedUser"),
+            NONE,
+            (409, "The configuration names the user", "Error"),
+        ],
+        answer: |_, name, server| ApiRequest::remove_user(name, server),
+    },
+];
+
+const fn closing(path: &'static str, about: &'static str) -> Route {
+    Route {
+        path,
+        method: Method::DELETE,
+        about,
+        takes: &[],
+        body: None,
+        gives: &[(200, "It is closed", "ClosedState"), NONE],
+        answer: |_, id, server| ApiRequest::close_open(id, server),
+    }
+}
+
+/// The routes of open files and locks.
+static OPEN_FILES: [Route; 4] = [
+    reading("open-files", "Every open of a file", &[FIND, MOST], |asked, _, server| {
+        ApiResponse::ok(&open_files::opens(&server.status(), &asked.filter()))
+    }),
+    closing(
+        "open-files/{name}",
+        "Close an open by its id, with its locks; its client gets an error when it uses it next",
+    ),
+    reading("locks", "Every locked byte range", &[FIND, MOST], |asked, _, server| {
+        ApiResponse::ok(&open_files::locks(&server.status(), &asked.filter()))
+    }),
+    closing(
+        "locks/{name}",
+        "Release a lock by its id: over NFS all locks of its owner on the file, over SMB its open is closed",
+    ),
+];
+
 /// Everything that can be asked.
-pub(super) static ROUTES: [&[Route]; 3] = [
+pub(super) static ROUTES: [&[Route]; 5] = [
     &objects!(Account, "account", "an account"),
     &objects!(Share, "share", "a share"),
+    &USERS,
+    &OPEN_FILES,
     &[
         reading(
             "overview",
             "What the admin page shows: counts since the start, sessions and clients",
-            &[FIND, MOST],
+            &[FIND, MOST, SHARE],
             |asked, _, server| asked.overview(server),
         ),
         reading("status", "As `trunkline status --json`", &[], |_, _, server| ApiResponse::ok(&server.status())),

@@ -101,12 +101,58 @@ fn what_the_server_does_is_read() {
 }
 
 #[test]
+fn users_are_added_changed_and_removed_and_no_password_comes_back() {
+    let users = |method: &str, path: &str, body: &str| ask(method, &format!("/api/v1/{path}"), "", body);
+    is(&users("GET", "users", ""), 200, "\"name\":\"ann\"", &[]);
+    let secret = "{\"name\":\"eve\",\"password\":\"hush-hush\",\"uid\":1001,\"admin\":true}";
+    let added = users("POST", "users", secret);
+    is(&added, 201, "\"notes\":[]", &["user eve true true Some(1001) None Some(true)"]);
+    assert!(added.0.contains("location: /api/v1/users/eve\r\n"), "{}", added.0);
+    let weak = users("PATCH", "users/ANN", "{\"password\":\"hush\"}");
+    is(&weak, 200, "soon guessed: it is short", &["user ann false true None None None"]);
+    is(&users("DELETE", "users/ann", ""), 200, "\"user\":null", &["remove ann"]);
+    is(&users("POST", "users", "{\"name\":\"Ann\",\"password\":\"x\"}"), 409, "already a user", &[]);
+    is(&users("PATCH", "users/zoe", "{\"admin\":true}"), 404, "no user `zoe`", &[]);
+    is(&users("DELETE", "users/zoe", ""), 404, "no user `zoe`", &[]);
+    for (method, path, body, wanted) in [
+        ("POST", "users", "{\"name\":\"eve\"}", "`password` is missing"),
+        ("POST", "users", "{\"password\":\"hush-hush\"}", "`name` is missing"),
+        ("POST", "users", "{\"name\":\"bob\",\"password\":\"hush-hush\"}", "no bob"),
+        ("PATCH", "users/ann", "{}", "nothing is to be changed"),
+        ("PATCH", "users/ann", "{\"password\":123456789}", "`password` must be a text"),
+        ("PATCH", "users/ann", "{\"password\":\"\"}", "the password is empty"),
+        ("PATCH", "users/ann", "{\"uid\":-1}", "`uid` must be a number"),
+        ("PATCH", "users/ann", "{\"admin\":\"hush-hush\"}", "`admin` must be true or false"),
+        ("PATCH", "users/ann", "{\"pasword\":\"hush-hush\"}", "unknown key `pasword`"),
+        ("PATCH", "users/ann", "\"hush-hush\"", "no JSON object"),
+        ("PATCH", "users/ann", "{\"password\":\"hush-hush", "no JSON object"),
+    ] {
+        let answer = users(method, path, body);
+        is(&answer, 400, wanted, &[]);
+        assert!(!answer.0.contains("hush") && !answer.0.contains("123456789"), "{}", answer.0);
+    }
+}
+
+#[test]
+fn open_files_and_locks_are_read_and_closed_by_their_ids() {
+    is(&ask("GET", "/api/v1/open-files?find=a&most=3", "", ""), 200, "\"total\":0", &[]);
+    is(&ask("GET", "/api/v1/locks", "", ""), 200, "\"rows\":[]", &[]);
+    let closed = ask("DELETE", "/api/v1/open-files/smb-1-2", "", "");
+    is(&closed, 200, "\"opens\":1", &["close smb-1-2"]);
+    is(&ask("DELETE", "/api/v1/locks/smb-1-2", "", ""), 200, "a.txt", &["close smb-1-2"]);
+    is(&ask("DELETE", "/api/v1/open-files/smb-1-3", "", ""), 404, "not open any more", &[]);
+    is(&ask("POST", "/api/v1/open-files", "", "{}"), 405, "GET", &[]);
+}
+
+#[test]
 fn the_page_and_what_describes_the_api_need_no_token_and_ask_for_nothing_elsewhere() {
     let get = |path: &str| send(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:9446\r\n\r\n"));
     for (path, kind) in [
         ("/", "text/html"),
         ("/page.js", "text/javascript"),
         ("/plot.js", "text/javascript"),
+        ("/tables.js", "text/javascript"),
+        ("/forms.js", "text/javascript"),
         ("/page.css", "text/css"),
     ] {
         let (answer, _) = get(path);
@@ -134,7 +180,7 @@ fn the_page_and_what_describes_the_api_need_no_token_and_ask_for_nothing_elsewhe
 fn what_is_described_is_answered_and_nothing_else() {
     let described = openapi::document(|kind| serde_json::json!({ "title": kind.to_string() }));
     let paths = described["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 10);
+    assert_eq!(paths.len(), 16);
     for (path, item) in paths {
         for method in ["get", "post", "put", "patch", "delete"] {
             let asked = path.replace("{name}", "docs");

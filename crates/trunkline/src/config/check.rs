@@ -13,7 +13,8 @@ use super::values::{Encryption, Protocol};
 /// # Errors
 /// The first thing that is wrong, with the setting to change.
 pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
-    if config.shares.is_empty() {
+    // Where the admin page is open, shares can be made there.
+    if config.shares.is_empty() && config.admin.listen.is_none() {
         let place = config.file.as_ref().map_or_else(String::new, |file| format!("{}: ", file.display()));
         return Err(ConfigError(format!(
             "{place}nothing to serve; give a DIR or write a [share.NAME] with `path`"

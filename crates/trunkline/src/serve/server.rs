@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use admin::Status;
 use admin::channels::SessionChannels;
+use admin::open_files::ClosedState;
 use admin::status::Transport;
 use admin::transactions::{ShareTransactions, Gauges};
 use admin::workload::ClientWork;
@@ -82,6 +83,10 @@ pub trait FileServer: Send + Sync {
     /// Disconnects whoever still uses a share that is not in the plan any more: what they have open there is closed. Their
     /// sessions go on.
     fn disconnect(&self, share: &str);
+
+    /// Closes the open or the locks that have this id in the status, and tells what that was; none when there is no such
+    /// thing any more.
+    fn close_open(&self, close_id: &str) -> Option<ClosedState>;
 
     /// Takes no more connections and requests, answers what was received, flushes what was written,
     /// and ends. False when something had to be cut off after `within`.

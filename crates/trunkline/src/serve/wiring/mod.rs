@@ -3,12 +3,14 @@
 //! This is the only room that knows those crates. [`identity`] turns people into what the engine and the
 //! log-on need, [`accounts`] what sessions may have; [`addresses`] what clients are told of the host's network interfaces; [`lasting`] has opens kept over a
 //! restart, [`leaving`] takes a share away from whoever uses it, [`moving`] brings it to another directory; [`limits`] paces what shares do, [`usage`] knows what lies on them;
-//! [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status, [`transactions`] and [`workload`] what was
+//! [`report`], [`nfs_report`] and [`channels`] read the servers' tables for status, [`close_ids`] closes what an administrator
+//! chooses of them, [`transactions`] and [`workload`] what was
 //! counted, [`records`] writes down single requests, [`peaks`] how much at most.
 
 mod accounts;
 mod addresses;
 mod channels;
+mod close_ids;
 mod engines;
 mod exports;
 mod giving_back;
@@ -39,6 +41,7 @@ use std::time::{Duration, Instant};
 
 use admin::Status;
 use admin::channels::SessionChannels;
+use admin::open_files::ClosedState;
 use admin::status::Transport;
 use admin::transactions::{ShareTransactions, Gauges};
 use admin::workload::ClientWork;
@@ -288,6 +291,10 @@ impl FileServer for Wired {
 
     fn use_of(&self, share: &str) -> ShareUse {
         leaving::use_of(&self.server, &self.nfs, &held(&self.engines), share)
+    }
+
+    fn close_open(&self, close_id: &str) -> Option<ClosedState> {
+        close_ids::close(&self.server, &self.nfs, close_id.parse().ok()?)
     }
 
     fn disconnect(&self, share: &str) {
