@@ -1,4 +1,4 @@
-//! Asks a running server over its control socket. Blocking, for commands.
+//! The commands' end of the control socket. Its calls block.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,22 +9,22 @@ use crate::protocol::{MAX_RESPONSE, Request, Response};
 use crate::socket;
 use crate::deadline::DeadlineReader;
 
-/// How long a whole answer may take.
+/// The time in which the whole response must come.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No server runs on this state directory.
     #[error("no server runs on this state directory")]
     NotRunning,
-    /// The socket is not ours.
+    /// The socket is another user's.
     #[error("the control socket is not open to this user")]
     Forbidden,
-    /// The server answered something else, too late, or too much.
+    /// The response was not understood, too late or too long.
     #[error("the server did not answer as expected: {0}")]
     Answer(String),
-    /// The server refused.
+    /// The server refused the request.
     #[error("{0}")]
     Refused(String),
 }
@@ -51,7 +51,7 @@ impl ControlClient {
         Ok(ControlClient { stream })
     }
 
-    /// Sends `request` and waits for the answer.
+    /// Sends `request` and waits for the response.
     ///
     /// # Errors
     /// [`ClientError::Refused`] with the server's own words, or [`ClientError::Answer`].

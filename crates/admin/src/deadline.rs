@@ -1,17 +1,17 @@
-//! Answers that must be whole by a certain time, however slowly they come. A time limit for each read is none for all of
-//! them: whoever drips holds his asker for ever.
+//! Reads with one deadline for the whole answer. A time limit for each read does not bound the whole: a peer
+//! that sends a byte now and then would hold its reader for ever.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// What can be told how long a read may take.
+/// A stream whose reads can have a time limit.
 pub trait ReadTimeout: Read {
     /// See [`TcpStream::set_read_timeout`].
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
 }
 
@@ -27,7 +27,7 @@ impl ReadTimeout for UnixStream {
     }
 }
 
-/// A stream of which all must have come by a certain time; reads behind it fail with [`ErrorKind::TimedOut`].
+/// A stream that must end before a deadline. Later reads fail with [`ErrorKind::TimedOut`].
 #[derive(Debug)]
 pub struct DeadlineReader<S> {
     stream: S,
@@ -35,7 +35,7 @@ pub struct DeadlineReader<S> {
 }
 
 impl<S: ReadTimeout> DeadlineReader<S> {
-    /// All of `stream` within `patience` from now on.
+    /// Reads from `stream` within `patience` from now on.
     pub fn within(patience: Duration, stream: S) -> DeadlineReader<S> {
         DeadlineReader { stream, until: Instant::now() + patience }
     }

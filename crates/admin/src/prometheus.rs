@@ -1,20 +1,20 @@
-//! Metrics as Prometheus reads them: its text format, version 0.0.4.
+//! Metrics in the text format of Prometheus, version 0.0.4.
 //!
-//! All names stand in [`text`], in the order in which they come out. A name ends with its unit, counters with `_total`; the
-//! labels are the dimensions of Azure Files' metrics.
+//! [`text`] has all names in the order in which they come out. A name ends with its unit, counters with
+//! `_total`. The labels are the dimensions of Azure Files' metrics.
 
 use std::fmt::Write;
 
 use crate::status::Transport;
 use crate::transactions::{Api, ShareTransactions, Gauges, Latency, Transactions};
 
-/// What the format is called in HTTP.
+/// The content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Bounds of latencies, as powers of two of nanoseconds: 16 µs to 17 s.
+/// The bounds of latency buckets as powers of two of nanoseconds: 16 µs to 17 s.
 const BOUNDS_LOG2: std::ops::RangeInclusive<u32> = 14..=34;
 
-/// All metrics.
+/// The metrics as text.
 #[must_use]
 pub fn text(all: &Transactions) -> String {
     let mut page = Page { out: String::new() };
@@ -69,7 +69,7 @@ impl Page {
         let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// Connections, what was refused to them, and what is held for clients that do not read.
+    /// Connections, refusals, and the memory for clients that do not read.
     fn transport(&mut self, all: &Transport) {
         let both = [("SMB", &all.smb), ("NFS", &all.nfs)];
         let name = "trunkline_connections";
@@ -203,7 +203,7 @@ impl Page {
             for (direction, sizes, bytes) in [read, ("write", &work.write_sizes, work.written_bytes)] {
                 let count = sizes.values().sum();
                 let below = |bound: u64| sizes.range(..=bound).map(|(_, count)| count).sum();
-                // What is larger than the last size is counted with it.
+                // Larger ones are counted with the last size.
                 let buckets = (9..=22).map(|log2| 1 << log2).map(|bound| (bound as f64, below(bound)));
                 let labels = [&of_share(counted)[..], &[("direction", direction)]].concat();
                 self.histogram(name, &labels, buckets, count, bytes as f64);
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
     use crate::transactions::{Step, IoCounters};
 
-    /// What a reader of the format holds against it; the samples by name and labels.
+    /// Checks the text as a reader of the format does. Gives the samples by name and labels.
     fn parse(text: &str) -> BTreeMap<String, f64> {
         let mut samples = BTreeMap::new();
         let (mut kinds, mut family) = (BTreeMap::new(), String::new());

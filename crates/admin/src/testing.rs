@@ -1,4 +1,4 @@
-//! A server for tests, which notes what it was asked to do.
+//! A server for tests, which notes the calls that it gets.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,11 +13,11 @@ use crate::{
 /// The server.
 #[derive(Default)]
 pub struct Fake {
-    /// What it was asked to do.
+    /// The calls that it got.
     pub calls: Mutex<Vec<String>>,
 }
 
-/// A share, or an account, named `docs`.
+/// A share or an account with the name `docs`.
 pub fn object(kind: Kind) -> Object {
     let settings = [("comment".to_owned(), "old".into())].into_iter().collect();
     let (name, version) = ("docs".to_owned(), "v1".to_owned());

@@ -1,6 +1,6 @@
-//! What clients do on shares: data or metadata, in pieces of what size, how much at once; and what would help.
+//! The workload of clients on shares: data or metadata, sizes of reads and writes, queue depth, and advice.
 //!
-//! [`advice`] is the whole of the judging.
+//! [`advice`] has all the rules.
 
 use std::collections::BTreeMap;
 
@@ -8,40 +8,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::transactions::{ShareTransactions, IoCounters};
 
-/// What all clients do that are connected, and what was done on each share.
+/// The workload of each connected client, and of each share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workload {
-    /// When it was read, RFC 3339.
+    /// The time at which it was read, RFC 3339.
     pub timestamp: String,
-    /// When the server was started, RFC 3339: shares count from there, clients from when they connected.
+    /// The start of the server, RFC 3339. Shares are counted from there, and clients from their connection
+    /// on.
     pub since: String,
-    /// Name that clients see.
+    /// The name that clients see.
     pub server_name: String,
-    /// What was done on each share by everybody.
+    /// The workload of each share, of all clients together.
     pub shares: Vec<ShareWork>,
-    /// What each client does that is connected, on each share.
+    /// The workload of each connected client on each share.
     pub clients: Vec<ClientWork>,
 }
 
-/// What was done on a share.
+/// The workload of a share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareWork {
-    /// Its name.
+    /// The share's name.
     pub file_share: String,
-    /// `SMB` or `NFS`.
+    /// The protocol, `SMB` or `NFS`.
     pub protocol: String,
-    /// What it was.
+    /// Counters by kind of work.
     pub work: IoCounters,
-    /// Transactions that limits have held.
+    /// The transactions that limits have held.
     pub throttled: u64,
-    /// What would help.
+    /// Advice, a sentence each.
     pub advice: Vec<String>,
 }
 
 impl ShareWork {
-    /// What was counted, but for what is of no share.
+    /// The workload of all shares. Work that belongs to no share is left out.
     ///
-    /// `caching` says of shares whether their metadata is cached.
+    /// `caching` says whether the metadata of each share is cached.
     #[must_use]
     pub fn all(counted: &[ShareTransactions], caching: &BTreeMap<String, bool>) -> Vec<ShareWork> {
         let of_shares = counted.iter().filter(|counted| !counted.file_share.is_empty());
@@ -62,49 +63,49 @@ impl ShareWork {
     }
 }
 
-/// What a client does on a share.
+/// The workload of a client on a share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientWork {
-    /// Its address.
+    /// The client's address.
     pub client: String,
-    /// Who uses it: users of SMB, the principal of an NFS client.
+    /// The users of SMB, or the principal of an NFS client.
     pub user: String,
-    /// `SMB` or `NFS`.
+    /// The protocol, `SMB` or `NFS`.
     pub protocol: String,
     /// The share's name.
     pub file_share: String,
-    /// What it was.
+    /// Counters by kind of work.
     pub work: IoCounters,
-    /// Its connections, those that it uses for other shares included.
+    /// The client's connections, those that it uses for other shares included.
     pub connections: u64,
-    /// Requests that were at the server at once on one connection, at most.
+    /// The highest number of requests in progress on one connection.
     pub most_at_once: u64,
-    /// The same on average over the times when there were any, in thousandths.
+    /// The average number of requests in progress on one connection while there were any, in thousandths.
     pub at_once_thousandths: u64,
-    /// What it has open now.
+    /// The number of files that it has open.
     pub open_files: u64,
-    /// What would help.
+    /// Advice, a sentence each.
     pub advice: Vec<String>,
 }
 
-/// Operations below which nothing is said.
+/// The number of operations below which no advice is given.
 const LITTLE: u64 = 1000;
-/// Bytes below which a piece of data is small.
+/// The number of bytes below which a read or write is small.
 const SMALL: u64 = 16 * 1024;
 
-/// Transactions that limits have held, by the kind of the limit.
+/// The transactions that limits have held, by the kind of the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThrottledCounts {
-    /// Those that a share has by its size.
+    /// Transactions that the limits of the share's size held.
     pub by_size: u64,
-    /// That on metadata, which is the same for every size.
+    /// Transactions that the limit on metadata held. It is the same for every size.
     pub metadata: u64,
-    /// Those of single files and of the account.
+    /// Transactions that the limits of single files and of the account held.
     pub by_file_or_account: u64,
 }
 
 impl ThrottledCounts {
-    /// From counts by response type.
+    /// Counts `transactions`, which come by response type.
     #[must_use]
     pub fn of<'t>(transactions: impl Iterator<Item = (&'t str, u64)>) -> ThrottledCounts {
         let mut held = ThrottledCounts::default();
@@ -119,14 +120,14 @@ impl ThrottledCounts {
         held
     }
 
-    /// All of them.
+    /// The sum of all kinds.
     #[must_use]
     pub fn all(&self) -> u64 {
         self.by_size + self.metadata + self.by_file_or_account
     }
 
-    /// What would help against each limit that held some of `all` requests, those that held most first. `caching` says
-    /// whether the share's metadata is cached, where that is known.
+    /// Advice against each limit that held some of `all` requests. The limit that held most comes first.
+    /// `caching` says whether the share's metadata is cached, if that is known.
     #[must_use]
     pub fn advice(&self, all: u64, caching: Option<bool>) -> Vec<String> {
         let cache = match caching {
@@ -166,21 +167,21 @@ impl ThrottledCounts {
     }
 }
 
-/// What is known beside the counts of some work.
+/// The circumstances of some work.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WorkloadContext<'a> {
-    /// `SMB` or `NFS`.
+    /// The protocol, `SMB` or `NFS`.
     pub protocol: &'a str,
-    /// Whether metadata of its share is cached, where that is known.
+    /// Whether the share's metadata is cached, if that is known.
     pub caching: Option<bool>,
-    /// What limits have held.
+    /// The transactions that limits have held.
     pub held: ThrottledCounts,
-    /// How many requests there are on one connection on average, in thousandths, and how many connections, where that is
-    /// known.
+    /// The average number of requests in progress on one connection, in thousandths, and the number of
+    /// connections, if they are known.
     pub at_once: Option<(u64, u64)>,
 }
 
-/// What would help with this work.
+/// Advice for this work, a sentence each.
 #[must_use]
 pub fn advice(work: &IoCounters, asked: &WorkloadContext<'_>) -> Vec<String> {
     let WorkloadContext { protocol, caching, held, at_once } = *asked;

@@ -1,9 +1,11 @@
-//! The admin API and the admin page over HTTP: what the server does, and accounts and shares to be changed.
+//! The admin API and the admin page over HTTP: what the server does, and changes of accounts, shares, users
+//! and open files.
 //!
-//! [`door`] decides who may ask at all: only on loopback and by a name of loopback, or over TLS ([`crate::tls`]), never from
-//! another site's page, and with the token, which stands in the state directory; [`strangers`] bounds who has not shown it yet.
-//! `routes.rs` has what can be asked and what answers it, [`openapi`] describes it; [`objects`] answers for accounts and shares.
-//! The page (`page/`) is files in this program and asks for nothing else than this API.
+//! [`door`] decides about each request. It must come on loopback and name a host of loopback, or come over
+//! TLS ([`crate::tls`]). It must not come from another site's page. It must have the token, which stands in
+//! the state directory. [`strangers`] bounds callers that have not shown it yet. `routes.rs` leads requests
+//! to their handlers, and [`openapi`] describes them. [`objects`] handles accounts and shares, [`users`]
+//! users. The page (`page/`) is files in this program and sends requests to nothing but this API.
 
 pub mod door;
 mod objects;
@@ -35,11 +37,11 @@ use crate::tls::Tls;
 use door::Door;
 use strangers::{Stranger, Strangers};
 
-/// How long one exchange may take.
+/// The time that one exchange may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Callers with the token that are served at once; more wait.
+/// The number of callers with the token that are served at once; more wait.
 const MAX_CALLERS: usize = 16;
-/// Longest body of a request, in bytes.
+/// The longest body of a request, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
 const JSON: &str = "application/json";
@@ -50,20 +52,20 @@ const PLOT: &str = include_str!("../page/plot.js");
 const TABLES: &str = include_str!("../page/tables.js");
 const FORMS: &str = include_str!("../page/forms.js");
 
-/// What the page may do in a browser: load what is here, and ask here.
+/// The content security policy: the page loads files from here and sends requests to here.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What all callers come to.
+/// The parts that all callers share.
 struct Page {
     door: Door,
     places: Semaphore,
     server: Arc<dyn Controlled>,
-    /// The description of the API, made once: callers without the token may ask for it.
+    /// The description of the API. It is made once, because callers without the token may ask for it.
     described: OnceLock<Bytes>,
 }
 
-/// Answers on a socket that listens, until the future is dropped.
+/// Serves callers on a listening socket until the future is dropped.
 pub async fn serve(listener: &TcpListener, door: Door, tls: Option<Arc<Tls>>, server: Arc<dyn Controlled>) {
     let door = if tls.is_some() { door.behind_tls() } else { door };
     let (places, described) = (Semaphore::new(MAX_CALLERS), OnceLock::new());
@@ -94,7 +96,7 @@ pub async fn serve(listener: &TcpListener, door: Door, tls: Option<Arc<Tls>>, se
     }
 }
 
-/// Answers one request, and closes.
+/// Answers one request and closes the connection.
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     stranger: Stranger,
@@ -139,13 +141,14 @@ async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) ->
         }
     };
     let (asked, server) = (ApiRequest { head, path, body }, Arc::clone(&page.server));
-    // It may ask the host, which may take its time.
+    // It may ask the host, which may take long.
     let made = tokio::task::spawn_blocking(move || routes::answer(&asked, &*server)).await;
     let failed = |_| ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");
     made.unwrap_or_else(failed).response()
 }
 
-/// What anybody on this host may have, since it holds nothing of the server: the page and what describes the API.
+/// The files that need no token, because they hold nothing of the server: the page and the description of the
+/// API.
 fn open(path: &str, page: &Page) -> Option<(&'static str, Bytes)> {
     let file = |kind, text: &'static str| Some((kind, Bytes::from_static(text.as_bytes())));
     match path {
@@ -187,7 +190,7 @@ struct ApiRequest {
     body: Bytes,
 }
 
-/// What is answered.
+/// The response to a request.
 struct ApiResponse {
     status: StatusCode,
     json: String,
@@ -223,7 +226,7 @@ impl ApiResponse {
         refused.with(hyper::header::ALLOW, allowed)
     }
 
-    /// Asks for the token.
+    /// The response that asks for the token.
     fn unknown(text: &str) -> ApiResponse {
         ApiResponse::error(StatusCode::UNAUTHORIZED, text).with(WWW_AUTHENTICATE, "Bearer")
     }
@@ -237,7 +240,7 @@ impl ApiResponse {
         let mut response = with_headers(Response::new(Full::new(Bytes::from(self.json))), JSON);
         *response.status_mut() = self.status;
         for (name, value) in self.headers {
-            // What is no value of a header is none of ours.
+            // Values that cannot stand in a header are none of ours.
             if let Ok(value) = HeaderValue::from_str(&value) {
                 response.headers_mut().insert(name, value);
             }
@@ -252,7 +255,7 @@ impl ApiRequest {
         ApiResponse::ok(&Overview::new(&server.status(), &server.channels(), &counted, &self.filter()))
     }
 
-    /// The part of a table that is asked for.
+    /// The part of a table that is requested.
     fn filter(&self) -> TableFilter {
         let most = self.query("most").and_then(|most| most.parse().ok()).unwrap_or(ROWS);
         let share = self.query("share").filter(|share| !share.is_empty());
@@ -275,7 +278,7 @@ impl ApiRequest {
     }
 }
 
-/// Text without its percent signs; none when it is no text.
+/// Decodes percent signs. None when the result is no text.
 fn decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -1,7 +1,7 @@
 //! `/api/v1/accounts` and `/api/v1/shares`.
 //!
-//! A version is an entity tag: what is changed or deleted names the one that it was looked at with (`If-Match`), so that two
-//! administrators cannot lose each other's changes.
+//! The version of an object is its entity tag. A change names the version that it was made for (`If-Match`),
+//! so that two administrators cannot lose each other's changes.
 
 use hyper::StatusCode;
 use hyper::header::{ETAG, IF_MATCH, LOCATION};
@@ -12,7 +12,7 @@ use super::{ApiResponse, ApiRequest};
 use crate::Controlled;
 use crate::objects::{Change, Kind, ChangeAction};
 
-/// What is to be made.
+/// The body that makes an object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct New {
@@ -21,7 +21,7 @@ struct New {
     settings: Map<String, Value>,
 }
 
-/// What is to be changed.
+/// The body that changes an object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Set {
@@ -29,7 +29,7 @@ struct Set {
 }
 
 impl ApiRequest {
-    /// One of a kind.
+    /// Shows an object of a kind.
     pub(super) fn show(kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         let all = server.objects(kind);
         match all.iter().find(|object| object.name.to_lowercase() == name.to_lowercase()) {
@@ -38,7 +38,7 @@ impl ApiRequest {
         }
     }
 
-    /// Makes one.
+    /// Makes an object.
     pub(super) fn create(&self, kind: Kind, server: &dyn Controlled) -> ApiResponse {
         match self.body::<New>() {
             Ok(New { name, settings }) => {
@@ -48,7 +48,7 @@ impl ApiRequest {
         }
     }
 
-    /// Changes one.
+    /// Changes an object.
     pub(super) fn set(&self, kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         match (self.body::<Set>(), self.version()) {
             (Ok(Set { settings }), Ok(if_version)) => {
@@ -59,7 +59,7 @@ impl ApiRequest {
         }
     }
 
-    /// Removes one.
+    /// Deletes an object.
     pub(super) fn delete(&self, kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         match self.version() {
             Ok(if_version) => {
@@ -76,7 +76,7 @@ impl ApiRequest {
         })
     }
 
-    /// The version that a change is for; none: whichever it is.
+    /// The version that a change is for; none: any.
     fn version(&self) -> Result<Option<String>, ApiResponse> {
         let Some(tag) = self.head.headers.get(IF_MATCH).and_then(|tag| tag.to_str().ok()) else {
             let why = "say with If-Match which version you have seen (its ETag), or * for any";
@@ -104,7 +104,7 @@ fn change(server: &dyn Controlled, change: Change) -> ApiResponse {
     answer
 }
 
-/// A name as a part of an address.
+/// Encodes a name as a part of an address.
 pub(super) fn encoded(name: &str) -> String {
     let one = |byte: u8| {
         if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {

@@ -1,4 +1,5 @@
-//! The document that describes the API (OpenAPI 3.1), made of its routes and of the settings of accounts and shares.
+//! The description of the API (OpenAPI 3.1). It is made of the routes and of the settings of accounts and
+//! shares.
 
 use hyper::Method;
 use serde_json::{Map, Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::routes::{ALWAYS, Parameter, ROOT, ROUTES, Route};
 use crate::objects::Kind;
 
-/// The description of the API; `settings` gives the JSON schema of the settings of a kind.
+/// The description of the API. `settings` gives the JSON schema of the settings of a kind.
 pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
     let mut paths = Map::new();
     for route in ROUTES.into_iter().flatten() {
@@ -82,7 +83,7 @@ fn user() -> Value {
     ])
 }
 
-/// A user that is added, when it has a name, or changed.
+/// The body that adds a user, when it requires a name, or changes one.
 fn user_body(required: &[&str]) -> Value {
     let mut properties = json!({
         "password": { "type": "string", "writeOnly": true, "maxLength": 256 },
@@ -109,7 +110,7 @@ fn closed_state() -> Value {
     ])
 }
 
-/// An object that has all of these.
+/// The schema of an object that has all of these fields.
 fn fields(fields: &[(&str, Value)]) -> Value {
     let required: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
     let properties: Map<String, Value> =
@@ -117,12 +118,12 @@ fn fields(fields: &[(&str, Value)]) -> Value {
     json!({ "type": "object", "required": required, "properties": properties })
 }
 
-/// A body, which holds nothing else.
+/// The schema of a body that has no other fields.
 fn body(properties: &Value, required: &[&str]) -> Value {
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
 }
 
-/// A schema by its name; `[Name]` is a list, and nothing any object.
+/// A schema by its name. `[Name]` is a list. An empty name is any object.
 fn schema(name: &str) -> Value {
     match name.strip_prefix('[') {
         Some(item) => json!({ "type": "array", "items": schema(item.trim_end_matches(']')) }),

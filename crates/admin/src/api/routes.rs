@@ -1,6 +1,6 @@
 //! The routes of the API: each path and method with its description, parameters, responses and handler.
 //!
-//! [`answer`] leads a request to its route in [`ROUTES`]; [`super::openapi`] describes them.
+//! [`answer`] finds the route of a request in [`ROUTES`]. [`super::openapi`] describes the routes.
 
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -14,27 +14,27 @@ use crate::overview::{MOST_ROWS, ROWS};
 /// The beginning of all paths.
 pub(super) const ROOT: &str = "/api/v1/";
 
-/// One thing that can be asked.
+/// A path with a method.
 pub(super) struct Route {
-    /// Below [`ROOT`]; `{name}` stands for a name.
+    /// The path below [`ROOT`]; `{name}` stands for a name.
     pub path: &'static str,
     pub method: Method,
-    /// What it does, for the document.
+    /// The summary in the description of the API.
     pub about: &'static str,
-    /// Values of the query and headers.
+    /// The parameters in the query and in headers.
     pub takes: &'static [Parameter],
     /// The schema of the body.
     pub body: Option<&'static str>,
-    /// What comes back but for what [`ALWAYS`] says: status, what it means, and the schema.
+    /// The responses: status, meaning and schema. [`ALWAYS`] has further ones.
     pub gives: &'static [(u16, &'static str, &'static str)],
-    /// Answers, with the name in the path.
+    /// The handler, which gets the name in the path.
     pub answer: fn(&ApiRequest, &str, &dyn Controlled) -> ApiResponse,
 }
 
-/// A value of the query, or a header, which must be there.
+/// A parameter in the query, which may be missing, or in a header, which must be there.
 pub(super) struct Parameter {
     pub name: &'static str,
-    /// `header` or `query`
+    /// The place, `header` or `query`.
     pub place: &'static str,
     pub about: &'static str,
     pub schema: fn() -> Value,
@@ -77,7 +77,7 @@ const CHANGED_SINCE: (u16, &str, &str) = (412, "It has changed since, and what",
 const NOT_SAID: (u16, &str, &str) = (428, "If-Match is missing", "Error");
 const NOW: (u16, &str, &str) = (200, "The server at one moment", "");
 
-/// Responses that every request may get.
+/// The responses that every request may get.
 pub(super) const ALWAYS: [(u16, &str, &str); 3] = [
     (401, "The token is missing or wrong", "Error"),
     (403, "It comes from a page of another site", "Error"),
@@ -249,7 +249,7 @@ static OPEN_FILES: [Route; 4] = [
     ),
 ];
 
-/// Everything that can be asked.
+/// All routes.
 pub(super) static ROUTES: [&[Route]; 5] = [
     &objects!(Account, "account", "an account"),
     &objects!(Share, "share", "a share"),
@@ -290,7 +290,7 @@ pub(super) static ROUTES: [&[Route]; 5] = [
     ],
 ];
 
-/// Answers a request by its route.
+/// Leads a request to its handler.
 pub(super) fn answer(asked: &ApiRequest, server: &dyn Controlled) -> ApiResponse {
     let nowhere = || ApiResponse::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
     let Some(path) = asked.path.strip_prefix(ROOT) else { return nowhere() };

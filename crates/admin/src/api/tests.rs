@@ -1,4 +1,4 @@
-//! The API over a real socket, before a server that notes what it is asked.
+//! The API over a real socket, in front of a server that notes the calls that it gets.
 
 use std::io::{Read, Write};
 
@@ -22,7 +22,7 @@ fn serving() -> (tokio::runtime::Runtime, std::net::SocketAddr, Arc<Fake>) {
     (runtime, address, fake)
 }
 
-/// Sends a request to a server; what comes back, and what the server was asked to do.
+/// Sends a request to a server. Gives the response and the calls that the server got.
 fn send(request: &str) -> (String, Vec<String>) {
     let (_runtime, address, fake) = serving();
     let answer = send_to(address, request);
@@ -39,7 +39,7 @@ fn send_to(address: std::net::SocketAddr, request: &str) -> String {
     answer
 }
 
-/// A request as a program with the token sends it.
+/// Sends a request as a program with the token does.
 fn ask(method: &str, path: &str, headers: &str, body: &str) -> (String, Vec<String>) {
     let (content, length) =
         if body.is_empty() { ("", 0) } else { ("Content-Type: application/json\r\n", body.len()) };
@@ -292,7 +292,7 @@ impl Sealed {
         Sealed { runtime, address, trusts, _files: files }
     }
 
-    /// Sends a request, and gives all that comes back.
+    /// Sends a request. Gives all that comes back.
     fn send(&self, name: &'static str, request: &str) -> std::io::Result<String> {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let exchange = async {
@@ -329,7 +329,7 @@ fn behind_tls_the_page_is_asked_by_any_name_with_the_token() {
     starts(page.ask(&format!("Authorization: Bearer {TOKEN}\r\n")), "421");
     let shown = page.send("localhost", "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     assert!(shown.contains("<html"), "{shown}");
-    // The certificate is of another name than the client wants.
+    // The certificate has another name than the client wants.
     assert!(page.send("files.example.net", "GET / HTTP/1.1\r\nHost: x\r\n\r\n").is_err());
 }
 
@@ -348,7 +348,8 @@ fn who_speaks_no_tls_or_never_finishes_is_let_go() {
     let answer =
         plain(&format!("GET /api/v1/shares HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"));
     assert!(!answer.contains("HTTP/1.1"), "{answer}");
-    // Nothing but a beginning, from more than are served at once, and then one that does it right and waits for none of them.
+    // More callers than are served at once send nothing but a beginning. One that does it right waits for
+    // none of them.
     let begun = std::time::Instant::now();
     let silent: Vec<_> = (0..4 * MAX_CALLERS)
         .map(|_| {

@@ -1,7 +1,8 @@
 //! `/api/v1/users`: the users that may log on.
 //!
-//! A password comes in clear text over TLS or over loopback, as all requests do ([`super::door`]). Only its hash
-//! leaves this module. No answer, log or error message holds a password or a part of a body that may be one.
+//! A password comes in clear text over TLS or over loopback, as all requests do ([`super::door`]). Only its
+//! hash leaves this module. No response, log or error message holds a password or a part of a body that may
+//! be one.
 
 use hyper::StatusCode;
 use hyper::header::LOCATION;
@@ -11,7 +12,7 @@ use super::objects::encoded;
 use super::{ApiRequest, ApiResponse};
 use crate::{Controlled, UserChange, UserEntry};
 
-/// The keys of a user that can be set.
+/// The fields of a user that can be set.
 const KEYS: [&str; 4] = ["password", "uid", "gid", "admin"];
 
 fn bad(text: impl AsRef<str>) -> ApiResponse {
@@ -61,7 +62,7 @@ impl ApiRequest {
         }
     }
 
-    /// Removes a user; their sessions end.
+    /// Removes a user. The user's sessions end.
     pub(super) fn remove_user(name: &str, server: &dyn Controlled) -> ApiResponse {
         let Some(user) = find(server, name) else { return not_there(name) };
         match server.remove_user(&user.name) {
@@ -70,9 +71,9 @@ impl ApiRequest {
         }
     }
 
-    /// The body, whose keys are known.
+    /// The fields of the body. All of them are known.
     fn user_fields(&self, more: &[&str]) -> Result<Map<String, Value>, ApiResponse> {
-        // The reader's own message would hold the value that it did not expect.
+        // The parser's own message would hold the value that it did not expect.
         let fields: Map<String, Value> = serde_json::from_slice(&self.body)
             .map_err(|error| bad(format!("the body is no JSON object: column {}", error.column())))?;
         match fields.keys().find(|key| !KEYS.contains(&key.as_str()) && !more.contains(&key.as_str())) {
