@@ -5,9 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::deadline::DeadlineReader;
 use crate::protocol::{MAX_RESPONSE, Request, Response};
 use crate::socket;
-use crate::deadline::DeadlineReader;
 
 /// The time in which the whole response must come.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -13,6 +13,7 @@
 pub mod api;
 pub mod channels;
 pub mod client;
+pub mod deadline;
 pub mod http;
 pub mod keys;
 pub mod limits;
@@ -31,7 +32,6 @@ mod testing;
 pub mod tls;
 pub mod transactions;
 pub mod usage;
-pub mod deadline;
 pub mod workload;
 
 pub use channels::Channels;

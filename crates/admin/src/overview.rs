@@ -442,7 +442,10 @@ mod tests {
                 ..Api::default()
             }
         };
-        let told = sums(&ShareTransactions { apis: vec![api("NTLMv2"), api("Anonymous")], ..ShareTransactions::default() });
+        let told = sums(&ShareTransactions {
+            apis: vec![api("NTLMv2"), api("Anonymous")],
+            ..ShareTransactions::default()
+        });
         let wanted =
             ApiSums { transactions: 20, failed: 4, throttled: 6, timed: 16, server_ns: 1600, e2e_ns: 0 };
         assert_eq!(told.apis, [("Read".to_owned(), wanted)].into());

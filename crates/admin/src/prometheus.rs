@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use crate::status::Transport;
-use crate::transactions::{Api, ShareTransactions, Gauges, Latency, Transactions};
+use crate::transactions::{Api, Gauges, Latency, ShareTransactions, Transactions};
 
 /// The content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -285,7 +285,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::transactions::{Step, IoCounters};
+    use crate::transactions::{IoCounters, Step};
 
     /// Checks the text as a reader of the format does. Gives the samples by name and labels.
     fn parse(text: &str) -> BTreeMap<String, f64> {
@@ -343,8 +343,12 @@ mod tests {
             read_sizes: [(4096, 7), (8 << 20, 3)].into(),
             ..IoCounters::default()
         };
-        let counted =
-            ShareTransactions { file_share: "a\"b\\".to_owned(), protocol: "SMB".to_owned(), apis: vec![api], work };
+        let counted = ShareTransactions {
+            file_share: "a\"b\\".to_owned(),
+            protocol: "SMB".to_owned(),
+            apis: vec![api],
+            work,
+        };
         let gauges = Gauges {
             max_used_iops: 5,
             available_burst_credits: Some(6),

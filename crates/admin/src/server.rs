@@ -174,9 +174,9 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{Change, Kind, ChangeAction};
+    use crate::objects::{Change, ChangeAction, Kind};
     use crate::testing::Fake;
-    use crate::{Client, ClientError, KeyName, UserChange};
+    use crate::{ClientError, ControlClient, KeyName, UserChange};
     use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
 

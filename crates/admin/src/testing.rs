@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::objects::{Change, Changed, Kind, Object, Refusal, ChangeAction, Why};
+use crate::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, Why};
 use crate::open_files::ClosedState;
 use crate::{
-    AccountKey, AccountKeys, Channels, Controlled, KeyName, NtHash, Status, Transactions, UserChange, UserEntry,
-    Workload,
+    AccountKey, AccountKeys, Channels, Controlled, KeyName, NtHash, Status, Transactions, UserChange,
+    UserEntry, Workload,
 };
 
 /// The server.
@@ -44,7 +44,11 @@ impl Controlled for Fake {
     }
     fn hash_password(&self, _: &str, password: &str) -> Result<(NtHash, Option<String>), String> {
         let weakness = (password.len() < 8).then(|| "it is short".to_owned());
-        if password.is_empty() { Err("the password is empty".to_owned()) } else { Ok((NtHash([7; 16]), weakness)) }
+        if password.is_empty() {
+            Err("the password is empty".to_owned())
+        } else {
+            Ok((NtHash([7; 16]), weakness))
+        }
     }
     fn change_user(&self, change: UserChange) -> Result<(), String> {
         let UserChange { name, add, nt_hash, uid, gid, admin } = change;
@@ -52,7 +56,10 @@ impl Controlled for Fake {
             return Err(format!("no {name}"));
         }
         let has_password = nt_hash.is_some();
-        self.calls.lock().unwrap().push(format!("user {name} {add} {has_password} {uid:?} {gid:?} {admin:?}"));
+        self.calls
+            .lock()
+            .unwrap()
+            .push(format!("user {name} {add} {has_password} {uid:?} {gid:?} {admin:?}"));
         Ok(())
     }
     fn close_open(&self, close_id: &str) -> Result<ClosedState, Refusal> {

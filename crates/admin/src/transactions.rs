@@ -237,8 +237,8 @@ impl Transactions {
     /// The difference to `earlier`. Shares without a transaction are left out.
     #[must_use]
     pub fn since(&self, earlier: &Transactions) -> Transactions {
-        let one = |counted: &Counted| {
-            let is_it = |other: &&Counted| {
+        let one = |counted: &ShareTransactions| {
+            let is_it = |other: &&ShareTransactions| {
                 other.file_share == counted.file_share && other.protocol == counted.protocol
             };
             let before = earlier.counted.iter().find(is_it);
@@ -337,8 +337,14 @@ mod tests {
             success_server_latency: latency(&[(0, 1024, reads), (2048, 2304, 1)]),
             ..Api::default()
         };
-        let work = IoCounters { reads, metadata: 1, read_sizes: [(4096, reads)].into(), ..IoCounters::default() };
-        let counted = ShareTransactions { file_share: "docs".to_owned(), apis: vec![api], work, ..ShareTransactions::default() };
+        let work =
+            IoCounters { reads, metadata: 1, read_sizes: [(4096, reads)].into(), ..IoCounters::default() };
+        let counted = ShareTransactions {
+            file_share: "docs".to_owned(),
+            apis: vec![api],
+            work,
+            ..ShareTransactions::default()
+        };
         Transactions { timestamp: reads.to_string(), counted: vec![counted], ..Transactions::default() }
     }
 

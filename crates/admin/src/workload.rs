@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::transactions::{ShareTransactions, IoCounters};
+use crate::transactions::{IoCounters, ShareTransactions};
 
 /// The workload of each connected client, and of each share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +51,9 @@ impl ShareWork {
 
     fn one(counted: &ShareTransactions, caching: Option<bool>) -> ShareWork {
         let apis = counted.apis.iter();
-        let held = ThrottledCounts::of(apis.flat_map(|api| &api.transactions).map(|(kind, count)| (&**kind, *count)));
+        let held = ThrottledCounts::of(
+            apis.flat_map(|api| &api.transactions).map(|(kind, count)| (&**kind, *count)),
+        );
         let asked = WorkloadContext { protocol: &counted.protocol, caching, held, at_once: None };
         ShareWork {
             file_share: counted.file_share.clone(),
@@ -247,14 +249,16 @@ mod tests {
 
     fn says(work: &IoCounters, by_size: u64, at_once: Option<(u64, u64)>) -> String {
         let held = ThrottledCounts { by_size, ..ThrottledCounts::default() };
-        advice(work, &WorkloadContext { protocol: "NFS", held, at_once, ..WorkloadContext::default() }).join("; ")
+        advice(work, &WorkloadContext { protocol: "NFS", held, at_once, ..WorkloadContext::default() })
+            .join("; ")
     }
 
     #[test]
     fn each_limit_has_its_own_advice_and_a_size_only_where_it_helps() {
         let of = |kind: &str, caching| {
-            let held =
-                ThrottledCounts::of([("Success", 900), ("SuccessWithMetadataWarning", 50), (kind, 100)].into_iter());
+            let held = ThrottledCounts::of(
+                [("Success", 900), ("SuccessWithMetadataWarning", 50), (kind, 100)].into_iter(),
+            );
             assert_eq!(held.all(), 100, "{kind}");
             advice(&work(100, 2000, 4096), &WorkloadContext { protocol: "SMB", caching, held, at_once: None })
                 .join("; ")
@@ -296,8 +300,11 @@ mod tests {
             .into(),
             ..Api::default()
         };
-        let docs =
-            ShareTransactions { file_share: "docs".to_owned(), apis: vec![api.clone(), api], ..ShareTransactions::default() };
+        let docs = ShareTransactions {
+            file_share: "docs".to_owned(),
+            apis: vec![api.clone(), api],
+            ..ShareTransactions::default()
+        };
         let all = ShareWork::all(&[ShareTransactions::default(), docs], &BTreeMap::new());
         assert_eq!((all.len(), all[0].throttled, all[0].advice.len()), (1, 4, 1));
     }

@@ -6,8 +6,8 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
 
-use admin::transactions::ShareTransactions;
 use admin::deadline::DeadlineReader;
+use admin::transactions::ShareTransactions;
 use admin::{ControlClient, Request, Response, Transactions, Workload};
 use client::{Scheme, Url};
 use serde::de::DeserializeOwned;
@@ -58,7 +58,7 @@ pub(crate) fn told(before: &Transactions, now: &Transactions, target: &Url) -> O
     let protocol = if target.scheme == Scheme::Nfs { "NFS" } else { "SMB" };
     let name = target.share.trim_matches('/');
     let between = now.since(before);
-    let is_it = |it: &&Counted| it.file_share.eq_ignore_ascii_case(name) && it.protocol == protocol;
+    let is_it = |it: &&ShareTransactions| it.file_share.eq_ignore_ascii_case(name) && it.protocol == protocol;
     let counted = between.counted.iter().find(is_it)?;
     let mut told = Told::default();
     for (kind, count) in counted.apis.iter().flat_map(|it| &it.transactions).filter(|(_, count)| **count > 0)

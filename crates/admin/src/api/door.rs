@@ -54,13 +54,17 @@ impl Door {
     pub(super) fn admits(&self, head: &Parts) -> Result<(), ApiResponse> {
         let host = head.headers.get(HOST);
         if self.is_sealed && host.is_none() {
-            return Err(ApiResponse::error(StatusCode::MISDIRECTED_REQUEST, "say which host is asked (Host)"));
+            return Err(ApiResponse::error(
+                StatusCode::MISDIRECTED_REQUEST,
+                "say which host is asked (Host)",
+            ));
         }
         if !self.is_sealed && !is_named_as_loopback(host) {
             let why = "ask for this host by localhost or its address";
             return Err(ApiResponse::error(StatusCode::MISDIRECTED_REQUEST, why));
         }
-        let other = || Err(ApiResponse::error(StatusCode::FORBIDDEN, "this comes from a page of another site"));
+        let other =
+            || Err(ApiResponse::error(StatusCode::FORBIDDEN, "this comes from a page of another site"));
         if let Some(origin) = head.headers.get(ORIGIN) {
             let own = host.and_then(|host| host.to_str().ok()).map(|host| match self.is_sealed {
                 true => format!("https://{host}"),

@@ -32,7 +32,7 @@ use tokio::sync::Semaphore;
 
 use crate::Controlled;
 use crate::objects::{Refusal, Why};
-use crate::overview::{Overview, TableFilter, ROWS};
+use crate::overview::{Overview, ROWS, TableFilter};
 use crate::tls::Tls;
 use door::Door;
 use strangers::{Stranger, Strangers};
@@ -137,7 +137,8 @@ async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) ->
     let body = match Limited::new(body, MAX_BODY).collect().await {
         Ok(body) => body.to_bytes(),
         Err(_) => {
-            return ApiResponse::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB").response();
+            return ApiResponse::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB")
+                .response();
         }
     };
     let (asked, server) = (ApiRequest { head, path, body }, Arc::clone(&page.server));

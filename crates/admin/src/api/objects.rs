@@ -8,9 +8,9 @@ use hyper::header::{ETAG, IF_MATCH, LOCATION};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{ApiResponse, ApiRequest};
+use super::{ApiRequest, ApiResponse};
 use crate::Controlled;
-use crate::objects::{Change, Kind, ChangeAction};
+use crate::objects::{Change, ChangeAction, Kind};
 
 /// The body that makes an object.
 #[derive(Deserialize)]
@@ -41,9 +41,10 @@ impl ApiRequest {
     /// Makes an object.
     pub(super) fn create(&self, kind: Kind, server: &dyn Controlled) -> ApiResponse {
         match self.body::<New>() {
-            Ok(New { name, settings }) => {
-                change(server, Change { kind, name, what: ChangeAction::Create { settings }, if_version: None })
-            }
+            Ok(New { name, settings }) => change(
+                server,
+                Change { kind, name, what: ChangeAction::Create { settings }, if_version: None },
+            ),
             Err(refused) => refused,
         }
     }
@@ -63,7 +64,8 @@ impl ApiRequest {
     pub(super) fn delete(&self, kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         match self.version() {
             Ok(if_version) => {
-                let what = ChangeAction::Delete { force: self.query("force").is_some_and(|force| force == "true") };
+                let what =
+                    ChangeAction::Delete { force: self.query("force").is_some_and(|force| force == "true") };
                 change(server, Change { kind, name: name.to_owned(), what, if_version })
             }
             Err(refused) => refused,

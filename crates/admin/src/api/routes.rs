@@ -262,7 +262,9 @@ pub(super) static ROUTES: [&[Route]; 5] = [
             &[FIND, MOST, SHARE],
             |asked, _, server| asked.overview(server),
         ),
-        reading("status", "As `trunkline status --json`", &[], |_, _, server| ApiResponse::ok(&server.status())),
+        reading("status", "As `trunkline status --json`", &[], |_, _, server| {
+            ApiResponse::ok(&server.status())
+        }),
         reading("channels", "As `trunkline status channels --json`", &[], |_, _, server| {
             ApiResponse::ok(&server.channels())
         }),

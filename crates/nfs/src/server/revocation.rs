@@ -98,8 +98,7 @@ impl Server {
         }
         *freed = true;
         let holding = state.holding();
-        let released =
-            state.export.engine.unlock(&holding.open, locks.number, LockRule::Merging, &ALL_BYTES);
+        let released = state.export.engine.unlock(&holding.open, locks.number, LockRule::Merging, &ALL_BYTES);
         if let Err(why) = released {
             tracing::debug!(%why, export = %state.export.name, "no range was left to release");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use admin::objects::{Change, Kind, Object, Refusal, ChangeAction, Why};
+use admin::objects::{Change, ChangeAction, Kind, Object, Refusal, Why};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toml::Table;

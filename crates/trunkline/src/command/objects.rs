@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use admin::objects::{Change, Changed, Kind, Object, ChangeAction};
+use admin::objects::{Change, ChangeAction, Changed, Kind, Object};
 use admin::{Request, Response};
 use serde_json::{Map, Value};
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Duration;
 
-use admin::transactions::{Api, ShareTransactions, Latency};
+use admin::transactions::{Api, Latency, ShareTransactions};
 use admin::{Request, Response, Transactions};
 
 use super::control;
@@ -147,7 +147,7 @@ fn milliseconds(ns: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin::transactions::{Step, IoCounters};
+    use admin::transactions::{IoCounters, Step};
 
     fn all() -> Transactions {
         let latency = |ns: u64| Latency {
@@ -167,8 +167,12 @@ mod tests {
             success_e2e_latency: latency(2_500_000),
         };
         let work = IoCounters { metadata: 5, reads: 15, ..IoCounters::default() };
-        let counted =
-            ShareTransactions { file_share: "docs".to_owned(), protocol: "SMB".to_owned(), apis: vec![api], work };
+        let counted = ShareTransactions {
+            file_share: "docs".to_owned(),
+            protocol: "SMB".to_owned(),
+            apis: vec![api],
+            work,
+        };
         Transactions { shares: vec!["docs".to_owned()], counted: vec![counted], ..Transactions::default() }
     }
 

@@ -128,8 +128,12 @@ mod tests {
 
     #[test]
     fn a_page_says_what_is_done_and_what_would_help() {
-        let work =
-            IoCounters { reads: 3, metadata: 1, read_sizes: [(4096, 2), (1 << 20, 1)].into(), ..IoCounters::default() };
+        let work = IoCounters {
+            reads: 3,
+            metadata: 1,
+            read_sizes: [(4096, 2), (1 << 20, 1)].into(),
+            ..IoCounters::default()
+        };
         let share = ShareWork {
             file_share: "docs".to_owned(),
             protocol: "SMB".to_owned(),

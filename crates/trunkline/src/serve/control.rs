@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use admin::objects::{Change, Changed, Kind, Object, Refusal, ChangeAction, Why};
+use admin::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, Why};
 use admin::open_files::ClosedState;
 use admin::status::{ServerStatus, Status};
 use admin::workload::ShareWork;
@@ -363,7 +363,14 @@ impl Controlled for Control {
         let closed = closed.ok_or_else(|| Refusal::new(Why::NotFound, "it is not open any more"))?;
         let ClosedState { protocol, share, path, user, opens, lock_owners, delegations } = &closed;
         tracing::info!(
-            close_id, protocol, share, path, user, opens, lock_owners, delegations,
+            close_id,
+            protocol,
+            share,
+            path,
+            user,
+            opens,
+            lock_owners,
+            delegations,
             "closed by an administrator"
         );
         Ok(closed)

@@ -8,7 +8,7 @@ use admin::Status;
 use admin::channels::SessionChannels;
 use admin::open_files::ClosedState;
 use admin::status::Transport;
-use admin::transactions::{ShareTransactions, Gauges};
+use admin::transactions::{Gauges, ShareTransactions};
 use admin::workload::ClientWork;
 
 use super::plan::Plan;

@@ -69,7 +69,7 @@ impl Running {
 }
 
 fn counted<'a>(all: &'a Transactions, share: &str, protocol: &str) -> &'a ShareTransactions {
-    let is_it = |counted: &&Counted| counted.file_share == share && counted.protocol == protocol;
+    let is_it = |counted: &&ShareTransactions| counted.file_share == share && counted.protocol == protocol;
     all.counted.iter().find(is_it).unwrap_or_else(|| panic!("no {share} over {protocol}: {all:?}"))
 }
 

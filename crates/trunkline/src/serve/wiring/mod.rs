@@ -43,7 +43,7 @@ use admin::Status;
 use admin::channels::SessionChannels;
 use admin::open_files::ClosedState;
 use admin::status::Transport;
-use admin::transactions::{ShareTransactions, Gauges};
+use admin::transactions::{Gauges, ShareTransactions};
 use admin::workload::ClientWork;
 use share::engine::Descriptors;
 use smb_wire::Guid;

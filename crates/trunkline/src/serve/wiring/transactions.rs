@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use admin::transactions::{Api, ShareTransactions, Latency, Step, IoCounters};
+use admin::transactions::{Api, IoCounters, Latency, ShareTransactions, Step};
 use share::counts::{Counts, Distribution, Habit, Kind, SIZES, Totals, size_bound};
 use share::limits::ResponseType;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use admin::transactions::IoCounters;
-use admin::workload::{WorkloadContext, ClientWork, ThrottledCounts, advice};
+use admin::workload::{ClientWork, ThrottledCounts, WorkloadContext, advice};
 use share::counts::{Habit, Visits};
 use smb::state::Object;
 use smb_wire::Guid;
