@@ -50,6 +50,7 @@ const STYLE: &str = include_str!("../page/page.css");
 const SCRIPT: &str = include_str!("../page/page.js");
 const PLOT: &str = include_str!("../page/plot.js");
 const TABLES: &str = include_str!("../page/tables.js");
+const ICON: &str = include_str!("../page/icon.svg");
 const FORMS: &str = include_str!("../page/forms.js");
 
 /// The content security policy: the page loads files from here and sends requests to here.
@@ -159,6 +160,7 @@ fn open(path: &str, page: &Page) -> Option<(&'static str, Bytes)> {
         "/plot.js" => file("text/javascript; charset=utf-8", PLOT),
         "/tables.js" => file("text/javascript; charset=utf-8", TABLES),
         "/forms.js" => file("text/javascript; charset=utf-8", FORMS),
+        "/icon.svg" => file("image/svg+xml", ICON),
         "/openapi.json" => {
             let document = || openapi::document(|kind| page.server.settings_schema(kind));
             let described = page.described.get_or_init(|| document().to_string().into());

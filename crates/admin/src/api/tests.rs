@@ -154,6 +154,7 @@ fn the_page_and_what_describes_the_api_need_no_token_and_ask_for_nothing_elsewhe
         ("/tables.js", "text/javascript"),
         ("/forms.js", "text/javascript"),
         ("/page.css", "text/css"),
+        ("/icon.svg", "image/svg+xml"),
     ] {
         let (answer, _) = get(path);
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(kind), "{answer}");

@@ -108,14 +108,15 @@ function drawPlot(canvas, legend, lines, { places, limits = [], isLog = false })
     pen.textAlign = "right";
     pen.fillText(labels[at], left - 6, y(mark));
   });
-  const minutes = Math.round(places / 60);
+  const minutes = Math.round(places / 60), isNarrow = (right - left) / minutes < 62;
   for (let minute = 0; minute <= minutes; minute++) {
+    if (isNarrow && ![0, 2, minutes].includes(minute)) continue;
     pen.textAlign = minute === 0 ? "right" : minute === minutes ? "left" : "center";
     pen.fillText(minute === 0 ? "now" : "−" + minute + " min", x(Math.min(minute * 60, places - 1)), height - 8);
   }
   lines.forEach((line, number) => drawLine(pen, line, colour(PLOT_COLOURS[(line.colour ?? number) % PLOT_COLOURS.length]), x, y, bottom));
   pen.setLineDash([6, 4]);
-  for (const limit of shown) {
+  shown.forEach((limit, number) => {
     pen.strokeStyle = colour("--limit");
     pen.lineWidth = 1.5;
     pen.beginPath();
@@ -123,9 +124,10 @@ function drawPlot(canvas, legend, lines, { places, limits = [], isLog = false })
     pen.lineTo(right, y(limit.value));
     pen.stroke();
     pen.fillStyle = colour("--limit");
-    pen.textAlign = "left";
-    pen.fillText(limit.name, left + 4, y(limit.value) + (y(limit.value) < top + 12 ? 9 : -8));
-  }
+    // Limits of one value have their names beside each other.
+    pen.textAlign = ["left", "center", "right"][number % 3];
+    pen.fillText(limit.name, [left + 4, (left + right) / 2, right - 4][number % 3], y(limit.value) + (y(limit.value) < top + 12 ? 9 : -8));
+  });
   pen.setLineDash([]);
   const back = plotLooks.get(canvas);
   if (back !== undefined) {
