@@ -34,7 +34,8 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 /// The list of paths.
-const INDEX: &str = "/metrics       for Prometheus\n/transactions  the same and more as JSON\n/workload      what clients do, as JSON\n";
+const INDEX: &str = "/metrics       for Prometheus\n/transactions  the same and more as JSON\n\
+                     /workload      what clients do, as JSON\n";
 
 /// Serves callers on a listening socket until the future is dropped.
 pub async fn serve(listener: &TcpListener, server: Arc<dyn Controlled>) {

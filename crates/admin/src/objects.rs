@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn a_change_is_written_for_programs() {
-        let text = "{\"kind\":\"share\",\"name\":\"docs\",\"what\":{\"set\":{\"settings\":{\"comment\":null}}},\
+        let text = "{\"kind\":\"share\",\"name\":\"docs\",\"what\":{\"set\":{\
+                    \"settings\":{\"comment\":null}}},\
                     \"if_version\":\"7\"}";
         let change: Change = serde_json::from_str(text).unwrap();
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Open files and locks as an administrator sees and closes them: one row for each open and each locked range.
+//! Open files and locks as an administrator sees and closes them: one row for each open and each locked
+//! range.
 //!
 //! [`opens`] and [`locks`] make the rows from a [`Status`]. Each row has an id, with which
 //! [`crate::Controlled::close_open`] closes it.
@@ -26,11 +27,11 @@ pub struct OpenRow {
     pub user: String,
     /// The client's address; empty while the client is away.
     pub client: String,
-    /// What it may do, such as `RW`.
+    /// The access that it has, such as `RW`.
     pub access: String,
-    /// What it lets others do, such as `RWD`.
+    /// The access that it leaves to others, such as `RWD`.
     pub sharing: String,
-    /// What its client may cache, such as `RH`.
+    /// The rights to cache that its client has, such as `RH`.
     pub caching: String,
     /// The kind of the right to cache: `lease`, `batch`, `exclusive`, `level_ii`, `delegation` or `none`.
     pub oplock: String,

@@ -44,7 +44,7 @@ pub struct Tls {
     key: PathBuf,
     /// The acceptor with the pair in force.
     acceptor: Mutex<TlsAcceptor>,
-    /// The stamps of the files at the last look. Whoever looks holds the lock.
+    /// The stamps of the files at the last look. The connection that looks holds the lock.
     seen: Mutex<[Option<Stamp>; 2]>,
 }
 
@@ -96,7 +96,8 @@ impl Tls {
             *seen = now;
             match acceptor(&self.certificate, &self.key) {
                 Ok(acceptor) => {
-                    tracing::info!(certificate = %self.certificate.display(), "the admin page has another certificate");
+                    let certificate = self.certificate.display();
+                    tracing::info!(%certificate, "the admin page has another certificate");
                     *in_force() = acceptor;
                 }
                 Err(why) => tracing::error!(%why, "the admin page keeps the certificate that it had"),
@@ -184,11 +185,11 @@ pub(crate) mod tests {
             matches!(why(&key, &key), Unusable::Certificate(why) if why.contains("no certificate in it"))
         );
         assert!(
-            matches!(why(&certificate, &certificate), Unusable::Key(why) if why.contains("no private key in it"))
+            matches!(why(&certificate, &certificate), Unusable::Key(why) if why.contains("no private key"))
         );
         std::fs::write(&key, pair().1).unwrap();
         assert!(
-            matches!(why(&certificate, &key), Unusable::Key(why) if why.contains("not the one of the certificate"))
+            matches!(why(&certificate, &key), Unusable::Key(why) if why.contains("not the one of the cert"))
         );
         std::fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
             .unwrap();

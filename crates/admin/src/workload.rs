@@ -143,18 +143,23 @@ impl ThrottledCounts {
             (
                 self.by_size,
                 "limits of the share",
-                "a larger provisioned size (`trunkline share set SHARE provisioned_gib=GIB`), or an account without limits"
+                "a larger provisioned size (`trunkline share set SHARE provisioned_gib=GIB`), or an account \
+                 without limits"
                     .to_owned(),
             ),
             (
                 self.metadata,
                 "the limit on metadata",
-                format!("{cache}the work spread over several shares, fewer opens and look-ups; a larger size does not raise it"),
+                format!(
+                    "{cache}the work spread over several shares, fewer opens and look-ups; a larger size does \
+                     not raise it"
+                ),
             ),
             (
                 self.by_file_or_account,
                 "the limit of single files or of the account",
-                "the work spread over more files, and shares moved to another account; a larger size does not raise it"
+                "the work spread over more files, and shares moved to another account; a larger size does not \
+                 raise it"
                     .to_owned(),
             ),
         ];
@@ -202,19 +207,21 @@ pub fn advice(work: &IoCounters, asked: &WorkloadContext<'_>) -> Vec<String> {
         };
         let server = match caching {
             Some(false) => {
-                "metadata caching, which is off for this share (`trunkline share set SHARE metadata_caching=on`); "
+                "metadata caching, which is off for this share (`trunkline share set SHARE \
+                 metadata_caching=on`); "
             }
             _ => "",
         };
         advice.push(format!(
-            "it is metadata-heavy: {server}keep files open, pack small files together, look less often ({cached}), spread it \
-             over several shares where the limit on metadata is near"
+            "it is metadata-heavy: {server}keep files open, pack small files together, look less often \
+             ({cached}), spread it over several shares where the limit on metadata is near"
         ));
     }
     let mean = (work.read_bytes + work.written_bytes).checked_div(data).unwrap_or(0);
     if data * 2 >= all && mean < SMALL {
         advice.push(format!(
-            "its reads and writes have {mean} bytes on average: larger ones, or more of them at once, carry more"
+            "its reads and writes have {mean} bytes on average: larger ones, or more of them at once, carry \
+             more"
         ));
     }
     match at_once {

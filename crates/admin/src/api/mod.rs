@@ -54,8 +54,8 @@ const ICON: &str = include_str!("../page/icon.svg");
 const FORMS: &str = include_str!("../page/forms.js");
 
 /// The content security policy: the page loads files from here and sends requests to here.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The parts that all callers share.
 struct Page {

@@ -21,7 +21,11 @@ pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
     }
     json!({
         "openapi": "3.1.0",
-        "info": { "title": "Trunkline", "version": "1", "summary": "Accounts, shares and what the server does" },
+        "info": {
+            "title": "Trunkline",
+            "version": "1",
+            "summary": "Accounts, shares, users and what the server does",
+        },
         "security": [{ "token": [] }],
         "paths": paths,
         "components": {
@@ -58,15 +62,20 @@ pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
                     ("object", json!({ "oneOf": [schema("Object"), { "type": "null" }] })),
                     ("notes", json!({ "type": "array", "items": { "type": "string" } })),
                 ]),
-                "NewAccount": body(&json!({ "name": { "type": "string" }, "settings": schema("AccountSettings") }), &["name"]),
+                "NewAccount": new_object("AccountSettings"),
                 "ChangedAccount": body(&json!({ "settings": schema("AccountSettings") }), &["settings"]),
                 "AccountSettings": settings(Kind::Account),
-                "NewShare": body(&json!({ "name": { "type": "string" }, "settings": schema("ShareSettings") }), &["name"]),
+                "NewShare": new_object("ShareSettings"),
                 "ChangedShare": body(&json!({ "settings": schema("ShareSettings") }), &["settings"]),
                 "ShareSettings": settings(Kind::Share),
             },
         },
     })
+}
+
+/// The body that makes an object with these settings.
+fn new_object(settings: &str) -> Value {
+    body(&json!({ "name": { "type": "string" }, "settings": schema(settings) }), &["name"])
 }
 
 fn user() -> Value {

@@ -44,7 +44,8 @@ fn ask(method: &str, path: &str, headers: &str, body: &str) -> (String, Vec<Stri
     let (content, length) =
         if body.is_empty() { ("", 0) } else { ("Content-Type: application/json\r\n", body.len()) };
     send(&format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost:9446\r\nAuthorization: Bearer {TOKEN}\r\n{headers}{content}\
+        "{method} {path} HTTP/1.1\r\nHost: localhost:9446\r\nAuthorization: Bearer {TOKEN}\r\n{headers}\
+         {content}\
          Content-Length: {length}\r\n\r\n{body}"
     ))
 }
