@@ -156,8 +156,8 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::Limit => "as many connections as `nfs_max_connections` allows",
             Reason::SharedMounts => {
-                "several shares are mounted from one endpoint, and the `nconnect` of the first mount counts for \
-                 all;                  an `nfs_port` for a share or account of its own gives it its own"
+                "several shares are mounted from one endpoint, and the `nconnect` of the first mount counts \
+                 for all; an `nfs_port` for a share or account of its own gives it its own"
             }
             Reason::Gone => "no connection now",
             Reason::OpensNone => {

@@ -151,15 +151,15 @@ impl ThrottledCounts {
                 self.metadata,
                 "the limit on metadata",
                 format!(
-                    "{cache}the work spread over several shares, fewer opens and look-ups; a larger size does \
-                     not raise it"
+                    "{cache}the work spread over several shares, fewer opens and look-ups; a larger size \
+                     does not raise it"
                 ),
             ),
             (
                 self.by_file_or_account,
                 "the limit of single files or of the account",
-                "the work spread over more files, and shares moved to another account; a larger size does not \
-                 raise it"
+                "the work spread over more files, and shares moved to another account; a larger size does \
+                 not raise it"
                     .to_owned(),
             ),
         ];

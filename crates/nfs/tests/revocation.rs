@@ -1,4 +1,5 @@
-//! State that an administrator revokes (RFC 8881 8.5): its client is told with each request until it has freed it.
+//! State that an administrator revokes (RFC 8881 8.5). Its client is told with each request until it has
+//! freed it.
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockRes};

@@ -1,12 +1,12 @@
 //! Revocation of a client's state by an administrator (RFC 8881 8.5).
 //!
-//! The engine closes what the state stands for, so that others get the file at once. The state itself stays in
-//! the table without it: a request that names its stateid gets NFS4ERR_ADMIN_REVOKED, and every SEQUENCE of the
-//! client says SEQ4_STATUS_ADMIN_STATE_REVOKED until FREE_STATEID has acknowledged the last such state
-//! (RFC 8881 18.46.3).
+//! The engine closes the open or releases the locks, so that others get the file at once. The state itself
+//! stays in the table without them. A request that names its stateid gets NFS4ERR_ADMIN_REVOKED, and every
+//! SEQUENCE of the client says SEQ4_STATUS_ADMIN_STATE_REVOKED until FREE_STATEID has acknowledged the last
+//! such state (RFC 8881 18.46.3).
 //!
-//! A client that has not acknowledged a revocation must not reclaim after a restart of the server what another
-//! client may have locked and changed meanwhile (RFC 8881 8.4.3). Its client record is struck off until then.
+//! Another client may lock and change the file meanwhile. So a client that has not acknowledged a revocation
+//! must not reclaim after a restart of the server (RFC 8881 8.4.3): its client record is struck off until then.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const ALL_BYTES: [RangeRequest; 2] = [
     RangeRequest { start: u64::MAX, len: 1, kind: RangeKind::Exclusive },
 ];
 
-/// What a revocation has ended.
+/// The state that a revocation has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Revocation {
     /// Opens.
@@ -36,8 +36,9 @@ pub struct Revocation {
 }
 
 impl Server {
-    /// Revokes the state of a client that a stateid names: an open with its locks and the client's delegation of
-    /// the file, the locks of one owner, or a delegation. None when there is no such state. May block.
+    /// Revokes the state of a client that a stateid names. That is an open with its locks and the client's
+    /// delegation of the file, the locks of one owner, or a delegation. None when there is no such state. May
+    /// block.
     pub fn revoke(&self, client: u64, other: &[u8; 12], now: Now) -> Option<Revocation> {
         let client = self.clients.get(client)?;
         let state = self.live_state(&client, other)?;

@@ -409,9 +409,9 @@ impl Server {
         self.close(open, cause)
     }
 
-    /// Closes an Open on behalf of an administrator, also one that is kept for a client that is away. The client is
-    /// not told: its next request that names the Open gets FILE_CLOSED. False when there is no such Open, or it is
-    /// no file's.
+    /// Closes an Open on behalf of an administrator, also one that is kept for a client that is away. The
+    /// client is not told: its next request that names the Open gets FILE_CLOSED. False when there is no such
+    /// Open, or when it is a pipe.
     // MS-SMB2 3.3.4.17
     pub fn close_by_administrator(&self, id: FileId, now: Now) -> bool {
         let open = self.opens.get(id.volatile).map(|open| open.share());
