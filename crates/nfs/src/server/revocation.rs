@@ -6,7 +6,8 @@
 //! such state (RFC 8881 18.46.3).
 //!
 //! Another client may lock and change the file meanwhile. So a client that has not acknowledged a revocation
-//! must not reclaim after a restart of the server (RFC 8881 8.4.3): its client record is struck off until then.
+//! must not reclaim after a restart of the server (RFC 8881 8.4.3). Its client record is struck off until
+//! then.
 
 use std::sync::Arc;
 
