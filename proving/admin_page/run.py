@@ -10,6 +10,7 @@ is kept as PNG. Without Debian's chromium it is skipped.
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -57,8 +58,8 @@ provisioned_gib = 100
 class Place:
     """A server with two shares in a directory of its own; a context manager that ends it."""
 
-    def __init__(self, config: str = CONFIG, shares: tuple[str, ...] = ("docs", "projects", "made")) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="proof-admin-"))
+    def __init__(self, config: str = CONFIG, shares: tuple[str, ...] = ("docs", "projects", "made"), below: str | None = None) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="proof-admin-", dir=below))
         self.port = servers.free_port()
         for name in shares:
             (self.directory / name).mkdir()
@@ -118,13 +119,15 @@ class Place:
         """All that the server has logged."""
         return (self.directory / "log").read_text()
 
-    def load(self, share: str, seconds: float, *more: str, depth: int = 4, user: str = "ann") -> subprocess.Popen[bytes]:
+    def load(self, share: str, seconds: float, *more: str, depth: int = 4) -> subprocess.Popen[bytes]:
         """Begin to read and write a share."""
-        target = f"smb://{user}@127.0.0.1:{self.port}/{share}"
-        words = ["load", target, "--rw", "randrw", "--bs", "4k", "--iodepth", str(depth), "--filesize", "4m", "--time_based", "--runtime", str(seconds),
-                 "--password-file", str(self.directory / "password"), *more]
-        return subprocess.Popen([servers.program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                stderr=open(self.directory / "load", "w"))
+        words = ["--rw", "randrw", "--bs", "4k", "--iodepth", str(depth), "--filesize", "4m", "--time_based", "--runtime", str(seconds), *more]
+        return self.start_load(share, "ann", words)
+
+    def start_load(self, share: str, user: str, words: list[str]) -> subprocess.Popen[bytes]:
+        """Begin to load a share as these words of `trunkline load` say."""
+        line = [servers.program(), "load", f"smb://{user}@127.0.0.1:{self.port}/{share}", "--password-file", str(self.directory / "password"), *words]
+        return subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(self.directory / "load", "w"))
 
 
 # A server that has nothing yet.
@@ -587,15 +590,17 @@ account = "lab"
 provisioned_gib = 400
 users = {{ "*" = "full" }}
 """
+PICTURE_S = 302
 # Share, user, from which second of the five minutes for how long, and the load.
 PICTURE_LOADS = [
-    ("projects", "ann", 0, 310, "--bs 16k --rwmixread 70 --rate_iops 1500,700 --filesize 64m"),
-    ("projects", "eve", 60, 90, "--bs 8k --rate_iops 900,400 --filesize 16m"),
-    ("media", "bob", 20, 120, "--rw read --bs 256k --rate_iops 160,0 --filesize 128m"),
-    ("media", "bob", 190, 120, "--rw read --bs 256k --rate_iops 220,0 --filesize 128m"),
-    ("home", "eve", 0, 310, "--metadata open --files 300 --rate_iops 350"),
-    ("backup", "ann", 110, 110, "--rw write --bs 128k --rate_iops 0,240 --filesize 128m"),
-    ("backup", "ann", 265, 45, "--rw write --bs 128k --rate_iops 0,320 --filesize 128m"),
+    ("projects", "ann", 0, 330, "--rw randread --bs 16k --iodepth 4 --rate_iops 1300 --filesize 64m"),
+    ("projects", "bob", 0, 330, "--rw randwrite --bs 16k --iodepth 2 --rate_iops 550 --filesize 32m"),
+    ("projects", "eve", 70, 80, "--rw randrw --bs 8k --iodepth 16 --filesize 16m"),
+    ("media", "bob", 25, 120, "--rw read --bs 256k --iodepth 2 --rate_iops 120 --filesize 96m"),
+    ("media", "bob", 190, 140, "--rw read --bs 256k --iodepth 2 --rate_iops 170 --filesize 96m"),
+    ("home", "eve", 0, 330, "--metadata open --iodepth 4 --rate_iops 350"),
+    ("backup", "ann", 110, 100, "--rw write --bs 128k --iodepth 2 --rate_iops 150 --filesize 96m"),
+    ("backup", "ann", 265, 65, "--rw write --bs 128k --iodepth 2 --rate_iops 200 --filesize 96m"),
 ]
 
 
@@ -603,14 +608,16 @@ def take_pictures(page: Browser, directory: Path) -> None:
     """Keep what the page looks like after five minutes of load: light, dark, and on a phone."""
     directory.mkdir(parents=True, exist_ok=True)
     page.size(1280, 1000)
-    with Place(PICTURE_CONFIG, ("projects", "home", "media", "backup")) as place:
+    # Paths as administrators have them, where that can be.
+    below = "/srv" if os.access("/srv", os.W_OK) else None
+    with Place(PICTURE_CONFIG, ("projects", "home", "media", "backup"), below) as place:
         page.open(f"{place.address}/#token={place.token}")
         page.until("document.getElementById('main')?.hidden === false")
         begun, left, loads = time.monotonic(), sorted(PICTURE_LOADS, key=lambda load: load[2]), []
-        while time.monotonic() < begun + 302:
+        while time.monotonic() < begun + PICTURE_S:
             while left and left[0][2] <= time.monotonic() - begun:
                 share, user, _, seconds, words = left.pop(0)
-                loads.append(place.load(share, seconds, *words.split(), user=user))
+                loads.append(place.start_load(share, user, [*words.split(), "--time_based", "--runtime", str(seconds)]))
             time.sleep(0.2)
         page.picture(directory / "admin.png")
         page.scheme("dark")

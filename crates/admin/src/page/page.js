@@ -131,8 +131,8 @@ function drawFacts(now) {
   if (!state) return;
   const object = lists.shares.find((one) => one.name === share), limits = state.limits, gauges = state.gauges;
   const gib = (bytes) => bytes === null || bytes === undefined ? "–" : shortNumber(bytes / (1 << 30)) + " GiB";
-  const facts = [["Path", object ? object.settings.path : "–"], ["Account", object && object.settings.account || "none"],
-    ["Files take", gib(gauges.file_capacity_bytes)], ["Size", gib(gauges.capacity_quota_bytes ?? gauges.volume_size_bytes)], ["Open", gauges.open_files]];
+  const facts = [["Account", object && object.settings.account || "none"],
+    ["Files take", gib(gauges.file_capacity_bytes)], ["Size", gib(gauges.capacity_quota_bytes ?? gauges.volume_size_bytes)], ["Open files", gauges.open_files]];
   if (limits) {
     const rate = limits.is_together ? shortNumber(limits.ingress_bytes / MIB)
       : shortNumber(limits.ingress_bytes / MIB) + " in, " + shortNumber(limits.egress_bytes / MIB) + " out";
@@ -141,6 +141,7 @@ function drawFacts(now) {
       ["Burst credits", shortNumber(limits.burst_credits) + " of " + shortNumber(limits.max_burst_credits)], ["Held now", limits.held]);
   } else facts.push(["Limits", "none"]);
   figures("facts", facts);
+  byId("share-path").textContent = object ? object.settings.path : "";
 }
 
 function drawPlots() {
@@ -220,7 +221,7 @@ function drawFirstSteps(now) {
   // Where NFS is served alone, nobody needs a password.
   const steps = { share: lists.shares.length > 0, user: lists.users.length > 0 || hasClient, client: hasClient };
   const card = byId("first");
-  card.hidden = !listed || Object.values(steps).every(Boolean);
+  card.hidden = !listed || Boolean(scope()) || Object.values(steps).every(Boolean);
   for (const [name, isDone] of Object.entries(steps)) byId("step-" + name).className = isDone ? "done" : "";
   if (card.hidden) return;
   const local = /^(localhost|127\.|\[)/.test(location.hostname), host = local ? now.server_name : location.hostname;
