@@ -328,7 +328,10 @@ def users_are_made_changed_and_removed(place: Place, page: Browser) -> None:
     go(page, "users")
     page.until(ROW.format(table="users", name="ann"))
     row = ROW.format(table="users", name="zoe")
-    users = lambda: {user["name"]: user for user in place.ask("users")}
+
+    def users() -> dict[str, Any]:
+        return {user["name"]: user for user in place.ask("users")}
+
     focus(page, "document.querySelector('#view-users [data-opens]')")
     page.press("Enter")
     page.until("document.getElementById('user-dialog').open && document.activeElement.name === 'name'")
@@ -380,7 +383,10 @@ def open_files_are_found_and_closed(place: Place, page: Browser) -> None:
     other = place.load("projects", 60)
     go(page, "files")
     row = "[...document.querySelectorAll('#opens tbody tr')].find((row) => row.cells[1]?.textContent === 'docs')"
-    opens = lambda: [row for row in place.ask("open-files")["rows"] if row["share"] == "docs"]
+
+    def opens() -> list[Any]:
+        return [row for row in place.ask("open-files")["rows"] if row["share"] == "docs"]
+
     try:
         page.until(row)
         page.until("document.querySelectorAll('#opens tbody tr').length >= 2")
@@ -467,7 +473,7 @@ def each_view_is_reached_by_keyboard(_: Place, page: Browser) -> None:
     page.until("document.activeElement.id === 'main'")
     for view in ("shares", "accounts", "users", "sessions", "files", "operations", "overview"):
         page.says("document.getElementById('share').focus()")
-        for _ in range(10):
+        for _step in range(10):
             page.press("Tab")
             if page.says("document.activeElement.getAttribute('href')") == f"#/{view}":
                 break
