@@ -155,8 +155,14 @@ function drawPlots() {
     // What counts together against a limit is a line too.
     operations.push(line("reads and writes", (s) => s.reads + s.writes, { colour: 3 }));
     bounds.iops.push({ name: "limit", value: limits.iops });
-    if (limits.burst_iops > limits.iops) bounds.iops.push({ name: "burst limit", value: limits.burst_iops, isSpare: true });
-    if (limits.metadata_iops) bounds.iops.push({ name: "metadata limit", value: limits.metadata_iops, isSpare: true });
+    const most = (of) => Math.max(0, ...samples.filter((sample) => sample).map(of));
+    const isFar = (used, limit) => used * 1.25 < limit;
+    if (limits.burst_iops > limits.iops) {
+      bounds.iops.push({ name: "burst limit", value: limits.burst_iops, isSpare: isFar(most((s) => s.reads + s.writes), limits.iops) });
+    }
+    if (limits.metadata_iops) {
+      bounds.iops.push({ name: "metadata limit", value: limits.metadata_iops, isSpare: isFar(most((s) => s.metadata), limits.metadata_iops / 3) });
+    }
     if (limits.is_together) {
       bytes.push(line("together", (s) => s.read + s.written, { colour: 3 }));
       bounds.throughput.push({ name: "limit", value: limits.ingress_bytes / MIB });
@@ -170,7 +176,7 @@ function drawPlots() {
   for (const sample of samples) {
     if (sample) for (const [name, api] of sample.apis) busiest.set(name, (busiest.get(name) || 0) + (api.timed ? api.rate : 0));
   }
-  const names = [...busiest].filter(([, rate]) => rate > 0).sort((a, b) => b[1] - a[1]).slice(0, 3).map(([name]) => name);
+  const names = [...busiest].filter(([, rate]) => rate > 0).sort((a, b) => b[1] - a[1]).slice(0, 2).map(([name]) => name);
   const api = (s, name, key) => s.apis.has(name) ? s.apis.get(name).server[key] : null;
   plot("latency", names.flatMap((name, colour) => [line(name + " 50 %", (s) => api(s, name, "p50"), { colour }),
     line("99 %", (s) => api(s, name, "p99"), { colour, isDashed: true })]), { isLog: true });

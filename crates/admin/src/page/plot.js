@@ -82,7 +82,7 @@ function startPlot(canvas) {
 }
 
 // Draws `lines`, each {name, values}, the newest value last; null is a gap. `of` has the number of `places` across, `limits`,
-// each {name, value, isSpare}, and whether the scale goes by powers of ten. A spare limit is left out where it is far away.
+// each {name, value, isSpare}, and whether the scale goes by powers of ten. A spare limit has no line, since it is far away.
 function drawPlot(canvas, legend, lines, { places, limits = [], isLog = false }) {
   const started = startPlot(canvas);
   if (!started) return;
@@ -90,7 +90,7 @@ function drawPlot(canvas, legend, lines, { places, limits = [], isLog = false })
   const colour = (name) => style.getPropertyValue(name).trim();
   let most = 0, least = Infinity;
   for (const line of lines) for (const value of line.values) if (value > 0) { most = Math.max(most, value); least = Math.min(least, value); }
-  const shown = limits.filter((limit) => !limit.isSpare || most * 1.25 > Math.min(...limits.map((one) => one.value)));
+  const shown = limits.filter((limit) => !limit.isSpare);
   for (const limit of shown) most = Math.max(most, limit.value * 1.04);
   const scale = plotScale(most, least, isLog);
   const labels = scale.marks.map(axisNumber);
