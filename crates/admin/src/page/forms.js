@@ -13,15 +13,26 @@ function done(text) {
   done.timer = setTimeout(() => { byId("done").textContent = ""; }, 5000);
 }
 
+let questions = 0;        // how many were asked
+
 // Asks first; gives whether the answer is yes. Escape and Cancel are no.
 function sure(title, text, yes) {
   byId("question-title").textContent = title;
   byId("question-text").textContent = text;
   byId("question-yes").textContent = yes;
   const dialog = byId("question");
+  const own = ++questions;
   dialog.returnValue = "no";
   dialog.showModal();
-  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
+  return new Promise((resolve) => {
+    const closed = () => {
+      // A dialog tells late that it is closed: by then it may ask the next question.
+      if (own === questions && dialog.open) return;
+      dialog.removeEventListener("close", closed);
+      resolve(own === questions && dialog.returnValue === "yes");
+    };
+    dialog.addEventListener("close", closed);
+  });
 }
 
 // Makes a change, and says what was refused or should be known; gives what came of it, or null.
