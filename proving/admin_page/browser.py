@@ -130,8 +130,8 @@ class Browser:
         self.call("Input.insertText", text=text)
 
     def press(self, key: str) -> None:
-        """Press a key: Enter, Tab or a blank."""
-        code, text = {"Enter": (13, "\r"), "Tab": (9, ""), " ": (32, " ")}[key]
+        """Press a key: Enter, Tab, Escape, an arrow or a blank."""
+        code, text = {"Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), "ArrowLeft": (37, ""), " ": (32, " ")}[key]
         for kind in ("keyDown", "keyUp"):
             how = {"type": kind, "key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
             if kind == "keyDown" and text:
@@ -141,6 +141,10 @@ class Browser:
     def size(self, width: int, height: int, phone: bool = False) -> None:
         """Give the window a size in pixels."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+
+    def scheme(self, name: str) -> None:
+        """Say that the user wants a light or a dark scheme."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def picture(self, place: Path, box: tuple[float, float, float, float] | None = None) -> None:
         """Write the visible part of the page as PNG, or only `box` of it: left, top, width, height."""

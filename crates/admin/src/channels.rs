@@ -1,7 +1,7 @@
-//! Which connections carry each session, and why no others do: the answer to the question that
-//! Get-SmbMultichannelConnection answers on Windows, asked of the server.
+//! The connections of each session, and the reasons why it has no others. Get-SmbMultichannelConnection
+//! answers the same question on Windows for the client.
 //!
-//! A [`Row`] has the names of that command's properties. What only the client knows is null.
+//! A [`Row`] has the names of that command's properties. Values that only the client knows are null.
 
 use std::fmt;
 
@@ -10,95 +10,95 @@ use serde::{Deserialize, Serialize};
 /// The channels of all sessions at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channels {
-    /// When it was taken, RFC 3339.
+    /// The time at which it was taken, RFC 3339.
     pub timestamp: String,
-    /// Name that clients see.
+    /// The name that clients see.
     pub server_name: String,
     /// Every session that has a user.
     pub sessions: Vec<SessionChannels>,
 }
 
-/// One session.
+/// The channels of one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionChannels {
-    /// Session id.
+    /// The session id.
     pub session_id: String,
     /// The user's name.
     pub username: String,
-    /// The accounts whose settings count; none when the server's own do.
+    /// The accounts whose settings count; empty when the server's own settings count.
     pub accounts: Vec<String>,
-    /// Dialect, such as `SMB3_11`.
+    /// The dialect, such as `SMB3_11`.
     pub dialect: String,
-    /// How many connections it may have.
+    /// The number of connections that it may have.
     pub max_channels: usize,
-    /// How many it has.
+    /// The number of connections that it has.
     pub current_channels: usize,
-    /// Connections it has lost while others went on.
+    /// The connections that it has lost while others went on.
     pub failure_count: u64,
-    /// Why it has no more than it has.
+    /// The reason why it has no more connections.
     pub reason: Reason,
-    /// The same in words.
+    /// The reason in words.
     pub why: String,
-    /// Its connections, then the addresses of the server to which it has none.
+    /// The session's connections, and behind them the addresses of the server to which it has none.
     pub connections: Vec<Row>,
 }
 
 /// A connection of a session, or an address of the server to which the session has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Name that clients see.
+    /// The name that clients see.
     pub server_name: String,
     /// Whether it is a connection.
     pub selected: bool,
     /// The client's address.
     pub client_ip: Option<String>,
-    /// Our address.
+    /// The server's address.
     pub server_ip: String,
-    /// Only the client knows it.
+    /// The client's interface. Only the client knows it.
     pub client_interface_index: Option<u32>,
-    /// The interface that has our address.
+    /// The interface that has the server's address.
     pub server_interface_index: u32,
-    /// In bit/s; only the client knows it.
+    /// The client's link speed in bit/s. Only the client knows it.
     pub client_link_speed: Option<u64>,
-    /// In bit/s; null when it is not known, and clients are told 1 Gbit/s.
+    /// The server's link speed in bit/s. Null when the host does not tell it; clients are told 1 Gbit/s then.
     pub server_link_speed: Option<u64>,
-    /// Only the client knows it.
+    /// Whether the client's interface spreads its work. Only the client knows it.
     pub client_rss_capable: Option<bool>,
-    /// As clients are told.
+    /// Whether clients are told that the interface spreads its work.
     pub server_rss_capable: bool,
-    /// Never: RDMA is not served.
+    /// Always false: RDMA is not served.
     pub client_rdma_capable: bool,
-    /// Never: RDMA is not served.
+    /// Always false: RDMA is not served.
     pub server_rdma_capable: bool,
-    /// What the connection has done.
+    /// The figures of the connection.
     pub channel: Option<Use>,
-    /// Why there is no connection.
+    /// The reason why there is no connection.
     pub reason: Option<Reason>,
-    /// The same in words.
+    /// The reason in words.
     pub why: Option<String>,
 }
 
-/// What a connection has done, for all its sessions together.
+/// The figures of a connection, for all its sessions together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Use {
-    /// Channel id.
+    /// The channel id.
     pub channel_id: String,
     /// The client's port.
     pub client_port: u16,
-    /// Our port.
+    /// The server's port.
     pub server_port: u16,
-    /// When it was accepted, RFC 3339.
+    /// The time at which it was accepted, RFC 3339.
     pub creation_time: String,
     /// Seconds since then.
     pub age_seconds: u64,
-    /// What came and went.
+    /// Requests and bytes.
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// How the data of large reads leaves.
+    /// The way in which the data of large reads leaves.
     pub large_reads: LargeReads,
 }
 
-/// What came and went on a connection of either protocol.
+/// Requests and bytes of a connection of either protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Requests received.
@@ -109,36 +109,36 @@ pub struct Traffic {
     pub bytes_out: u64,
 }
 
-/// How the data of large reads leaves a connection, on shares with `send_file = "auto"`.
+/// The way in which the data of large reads leaves a connection, on shares with `send_file = "auto"`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LargeReads {
-    /// Whether the host sends it from its page cache; else it is copied.
+    /// Whether the host sends the data from its page cache. Otherwise it is copied.
     pub sendfile: bool,
-    /// The cost of both ways when they were tried last; null before that.
+    /// The cost of both ways at the last trial; null before the first.
     pub tried: Option<Tried>,
 }
 
-/// The cost of both ways: processor time of the server, and time, in microseconds for each MiB.
+/// The cost of both ways: processor time of the server and elapsed time, in microseconds for each MiB.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
-    /// Processor time when it was copied.
+    /// Processor time of copying.
     pub copied_cpu_us: u64,
-    /// Processor time when the host sent it.
+    /// Processor time of sending by the host.
     pub sendfile_cpu_us: u64,
-    /// Time when it was copied.
+    /// Elapsed time of copying.
     pub copied_us: u64,
-    /// Time when the host sent it.
+    /// Elapsed time of sending by the host.
     pub sendfile_us: u64,
 }
 
 impl LargeReads {
-    /// The word for it.
+    /// The word for the way.
     #[must_use]
     pub fn name(&self) -> &'static str {
         if self.sendfile { "sendfile" } else { "copied" }
     }
 
-    /// The measurement in words; none before both ways were tried.
+    /// The measurement in words; none before the first trial.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let tried = self.tried.as_ref()?;
@@ -153,7 +153,7 @@ impl LargeReads {
     }
 }
 
-/// Why there is no connection, or no further one.
+/// The reason why there is no connection, or no further one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -161,7 +161,7 @@ pub enum Reason {
     OldDialect,
     /// `multichannel` is off for the account or the server.
     SwitchedOff,
-    /// The client has no name, and such sessions stay where they are.
+    /// The client has no name. Its session stays on the connection on which it began.
     Anonymous,
     /// The client did not say that it can have several connections.
     NotAnnounced,

@@ -1,46 +1,46 @@
-//! Asks a running server over its control socket. Blocking, for commands.
+//! The commands' end of the control socket. Its calls block.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::deadline::DeadlineReader;
 use crate::protocol::{MAX_RESPONSE, Request, Response};
 use crate::socket;
-use crate::whole::Whole;
 
-/// How long a whole answer may take.
+/// The time in which the whole response must come.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No server runs on this state directory.
     #[error("no server runs on this state directory")]
     NotRunning,
-    /// The socket is not ours.
+    /// The socket is another user's.
     #[error("the control socket is not open to this user")]
     Forbidden,
-    /// The server answered something else, too late, or too much.
+    /// The response was not understood, too late or too long.
     #[error("the server did not answer as expected: {0}")]
     Answer(String),
-    /// The server refused.
+    /// The server refused the request.
     #[error("{0}")]
     Refused(String),
 }
 
 /// A connection to a running server, for one request.
 #[derive(Debug)]
-pub struct Client {
+pub struct ControlClient {
     stream: UnixStream,
 }
 
-impl Client {
+impl ControlClient {
     /// Connects to the server that runs on the state directory `dir`.
     ///
     /// # Errors
     /// [`ClientError::NotRunning`] when there is none, [`ClientError::Forbidden`] when it is another user's.
-    pub fn connect(dir: &Path) -> Result<Client, ClientError> {
+    pub fn connect(dir: &Path) -> Result<ControlClient, ClientError> {
         use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
         let connected = socket::address(dir).and_then(|address| UnixStream::connect(&address.path));
         let stream = connected.map_err(|e| match e.kind() {
@@ -48,10 +48,10 @@ impl Client {
             PermissionDenied => ClientError::Forbidden,
             _ => ClientError::Answer(e.to_string()),
         })?;
-        Ok(Client { stream })
+        Ok(ControlClient { stream })
     }
 
-    /// Sends `request` and waits for the answer.
+    /// Sends `request` and waits for the response.
     ///
     /// # Errors
     /// [`ClientError::Refused`] with the server's own words, or [`ClientError::Answer`].
@@ -69,7 +69,7 @@ impl Client {
         line.push(b'\n');
         self.stream.write_all(&line)?;
         let mut answer = Vec::new();
-        let whole = Whole::within(PATIENCE, self.stream);
+        let whole = DeadlineReader::within(PATIENCE, self.stream);
         BufReader::new(whole.take(MAX_RESPONSE as u64)).read_until(b'\n', &mut answer)?;
         Ok(serde_json::from_slice(&answer)?)
     }

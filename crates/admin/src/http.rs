@@ -1,7 +1,9 @@
-//! Metrics over HTTP, to programs on this host: `/metrics` for Prometheus, `/transactions` and `/workload` as JSON.
+//! Metrics over HTTP for programs on this host: `/metrics` for Prometheus, `/transactions` and `/workload` as
+//! JSON.
 //!
-//! Only what can be read without harm is here, and only on loopback, since nobody is asked who they are. A page of somebody
-//! else's in a browser on this host must not read it either: who asks must name the host by a name of loopback.
+//! Nobody is authenticated here. So only harmless figures can be read, and only on loopback. A page of
+//! another site in a browser on this host must not read them either: a request must name the host by a name
+//! of loopback.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,18 +25,19 @@ use tokio::sync::Semaphore;
 
 use crate::{Controlled, prometheus};
 
-/// How long one exchange may take.
+/// The time that one exchange may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Callers that are served at once; more wait.
+/// The number of callers that are served at once; more wait.
 const MAX_CALLERS: usize = 8;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// What can be asked for.
-const INDEX: &str = "/metrics       for Prometheus\n/transactions  the same and more as JSON\n/workload      what clients do, as JSON\n";
+/// The list of paths.
+const INDEX: &str = "/metrics       for Prometheus\n/transactions  the same and more as JSON\n\
+                     /workload      what clients do, as JSON\n";
 
-/// Answers on a socket that listens, until the future is dropped.
+/// Serves callers on a listening socket until the future is dropped.
 pub async fn serve(listener: &TcpListener, server: Arc<dyn Controlled>) {
     let places = Arc::new(Semaphore::new(MAX_CALLERS));
     loop {
@@ -59,7 +62,7 @@ pub async fn serve(listener: &TcpListener, server: Arc<dyn Controlled>) {
     }
 }
 
-/// Answers one request, and closes.
+/// Answers one request and closes the connection.
 async fn exchange(stream: TcpStream, server: Arc<dyn Controlled>) -> Result<(), String> {
     let answer = |request: Request<Incoming>| {
         let server = Arc::clone(&server);
@@ -82,7 +85,7 @@ async fn answer<B>(request: &Request<B>, server: Arc<dyn Controlled>) -> Respons
         return refused;
     }
     let path = request.uri().path().to_owned();
-    // It may ask the host, which may take its time.
+    // It may ask the host, which may take long.
     let made = tokio::task::spawn_blocking(move || page(&path, &*server)).await;
     match made {
         Ok(Some((kind, text))) => response(StatusCode::OK, kind, text),
@@ -91,7 +94,7 @@ async fn answer<B>(request: &Request<B>, server: Arc<dyn Controlled>) -> Respons
     }
 }
 
-/// What is at a path, and of which kind.
+/// The content type and the text of a path.
 fn page(path: &str, server: &dyn Controlled) -> Option<(&'static str, String)> {
     match path {
         "/" => Some((PLAIN, INDEX.to_owned())),
@@ -113,7 +116,7 @@ fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Fu
     response
 }
 
-/// Whether a request names its host as this one, from within.
+/// Whether a request names this host by a name or an address of loopback.
 pub(crate) fn is_named_as_loopback(host: Option<&HeaderValue>) -> bool {
     let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
     if let Ok(address) = host.parse::<SocketAddr>() {
@@ -127,10 +130,10 @@ pub(crate) fn is_named_as_loopback(host: Option<&HeaderValue>) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Makes a socket that listens ready for [`serve`]. Must be called inside a tokio runtime.
+/// Makes a listening socket ready for [`serve`]. The call must come from inside a tokio runtime.
 ///
 /// # Errors
-/// What the host says.
+/// The host's error.
 pub fn listener(socket: std::net::TcpListener) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     TcpListener::from_std(socket)
@@ -143,7 +146,7 @@ mod tests {
     use super::*;
     use crate::testing::Fake;
 
-    /// Sends `request` to a server, and gives all that comes back.
+    /// Sends `request` to a server. Gives all that comes back.
     fn ask(request: &str) -> String {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

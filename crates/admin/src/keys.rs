@@ -1,7 +1,7 @@
-//! Keys of accounts, with which an account's name logs on.
+//! The keys of accounts. An account's name logs on with them.
 //!
-//! A key is as good as all that lies on the account's shares to whoever holds it: it is printed by whoever asked for it
-//! and nobody else, so that nothing here shows one by accident.
+//! A key opens everything on the account's shares. Only the command that was asked for it prints it, so
+//! nothing here shows one by accident.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,13 +19,13 @@ impl fmt::Debug for AccountKey {
     }
 }
 
-/// Which of an account's two keys.
+/// One of an account's two keys, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyName {
-    /// The first.
+    /// The first key.
     Key1,
-    /// The second, with which everybody works while the first is renewed.
+    /// The second key, with which everybody works while the first is renewed.
     Key2,
 }
 
@@ -50,18 +50,18 @@ impl FromStr for KeyName {
     }
 }
 
-/// The keys of an account; what is none was never made.
+/// The keys of an account. A key that was never made is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccountKeys {
-    /// The first.
+    /// The first key.
     pub key1: Option<AccountKey>,
-    /// The second.
+    /// The second key.
     pub key2: Option<AccountKey>,
 }
 
 impl AccountKeys {
-    /// One of them.
+    /// The key of this name.
     #[must_use]
     pub fn get(&self, name: KeyName) -> Option<&AccountKey> {
         match name {
@@ -70,7 +70,7 @@ impl AccountKeys {
         }
     }
 
-    /// Puts one in the place of another.
+    /// Replaces the key of this name.
     pub fn set(&mut self, name: KeyName, key: AccountKey) {
         let place = match name {
             KeyName::Key1 => &mut self.key1,

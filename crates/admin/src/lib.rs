@@ -1,21 +1,26 @@
-//! Layer 5: what an administrator sees and does: status, users, reload, stop, over the control socket.
+//! Layer 5: the administration of a running server, over the control socket and over HTTP.
 //!
-//! Start with [`Controlled`], which the server implements. [`protocol`] is the conversation over the
-//! socket, one JSON object on a line each way; [`server`] answers it, [`client`] asks, and [`whole`] ends its waiting. [`status`] holds the
-//! values of a status, under the names that `smbstatus --json` uses, [`channels`] those of Multichannel, [`nfs`]
-//! those of NFS clients, [`usage`] what lies on shares, [`transactions`] what was asked of them, [`workload`] what clients
-//! mostly do, [`objects`] accounts and shares, [`keys`] what accounts log on with. [`http`] and [`prometheus`] are for programs that gather metrics, [`api`] is the same and more for
-//! programs and people who have the token, by [`tls`] where other hosts reach it, with [`overview`] for the admin page.
+//! Start with [`Controlled`], which the server implements. [`protocol`] has the requests of the control
+//! socket, [`server`] answers them, and [`client`] sends them within a deadline ([`deadline`]). [`status`]
+//! holds the values of a status under the names of `smbstatus --json`. [`channels`] holds those of
+//! Multichannel, [`nfs`] those of NFS clients, [`usage`] the files on shares, [`transactions`] the counters,
+//! and [`workload`] what clients mostly do. [`objects`] are accounts and shares, [`keys`] the keys with which
+//! accounts log on, [`open_files`] opens and locks to be closed.
+//!
+//! [`http`] and [`prometheus`] are for programs that gather metrics. [`api`] is for programs and people who
+//! have the token, with [`overview`] for the admin page; [`tls`] lets other hosts in.
 
 pub mod api;
 pub mod channels;
 pub mod client;
+pub mod deadline;
 pub mod http;
 pub mod keys;
 pub mod limits;
 pub mod metadata;
 pub mod nfs;
 pub mod objects;
+pub mod open_files;
 pub mod overview;
 pub mod prometheus;
 pub mod protocol;
@@ -27,57 +32,62 @@ mod testing;
 pub mod tls;
 pub mod transactions;
 pub mod usage;
-pub mod whole;
 pub mod workload;
 
 pub use channels::Channels;
-pub use client::{Client, ClientError};
+pub use client::{ClientError, ControlClient};
 pub use keys::{AccountKey, AccountKeys, KeyName};
 pub use protocol::{NtHash, Request, Response, UserChange, UserEntry};
 pub use status::Status;
 pub use transactions::Transactions;
 pub use workload::Workload;
 
-/// A server that can be controlled. Every call returns soon; the answers are for people.
+/// A server that can be controlled. Every call returns soon. The answers are for people.
 pub trait Controlled: Send + Sync + 'static {
-    /// Who is connected, and what they hold.
+    /// Sessions, connections, opens and locks.
     fn status(&self) -> Status;
 
-    /// Which connections carry each session, and why no others do.
+    /// The connections of each session, and the reasons why it has no others.
     fn channels(&self) -> Channels;
 
-    /// What was asked of each share, and how that went.
+    /// The counters of each share.
     fn transactions(&self) -> Transactions;
 
-    /// What clients do on shares.
+    /// The workload of clients on shares.
     fn workload(&self) -> Workload;
 
     /// Every user that may log on.
     fn users(&self) -> Vec<UserEntry>;
 
-    /// Adds a user, or changes what `change` names.
+    /// The hash of a password, and the reason why the password is soon guessed, if it is.
     ///
     /// # Errors
-    /// Why not, in one line.
+    /// The reason why it cannot be a password. The text does not hold it.
+    fn hash_password(&self, user: &str, password: &str) -> Result<(NtHash, Option<String>), String>;
+
+    /// Adds a user, or changes the given fields of one.
+    ///
+    /// # Errors
+    /// The reason, in one line.
     fn change_user(&self, change: UserChange) -> Result<(), String>;
 
-    /// Removes a user. Their sessions end.
+    /// Removes a user. The user's sessions end.
     ///
     /// # Errors
-    /// Why not, in one line.
+    /// The reason, in one line.
     fn remove_user(&self, name: &str) -> Result<(), String>;
 
     /// The keys of an account.
     ///
     /// # Errors
-    /// Why not, in one line.
+    /// The reason, in one line.
     fn account_keys(&self, account: &str) -> Result<AccountKeys, String>;
 
-    /// Puts a new key, or the given one, in the place of one of an account's, or of the first that was never made; gives which
-    /// it was, and both. Sessions stay.
+    /// Replaces a key of an account by the given one or a new one; without a name, the first that was never
+    /// made. Gives the name and both keys. Sessions stay.
     ///
     /// # Errors
-    /// Why not, in one line.
+    /// The reason, in one line.
     fn renew_key(
         &self,
         account: &str,
@@ -91,18 +101,24 @@ pub trait Controlled: Send + Sync + 'static {
     /// The JSON schema of the settings of an account or a share.
     fn settings_schema(&self, kind: objects::Kind) -> serde_json::Value;
 
-    /// Makes, changes or removes an account or a share; sessions stay. What was changed is kept.
+    /// Makes, changes or deletes an account or a share. Sessions stay. The change outlives the server.
     ///
     /// # Errors
-    /// Why not; nothing has been changed then.
+    /// The reason. Nothing has been changed then.
     fn change(&self, change: objects::Change) -> Result<objects::Changed, objects::Refusal>;
 
-    /// Reads the configuration again; sessions stay.
+    /// Closes the open or the locks with this `close_id` ([`status::Open::close_id`]) for an administrator.
     ///
     /// # Errors
-    /// Why not, in one line. What was served before is served on.
+    /// [`objects::Why::NotFound`] when nothing has this id any more.
+    fn close_open(&self, close_id: &str) -> Result<open_files::ClosedState, objects::Refusal>;
+
+    /// Reads the configuration again. Sessions stay.
+    ///
+    /// # Errors
+    /// The reason, in one line. The server goes on as before.
     fn reload(&self) -> Result<(), String>;
 
-    /// Ends the server cleanly; returns before it has ended.
+    /// Ends the server cleanly. The call returns before it has ended.
     fn stop(&self);
 }

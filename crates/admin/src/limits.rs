@@ -1,4 +1,4 @@
-//! What limited shares may do, and how far they use it.
+//! The provisioned limits of shares, and how far they are used.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 /// A limited share. All rates are for a second.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitedShare {
-    /// Reads and writes.
+    /// The provisioned reads and writes.
     pub iops: u64,
-    /// The same as long as there are burst credits.
+    /// The reads and writes while there are burst credits.
     pub burst_iops: u64,
-    /// Burst credits.
+    /// The burst credits that are left.
     pub burst_credits: u64,
-    /// The most of them.
+    /// The most burst credits.
     pub max_burst_credits: u64,
-    /// Bytes written by clients; with `is_together` in both directions.
+    /// The bytes that clients may write; with `is_together` the bytes in both directions.
     pub ingress_bytes: u64,
-    /// Bytes read by clients.
+    /// The bytes that clients may read.
     pub egress_bytes: u64,
-    /// Both directions count together.
+    /// Whether both directions count together.
     pub is_together: bool,
-    /// Operations on metadata.
+    /// The operations on metadata.
     pub metadata_iops: u64,
-    /// Requests that are held now.
+    /// The requests that are held now.
     pub held: u64,
-    /// Requests since the share was limited, by response type.
+    /// The requests since the share was limited, by response type.
     pub responses: BTreeMap<String, u64>,
 }
 
 impl LimitedShare {
-    /// Requests that were held, and all.
+    /// The number of requests that were held, and of all.
     #[must_use]
     pub fn throttled(&self) -> (u64, u64) {
         let held = self.responses.iter().filter(|(name, _)| name.ends_with("Throttling"));

@@ -1,26 +1,26 @@
-//! What a share remembers of names and files, and how much that is asked.
+//! The metadata cache of shares: names and files that are remembered, and how often that helps.
 
 use serde::{Deserialize, Serialize};
 
-/// One share.
+/// The metadata cache of one share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RememberedShare {
-    /// Whether anything is remembered: it is switched on, and the host tells of changes in the directory.
+    /// Whether it is in use: it is switched on, and the host tells of changes in the directory.
     pub on: bool,
-    /// Names that are.
+    /// The number of names.
     pub names: u64,
-    /// Files whose attributes and descriptors are.
+    /// The number of files with their attributes and descriptors.
     pub files: u64,
-    /// Bytes that all of it counts for.
+    /// The bytes that all of it counts for.
     pub bytes: u64,
-    /// Names that were found without asking the host, since the share was opened.
+    /// The names that were found without the host since the share was opened.
     pub hits: u64,
-    /// Names for which the host was asked, while anything was remembered.
+    /// The names for which the host was asked while the cache was in use.
     pub misses: u64,
 }
 
 impl RememberedShare {
-    /// What part of the names was found without asking the host, 0 to 1; none when none was looked for.
+    /// The part of the names that were found without the host, 0 to 1. None when none was looked up.
     #[must_use]
     pub fn hit_share(&self) -> Option<f64> {
         let all = self.hits + self.misses;

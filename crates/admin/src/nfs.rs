@@ -1,4 +1,5 @@
-//! What NFS clients hold, and over which connections: the server's side of what Linux shows in `mountstats`.
+//! The state of NFS clients and their connections: the server's side of the figures that Linux shows in
+//! `mountstats`.
 
 use std::fmt;
 
@@ -9,131 +10,131 @@ use crate::channels::{LargeReads, Traffic};
 /// NFS at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nfs {
-    /// Where clients find what; each is a server of its own to them.
+    /// The endpoints. Each is a server of its own to clients.
     pub endpoints: Vec<Endpoint>,
-    /// Everybody who has introduced themselves.
+    /// The clients that have introduced themselves (EXCHANGE_ID).
     pub clients: Vec<Client>,
 }
 
 /// An address and port with a server owner of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// `server`, `account NAME` or `share NAME`.
+    /// The owner: `server`, `account NAME` or `share NAME`.
     pub name: String,
-    /// Addresses it listens on.
+    /// The addresses at which it listens.
     pub listen: Vec<String>,
-    /// Names of the shares that are found there.
+    /// The names of the shares that clients find there.
     pub shares: Vec<String>,
-    /// Connections that one client may have.
+    /// The number of connections that one client may have.
     pub max_connections: usize,
 }
 
-/// A client.
+/// An NFS client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
-    /// Its client ID, in hex.
+    /// The client ID, in hex.
     pub client_id: String,
-    /// What it calls itself.
+    /// The name that the client calls itself by.
     pub owner: String,
-    /// The endpoint that it uses.
+    /// The endpoint that the client uses.
     pub endpoint: String,
     /// The address of its first connection; empty when it has none.
     pub address: String,
-    /// Who speaks of it.
+    /// The principal that may speak for the client.
     pub principal: String,
-    /// Minor versions of its sessions.
+    /// The minor versions of its sessions.
     pub minor_versions: Vec<u32>,
     /// Whether it has made a session since it introduced itself.
     pub confirmed: bool,
-    /// Seconds since it was heard last.
+    /// Seconds since the last request.
     pub lease_age_seconds: u64,
-    /// How long its lease is, in seconds.
+    /// The length of its lease, in seconds.
     pub lease_seconds: u64,
-    /// Whether its lease is over, and it keeps what it has as long as nobody else wants it.
+    /// Whether its lease is over and it keeps its state only until somebody else wants it.
     pub courtesy: bool,
     /// Whether it has said that it has nothing more to reclaim.
     pub reclaimed: bool,
-    /// Opens.
+    /// The number of opens.
     pub opens: usize,
-    /// Lock-owners with locks on a file.
+    /// The number of lock-owners with locks on a file.
     pub lock_owners: usize,
-    /// What it may do by itself.
+    /// The delegations.
     pub delegations: Vec<Delegation>,
-    /// Names of the shares that it has come to.
+    /// The names of the shares that it has come to.
     pub shares: Vec<String>,
-    /// Connections that it may have.
+    /// The number of connections that it may have.
     pub max_connections: usize,
-    /// Connections that it has.
+    /// The number of connections that it has.
     pub current_connections: usize,
     /// Connections that were closed in favour of further ones.
     pub crowded_out: u64,
-    /// Why it has no more than it has.
+    /// The reason why it has no more connections.
     pub reason: Reason,
-    /// The same in words.
+    /// The reason in words.
     pub why: String,
-    /// Its sessions.
-    pub sessions: Vec<Session>,
+    /// The sessions.
+    pub sessions: Vec<NfsSession>,
 }
 
 /// A delegation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegation {
-    /// Its stateid, in hex.
+    /// The stateid, in hex.
     pub state_id: String,
-    /// `read` or `write`.
+    /// The kind, `read` or `write`.
     pub kind: String,
-    /// The share.
+    /// The share's name.
     pub share: String,
-    /// Path inside the share.
+    /// The path inside the share.
     pub filename: String,
-    /// Whether it was asked for.
+    /// Whether the server has recalled it.
     pub recalled: bool,
-    /// Whether it was taken away.
+    /// Whether the server has revoked it.
     pub revoked: bool,
 }
 
-/// A session.
+/// A session of an NFS client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
-    /// Its id, in hex.
+pub struct NfsSession {
+    /// The session id, in hex.
     pub session_id: String,
-    /// Minor version.
+    /// The minor version.
     pub minor_version: u32,
-    /// Requests that may be under way at one time.
+    /// The number of requests that may be in progress at one time.
     pub slots: usize,
-    /// Requests that are.
+    /// The number of requests in progress.
     pub busy_slots: usize,
-    /// Whether the client can be called.
+    /// Whether the server can call the client.
     pub back_channel: bool,
-    /// Its connections.
-    pub connections: Vec<Connection>,
+    /// The connections.
+    pub connections: Vec<NfsConnection>,
 }
 
-/// A connection of a session. It counts for all sessions that use it.
+/// A connection of a session. Its figures count for all sessions that use it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Connection {
+pub struct NfsConnection {
     /// The client's address and port.
     pub remote_address: String,
-    /// Our address and port.
+    /// The server's address and port.
     pub local_address: String,
-    /// When it was accepted, RFC 3339.
+    /// The time at which it was accepted, RFC 3339.
     pub connected_at: String,
     /// Seconds since then.
     pub age_seconds: u64,
-    /// Seconds since something came on it.
+    /// Seconds since the last bytes came on it.
     pub silent_seconds: u64,
     /// Whether it carries requests.
     pub fore: bool,
     /// Whether it carries callbacks.
     pub back: bool,
-    /// What came and went.
+    /// Requests and bytes.
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// How the data of large reads leaves.
+    /// The way in which the data of large reads leaves.
     pub large_reads: LargeReads,
 }
 
-/// Why a client has no more connections.
+/// The reason why a client has no more connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -143,7 +144,7 @@ pub enum Reason {
     SharedMounts,
     /// It has no connection now.
     Gone,
-    /// It is at one, and nothing here is against more.
+    /// It has one, and the server has nothing against more.
     #[default]
     OpensNone,
     /// It has several.
@@ -155,8 +156,8 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::Limit => "as many connections as `nfs_max_connections` allows",
             Reason::SharedMounts => {
-                "several shares are mounted from one endpoint, and the `nconnect` of the first mount counts for all; \
-                 an `nfs_port` for a share or account of its own gives it its own"
+                "several shares are mounted from one endpoint, and the `nconnect` of the first mount counts \
+                 for all; an `nfs_port` for a share or account of its own gives it its own"
             }
             Reason::Gone => "no connection now",
             Reason::OpensNone => {

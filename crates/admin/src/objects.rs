@@ -1,7 +1,7 @@
-//! Accounts and shares as they are looked at and changed while the server runs.
+//! Accounts and shares as administrators see and change them while the server runs.
 //!
-//! An [`Object`] has its settings under the keys of the configuration, and a version that is another one as soon as any of them is.
-//! A [`Change`] may name the version that it was made for, and is refused when somebody was faster.
+//! An [`Object`] has its settings under the keys of the configuration. Its version changes with each of them.
+//! A [`Change`] may name the version that it was made for. It is refused when the object has another one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,13 +9,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What it is.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// What several shares have in common.
+    /// Settings and limits that several shares have in common.
     Account,
-    /// A directory on offer.
+    /// A directory that is served under a name.
     Share,
 }
 
@@ -28,94 +28,94 @@ impl fmt::Display for Kind {
     }
 }
 
-/// An account or a share as it counts now.
+/// An account or a share with the settings that count now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// Its name as it is written.
+    /// The name as it is written.
     pub name: String,
-    /// Another one with each change of a value below.
+    /// The version. It changes with each value of `settings`.
     pub version: String,
-    /// Every value, also one that is taken over or nobody has set.
+    /// Every value, also inherited ones and defaults.
     pub settings: Map<String, Value>,
-    /// Where each came from; of a user's access under `users.NAME`.
+    /// The origin of each value. The origin of a user's access stands under `users.NAME`.
     pub origins: BTreeMap<String, String>,
 }
 
-/// Something to be changed.
+/// A change of an account or a share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Of what.
+    /// The kind of the object.
     pub kind: Kind,
-    /// Its name, case not minded.
+    /// The name of the object. Case is not minded.
     pub name: String,
-    /// What is to be done.
-    pub what: What,
-    /// Only if it is still at this version.
+    /// The action.
+    pub what: ChangeAction,
+    /// The version that the object must have; none: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_version: Option<String>,
 }
 
-/// What is to be done.
+/// The action of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum What {
-    /// It is new.
+pub enum ChangeAction {
+    /// Makes a new object.
     Create {
-        /// Its values; what is left out is taken over or the default.
+        /// The values. Others are inherited or the default.
         settings: Map<String, Value>,
     },
-    /// These values are to be others; null: as if nobody had changed it by command.
+    /// Sets values. Null takes back what commands have set.
     Set {
         /// The values.
         settings: Map<String, Value>,
     },
-    /// It is to be no more.
+    /// Deletes the object.
     Delete {
-        /// Also while it is in use: who uses it is disconnected.
+        /// Whether it is deleted while clients use it. They are disconnected.
         force: bool,
     },
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
-    /// How it is now; none: it is no more.
+    /// The object after the change; none when it is deleted.
     pub object: Option<Object>,
-    /// What whoever changed it should know.
+    /// Notes for the administrator, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// Why a change was refused.
+/// The kind of reason for which a change is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// What is asked for cannot be.
+    /// The values cannot be.
     Bad,
-    /// There is no such thing.
+    /// There is no such object.
     NotFound,
-    /// It is there already, is in use, or is not to be changed here.
+    /// The object is there already, is in use, or must not be changed here.
     Conflict,
-    /// It has changed since.
+    /// The object has another version by now.
     OldVersion,
-    /// The host would not have it.
+    /// The host refused it.
     Failed,
 }
 
-/// A change that was refused; nothing was changed.
+/// The refusal of a change. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{text}")]
 pub struct Refusal {
-    /// What kind of reason.
+    /// The kind of reason.
     pub why: Why,
     /// The reason, in one line.
     pub text: String,
 }
 
 impl Refusal {
-    /// One of a kind.
+    /// Makes a refusal.
     pub fn new(why: Why, text: impl Into<String>) -> Refusal {
         Refusal { why, text: text.into() }
     }
@@ -127,12 +127,13 @@ mod tests {
 
     #[test]
     fn a_change_is_written_for_programs() {
-        let text = "{\"kind\":\"share\",\"name\":\"docs\",\"what\":{\"set\":{\"settings\":{\"comment\":null}}},\
+        let text = "{\"kind\":\"share\",\"name\":\"docs\",\"what\":{\"set\":{\
+                    \"settings\":{\"comment\":null}}},\
                     \"if_version\":\"7\"}";
         let change: Change = serde_json::from_str(text).unwrap();
         assert_eq!(
             change.what,
-            What::Set { settings: [("comment".to_owned(), Value::Null)].into_iter().collect() }
+            ChangeAction::Set { settings: [("comment".to_owned(), Value::Null)].into_iter().collect() }
         );
         assert_eq!(serde_json::to_string(&change).unwrap(), text);
         let delete = "{\"kind\":\"account\",\"name\":\"x\",\"what\":{\"delete\":{\"force\":true}}}";

@@ -1,5 +1,5 @@
-//! What the admin page shows, in one answer that stays small with thousands of sessions: tables are filtered and cut here, and
-//! of what was counted only sums are told, from which whoever asks again takes differences.
+//! The answer to the admin page, which stays small with thousands of sessions. Tables are filtered and cut
+//! here. Counters come as sums since the start, of which the page takes differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,136 +9,159 @@ use crate::channels::{SessionChannels, Traffic};
 use crate::limits::LimitedShare;
 use crate::nfs::Client;
 use crate::status::Session;
-use crate::transactions::{Api, Counted, Gauges};
+use crate::transactions::{Api, Gauges, Latency, ShareTransactions};
 use crate::{Channels, Status, Transactions};
 
-/// Rows of a table unless the question says otherwise, and at most.
+/// The rows of a table unless the request says otherwise.
 pub const ROWS: usize = 50;
-/// At most so many.
+/// The most rows of a table.
 pub const MOST_ROWS: usize = 1000;
 
-/// The server at one moment.
+/// The server at one moment, for the admin page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overview {
-    /// When it was taken, RFC 3339.
+    /// The time at which it was taken, RFC 3339.
     pub timestamp: String,
-    /// The same in nanoseconds of a clock that only goes forward.
+    /// The same time in nanoseconds of a monotonic clock.
     pub at_ns: u64,
-    /// Name that clients see.
+    /// The name that clients see.
     pub server_name: String,
-    /// Version of the server.
+    /// The server's version.
     pub version: String,
-    /// Start, RFC 3339: counts are from there.
+    /// The start of the server, RFC 3339. Counters begin there.
     pub started_at: String,
-    /// Shares by name.
+    /// Gauges and limits of shares by the share's name.
     pub shares: BTreeMap<String, ShareNow>,
-    /// What was counted since the start.
+    /// Counters of each share and protocol since the start.
     pub counted: Vec<Sums>,
+    /// Histograms of the operations on the requested share since the start.
+    pub latencies: Vec<ApiLatencies>,
+    /// The addresses at which SMB is served.
+    pub listen: Vec<String>,
+    /// The addresses at which NFS is served.
+    pub nfs_listen: Vec<String>,
     /// SMB sessions.
     pub sessions: Rows<SessionRow>,
     /// NFS clients.
     pub nfs_clients: Rows<NfsRow>,
-    /// Files that are open.
+    /// The number of open files.
     pub open_files: usize,
-    /// Opens of them.
+    /// The number of opens of these files.
     pub opens: usize,
-    /// Byte ranges that are locked.
+    /// The number of locked byte ranges.
     pub locks: usize,
 }
 
-/// What is so now of a share.
+/// The state of a share at this moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShareNow {
-    /// What is used of it.
+    /// Its gauges.
     pub gauges: Gauges,
-    /// What it may do; null: it is not limited.
+    /// Its provisioned limits; null when it is not limited.
     pub limits: Option<LimitedShare>,
 }
 
-/// What was counted on a share over one protocol.
+/// The counters of a share over one protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
-    /// The share's name; empty for what is of no share, such as log-on.
+    /// The share's name. It is empty for operations of no share, such as a log-on.
     pub file_share: String,
-    /// `SMB` or `NFS`.
+    /// The protocol, `SMB` or `NFS`.
     pub protocol: String,
-    /// Operations that read, wrote, worked on metadata.
+    /// Operations that read data.
     pub reads: u64,
-    /// See `reads`.
+    /// Operations that wrote data.
     pub writes: u64,
-    /// See `reads`.
+    /// Operations on metadata.
     pub metadata: u64,
-    /// Bytes of data that were read.
+    /// The bytes that were read.
     pub read_bytes: u64,
-    /// Bytes of data that were written.
+    /// The bytes that were written.
     pub written_bytes: u64,
-    /// By SMB command or NFS operation.
+    /// Counters by SMB command or NFS operation.
     pub apis: BTreeMap<String, ApiSums>,
 }
 
-/// What was counted of one operation.
+/// The counters of one operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiSums {
-    /// All of them.
+    /// All transactions.
     pub transactions: u64,
-    /// Those that did not succeed.
+    /// The transactions that did not succeed.
     pub failed: u64,
-    /// Those that limits have held.
+    /// The transactions that limits have held.
     pub throttled: u64,
-    /// How many times were measured, of those that succeeded.
+    /// The number of latencies that were measured, of transactions that succeeded.
     pub timed: u64,
-    /// All these times together at the server, in nanoseconds.
+    /// The sum of these latencies at the server, in nanoseconds.
     pub server_ns: u64,
-    /// The same until the answer was sent.
+    /// The sum of the latencies until the reply was sent, in nanoseconds.
     pub e2e_ns: u64,
 }
+
+/// The histograms of one operation since the start. The difference of two of them gives percentiles.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiLatencies {
+    /// The protocol, `SMB` or `NFS`.
+    pub protocol: String,
+    /// The SMB command or NFS operation.
+    pub api_name: String,
+    /// Latencies at the server.
+    pub server: Vec<LatencyStep>,
+    /// Latencies until the reply was sent.
+    pub e2e: Vec<LatencyStep>,
+}
+
+/// A step of a histogram: the lower bound in nanoseconds, the upper bound (null: none), and the number of
+/// latencies in it.
+pub type LatencyStep = (u64, Option<u64>, u64);
 
 /// A part of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rows<T> {
-    /// Rows of the whole table.
+    /// The number of rows of the whole table.
     pub total: usize,
-    /// Those that fit what was looked for.
+    /// The number of rows that fit the filter.
     pub found: usize,
-    /// The first of these.
+    /// The first of these rows.
     pub rows: Vec<T>,
 }
 
 /// An SMB session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRow {
-    /// Session id.
+    /// The session id.
     pub session_id: String,
     /// The user's name.
     pub user: String,
     /// The client's address.
     pub client: String,
-    /// Dialect, such as `SMB3_11`.
+    /// The dialect, such as `SMB3_11`.
     pub dialect: String,
-    /// What protects it: a cipher, a signature's algorithm, or nothing.
+    /// The cipher or the signing algorithm that protects it; empty without protection.
     pub protection: String,
-    /// Shares that it is connected to.
+    /// The shares that it is connected to.
     pub shares: Vec<String>,
-    /// What it has open.
+    /// The number of its opens.
     pub opens: usize,
-    /// Connections that it may have.
+    /// The number of connections that it may have.
     pub max_channels: usize,
-    /// Why it has no more than it has.
+    /// The reason why it has no more connections, in words.
     pub why: String,
-    /// Its connections.
+    /// The connections.
     pub channels: Vec<ChannelRow>,
 }
 
-/// A connection.
+/// A connection of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelRow {
-    /// The client's address, with its port.
+    /// The client's address and port.
     pub client: String,
-    /// Our address, with our port.
+    /// The server's address and port.
     pub server: String,
     /// Seconds since it was accepted.
     pub age_seconds: u64,
-    /// What came and went.
+    /// Requests and bytes.
     #[serde(flatten)]
     pub traffic: Traffic,
 }
@@ -146,47 +169,49 @@ pub struct ChannelRow {
 /// An NFS client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NfsRow {
-    /// Its client ID, in hex.
+    /// The client ID, in hex.
     pub client_id: String,
     /// The address of its first connection.
     pub client: String,
-    /// Who speaks of it.
+    /// The principal that may speak for it.
     pub principal: String,
-    /// Shares that it has come to.
+    /// The shares that it has come to.
     pub shares: Vec<String>,
-    /// Opens.
+    /// The number of opens.
     pub opens: usize,
-    /// Lock-owners with locks on a file.
+    /// The number of lock-owners with locks on a file.
     pub lock_owners: usize,
-    /// What it may do by itself.
+    /// The number of delegations.
     pub delegations: usize,
-    /// Connections that it may have.
+    /// The number of connections that it may have.
     pub max_connections: usize,
-    /// Connections that it has.
+    /// The number of connections that it has.
     pub connections: usize,
-    /// Seconds since it was heard last.
+    /// Seconds since the last request.
     pub lease_age_seconds: u64,
-    /// Why it has no more connections.
+    /// The reason why it has no more connections, in words.
     pub why: String,
 }
 
-/// What of the tables is asked for.
+/// The rows of a table that are requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Question {
-    /// Rows that hold this in some name or address, case not minded; empty: all.
+pub struct TableFilter {
+    /// The text that a row must hold in a name or an address. Case is not minded. Empty: all rows fit.
     pub find: String,
-    /// So many of them.
+    /// The most rows.
     pub most: usize,
+    /// The share whose latencies are requested; none: all shares together.
+    pub share: Option<String>,
 }
 
 impl Overview {
-    /// Puts it together from what the server says of itself.
+    /// Makes the overview of the server's own reports.
     #[must_use]
     pub fn new(
         status: &Status,
         channels: &Channels,
         counted: &Transactions,
-        question: &Question,
+        question: &TableFilter,
     ) -> Overview {
         let share = |name: &String| {
             let gauges = counted.gauges.get(name).cloned().unwrap_or_default();
@@ -200,6 +225,9 @@ impl Overview {
             started_at: counted.since.clone(),
             shares: counted.shares.iter().map(share).collect(),
             counted: counted.counted.iter().map(sums).collect(),
+            latencies: latencies(counted, question.share.as_deref()),
+            listen: status.server.listen.clone(),
+            nfs_listen: status.nfs.endpoints.iter().flat_map(|endpoint| endpoint.listen.clone()).collect(),
             sessions: sessions(status, channels, question),
             nfs_clients: nfs_clients(status, question),
             open_files: status.open_files.len(),
@@ -209,8 +237,8 @@ impl Overview {
     }
 }
 
-fn sums(counted: &Counted) -> Sums {
-    let Counted { file_share, protocol, apis, work } = counted;
+fn sums(counted: &ShareTransactions) -> Sums {
+    let ShareTransactions { file_share, protocol, apis, work } = counted;
     let mut sums = Sums {
         file_share: file_share.clone(),
         protocol: protocol.clone(),
@@ -222,7 +250,7 @@ fn sums(counted: &Counted) -> Sums {
         apis: BTreeMap::new(),
     };
     for api in apis {
-        // One row for all ways to prove who asks.
+        // One row, however the client was authenticated.
         let sum = sums.apis.entry(api.api_name.clone()).or_default();
         let of = |fits: &dyn Fn(&str) -> bool| {
             api.transactions.iter().filter(|(kind, _)| fits(kind)).map(|(_, count)| count).sum::<u64>()
@@ -237,8 +265,31 @@ fn sums(counted: &Counted) -> Sums {
     sums
 }
 
-/// The rows that fit, of which `row` makes no more than are asked for.
-fn rows<I, T>(
+/// The histograms of all operations on a share, or on all shares.
+fn latencies(counted: &Transactions, share: Option<&str>) -> Vec<ApiLatencies> {
+    let mut all: BTreeMap<(&str, &str), (Latency, Latency)> = BTreeMap::new();
+    let is_asked = |one: &&ShareTransactions| share.is_none_or(|share| one.file_share == share);
+    for one in counted.counted.iter().filter(is_asked) {
+        for api in &one.apis {
+            let (server, e2e) = all.entry((&one.protocol, &api.api_name)).or_default();
+            server.add(&api.success_server_latency);
+            e2e.add(&api.success_e2e_latency);
+        }
+    }
+    let steps = |latency: Latency| {
+        latency.steps.iter().map(|step| (step.from_ns, step.below_ns, step.count)).collect()
+    };
+    let row = |((protocol, api_name), (server, e2e)): ((&str, &str), (Latency, Latency))| ApiLatencies {
+        protocol: protocol.to_owned(),
+        api_name: api_name.to_owned(),
+        server: steps(server),
+        e2e: steps(e2e),
+    };
+    all.into_iter().map(row).collect()
+}
+
+/// The rows that fit. `row` is called for no more than `most` of them.
+pub(crate) fn rows<I, T>(
     all: impl ExactSizeIterator<Item = I>,
     most: usize,
     fits: impl Fn(&I) -> bool,
@@ -254,15 +305,15 @@ fn rows<I, T>(
     rows
 }
 
-impl Question {
-    /// Whether one of these holds what is looked for.
-    fn is_in<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
+impl TableFilter {
+    /// Whether one of the names holds the text of the filter.
+    pub(crate) fn is_in<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
         let wanted = self.find.to_lowercase();
         wanted.is_empty() || names.into_iter().any(|name| name.to_lowercase().contains(&wanted))
     }
 }
 
-fn sessions(status: &Status, channels: &Channels, question: &Question) -> Rows<SessionRow> {
+fn sessions(status: &Status, channels: &Channels, question: &TableFilter) -> Rows<SessionRow> {
     let mut shares: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for tree in status.tcons.values() {
         shares.entry(&tree.session_id).or_default().insert(&tree.service);
@@ -296,7 +347,7 @@ fn sessions(status: &Status, channels: &Channels, question: &Question) -> Rows<S
     rows(status.sessions.iter(), question.most, fits, row)
 }
 
-/// An address with its port, as they are written together.
+/// An address and a port as one text.
 fn place(address: &str, port: u16) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
@@ -314,7 +365,7 @@ fn channel_rows(session: &SessionChannels) -> Vec<ChannelRow> {
     session.connections.iter().filter_map(one).collect()
 }
 
-fn nfs_clients(status: &Status, question: &Question) -> Rows<NfsRow> {
+fn nfs_clients(status: &Status, question: &TableFilter) -> Rows<NfsRow> {
     let row = |client: &Client| NfsRow {
         client_id: client.client_id.clone(),
         client: client.address.clone(),
@@ -339,10 +390,9 @@ fn nfs_clients(status: &Status, question: &Question) -> Rows<NfsRow> {
 mod tests {
     use super::*;
     use crate::status::TreeConnect;
-    use crate::transactions::Latency;
 
-    fn question(find: &str, most: usize) -> Question {
-        Question { find: find.to_owned(), most }
+    fn question(find: &str, most: usize) -> TableFilter {
+        TableFilter { find: find.to_owned(), most, share: None }
     }
 
     #[test]
@@ -357,7 +407,7 @@ mod tests {
         }
         let tree = TreeConnect { session_id: "1234".into(), service: "Docs".into(), ..Default::default() };
         status.tcons.insert("1".to_owned(), tree);
-        let of = |question: &Question| {
+        let of = |question: &TableFilter| {
             Overview::new(&status, &channels, &Transactions::default(), question).sessions
         };
         let all = of(&question("", 50));
@@ -392,9 +442,36 @@ mod tests {
                 ..Api::default()
             }
         };
-        let told = sums(&Counted { apis: vec![api("NTLMv2"), api("Anonymous")], ..Counted::default() });
+        let told = sums(&ShareTransactions {
+            apis: vec![api("NTLMv2"), api("Anonymous")],
+            ..ShareTransactions::default()
+        });
         let wanted =
             ApiSums { transactions: 20, failed: 4, throttled: 6, timed: 16, server_ns: 1600, e2e_ns: 0 };
         assert_eq!(told.apis, [("Read".to_owned(), wanted)].into());
+    }
+
+    #[test]
+    fn latencies_are_those_of_the_share_that_is_asked_for() {
+        use crate::transactions::Step;
+        let counted = |share: &str, count| {
+            let steps = vec![Step { from_ns: 1024, below_ns: Some(1152), count }];
+            let took = Latency { count, sum_ns: count * 1100, steps };
+            let api = |authentication: &str| Api {
+                api_name: "Read".to_owned(),
+                authentication: authentication.to_owned(),
+                success_server_latency: took.clone(),
+                ..Api::default()
+            };
+            let apis = vec![api("NTLMv2"), api("Key")];
+            ShareTransactions { file_share: share.to_owned(), apis, ..ShareTransactions::default() }
+        };
+        let all = Transactions { counted: vec![counted("a", 3), counted("b", 4)], ..Transactions::default() };
+        for (share, count) in [(None, 14), (Some("a"), 6), (Some("none"), 0)] {
+            let told = latencies(&all, share);
+            let sum: u64 = told.iter().flat_map(|one| &one.server).map(|(_, _, count)| count).sum();
+            assert_eq!(sum, count, "{share:?}");
+        }
+        assert_eq!(latencies(&all, Some("a"))[0].server, [(1024, Some(1152), 6)]);
     }
 }

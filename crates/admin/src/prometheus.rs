@@ -1,20 +1,20 @@
-//! Metrics as Prometheus reads them: its text format, version 0.0.4.
+//! Metrics in the text format of Prometheus, version 0.0.4.
 //!
-//! All names stand in [`text`], in the order in which they come out. A name ends with its unit, counters with `_total`; the
-//! labels are the dimensions of Azure Files' metrics.
+//! [`text`] has all names in the order in which they come out. A name ends with its unit, counters with
+//! `_total`. The labels are the dimensions of Azure Files' metrics.
 
 use std::fmt::Write;
 
 use crate::status::Transport;
-use crate::transactions::{Api, Counted, Gauges, Latency, Transactions};
+use crate::transactions::{Api, Gauges, Latency, ShareTransactions, Transactions};
 
-/// What the format is called in HTTP.
+/// The content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Bounds of latencies, as powers of two of nanoseconds: 16 µs to 17 s.
+/// The bounds of latency buckets as powers of two of nanoseconds: 16 µs to 17 s.
 const BOUNDS_LOG2: std::ops::RangeInclusive<u32> = 14..=34;
 
-/// All metrics.
+/// The metrics as text.
 #[must_use]
 pub fn text(all: &Transactions) -> String {
     let mut page = Page { out: String::new() };
@@ -45,18 +45,18 @@ pub fn text(all: &Transactions) -> String {
     page.out
 }
 
-fn apis(all: &Transactions) -> impl Iterator<Item = (&Counted, &Api)> {
+fn apis(all: &Transactions) -> impl Iterator<Item = (&ShareTransactions, &Api)> {
     all.counted.iter().flat_map(|counted| counted.apis.iter().map(move |api| (counted, api)))
 }
 
 type Label<'a> = (&'static str, &'a str);
 
-fn of<'a>(counted: &'a Counted, api: &'a Api) -> [Label<'a>; 4] {
+fn of<'a>(counted: &'a ShareTransactions, api: &'a Api) -> [Label<'a>; 4] {
     let [share, protocol] = of_share(counted);
     [share, protocol, ("api_name", &api.api_name), ("authentication", &api.authentication)]
 }
 
-fn of_share(counted: &Counted) -> [Label<'_>; 2] {
+fn of_share(counted: &ShareTransactions) -> [Label<'_>; 2] {
     [("file_share", &counted.file_share), ("protocol", &counted.protocol)]
 }
 
@@ -69,7 +69,7 @@ impl Page {
         let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// Connections, what was refused to them, and what is held for clients that do not read.
+    /// Connections, refusals, and the memory for clients that do not read.
     fn transport(&mut self, all: &Transport) {
         let both = [("SMB", &all.smb), ("NFS", &all.nfs)];
         let name = "trunkline_connections";
@@ -203,7 +203,7 @@ impl Page {
             for (direction, sizes, bytes) in [read, ("write", &work.write_sizes, work.written_bytes)] {
                 let count = sizes.values().sum();
                 let below = |bound: u64| sizes.range(..=bound).map(|(_, count)| count).sum();
-                // What is larger than the last size is counted with it.
+                // Larger ones are counted with the last size.
                 let buckets = (9..=22).map(|log2| 1 << log2).map(|bound| (bound as f64, below(bound)));
                 let labels = [&of_share(counted)[..], &[("direction", direction)]].concat();
                 self.histogram(name, &labels, buckets, count, bytes as f64);
@@ -285,9 +285,9 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::transactions::{Step, Work};
+    use crate::transactions::{IoCounters, Step};
 
-    /// What a reader of the format holds against it; the samples by name and labels.
+    /// Checks the text as a reader of the format does. Gives the samples by name and labels.
     fn parse(text: &str) -> BTreeMap<String, f64> {
         let mut samples = BTreeMap::new();
         let (mut kinds, mut family) = (BTreeMap::new(), String::new());
@@ -337,14 +337,18 @@ mod tests {
             success_server_latency: latency.clone(),
             success_e2e_latency: latency,
         };
-        let work = Work {
+        let work = IoCounters {
             reads: 10,
             read_bytes: 1 << 25,
             read_sizes: [(4096, 7), (8 << 20, 3)].into(),
-            ..Work::default()
+            ..IoCounters::default()
         };
-        let counted =
-            Counted { file_share: "a\"b\\".to_owned(), protocol: "SMB".to_owned(), apis: vec![api], work };
+        let counted = ShareTransactions {
+            file_share: "a\"b\\".to_owned(),
+            protocol: "SMB".to_owned(),
+            apis: vec![api],
+            work,
+        };
         let gauges = Gauges {
             max_used_iops: 5,
             available_burst_credits: Some(6),

@@ -1,27 +1,27 @@
-//! The conversation over the control socket: one JSON object on a line each way.
+//! The protocol of the control socket: one JSON object on a line in each direction.
 
 use serde::{Deserialize, Serialize};
 
 use crate::objects::{Change, Changed, Kind, Object};
 use crate::{AccountKey, AccountKeys, Channels, KeyName, Status, Transactions, Workload};
 
-/// Longest request, in bytes with its line end.
+/// The longest request, in bytes with its line end.
 pub const MAX_REQUEST: usize = 64 * 1024;
 
-/// Longest answer, in bytes; a status of a hundred thousand opens fits.
+/// The longest response, in bytes. A status of a hundred thousand opens fits.
 pub const MAX_RESPONSE: usize = 128 * 1024 * 1024;
 
-/// What a client asks for.
+/// A request to the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Who is connected, and what they hold.
+    /// Sessions, connections, opens and locks.
     Status,
-    /// Which connections carry each session.
+    /// The connections that carry each session.
     Channels,
-    /// What was asked of each share, and how that went.
+    /// The counters of each share.
     Transactions,
-    /// What clients do on shares.
+    /// The workload of clients on shares.
     Workload,
     /// Every user that may log on.
     Users,
@@ -41,14 +41,14 @@ pub enum Request {
     RenewKey {
         /// The account's name.
         account: String,
-        /// Which; none: the first that was never made.
+        /// The key; none: the first that was never made.
         key: Option<KeyName>,
-        /// The new key; none: one is made.
+        /// The new key; none: the server makes one.
         given: Option<AccountKey>,
     },
     /// Every account or every share.
     Objects {
-        /// Which of them.
+        /// The kind.
         kind: Kind,
     },
     /// Makes, changes or removes an account or a share.
@@ -59,36 +59,36 @@ pub enum Request {
     Stop,
 }
 
-/// What the server answers.
+/// The server's response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// It is done.
+    /// The request is carried out.
     Done,
-    /// To [`Request::Status`].
+    /// The answer to [`Request::Status`].
     Status(Box<Status>),
-    /// To [`Request::Channels`].
+    /// The answer to [`Request::Channels`].
     Channels(Box<Channels>),
-    /// To [`Request::Transactions`].
+    /// The answer to [`Request::Transactions`].
     Transactions(Box<Transactions>),
-    /// To [`Request::Workload`].
+    /// The answer to [`Request::Workload`].
     Workload(Box<Workload>),
-    /// To [`Request::Users`].
+    /// The answer to [`Request::Users`].
     Users(Vec<UserEntry>),
-    /// To [`Request::AccountKeys`].
+    /// The answer to [`Request::AccountKeys`].
     AccountKeys(Box<AccountKeys>),
-    /// To [`Request::RenewKey`]: which was renewed, and both.
+    /// The answer to [`Request::RenewKey`]: the key that was renewed, and both keys.
     Renewed(KeyName, Box<AccountKeys>),
-    /// To [`Request::Objects`].
+    /// The answer to [`Request::Objects`].
     Objects(Vec<Object>),
-    /// To [`Request::Change`].
+    /// The answer to [`Request::Change`].
     Changed(Box<Changed>),
-    /// It was refused, and why.
+    /// The request is refused, with the reason.
     Refused(String),
 }
 
-/// The NT hash of a password (MS-NLMP 3.3.1), which is what the server keeps. It is as good as the
-/// password to whoever holds it, so it is never printed.
+/// The NT hash of a password (MS-NLMP 3.3.1), which the server keeps in its place. It serves an attacker as
+/// well as the password itself, so it is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NtHash(pub [u8; 16]);
 
@@ -119,38 +119,38 @@ impl<'de> Deserialize<'de> for NtHash {
     }
 }
 
-/// A user to add or change; what is none stays as it is.
+/// A user to add or to change. Fields that are none stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserChange {
     /// The user's name.
     pub name: String,
-    /// Whether the user must be new (true) or known already (false).
+    /// Whether the user must be new (true) or must exist (false).
     pub add: bool,
-    /// The new password.
+    /// The hash of the new password.
     pub nt_hash: Option<NtHash>,
-    /// User id on the host.
+    /// The user id on the host.
     pub uid: Option<u32>,
-    /// Group id on the host.
+    /// The group id on the host.
     pub gid: Option<u32>,
     /// Whether the user is one of the server's administrators.
     pub admin: Option<bool>,
 }
 
-/// A user, as a list shows them.
+/// A user in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserEntry {
     /// The user's name.
     pub name: String,
-    /// Security identifier.
+    /// The security identifier.
     pub sid: String,
-    /// User id on the host.
+    /// The user id on the host.
     pub uid: u32,
-    /// Group id on the host.
+    /// The group id on the host.
     pub gid: u32,
     /// Whether the user is one of the server's administrators.
     pub admin: bool,
-    /// Where the password is: in the state directory, or in a file that the configuration names.
+    /// The place of the password: `state` for the state directory, or the file that the configuration names.
     pub source: String,
 }
 

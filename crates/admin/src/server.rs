@@ -1,7 +1,7 @@
-//! Answers the control socket.
+//! The server's end of the control socket.
 //!
-//! The socket lies in the state directory, is open to its owner only, and the caller's user is checked
-//! besides. A request is one line of bounded size, must come in time, and a few callers at once are served.
+//! The socket lies in the state directory and is open to its owner only. The caller's user is checked
+//! besides. A request is one line of bounded size and must come in time. A few callers are served at once.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use crate::Controlled;
 use crate::protocol::{MAX_REQUEST, Request, Response};
 use crate::socket;
 
-/// How long a caller may take to send its request, or to read its answer.
+/// The time in which a caller must send its request and read its response.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Callers served at once; more wait.
+/// The number of callers that are served at once; more wait.
 const MAX_CALLERS: usize = 8;
 
-/// Callers that the host lets wait to be accepted.
+/// The number of callers that the host lets wait to be accepted.
 const LISTEN_BACKLOG: i32 = 128;
 
-/// The bound control socket. It is removed when this is dropped.
+/// The bound control socket. Dropping it removes it.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: UnixListener,
@@ -42,11 +42,11 @@ impl Drop for ControlSocket {
 }
 
 impl ControlSocket {
-    /// Makes the control socket of the state directory `dir`. The caller holds the directory's lock, so
-    /// a socket that is there already is a leftover. Must be called inside a tokio runtime.
+    /// Makes the control socket of the state directory `dir`. The caller holds the directory's lock, so a
+    /// socket that is there already is a leftover. The call must come from inside a tokio runtime.
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     pub fn bind(dir: &Path) -> io::Result<ControlSocket> {
         let address = socket::address(dir)?;
         match std::fs::remove_file(&address.path) {
@@ -57,7 +57,7 @@ impl ControlSocket {
         Ok(ControlSocket { listener, path: dir.join(address.path.file_name().unwrap_or_default()) })
     }
 
-    /// Answers callers until the future is dropped.
+    /// Serves callers until the future is dropped.
     pub async fn serve(&self, server: Arc<dyn Controlled>) {
         let places = Arc::new(Semaphore::new(MAX_CALLERS));
         let owner = owner(&self.path);
@@ -85,8 +85,8 @@ impl ControlSocket {
     }
 }
 
-/// A socket that its owner alone can call, from its first moment on: what is bound has the permission bits that the
-/// socket had before, whatever the process's mask would leave.
+/// A socket that its owner alone can call, from its first moment on. A bound socket has the permission bits
+/// that it had before the bind, whatever the process's mask would leave.
 fn private_listener(path: &Path) -> io::Result<UnixListener> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -102,7 +102,7 @@ fn owner(path: &Path) -> Option<u32> {
     std::fs::symlink_metadata(path).ok().map(|meta| meta.uid())
 }
 
-/// Only root and the user who runs the server.
+/// Whether the caller is root or the user who runs the server.
 fn may_call(stream: &UnixStream, owner: Option<u32>) -> bool {
     stream.peer_cred().is_ok_and(|caller| caller.uid() == 0 || Some(caller.uid()) == owner)
 }
@@ -128,21 +128,21 @@ async fn answer(mut stream: UnixStream, server: Arc<dyn Controlled>) -> io::Resu
     let mut line = serde_json::to_vec(&response)?;
     line.push(b'\n');
     let written = tokio::time::timeout(PATIENCE, stream.write_all(&line)).await.map_err(late);
-    // Only now, since the end of the server is the end of this answer too.
+    // Only now: the end of the server is the end of this response too.
     if stop {
         server.stop();
     }
     written?
 }
 
-/// One line without its end; none when it is too long or not whole.
+/// One line without its end. None when it is too long or incomplete.
 async fn read_request(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     BufReader::new(stream).take(MAX_REQUEST as u64).read_until(b'\n', &mut line).await?;
     Ok(line.strip_suffix(b"\n").map(<[u8]>::to_vec))
 }
 
-/// What the server says to all but the order to end, which the caller sees to.
+/// The response to every request but the one to end, which the caller sees to.
 fn act(server: &dyn Controlled, request: Request) -> Response {
     let done = |result: Result<(), String>| result.map_or_else(Response::Refused, |()| Response::Done);
     match request {
@@ -174,9 +174,9 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{Change, Kind, What};
+    use crate::objects::{Change, ChangeAction, Kind};
     use crate::testing::Fake;
-    use crate::{Client, ClientError, KeyName, UserChange};
+    use crate::{ClientError, ControlClient, KeyName, UserChange};
     use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
 
@@ -205,7 +205,7 @@ mod tests {
         let deep = dir.path().join("x".repeat(90)).join("y".repeat(90));
         std::fs::create_dir_all(&deep).unwrap();
         let calls = with_server(&deep, |dir| {
-            let ask = |request| Client::connect(dir).unwrap().ask(&request);
+            let ask = |request| ControlClient::connect(dir).unwrap().ask(&request);
             assert!(matches!(ask(Request::Status).unwrap(), Response::Status(s) if s.version == "7"));
             assert!(matches!(ask(Request::Channels).unwrap(), Response::Channels(c) if c.server_name == "S"));
             assert!(matches!(ask(Request::Workload).unwrap(), Response::Workload(w) if w.server_name == "W"));
@@ -221,7 +221,7 @@ mod tests {
             let objects = ask(Request::Objects { kind: Kind::Share }).unwrap();
             assert!(matches!(objects, Response::Objects(shares) if shares[0].name == "docs"));
             let delete = |name: &str| {
-                let what = What::Delete { force: false };
+                let what = ChangeAction::Delete { force: false };
                 let change = Change { kind: Kind::Share, name: name.to_owned(), what, if_version: None };
                 ask(Request::Change(Box::new(change)))
             };
@@ -241,7 +241,7 @@ mod tests {
             assert!(matches!(refused, ClientError::Refused(why) if why == "no bob"));
         });
         assert_eq!(calls, ["remove ann", "stop", "renew lab key2", "delete docs"]);
-        assert!(matches!(Client::connect(&deep).unwrap_err(), ClientError::NotRunning));
+        assert!(matches!(ControlClient::connect(&deep).unwrap_err(), ClientError::NotRunning));
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
                 let _ = stream.read_to_string(&mut answer);
                 assert!(answer.starts_with("{\"refused\":"), "{answer:?}");
             }
-            let alive = Client::connect(dir).unwrap().ask(&Request::Reload).unwrap();
+            let alive = ControlClient::connect(dir).unwrap().ask(&Request::Reload).unwrap();
             assert_eq!(alive, Response::Done);
         });
     }

@@ -1,19 +1,19 @@
-//! Where the control socket is, also when its path is too long for a socket address.
+//! The address of the control socket. Its path may be too long for a socket address.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// Name of the socket in the state directory.
+/// The name of the socket in the state directory.
 const NAME: &str = "control.sock";
 
-/// Longest path a Unix socket address holds, with room for its end.
+/// The longest path in a Unix socket address, with room for its end.
 const MAX_PATH: usize = 107;
 
-/// A path that fits a socket address, and the descriptor it may lead through.
+/// A path that fits a socket address, and the descriptor that it may lead through.
 pub struct Address {
-    /// For bind and connect.
+    /// The path for bind and connect.
     pub path: PathBuf,
     _dir: Option<File>,
 }

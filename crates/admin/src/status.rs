@@ -1,5 +1,5 @@
-//! The values of a status, under the names that `smbstatus --json` uses, so that what reads the one
-//! reads the other. Objects are keyed by the id of what they hold.
+//! The values of a status. They have the names that `smbstatus --json` uses, so that a program that reads the
+//! one reads the other. Maps have the id of each object as the key.
 
 use std::collections::BTreeMap;
 
@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 /// All that a server knows about its clients at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// When it was taken, RFC 3339.
+    /// The time at which it was taken, RFC 3339.
     pub timestamp: String,
-    /// Version of the server.
+    /// The server's version.
     pub version: String,
     /// The server itself.
     pub server: ServerStatus,
-    /// By session id.
+    /// SMB sessions by their ids.
     pub sessions: BTreeMap<String, Session>,
-    /// By a number of their own; connections without a session stand only here.
+    /// Connections by a number of their own. A connection without a session stands only here.
     pub connections: BTreeMap<String, Connection>,
-    /// By session and tree id.
+    /// Tree connects by session id and tree id.
     pub tcons: BTreeMap<String, TreeConnect>,
-    /// By path on the host.
+    /// Open files by their path on the host.
     pub open_files: BTreeMap<String, OpenFile>,
-    /// By path on the host.
+    /// Locked files by their path on the host.
     pub byte_range_locks: BTreeMap<String, LockedFile>,
-    /// Limited shares, by name.
+    /// The limited shares by name.
     #[serde(default)]
     pub limits: BTreeMap<String, crate::limits::LimitedShare>,
-    /// What is remembered of shares' names and files, by share.
+    /// The metadata caches of shares by the share's name.
     #[serde(default)]
     pub metadata: BTreeMap<String, crate::metadata::RememberedShare>,
-    /// Shares on which everything is counted, by name.
+    /// The shares on which all files are counted, by name.
     #[serde(default)]
     pub usage: BTreeMap<String, crate::usage::UsedShare>,
-    /// What is written down of single requests; null: nothing is.
+    /// The log of single requests; null when there is none.
     #[serde(default)]
     pub records: Option<Records>,
-    /// NFS clients and what they hold.
+    /// NFS clients and their state.
     #[serde(default)]
     pub nfs: crate::nfs::Nfs,
     /// Connections as the transport counts them.
@@ -44,278 +44,284 @@ pub struct Status {
     pub transport: Transport,
 }
 
-/// Connections as the transport counts them, and what is held for clients that do not read.
+/// Connections as the transport counts them, and the memory for clients that do not read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transport {
     /// Over SMB.
     pub smb: Connections,
     /// Over NFS.
     pub nfs: Connections,
-    /// Bytes of memory held for clients that do not read.
+    /// Bytes of replies that wait in memory for clients that do not read.
     pub unread_bytes: u64,
-    /// The bound on them.
+    /// The bound on these bytes.
     pub unread_bound_bytes: u64,
-    /// Connections that were closed because of it.
+    /// Connections that were closed because of the bound.
     pub unread_closed: u64,
-    /// Files and their descriptors.
+    /// Descriptors of files.
     #[serde(default)]
     pub descriptors: Descriptors,
-    /// Memory of clients' opens, byte ranges, states and sessions.
+    /// The memory for opens, byte ranges, states and sessions of clients.
     #[serde(default)]
     pub client_memory: ClientMemory,
 }
 
-/// Memory for what clients hold: opens, byte ranges, and the protocols' state beside them.
+/// The memory for opens and byte ranges of clients, and for the protocols' state beside them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientMemory {
     /// Bytes in use, as they are charged.
     pub bytes: u64,
-    /// The bound on them.
+    /// The bound on these bytes.
     pub bound_bytes: u64,
-    /// Requests that were refused since their client had more than was left.
+    /// Requests that were refused because their client used more than was left.
     pub refused: u64,
 }
 
-/// The fate of files when descriptors run short.
+/// The files that were closed, opened again or refused because descriptors ran short.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descriptors {
-    /// How often a file that nobody used was closed.
+    /// Closings of a file that nobody used.
     pub idle_closed: u64,
-    /// How often such a file was opened again.
+    /// Openings of such a file again.
     pub opened_again: u64,
-    /// Opens that were refused since their client had more than an equal share.
+    /// Opens that were refused because their client had more than an equal share.
     pub refused_opens: u64,
 }
 
 /// Connections of one protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connections {
-    /// Now.
+    /// Connections at this moment.
     pub connections: u64,
-    /// Of these, those on which nobody has logged on (SMB) or that carry no session (NFS).
+    /// Those of them without a log-on (SMB) or without a session (NFS).
     pub unproved: u64,
-    /// Refused since all places were taken.
+    /// Connections that were refused because all places were taken.
     pub refused_all: u64,
-    /// Refused since their address had as many as one may have.
+    /// Connections that were refused because their address had as many as one address may have.
     pub refused_address: u64,
-    /// Refused since their address had too many that were not proved.
+    /// Connections that were refused because their address had too many unproved ones.
     pub refused_unproved: u64,
-    /// Refused since descriptors ran short and their address had more than its share.
+    /// Connections that were refused because descriptors ran short and their address had more than its share.
     pub refused_descriptors: u64,
-    /// That were not proved and gave their place up to one of an address with fewer such.
+    /// Unproved connections that gave their place up to a connection of an address with fewer such.
     #[serde(default)]
     pub displaced: u64,
 }
 
 impl Connections {
-    /// Refused for any reason.
+    /// Connections that were refused for any reason.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused_all + self.refused_address + self.refused_unproved + self.refused_descriptors
     }
 }
 
-/// What is written down of single requests.
+/// The log of single requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Records {
-    /// The file.
+    /// The path of the file.
     pub path: String,
     /// Requests that were written.
     pub written: u64,
-    /// Those for which there was no room, since they came faster than they could be written.
+    /// Requests that were left out because they came faster than they could be written.
     pub lost: u64,
 }
 
 /// The server itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {
-    /// Name that clients see.
+    /// The name that clients see.
     pub name: String,
-    /// Process id.
+    /// The process id.
     pub pid: u32,
-    /// Start, RFC 3339.
+    /// The start, RFC 3339.
     pub started_at: String,
-    /// Addresses it listens on.
+    /// The addresses at which it listens.
     pub listen: Vec<String>,
-    /// Names of the shares.
+    /// The names of the shares.
     pub shares: Vec<String>,
 }
 
-/// A session: one user of one client.
+/// An SMB session: one user of one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// Session id.
+    /// The session id.
     pub session_id: String,
-    /// Who answers it.
+    /// The process that serves it.
     pub server_id: ServerId,
-    /// User id on the host.
+    /// The user id on the host.
     pub uid: u32,
-    /// Group id on the host.
+    /// The group id on the host.
     pub gid: u32,
     /// The user's name.
     pub username: String,
     /// The user's group.
     pub groupname: String,
-    /// RFC 3339.
+    /// The beginning, RFC 3339.
     pub creation_time: String,
-    /// RFC 3339; empty when it does not expire.
+    /// The end, RFC 3339; empty when it does not expire.
     pub expiration_time: String,
-    /// When the user last proved who they are, RFC 3339.
+    /// The time of the user's last authentication, RFC 3339.
     pub auth_time: String,
     /// The client's address.
     pub remote_machine: String,
-    /// The client's name, as it gave it.
+    /// The client's name as the client gave it.
     pub hostname: String,
-    /// Dialect, such as `SMB3_11`.
+    /// The dialect, such as `SMB3_11`.
     pub session_dialect: String,
-    /// Sealing.
+    /// The encryption of its messages.
     pub encryption: Protection,
-    /// Signing.
+    /// The signing of its messages.
     pub signing: Protection,
-    /// By channel id.
+    /// Its channels by their ids.
     pub channels: BTreeMap<String, Channel>,
 }
 
-/// Who answers.
+/// The process that serves an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerId {
-    /// Process id.
+    /// The process id.
     pub pid: String,
 }
 
-/// What protects the messages.
+/// The protection of messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protection {
-    /// The algorithm; empty when there is none.
+    /// The algorithm; empty without protection.
     pub cipher: String,
-    /// `none`, `partial` or `full`.
+    /// The part of the messages that is protected: `none`, `partial` or `full`.
     pub degree: String,
 }
 
 /// One connection of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channel {
-    /// Channel id.
+    /// The channel id.
     pub channel_id: String,
-    /// RFC 3339.
+    /// The beginning, RFC 3339.
     pub creation_time: String,
-    /// Our address and port.
+    /// The server's address and port.
     pub local_address: String,
     /// The client's address and port.
     pub remote_address: String,
-    /// `tcp`.
+    /// The transport, always `tcp`.
     pub transport: String,
 }
 
 /// One transport connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
-    /// Our address and port.
+    /// The server's address and port.
     pub local_address: String,
     /// The client's address and port.
     pub remote_address: String,
-    /// RFC 3339.
+    /// The beginning, RFC 3339.
     pub connected_at: String,
-    /// Dialect; empty before it is agreed.
+    /// The dialect; empty before it is agreed.
     pub dialect: String,
-    /// Sessions that have a channel on it.
+    /// The ids of sessions that have a channel on it.
     pub sessions: Vec<String>,
 }
 
-/// A share in use by a session.
+/// A tree connect: a share in use by a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeConnect {
-    /// Tree id.
+    /// The tree id.
     pub tcon_id: String,
-    /// Its session.
+    /// The session id.
     pub session_id: String,
-    /// Who answers it.
+    /// The process that serves it.
     pub server_id: ServerId,
     /// The share's name.
     pub service: String,
     /// The client's address.
     pub machine: String,
-    /// RFC 3339.
+    /// The beginning, RFC 3339.
     pub connected_at: String,
-    /// Sealing.
+    /// The encryption of its messages.
     pub encryption: Protection,
-    /// Signing.
+    /// The signing of its messages.
     pub signing: Protection,
 }
 
-/// A file that is open.
+/// An open file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenFile {
-    /// Directory of the share on the host.
+    /// The share's directory on the host.
     pub service_path: String,
-    /// Path inside the share.
+    /// The share's name.
+    #[serde(default)]
+    pub share: String,
+    /// The path inside the share.
     pub filename: String,
-    /// Which file it is, whatever its name.
+    /// The identity of the file, which does not depend on its name.
     pub fileid: FileId,
-    /// By the id of the open.
+    /// Opens by their ids.
     pub opens: BTreeMap<String, Open>,
 }
 
-/// Which file it is, whatever its name.
+/// The identity of a file, which does not depend on its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileId {
-    /// Device number.
+    /// The device number.
     pub devid: u64,
-    /// Inode number.
+    /// The inode number.
     pub inode: u64,
-    /// Which of its streams.
+    /// The number of the stream within the file.
     pub extid: u64,
 }
 
 /// One open of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
-    /// Id of the open.
+    /// The id of the open.
     pub share_file_id: String,
-    /// Its session; empty for NFS, whose opens are the client's.
+    /// The id by which an administrator closes it. No other open ever has this id.
+    #[serde(default)]
+    pub close_id: String,
+    /// The session id. It is empty for NFS, where the client holds opens.
     pub session_id: String,
-    /// The NFS client that has it; empty for SMB.
+    /// The client ID of NFS; empty for SMB.
     #[serde(default)]
     pub client_id: String,
-    /// `smb` or `nfs`.
+    /// The protocol, `smb` or `nfs`.
     #[serde(default)]
     pub protocol: String,
-    /// Who answers it.
+    /// The process that serves it.
     pub server_id: ServerId,
-    /// User id on the host.
+    /// The user id on the host.
     pub uid: u32,
     /// The user's name.
     pub username: String,
-    /// What it lets others do.
+    /// The access that it leaves to others.
     pub sharemode: Mask,
-    /// What it may do.
+    /// The access that it has.
     pub access_mask: Mask,
-    /// What its client may cache.
+    /// The rights to cache that its client has.
     pub caching: Mask,
-    /// How the right to cache was asked for: `lease`, `batch`, `exclusive`, `level_ii`, `delegation` or `none`.
+    /// The form of the right to cache: `lease`, `batch`, `exclusive`, `level_ii`, `delegation` or `none`.
     pub oplock: String,
-    /// The lease it belongs to.
+    /// The lease that it belongs to.
     pub lease: Option<Lease>,
-    /// Whether it outlives its connection: `none`, `durable`, `resilient` or `persistent`.
+    /// Its life beyond its connection: `none`, `durable`, `resilient` or `persistent`.
     pub persistence: String,
-    /// Whether its client is gone and it is kept until that comes back.
+    /// Whether its client is away and the open is kept until the client comes back.
     #[serde(default)]
     pub detached: bool,
-    /// RFC 3339.
+    /// The time of opening, RFC 3339.
     pub opened_at: String,
 }
 
-/// Bits and how people write them.
+/// Bits, for programs and for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mask {
-    /// As `0x00000007`.
+    /// The bits, such as `0x00000007`.
     pub hex: String,
-    /// As `RWD`.
+    /// A letter for each bit, such as `RWD`.
     pub text: String,
 }
 
 impl Mask {
-    /// `bits`, and a letter of `letters` for each of them that is set.
+    /// Makes a mask of `bits`. The text has the letter of each bit of `letters` that is set.
     pub fn new(bits: u32, letters: &[(u32, &str)]) -> Mask {
         let text = letters.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter).collect();
         Mask { hex: format!("{bits:#010x}"), text }
@@ -325,34 +331,46 @@ impl Mask {
 /// A lease that an open belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// Its key, as a GUID.
+    /// The lease key, as a GUID.
     pub lease_key: String,
 }
 
-/// A file on which byte ranges are locked.
+/// A file with locked byte ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockedFile {
-    /// Path inside the share.
+    /// The share's name.
+    #[serde(default)]
+    pub share: String,
+    /// The path inside the share.
     pub filename: String,
-    /// Which file it is.
+    /// The identity of the file.
     pub fileid: FileId,
-    /// The locks, in the order of the file.
+    /// The locks in the order of the file's bytes.
     pub locks: Vec<Lock>,
 }
 
 /// A locked byte range.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lock {
-    /// Open that holds it.
+    /// The open that holds it: an id of SMB, the client and the lock-owner of NFS.
     pub share_file_id: String,
-    /// Who answers it.
+    /// The id by which an administrator releases it, with all other locks of its owner on the file.
+    #[serde(default)]
+    pub close_id: String,
+    /// The `close_id` of the open that holds it.
+    #[serde(default)]
+    pub open_id: String,
+    /// The protocol, `smb` or `nfs`.
+    #[serde(default)]
+    pub protocol: String,
+    /// The process that serves it.
     pub server_id: ServerId,
-    /// `R` (shared) or `W` (exclusive).
+    /// The kind: `R` (shared) or `W` (exclusive).
     #[serde(rename = "type")]
     pub kind: String,
-    /// First byte.
+    /// The first byte.
     pub start: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub size: u64,
 }
 

@@ -1,22 +1,23 @@
-//! A server for tests, which notes what it was asked to do.
+//! A server for tests, which notes the calls that it gets.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::objects::{Change, Changed, Kind, Object, Refusal, What, Why};
+use crate::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, Why};
+use crate::open_files::ClosedState;
 use crate::{
-    AccountKey, AccountKeys, Channels, Controlled, KeyName, Status, Transactions, UserChange, UserEntry,
-    Workload,
+    AccountKey, AccountKeys, Channels, Controlled, KeyName, NtHash, Status, Transactions, UserChange,
+    UserEntry, Workload,
 };
 
 /// The server.
 #[derive(Default)]
 pub struct Fake {
-    /// What it was asked to do.
+    /// The calls that it got.
     pub calls: Mutex<Vec<String>>,
 }
 
-/// A share, or an account, named `docs`.
+/// A share or an account with the name `docs`.
 pub fn object(kind: Kind) -> Object {
     let settings = [("comment".to_owned(), "old".into())].into_iter().collect();
     let (name, version) = ("docs".to_owned(), "v1".to_owned());
@@ -37,10 +38,36 @@ impl Controlled for Fake {
         Workload { server_name: "W".to_owned(), ..Workload::default() }
     }
     fn users(&self) -> Vec<UserEntry> {
-        Vec::new()
+        let name = "ann".to_owned();
+        let (sid, source) = ("S-1-5-21-1-2-3-1000".to_owned(), "state".to_owned());
+        vec![UserEntry { name, sid, uid: 1000, gid: 100, admin: false, source }]
+    }
+    fn hash_password(&self, _: &str, password: &str) -> Result<(NtHash, Option<String>), String> {
+        let weakness = (password.len() < 8).then(|| "it is short".to_owned());
+        if password.is_empty() {
+            Err("the password is empty".to_owned())
+        } else {
+            Ok((NtHash([7; 16]), weakness))
+        }
     }
     fn change_user(&self, change: UserChange) -> Result<(), String> {
-        Err(format!("no {}", change.name))
+        let UserChange { name, add, nt_hash, uid, gid, admin } = change;
+        if name == "bob" {
+            return Err(format!("no {name}"));
+        }
+        let has_password = nt_hash.is_some();
+        self.calls
+            .lock()
+            .unwrap()
+            .push(format!("user {name} {add} {has_password} {uid:?} {gid:?} {admin:?}"));
+        Ok(())
+    }
+    fn close_open(&self, close_id: &str) -> Result<ClosedState, Refusal> {
+        if close_id != "smb-1-2" {
+            return Err(Refusal::new(Why::NotFound, "it is not open any more"));
+        }
+        self.calls.lock().unwrap().push(format!("close {close_id}"));
+        Ok(ClosedState { path: "a.txt".to_owned(), opens: 1, ..ClosedState::default() })
     }
     fn remove_user(&self, name: &str) -> Result<(), String> {
         self.calls.lock().unwrap().push(format!("remove {name}"));
@@ -70,7 +97,7 @@ impl Controlled for Fake {
     fn change(&self, change: Change) -> Result<Changed, Refusal> {
         let Change { kind, name, what, if_version } = change;
         let is_there = name.eq_ignore_ascii_case("docs");
-        if is_there == matches!(what, What::Create { .. }) {
+        if is_there == matches!(what, ChangeAction::Create { .. }) {
             let why = if is_there { Why::Conflict } else { Why::NotFound };
             return Err(Refusal::new(why, format!("no {kind} `{name}`")));
         }
@@ -79,16 +106,16 @@ impl Controlled for Fake {
         }
         let mut object = Object { name: name.clone(), ..object(kind) };
         let (done, object) = match what {
-            What::Create { settings } => {
+            ChangeAction::Create { settings } => {
                 object.settings = settings;
                 ("create", Some(object))
             }
-            What::Set { settings } => {
+            ChangeAction::Set { settings } => {
                 object.settings.extend(settings);
                 ("set", Some(object))
             }
-            What::Delete { force: true } => ("force", None),
-            What::Delete { force: false } => ("delete", None),
+            ChangeAction::Delete { force: true } => ("force", None),
+            ChangeAction::Delete { force: false } => ("delete", None),
         };
         self.calls.lock().unwrap().push(format!("{done} {name}"));
         Ok(Changed { object, notes: Vec::new() })

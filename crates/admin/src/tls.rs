@@ -1,8 +1,8 @@
-//! TLS for the admin page, where other hosts reach it.
+//! TLS for the admin page, by which other hosts reach it.
 //!
-//! Certificate and key are files that somebody else renews. At each connection it is looked whether they have changed: a new
-//! pair counts from then on, and one that cannot be used leaves the old one in force. A host that is slow to tell delays
-//! nobody but who looks.
+//! Certificate and key are files that somebody else renews. Each connection looks whether they have changed.
+//! A new pair counts from then on, and a pair that cannot be used leaves the old one in force. A host that is
+//! slow to answer delays only the connection that looks.
 
 use std::fmt;
 use std::io;
@@ -18,15 +18,15 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{Error, InconsistentKeys, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-/// How long a client may take until keys are agreed on.
+/// The time in which a client must finish the handshake.
 pub const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is wrong with the files.
+/// The file that cannot be used, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unusable {
-    /// With the certificate.
+    /// The certificate.
     Certificate(String),
-    /// With the key.
+    /// The key.
     Key(String),
 }
 
@@ -38,17 +38,17 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// A certificate with its key, as files in PEM.
+/// A certificate with its key, both files in PEM.
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
-    /// What is in force.
+    /// The acceptor with the pair in force.
     acceptor: Mutex<TlsAcceptor>,
-    /// The files when they were last looked at. Held by the one who looks.
+    /// The stamps of the files at the last look. The connection that looks holds the lock.
     seen: Mutex<[Option<Stamp>; 2]>,
 }
 
-/// By what a file is known to have changed.
+/// The time of change and the length of a file, which tell that it has changed.
 type Stamp = (SystemTime, u64);
 
 impl fmt::Debug for Tls {
@@ -61,18 +61,18 @@ impl Tls {
     /// Reads both files.
     ///
     /// # Errors
-    /// Which of them cannot be used, and why.
+    /// The file that cannot be used, with the reason.
     pub fn load(certificate: &Path, key: &Path) -> Result<Tls, Unusable> {
         let seen = Mutex::new(stamps(certificate, key));
         let acceptor = Mutex::new(acceptor(certificate, key)?);
         Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), acceptor, seen })
     }
 
-    /// Agrees on keys with a client, within [`HANDSHAKE_PATIENCE`].
+    /// Does the handshake with a client, within [`HANDSHAKE_PATIENCE`].
     pub(crate) async fn accept(self: &Arc<Self>, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let tls = Arc::clone(self);
         let agreed = async {
-            // It asks the host, which may take its time.
+            // It asks the host, which may take long.
             let acceptor = tokio::task::spawn_blocking(move || tls.current()).await?;
             acceptor.accept(stream).await
         };
@@ -82,9 +82,9 @@ impl Tls {
         }
     }
 
-    /// What is in force, after a look at the files unless somebody else is at it.
+    /// The acceptor in force. It looks at the files first unless another connection does.
     fn current(&self) -> TlsAcceptor {
-        // Both are replaced as a whole, so they are whole also after a panic.
+        // Both are replaced as a whole, so they are complete after a panic, too.
         let in_force = || self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = match self.seen.try_lock() {
             Ok(seen) => seen,
@@ -96,7 +96,8 @@ impl Tls {
             *seen = now;
             match acceptor(&self.certificate, &self.key) {
                 Ok(acceptor) => {
-                    tracing::info!(certificate = %self.certificate.display(), "the admin page has another certificate");
+                    let certificate = self.certificate.display();
+                    tracing::info!(%certificate, "the admin page has another certificate");
                     *in_force() = acceptor;
                 }
                 Err(why) => tracing::error!(%why, "the admin page keeps the certificate that it had"),
@@ -141,7 +142,7 @@ fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Unusable> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// An error of reading a file, without the host's number.
+/// The text of an error of reading a file, without the host's number.
 fn said(error: PemError) -> String {
     match error {
         PemError::Io(error) => {
@@ -184,11 +185,11 @@ pub(crate) mod tests {
             matches!(why(&key, &key), Unusable::Certificate(why) if why.contains("no certificate in it"))
         );
         assert!(
-            matches!(why(&certificate, &certificate), Unusable::Key(why) if why.contains("no private key in it"))
+            matches!(why(&certificate, &certificate), Unusable::Key(why) if why.contains("no private key"))
         );
         std::fs::write(&key, pair().1).unwrap();
         assert!(
-            matches!(why(&certificate, &key), Unusable::Key(why) if why.contains("not the one of the certificate"))
+            matches!(why(&certificate, &key), Unusable::Key(why) if why.contains("not the one of the cert"))
         );
         std::fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
             .unwrap();
@@ -208,11 +209,11 @@ pub(crate) mod tests {
         std::fs::write(&certificate, "half a").unwrap();
         assert_eq!(in_force(), first);
         stored(dir.path(), &pair());
-        // As if it had been made later, since the host's clock has ticks.
+        // As if it had been made later: the host's clock goes in ticks.
         let later = SystemTime::now() + Duration::from_secs(10);
         std::fs::File::options().write(true).open(&key).unwrap().set_modified(later).unwrap();
         assert_ne!(in_force(), first);
-        // While somebody looks at the files, which may take its time, the others go on with what there is.
+        // While one connection looks at the files, the others go on with the pair in force.
         let _looking = tls.seen.lock().unwrap();
         assert_ne!(in_force(), first);
     }

@@ -1,79 +1,80 @@
-//! Transactions of shares, by what was asked and how it went, under the names of Azure Files' metrics.
+//! Transactions of shares by operation and response type, under the names of Azure Files' metrics.
 
 use std::collections::BTreeMap;
 
 use crate::status::Transport;
 use serde::{Deserialize, Serialize};
 
-/// What has happened since the server was started.
+/// All counters since the start of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transactions {
-    /// When it was read, RFC 3339.
+    /// The time at which they were read, RFC 3339.
     pub timestamp: String,
-    /// The same in nanoseconds of a clock that only goes forward, to take differences.
+    /// The same time in nanoseconds of a monotonic clock, for differences.
     pub at_ns: u64,
-    /// When the server was started, RFC 3339.
+    /// The start of the server, RFC 3339.
     pub since: String,
-    /// Version of the server.
+    /// The server's version.
     #[serde(default)]
     pub version: String,
-    /// Name that clients see.
+    /// The name that clients see.
     pub server_name: String,
-    /// Names of the shares that are served.
+    /// The names of the shares that are served.
     pub shares: Vec<String>,
-    /// What was counted.
-    pub counted: Vec<Counted>,
-    /// What is so now, by the share's name.
+    /// The counters of each share and protocol.
+    pub counted: Vec<ShareTransactions>,
+    /// Gauges by the share's name.
     #[serde(default)]
     pub gauges: BTreeMap<String, Gauges>,
-    /// Connections, what was refused to them, and what is held for clients that do not read.
+    /// Connections, refusals, and the memory for clients that do not read.
     #[serde(default)]
     pub transport: Transport,
 }
 
-/// What is so now of a share.
+/// The gauges of a share: values of this moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gauges {
-    /// The most reads and writes of a second in the last minute.
+    /// The highest number of reads and writes in a second of the last minute.
     pub max_used_iops: u64,
-    /// The most bytes of data of a second in the last minute.
+    /// The highest number of bytes of data in a second of the last minute.
     pub max_used_bandwidth_bytes: u64,
-    /// Burst credits; null: it is not limited.
+    /// The burst credits; null when the share is not limited.
     pub available_burst_credits: Option<u64>,
-    /// Reads and writes of a second that it may do for ever; null: it is not limited.
+    /// The provisioned reads and writes a second; null when the share is not limited.
     pub provisioned_iops: Option<u64>,
-    /// Bytes of a second that it may send and receive; null: it is not limited.
+    /// The provisioned bytes a second in both directions; null when the share is not limited.
     pub provisioned_bandwidth_bytes: Option<u64>,
-    /// Requests that limits hold; null: it is not limited.
+    /// The number of requests that limits hold; null when the share is not limited.
     pub held_requests: Option<u64>,
-    /// Opens of all clients.
+    /// The opens of all clients.
     pub open_files: u64,
-    /// Bytes of files and streams; null: they are not counted.
+    /// The bytes of files and streams; null when they are not counted.
     #[serde(default)]
     pub file_capacity_bytes: Option<u64>,
-    /// Files, links and special files; null: they are not counted.
+    /// The number of files, links and special files; null when they are not counted.
     #[serde(default)]
     pub file_count: Option<u64>,
-    /// How many bytes may lie there; null: it has no size of its own.
+    /// The size of the share in bytes; null when it has none of its own.
     #[serde(default)]
     pub capacity_quota_bytes: Option<u64>,
-    /// Its size as clients see it: its own, or that of the file system that it lies on; null: the host does not say.
+    /// The size of the volume as clients see it: the share's own, or that of the file system below it. Null
+    /// when the host does not tell it.
     pub volume_size_bytes: Option<u64>,
-    /// What is free there.
+    /// The free bytes of the volume.
     pub volume_free_bytes: Option<u64>,
 }
 
 /// The transactions of a share over one protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
-    /// The share's name; empty for what is of no share, such as log-on.
+pub struct ShareTransactions {
+    /// The share's name. It is empty for transactions of no share, such as a log-on.
     pub file_share: String,
-    /// `SMB` or `NFS`.
+    /// The protocol, `SMB` or `NFS`.
     pub protocol: String,
-    /// By operation and authentication.
+    /// Counters by operation and authentication.
     pub apis: Vec<Api>,
-    /// What they worked on.
-    pub work: Work,
+    /// Counters by kind of work.
+    pub work: IoCounters,
 }
 
 /// The transactions of one operation.
@@ -81,75 +82,76 @@ pub struct Counted {
 pub struct Api {
     /// The SMB command or NFS operation.
     pub api_name: String,
-    /// How who asked was proved.
+    /// The way in which the client was authenticated.
     pub authentication: String,
-    /// Transactions by response type.
+    /// The number of transactions by response type.
     pub transactions: BTreeMap<String, u64>,
-    /// Bytes of requests, with their headers.
+    /// The bytes of requests with their headers.
     pub ingress: u64,
-    /// Bytes of answers, with their headers.
+    /// The bytes of replies with their headers.
     pub egress: u64,
-    /// From when a request was taken up until its answer was made; of those that succeeded.
+    /// The time from the receipt of a request until its reply was made. Only successful requests count.
     pub success_server_latency: Latency,
-    /// The same until the host had taken the answer to send it.
+    /// The time from the receipt of a request until the host had taken the reply to send it.
     pub success_e2e_latency: Latency,
 }
 
-/// How often something took how long.
+/// A histogram of latencies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How often it was measured.
+    /// The number of measurements.
     pub count: u64,
-    /// All of it together in nanoseconds.
+    /// The sum of all measurements in nanoseconds.
     pub sum_ns: u64,
-    /// How often it took how long; steps in which nothing fell are left out.
+    /// The steps of the histogram; empty ones are left out.
     pub steps: Vec<Step>,
 }
 
 /// A step of a [`Latency`]: an eighth of a doubling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// From so many nanoseconds on.
+    /// The lower bound in nanoseconds, which is part of the step.
     pub from_ns: u64,
-    /// Below so many; null: no bound.
+    /// The upper bound in nanoseconds, which is not; null: no bound.
     pub below_ns: Option<u64>,
-    /// How often.
+    /// The number of measurements in the step.
     pub count: u64,
 }
 
-/// What transactions worked on.
+/// Counters of reads, writes and metadata operations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Work {
-    /// Those that read data.
+pub struct IoCounters {
+    /// Operations that read data.
     pub reads: u64,
-    /// Those that wrote data.
+    /// Operations that wrote data.
     pub writes: u64,
-    /// Those on names and opens, as limits count them.
+    /// Operations on names and opens, as limits count them.
     pub metadata: u64,
-    /// All others.
+    /// All other operations.
     pub others: u64,
-    /// Bytes of data that were read.
+    /// The bytes that were read.
     pub read_bytes: u64,
-    /// Bytes of data that were written.
+    /// The bytes that were written.
     pub written_bytes: u64,
-    /// Reads by their size: up to so many bytes, the last also more.
+    /// The number of reads by size. The key is the largest size of a class; the last class has no bound.
     pub read_sizes: BTreeMap<u64, u64>,
-    /// Writes by their size.
+    /// The number of writes by size.
     pub write_sizes: BTreeMap<u64, u64>,
 }
 
-impl Work {
-    /// What part of all that works on data or metadata works on metadata, 0 to 1; none when there is nothing.
+impl IoCounters {
+    /// The part of metadata operations in all operations on data and metadata, 0 to 1. None when there are
+    /// none.
     #[must_use]
     pub fn metadata_share(&self) -> Option<f64> {
         let all = self.reads + self.writes + self.metadata;
         (all > 0).then(|| self.metadata as f64 / all as f64)
     }
 
-    /// What has come since `earlier`.
+    /// The difference to `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Work) -> Work {
-        Work {
+    pub fn since(&self, earlier: &IoCounters) -> IoCounters {
+        IoCounters {
             reads: self.reads.saturating_sub(earlier.reads),
             writes: self.writes.saturating_sub(earlier.writes),
             metadata: self.metadata.saturating_sub(earlier.metadata),
@@ -161,8 +163,8 @@ impl Work {
         }
     }
 
-    /// Adds another's.
-    pub fn add(&mut self, other: &Work) {
+    /// Adds the counters of `other`.
+    pub fn add(&mut self, other: &IoCounters) {
         self.reads += other.reads;
         self.writes += other.writes;
         self.metadata += other.metadata;
@@ -178,13 +180,13 @@ impl Work {
 }
 
 impl Api {
-    /// Transactions, however they went.
+    /// The number of transactions of all response types.
     #[must_use]
     pub fn all(&self) -> u64 {
         self.transactions.values().sum()
     }
 
-    /// What has come since `earlier`.
+    /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Api) -> Api {
         Api {
@@ -199,8 +201,9 @@ impl Api {
     }
 }
 
-impl Counted {
-    /// What part of all transactions did not fail for reasons of the server's own, 0 to 1; none without transactions.
+impl ShareTransactions {
+    /// The part of transactions that did not fail for a reason of the server's own, 0 to 1. None without
+    /// transactions.
     #[must_use]
     pub fn availability(&self) -> Option<f64> {
         let all: u64 = self.apis.iter().map(Api::all).sum();
@@ -212,16 +215,16 @@ impl Counted {
         (all > 0).then(|| 1.0 - failed as f64 / all as f64)
     }
 
-    /// What has come since `earlier`. Operations that did not come are left out.
+    /// The difference to `earlier`. Operations without a transaction are left out.
     #[must_use]
-    pub fn since(&self, earlier: &Counted) -> Counted {
+    pub fn since(&self, earlier: &ShareTransactions) -> ShareTransactions {
         let one = |api: &Api| {
             let is_it =
                 |other: &&Api| other.api_name == api.api_name && other.authentication == api.authentication;
             let before = earlier.apis.iter().find(is_it);
             before.map_or_else(|| api.clone(), |before| api.since(before))
         };
-        Counted {
+        ShareTransactions {
             file_share: self.file_share.clone(),
             protocol: self.protocol.clone(),
             apis: self.apis.iter().map(one).filter(|api| api.all() > 0).collect(),
@@ -231,11 +234,11 @@ impl Counted {
 }
 
 impl Transactions {
-    /// What has come since `earlier`. Shares without a transaction are left out.
+    /// The difference to `earlier`. Shares without a transaction are left out.
     #[must_use]
     pub fn since(&self, earlier: &Transactions) -> Transactions {
-        let one = |counted: &Counted| {
-            let is_it = |other: &&Counted| {
+        let one = |counted: &ShareTransactions| {
+            let is_it = |other: &&ShareTransactions| {
                 other.file_share == counted.file_share && other.protocol == counted.protocol
             };
             let before = earlier.counted.iter().find(is_it);
@@ -247,14 +250,14 @@ impl Transactions {
 }
 
 impl Latency {
-    /// The mean in nanoseconds; none when nothing was measured.
+    /// The mean in nanoseconds; none without a measurement.
     #[must_use]
     pub fn mean_ns(&self) -> Option<u64> {
         self.sum_ns.checked_div(self.count)
     }
 
-    /// The time in nanoseconds that `part` of all (0 to 1) did not exceed: the middle of its step, which is off by one
-    /// part in sixteen at most; none when nothing was measured.
+    /// The latency in nanoseconds that `part` of all measurements (0 to 1) did not exceed. It is the middle
+    /// of its step, which is off by at most one part in sixteen. None without a measurement.
     #[must_use]
     pub fn quantile_ns(&self, part: f64) -> Option<u64> {
         #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)]
@@ -267,15 +270,15 @@ impl Latency {
         Some(step.below_ns.map_or(step.from_ns, |below| step.from_ns.midpoint(below)))
     }
 
-    /// How often it took less than `bound_ns`; exact where a step ends there, as it does at every power of two from 1,024
-    /// on.
+    /// The number of measurements below `bound_ns`. It is exact where a step ends there, as one does at every
+    /// power of two from 1,024 on.
     #[must_use]
     pub fn below(&self, bound_ns: u64) -> u64 {
         let ends = |step: &&Step| step.below_ns.is_some_and(|below| below <= bound_ns);
         self.steps.iter().filter(ends).map(|step| step.count).sum()
     }
 
-    /// Adds another one.
+    /// Adds the measurements of `other`.
     pub fn add(&mut self, other: &Latency) {
         self.count += other.count;
         self.sum_ns += other.sum_ns;
@@ -334,8 +337,14 @@ mod tests {
             success_server_latency: latency(&[(0, 1024, reads), (2048, 2304, 1)]),
             ..Api::default()
         };
-        let work = Work { reads, metadata: 1, read_sizes: [(4096, reads)].into(), ..Work::default() };
-        let counted = Counted { file_share: "docs".to_owned(), apis: vec![api], work, ..Counted::default() };
+        let work =
+            IoCounters { reads, metadata: 1, read_sizes: [(4096, reads)].into(), ..IoCounters::default() };
+        let counted = ShareTransactions {
+            file_share: "docs".to_owned(),
+            apis: vec![api],
+            work,
+            ..ShareTransactions::default()
+        };
         Transactions { timestamp: reads.to_string(), counted: vec![counted], ..Transactions::default() }
     }
 

@@ -1,20 +1,20 @@
-//! What lies on shares that have a size, and how far that is counted.
+//! The files on shares that have a size, and how far they are counted.
 
 use serde::{Deserialize, Serialize};
 
-/// A share on which everything is counted.
+/// A share on which all files are counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsedShare {
-    /// What may lie there in bytes; null: no bound.
+    /// The size of the share in bytes; null: no bound.
     pub quota_bytes: Option<u64>,
-    /// What lies there: lengths of files and named streams.
+    /// The bytes of files and named streams.
     pub bytes: u64,
-    /// Files, links and special files.
+    /// The number of files, links and special files.
     pub files: u64,
-    /// Everything is being counted anew, and so many files were counted so far; null: it is not.
+    /// The number of files that the running count has reached; null when no count runs.
     pub counting: Option<u64>,
-    /// How often everything was counted since the server was started.
+    /// The number of complete counts since the start of the server.
     pub counted: u64,
-    /// What the server may not look into and has not counted, the last time.
+    /// The number of directories and files that the server could not read in the last count.
     pub unreadable: u64,
 }

@@ -1,57 +1,60 @@
-//! What clients do on shares: data or metadata, in pieces of what size, how much at once; and what would help.
+//! The workload of clients on shares: data or metadata, sizes of reads and writes, queue depth, and advice.
 //!
-//! [`advice`] is the whole of the judging.
+//! [`advice`] has all the rules.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::transactions::{Counted, Work};
+use crate::transactions::{IoCounters, ShareTransactions};
 
-/// What all clients do that are connected, and what was done on each share.
+/// The workload of each connected client, and of each share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workload {
-    /// When it was read, RFC 3339.
+    /// The time at which it was read, RFC 3339.
     pub timestamp: String,
-    /// When the server was started, RFC 3339: shares count from there, clients from when they connected.
+    /// The start of the server, RFC 3339. Shares are counted from there, and clients from their connection
+    /// on.
     pub since: String,
-    /// Name that clients see.
+    /// The name that clients see.
     pub server_name: String,
-    /// What was done on each share by everybody.
+    /// The workload of each share, of all clients together.
     pub shares: Vec<ShareWork>,
-    /// What each client does that is connected, on each share.
+    /// The workload of each connected client on each share.
     pub clients: Vec<ClientWork>,
 }
 
-/// What was done on a share.
+/// The workload of a share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareWork {
-    /// Its name.
+    /// The share's name.
     pub file_share: String,
-    /// `SMB` or `NFS`.
+    /// The protocol, `SMB` or `NFS`.
     pub protocol: String,
-    /// What it was.
-    pub work: Work,
-    /// Transactions that limits have held.
+    /// Counters by kind of work.
+    pub work: IoCounters,
+    /// The transactions that limits have held.
     pub throttled: u64,
-    /// What would help.
+    /// Advice, a sentence each.
     pub advice: Vec<String>,
 }
 
 impl ShareWork {
-    /// What was counted, but for what is of no share.
+    /// The workload of all shares. Work that belongs to no share is left out.
     ///
-    /// `caching` says of shares whether their metadata is cached.
+    /// `caching` says whether the metadata of each share is cached.
     #[must_use]
-    pub fn all(counted: &[Counted], caching: &BTreeMap<String, bool>) -> Vec<ShareWork> {
+    pub fn all(counted: &[ShareTransactions], caching: &BTreeMap<String, bool>) -> Vec<ShareWork> {
         let of_shares = counted.iter().filter(|counted| !counted.file_share.is_empty());
         of_shares.map(|counted| ShareWork::one(counted, caching.get(&counted.file_share).copied())).collect()
     }
 
-    fn one(counted: &Counted, caching: Option<bool>) -> ShareWork {
+    fn one(counted: &ShareTransactions, caching: Option<bool>) -> ShareWork {
         let apis = counted.apis.iter();
-        let held = Held::of(apis.flat_map(|api| &api.transactions).map(|(kind, count)| (&**kind, *count)));
-        let asked = Asked { protocol: &counted.protocol, caching, held, at_once: None };
+        let held = ThrottledCounts::of(
+            apis.flat_map(|api| &api.transactions).map(|(kind, count)| (&**kind, *count)),
+        );
+        let asked = WorkloadContext { protocol: &counted.protocol, caching, held, at_once: None };
         ShareWork {
             file_share: counted.file_share.clone(),
             protocol: counted.protocol.clone(),
@@ -62,52 +65,52 @@ impl ShareWork {
     }
 }
 
-/// What a client does on a share.
+/// The workload of a client on a share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientWork {
-    /// Its address.
+    /// The client's address.
     pub client: String,
-    /// Who uses it: users of SMB, the principal of an NFS client.
+    /// The users of SMB, or the principal of an NFS client.
     pub user: String,
-    /// `SMB` or `NFS`.
+    /// The protocol, `SMB` or `NFS`.
     pub protocol: String,
     /// The share's name.
     pub file_share: String,
-    /// What it was.
-    pub work: Work,
-    /// Its connections, those that it uses for other shares included.
+    /// Counters by kind of work.
+    pub work: IoCounters,
+    /// The client's connections, those that it uses for other shares included.
     pub connections: u64,
-    /// Requests that were at the server at once on one connection, at most.
+    /// The highest number of requests in progress on one connection.
     pub most_at_once: u64,
-    /// The same on average over the times when there were any, in thousandths.
+    /// The average number of requests in progress on one connection while there were any, in thousandths.
     pub at_once_thousandths: u64,
-    /// What it has open now.
+    /// The number of files that it has open.
     pub open_files: u64,
-    /// What would help.
+    /// Advice, a sentence each.
     pub advice: Vec<String>,
 }
 
-/// Operations below which nothing is said.
+/// The number of operations below which no advice is given.
 const LITTLE: u64 = 1000;
-/// Bytes below which a piece of data is small.
+/// The number of bytes below which a read or write is small.
 const SMALL: u64 = 16 * 1024;
 
-/// Transactions that limits have held, by the kind of the limit.
+/// The transactions that limits have held, by the kind of the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Held {
-    /// Those that a share has by its size.
+pub struct ThrottledCounts {
+    /// Transactions that the limits of the share's size held.
     pub by_size: u64,
-    /// That on metadata, which is the same for every size.
+    /// Transactions that the limit on metadata held. It is the same for every size.
     pub metadata: u64,
-    /// Those of single files and of the account.
+    /// Transactions that the limits of single files and of the account held.
     pub by_file_or_account: u64,
 }
 
-impl Held {
-    /// From counts by response type.
+impl ThrottledCounts {
+    /// Counts `transactions`, which come by response type.
     #[must_use]
-    pub fn of<'t>(transactions: impl Iterator<Item = (&'t str, u64)>) -> Held {
-        let mut held = Held::default();
+    pub fn of<'t>(transactions: impl Iterator<Item = (&'t str, u64)>) -> ThrottledCounts {
+        let mut held = ThrottledCounts::default();
         for (kind, count) in transactions {
             match kind {
                 "SuccessWithMetadataThrottling" => held.metadata += count,
@@ -119,14 +122,14 @@ impl Held {
         held
     }
 
-    /// All of them.
+    /// The sum of all kinds.
     #[must_use]
     pub fn all(&self) -> u64 {
         self.by_size + self.metadata + self.by_file_or_account
     }
 
-    /// What would help against each limit that held some of `all` requests, those that held most first. `caching` says
-    /// whether the share's metadata is cached, where that is known.
+    /// Advice against each limit that held some of `all` requests. The limit that held most comes first.
+    /// `caching` says whether the share's metadata is cached, if that is known.
     #[must_use]
     pub fn advice(&self, all: u64, caching: Option<bool>) -> Vec<String> {
         let cache = match caching {
@@ -140,18 +143,23 @@ impl Held {
             (
                 self.by_size,
                 "limits of the share",
-                "a larger provisioned size (`trunkline share set SHARE provisioned_gib=GIB`), or an account without limits"
+                "a larger provisioned size (`trunkline share set SHARE provisioned_gib=GIB`), or an account \
+                 without limits"
                     .to_owned(),
             ),
             (
                 self.metadata,
                 "the limit on metadata",
-                format!("{cache}the work spread over several shares, fewer opens and look-ups; a larger size does not raise it"),
+                format!(
+                    "{cache}the work spread over several shares, fewer opens and look-ups; a larger size \
+                     does not raise it"
+                ),
             ),
             (
                 self.by_file_or_account,
                 "the limit of single files or of the account",
-                "the work spread over more files, and shares moved to another account; a larger size does not raise it"
+                "the work spread over more files, and shares moved to another account; a larger size does \
+                 not raise it"
                     .to_owned(),
             ),
         ];
@@ -166,24 +174,24 @@ impl Held {
     }
 }
 
-/// What is known beside the counts of some work.
+/// The circumstances of some work.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked<'a> {
-    /// `SMB` or `NFS`.
+pub struct WorkloadContext<'a> {
+    /// The protocol, `SMB` or `NFS`.
     pub protocol: &'a str,
-    /// Whether metadata of its share is cached, where that is known.
+    /// Whether the share's metadata is cached, if that is known.
     pub caching: Option<bool>,
-    /// What limits have held.
-    pub held: Held,
-    /// How many requests there are on one connection on average, in thousandths, and how many connections, where that is
-    /// known.
+    /// The transactions that limits have held.
+    pub held: ThrottledCounts,
+    /// The average number of requests in progress on one connection, in thousandths, and the number of
+    /// connections, if they are known.
     pub at_once: Option<(u64, u64)>,
 }
 
-/// What would help with this work.
+/// Advice for this work, a sentence each.
 #[must_use]
-pub fn advice(work: &Work, asked: &Asked<'_>) -> Vec<String> {
-    let Asked { protocol, caching, held, at_once } = *asked;
+pub fn advice(work: &IoCounters, asked: &WorkloadContext<'_>) -> Vec<String> {
+    let WorkloadContext { protocol, caching, held, at_once } = *asked;
     let data = work.reads + work.writes;
     let all = data + work.metadata;
     if all < LITTLE {
@@ -199,19 +207,21 @@ pub fn advice(work: &Work, asked: &Asked<'_>) -> Vec<String> {
         };
         let server = match caching {
             Some(false) => {
-                "metadata caching, which is off for this share (`trunkline share set SHARE metadata_caching=on`); "
+                "metadata caching, which is off for this share (`trunkline share set SHARE \
+                 metadata_caching=on`); "
             }
             _ => "",
         };
         advice.push(format!(
-            "it is metadata-heavy: {server}keep files open, pack small files together, look less often ({cached}), spread it \
-             over several shares where the limit on metadata is near"
+            "it is metadata-heavy: {server}keep files open, pack small files together, look less often \
+             ({cached}), spread it over several shares where the limit on metadata is near"
         ));
     }
     let mean = (work.read_bytes + work.written_bytes).checked_div(data).unwrap_or(0);
     if data * 2 >= all && mean < SMALL {
         advice.push(format!(
-            "its reads and writes have {mean} bytes on average: larger ones, or more of them at once, carry more"
+            "its reads and writes have {mean} bytes on average: larger ones, or more of them at once, carry \
+             more"
         ));
     }
     match at_once {
@@ -240,22 +250,24 @@ mod tests {
     use super::*;
     use crate::transactions::Api;
 
-    fn work(reads: u64, metadata: u64, size: u64) -> Work {
-        Work { reads, metadata, read_bytes: reads * size, ..Work::default() }
+    fn work(reads: u64, metadata: u64, size: u64) -> IoCounters {
+        IoCounters { reads, metadata, read_bytes: reads * size, ..IoCounters::default() }
     }
 
-    fn says(work: &Work, by_size: u64, at_once: Option<(u64, u64)>) -> String {
-        let held = Held { by_size, ..Held::default() };
-        advice(work, &Asked { protocol: "NFS", held, at_once, ..Asked::default() }).join("; ")
+    fn says(work: &IoCounters, by_size: u64, at_once: Option<(u64, u64)>) -> String {
+        let held = ThrottledCounts { by_size, ..ThrottledCounts::default() };
+        advice(work, &WorkloadContext { protocol: "NFS", held, at_once, ..WorkloadContext::default() })
+            .join("; ")
     }
 
     #[test]
     fn each_limit_has_its_own_advice_and_a_size_only_where_it_helps() {
         let of = |kind: &str, caching| {
-            let held =
-                Held::of([("Success", 900), ("SuccessWithMetadataWarning", 50), (kind, 100)].into_iter());
+            let held = ThrottledCounts::of(
+                [("Success", 900), ("SuccessWithMetadataWarning", 50), (kind, 100)].into_iter(),
+            );
             assert_eq!(held.all(), 100, "{kind}");
-            advice(&work(100, 2000, 4096), &Asked { protocol: "SMB", caching, held, at_once: None })
+            advice(&work(100, 2000, 4096), &WorkloadContext { protocol: "SMB", caching, held, at_once: None })
                 .join("; ")
         };
         for kind in ["ShareIops", "ShareIngress", "ShareEgress"] {
@@ -295,9 +307,12 @@ mod tests {
             .into(),
             ..Api::default()
         };
-        let docs =
-            Counted { file_share: "docs".to_owned(), apis: vec![api.clone(), api], ..Counted::default() };
-        let all = ShareWork::all(&[Counted::default(), docs], &BTreeMap::new());
+        let docs = ShareTransactions {
+            file_share: "docs".to_owned(),
+            apis: vec![api.clone(), api],
+            ..ShareTransactions::default()
+        };
+        let all = ShareWork::all(&[ShareTransactions::default(), docs], &BTreeMap::new());
         assert_eq!((all.len(), all[0].throttled, all[0].advice.len()), (1, 4, 1));
     }
 

@@ -1,7 +1,7 @@
 //! The workload of a share, or of one client on it, from the counts of a Trunkline server.
 
 use admin::Workload;
-use admin::transactions::Work;
+use admin::transactions::IoCounters;
 use admin::workload::ClientWork;
 use serde::Serialize;
 
@@ -54,7 +54,7 @@ impl ObservedWorkload {
         };
         let on_share = workload.clients.iter().filter(|it| is_wanted(&it.file_share));
         let clients: Vec<&ClientWork> = on_share.clone().filter(is_client).collect();
-        let mut work = Work::default();
+        let mut work = IoCounters::default();
         if let Some(client) = &args.client {
             if clients.is_empty() {
                 let known: Vec<&str> = on_share.map(|it| it.client.as_str()).collect();
@@ -74,7 +74,7 @@ impl ObservedWorkload {
     fn of(
         share: &str,
         client: Option<String>,
-        work: &Work,
+        work: &IoCounters,
         clients: &[&ClientWork],
     ) -> Result<ObservedWorkload, String> {
         let data = work.reads + work.writes;
@@ -143,9 +143,9 @@ mod tests {
     use super::*;
     use crate::testing::asked;
 
-    fn work(reads: u64, writes: u64, metadata: u64) -> Work {
+    fn work(reads: u64, writes: u64, metadata: u64) -> IoCounters {
         let (read_bytes, written_bytes) = (reads << 20, writes << 20);
-        Work { reads, writes, metadata, read_bytes, written_bytes, ..Work::default() }
+        IoCounters { reads, writes, metadata, read_bytes, written_bytes, ..IoCounters::default() }
     }
 
     fn counted() -> Workload {

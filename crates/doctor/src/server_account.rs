@@ -6,9 +6,9 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
 
-use admin::transactions::Counted;
-use admin::whole::Whole;
-use admin::{Client, Request, Response, Transactions, Workload};
+use admin::deadline::DeadlineReader;
+use admin::transactions::ShareTransactions;
+use admin::{ControlClient, Request, Response, Transactions, Workload};
 use client::{Scheme, Url};
 use serde::de::DeserializeOwned;
 
@@ -63,7 +63,7 @@ pub(crate) fn transactions_between(
     let protocol = if target.scheme == Scheme::Nfs { "NFS" } else { "SMB" };
     let name = target.share.trim_matches('/');
     let between = now.since(before);
-    let is_it = |it: &&Counted| it.file_share.eq_ignore_ascii_case(name) && it.protocol == protocol;
+    let is_it = |it: &&ShareTransactions| it.file_share.eq_ignore_ascii_case(name) && it.protocol == protocol;
     let counted = between.counted.iter().find(is_it)?;
     let mut told = ServerTransactions::default();
     for (kind, count) in counted.apis.iter().flat_map(|it| &it.transactions).filter(|(_, count)| **count > 0)
@@ -86,7 +86,7 @@ fn ask(source: &str, request: &Request) -> Result<Response, String> {
         Some(parent) if !path.is_dir() => parent,
         _ => path,
     };
-    let answer = Client::connect(directory).and_then(|client| client.ask(request));
+    let answer = ControlClient::connect(directory).and_then(|client| client.ask(request));
     answer.map_err(|why| format!("{source}: {why}"))
 }
 
@@ -112,7 +112,7 @@ fn exchange(host: &str, path: &str, patience: Duration) -> std::io::Result<Strin
                 // Version 1.0, so that the reply ends with the connection and is not chunked.
                 write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
                 let mut answer = String::new();
-                let whole = Whole::within(patience, stream);
+                let whole = DeadlineReader::within(patience, stream);
                 whole.take(LONGEST).read_to_string(&mut answer)?;
                 return Ok(answer);
             }
@@ -194,7 +194,7 @@ mod tests {
             let transactions = transactions.map(|(kind, count)| (kind.to_owned(), count)).into();
             let api = Api { api_name: "Read".to_owned(), transactions, ..Api::default() };
             let (file_share, protocol) = (share.to_owned(), "SMB".to_owned());
-            Counted { file_share, protocol, apis: vec![api], ..Counted::default() }
+            ShareTransactions { file_share, protocol, apis: vec![api], ..ShareTransactions::default() }
         };
         let all = |held| Transactions {
             counted: vec![counted("Files", held), counted("other", 77)],

@@ -710,3 +710,25 @@ fn who_does_not_ask_is_given_a_read_delegation_of_a_file_that_it_opens_again() {
     assert!(!opens(&mut other), "nor has this one opened it before");
     assert!(opens(&mut client) && opens(&mut other));
 }
+
+// RFC 8881 8.5
+#[test]
+fn an_open_that_an_administrator_revokes_takes_the_clients_delegation_along() {
+    let mut scene = Scene::new();
+    let known = scene.world.server.all_states();
+    let open = known.iter().find(|state| state.opened().is_some()).expect("the holder's open");
+    let open = open.id(scene.world.server.config().instance);
+    let revoked = scene.world.server.revoke(scene.holder.clientid, &open.other, scene.world.now);
+    let revoked = revoked.expect("the open");
+    assert_eq!((revoked.opens, revoked.lock_owners, revoked.delegations), (1, 0, 1));
+    assert_eq!(scene.write(), NfsStat::Ok, "nobody is asked to give way");
+    assert!(scene.first.called().is_empty());
+    for stateid in [open, scene.given] {
+        let read = scene.holder.on(&mut scene.first, &scene.handle, &[reading(stateid, 0, 1)]);
+        assert_eq!(read.status(), NfsStat::AdminRevoked);
+        let free = Args::FreeStateId(stateid::FreeArgs { stateid });
+        scene.holder.run(&mut scene.first, &[free]).ok();
+    }
+    assert_eq!(scene.give_back(), NfsStat::BadStateId);
+    assert_eq!(scene.world.server.state_count(), 1, "the other client's open");
+}

@@ -135,12 +135,22 @@ pub fn ask_once(user: &str) -> anyhow::Result<String> {
 
 fn checked(password: String) -> anyhow::Result<String> {
     ensure!(!password.is_empty(), "the password is empty; give it with --password-file or on standard input");
+    check(&password)?;
+    Ok(password)
+}
+
+/// Whether clients can send this as a password. No reason that is given holds it.
+///
+/// # Errors
+/// Why they cannot.
+pub fn check(password: &str) -> anyhow::Result<()> {
+    ensure!(!password.is_empty(), "the password is empty");
     let length = password.encode_utf16().count();
     ensure!(length <= MAX_LENGTH, "the password has {length} characters, at most {MAX_LENGTH} can be used");
     if password.contains(char::is_control) {
         bail!("the password holds a control character, which no client can send");
     }
-    Ok(password)
+    Ok(())
 }
 
 fn first_line(from: impl Read) -> anyhow::Result<String> {

@@ -1,15 +1,18 @@
-//! The admin API and the admin page over HTTP: what the server does, and accounts and shares to be changed.
+//! The admin API and the admin page over HTTP: what the server does, and changes of accounts, shares, users
+//! and open files.
 //!
-//! [`door`] decides who may ask at all: only on loopback and by a name of loopback, or over TLS ([`crate::tls`]), never from
-//! another site's page, and with the token, which stands in the state directory; [`strangers`] bounds who has not shown it yet.
-//! `routes.rs` has what can be asked and what answers it, [`openapi`] describes it; [`objects`] answers for accounts and shares.
-//! The page (`page/`) is files in this program and asks for nothing else than this API.
+//! [`door`] decides about each request. It must come on loopback and name a host of loopback, or come over
+//! TLS ([`crate::tls`]). It must not come from another site's page. It must have the token, which stands in
+//! the state directory. [`strangers`] bounds callers that have not shown it yet. `routes.rs` leads requests
+//! to their handlers, and [`openapi`] describes them. [`objects`] handles accounts and shares, [`users`]
+//! users. The page (`page/`) is files in this program and sends requests to nothing but this API.
 
 pub mod door;
 mod objects;
 pub mod openapi;
 mod routes;
 mod strangers;
+mod users;
 
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
@@ -29,16 +32,16 @@ use tokio::sync::Semaphore;
 
 use crate::Controlled;
 use crate::objects::{Refusal, Why};
-use crate::overview::{Overview, Question, ROWS};
+use crate::overview::{Overview, ROWS, TableFilter};
 use crate::tls::Tls;
 use door::Door;
 use strangers::{Stranger, Strangers};
 
-/// How long one exchange may take.
+/// The time that one exchange may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Callers with the token that are served at once; more wait.
+/// The number of callers with the token that are served at once; more wait.
 const MAX_CALLERS: usize = 16;
-/// Longest body of a request, in bytes.
+/// The longest body of a request, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
 const JSON: &str = "application/json";
@@ -46,21 +49,24 @@ const PAGE: &str = include_str!("../page/page.html");
 const STYLE: &str = include_str!("../page/page.css");
 const SCRIPT: &str = include_str!("../page/page.js");
 const PLOT: &str = include_str!("../page/plot.js");
+const TABLES: &str = include_str!("../page/tables.js");
+const ICON: &str = include_str!("../page/icon.svg");
+const FORMS: &str = include_str!("../page/forms.js");
 
-/// What the page may do in a browser: load what is here, and ask here.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The content security policy: the page loads files from here and sends requests to here.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What all callers come to.
+/// The parts that all callers share.
 struct Page {
     door: Door,
     places: Semaphore,
     server: Arc<dyn Controlled>,
-    /// The description of the API, made once: callers without the token may ask for it.
+    /// The description of the API. It is made once, because callers without the token may ask for it.
     described: OnceLock<Bytes>,
 }
 
-/// Answers on a socket that listens, until the future is dropped.
+/// Serves callers on a listening socket until the future is dropped.
 pub async fn serve(listener: &TcpListener, door: Door, tls: Option<Arc<Tls>>, server: Arc<dyn Controlled>) {
     let door = if tls.is_some() { door.behind_tls() } else { door };
     let (places, described) = (Semaphore::new(MAX_CALLERS), OnceLock::new());
@@ -91,7 +97,7 @@ pub async fn serve(listener: &TcpListener, door: Door, tls: Option<Arc<Tls>>, se
     }
 }
 
-/// Answers one request, and closes.
+/// Answers one request and closes the connection.
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     stranger: Stranger,
@@ -119,7 +125,7 @@ async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) ->
         return if is_read {
             with_headers(Response::new(Full::new(text)), kind)
         } else {
-            Answer::no_method("GET, HEAD").response()
+            ApiResponse::no_method("GET, HEAD").response()
         };
     }
     if let Err(refused) = page.door.knows(&head) {
@@ -127,22 +133,24 @@ async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) ->
     }
     stranger.introduced();
     let Ok(_place) = page.places.acquire().await else {
-        return Answer::error(StatusCode::SERVICE_UNAVAILABLE, "the server ends").response();
+        return ApiResponse::error(StatusCode::SERVICE_UNAVAILABLE, "the server ends").response();
     };
     let body = match Limited::new(body, MAX_BODY).collect().await {
         Ok(body) => body.to_bytes(),
         Err(_) => {
-            return Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB").response();
+            return ApiResponse::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB")
+                .response();
         }
     };
-    let (asked, server) = (Asked { head, path, body }, Arc::clone(&page.server));
-    // It may ask the host, which may take its time.
+    let (asked, server) = (ApiRequest { head, path, body }, Arc::clone(&page.server));
+    // It may ask the host, which may take long.
     let made = tokio::task::spawn_blocking(move || routes::answer(&asked, &*server)).await;
-    let failed = |_| Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");
+    let failed = |_| ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");
     made.unwrap_or_else(failed).response()
 }
 
-/// What anybody on this host may have, since it holds nothing of the server: the page and what describes the API.
+/// The files that need no token, because they hold nothing of the server: the page and the description of the
+/// API.
 fn open(path: &str, page: &Page) -> Option<(&'static str, Bytes)> {
     let file = |kind, text: &'static str| Some((kind, Bytes::from_static(text.as_bytes())));
     match path {
@@ -150,6 +158,9 @@ fn open(path: &str, page: &Page) -> Option<(&'static str, Bytes)> {
         "/page.css" => file("text/css; charset=utf-8", STYLE),
         "/page.js" => file("text/javascript; charset=utf-8", SCRIPT),
         "/plot.js" => file("text/javascript; charset=utf-8", PLOT),
+        "/tables.js" => file("text/javascript; charset=utf-8", TABLES),
+        "/forms.js" => file("text/javascript; charset=utf-8", FORMS),
+        "/icon.svg" => file("image/svg+xml", ICON),
         "/openapi.json" => {
             let document = || openapi::document(|kind| page.server.settings_schema(kind));
             let described = page.described.get_or_init(|| document().to_string().into());
@@ -176,33 +187,33 @@ fn with_headers(mut response: Response<Full<Bytes>>, kind: &'static str) -> Resp
 }
 
 /// A request that was let in.
-struct Asked {
+struct ApiRequest {
     head: hyper::http::request::Parts,
     path: String,
     body: Bytes,
 }
 
-/// What is answered.
-struct Answer {
+/// The response to a request.
+struct ApiResponse {
     status: StatusCode,
     json: String,
     headers: Vec<(HeaderName, String)>,
 }
 
-impl Answer {
-    fn ok(value: &impl Serialize) -> Answer {
+impl ApiResponse {
+    fn ok(value: &impl Serialize) -> ApiResponse {
         match serde_json::to_string(value) {
-            Ok(json) => Answer { status: StatusCode::OK, json, headers: Vec::new() },
-            Err(error) => Answer::error(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+            Ok(json) => ApiResponse { status: StatusCode::OK, json, headers: Vec::new() },
+            Err(error) => ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         }
     }
 
-    fn error(status: StatusCode, text: &str) -> Answer {
+    fn error(status: StatusCode, text: &str) -> ApiResponse {
         let json = serde_json::json!({ "error": text }).to_string();
-        Answer { status, json, headers: Vec::new() }
+        ApiResponse { status, json, headers: Vec::new() }
     }
 
-    fn refused(refusal: &Refusal) -> Answer {
+    fn refused(refusal: &Refusal) -> ApiResponse {
         let status = match refusal.why {
             Why::Bad => StatusCode::BAD_REQUEST,
             Why::NotFound => StatusCode::NOT_FOUND,
@@ -210,20 +221,20 @@ impl Answer {
             Why::OldVersion => StatusCode::PRECONDITION_FAILED,
             Why::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Answer::error(status, &refusal.text)
+        ApiResponse::error(status, &refusal.text)
     }
 
-    fn no_method(allowed: &str) -> Answer {
-        let refused = Answer::error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed}"));
+    fn no_method(allowed: &str) -> ApiResponse {
+        let refused = ApiResponse::error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed}"));
         refused.with(hyper::header::ALLOW, allowed)
     }
 
-    /// Asks for the token.
-    fn unknown(text: &str) -> Answer {
-        Answer::error(StatusCode::UNAUTHORIZED, text).with(WWW_AUTHENTICATE, "Bearer")
+    /// The response that asks for the token.
+    fn unknown(text: &str) -> ApiResponse {
+        ApiResponse::error(StatusCode::UNAUTHORIZED, text).with(WWW_AUTHENTICATE, "Bearer")
     }
 
-    fn with(mut self, name: HeaderName, value: impl Into<String>) -> Answer {
+    fn with(mut self, name: HeaderName, value: impl Into<String>) -> ApiResponse {
         self.headers.push((name, value.into()));
         self
     }
@@ -232,7 +243,7 @@ impl Answer {
         let mut response = with_headers(Response::new(Full::new(Bytes::from(self.json))), JSON);
         *response.status_mut() = self.status;
         for (name, value) in self.headers {
-            // What is no value of a header is none of ours.
+            // Values that cannot stand in a header are none of ours.
             if let Ok(value) = HeaderValue::from_str(&value) {
                 response.headers_mut().insert(name, value);
             }
@@ -241,12 +252,25 @@ impl Answer {
     }
 }
 
-impl Asked {
-    fn overview(&self, server: &dyn Controlled) -> Answer {
-        let most = self.query("most").and_then(|most| most.parse().ok()).unwrap_or(ROWS);
-        let question = Question { find: self.query("find").unwrap_or_default(), most };
+impl ApiRequest {
+    fn overview(&self, server: &dyn Controlled) -> ApiResponse {
         let counted = server.transactions();
-        Answer::ok(&Overview::new(&server.status(), &server.channels(), &counted, &question))
+        ApiResponse::ok(&Overview::new(&server.status(), &server.channels(), &counted, &self.filter()))
+    }
+
+    /// The part of a table that is requested.
+    fn filter(&self) -> TableFilter {
+        let most = self.query("most").and_then(|most| most.parse().ok()).unwrap_or(ROWS);
+        let share = self.query("share").filter(|share| !share.is_empty());
+        TableFilter { find: self.query("find").unwrap_or_default(), most, share }
+    }
+
+    /// Closes the open or the locks of an id.
+    fn close_open(close_id: &str, server: &dyn Controlled) -> ApiResponse {
+        match server.close_open(close_id) {
+            Ok(closed) => ApiResponse::ok(&closed),
+            Err(refusal) => ApiResponse::refused(&refusal),
+        }
     }
 
     /// A value of the query.
@@ -257,7 +281,7 @@ impl Asked {
     }
 }
 
-/// Text without its percent signs; none when it is no text.
+/// Decodes percent signs. None when the result is no text.
 fn decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -1,18 +1,18 @@
 //! `/api/v1/accounts` and `/api/v1/shares`.
 //!
-//! A version is an entity tag: what is changed or deleted names the one that it was looked at with (`If-Match`), so that two
-//! administrators cannot lose each other's changes.
+//! The version of an object is its entity tag. A change names the version that it was made for (`If-Match`),
+//! so that two administrators cannot lose each other's changes.
 
 use hyper::StatusCode;
 use hyper::header::{ETAG, IF_MATCH, LOCATION};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Answer, Asked};
+use super::{ApiRequest, ApiResponse};
 use crate::Controlled;
-use crate::objects::{Change, Kind, What};
+use crate::objects::{Change, ChangeAction, Kind};
 
-/// What is to be made.
+/// The body that makes an object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct New {
@@ -21,79 +21,81 @@ struct New {
     settings: Map<String, Value>,
 }
 
-/// What is to be changed.
+/// The body that changes an object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Set {
     settings: Map<String, Value>,
 }
 
-impl Asked {
-    /// One of a kind.
-    pub(super) fn show(kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
+impl ApiRequest {
+    /// Shows an object of a kind.
+    pub(super) fn show(kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         let all = server.objects(kind);
         match all.iter().find(|object| object.name.to_lowercase() == name.to_lowercase()) {
-            Some(object) => Answer::ok(object).with(ETAG, format!("\"{}\"", object.version)),
-            None => Answer::error(StatusCode::NOT_FOUND, &format!("there is no {kind} `{name}`")),
+            Some(object) => ApiResponse::ok(object).with(ETAG, format!("\"{}\"", object.version)),
+            None => ApiResponse::error(StatusCode::NOT_FOUND, &format!("there is no {kind} `{name}`")),
         }
     }
 
-    /// Makes one.
-    pub(super) fn create(&self, kind: Kind, server: &dyn Controlled) -> Answer {
+    /// Makes an object.
+    pub(super) fn create(&self, kind: Kind, server: &dyn Controlled) -> ApiResponse {
         match self.body::<New>() {
-            Ok(New { name, settings }) => {
-                change(server, Change { kind, name, what: What::Create { settings }, if_version: None })
-            }
+            Ok(New { name, settings }) => change(
+                server,
+                Change { kind, name, what: ChangeAction::Create { settings }, if_version: None },
+            ),
             Err(refused) => refused,
         }
     }
 
-    /// Changes one.
-    pub(super) fn set(&self, kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
+    /// Changes an object.
+    pub(super) fn set(&self, kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         match (self.body::<Set>(), self.version()) {
             (Ok(Set { settings }), Ok(if_version)) => {
-                let what = What::Set { settings };
+                let what = ChangeAction::Set { settings };
                 change(server, Change { kind, name: name.to_owned(), what, if_version })
             }
             (Err(refused), _) | (_, Err(refused)) => refused,
         }
     }
 
-    /// Removes one.
-    pub(super) fn delete(&self, kind: Kind, name: &str, server: &dyn Controlled) -> Answer {
+    /// Deletes an object.
+    pub(super) fn delete(&self, kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         match self.version() {
             Ok(if_version) => {
-                let what = What::Delete { force: self.query("force").is_some_and(|force| force == "true") };
+                let what =
+                    ChangeAction::Delete { force: self.query("force").is_some_and(|force| force == "true") };
                 change(server, Change { kind, name: name.to_owned(), what, if_version })
             }
             Err(refused) => refused,
         }
     }
 
-    fn body<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Answer> {
+    fn body<T: for<'de> Deserialize<'de>>(&self) -> Result<T, ApiResponse> {
         serde_json::from_slice(&self.body).map_err(|error| {
-            Answer::error(StatusCode::BAD_REQUEST, &format!("the body is not as it must be: {error}"))
+            ApiResponse::error(StatusCode::BAD_REQUEST, &format!("the body is not as it must be: {error}"))
         })
     }
 
-    /// The version that a change is for; none: whichever it is.
-    fn version(&self) -> Result<Option<String>, Answer> {
+    /// The version that a change is for; none: any.
+    fn version(&self) -> Result<Option<String>, ApiResponse> {
         let Some(tag) = self.head.headers.get(IF_MATCH).and_then(|tag| tag.to_str().ok()) else {
             let why = "say with If-Match which version you have seen (its ETag), or * for any";
-            return Err(Answer::error(StatusCode::PRECONDITION_REQUIRED, why));
+            return Err(ApiResponse::error(StatusCode::PRECONDITION_REQUIRED, why));
         };
         Ok((tag != "*").then(|| tag.trim().trim_matches('"').to_owned()))
     }
 }
 
-fn change(server: &dyn Controlled, change: Change) -> Answer {
-    let is_new = matches!(change.what, What::Create { .. });
+fn change(server: &dyn Controlled, change: Change) -> ApiResponse {
+    let is_new = matches!(change.what, ChangeAction::Create { .. });
     let kind = change.kind;
     let changed = match server.change(change) {
         Ok(changed) => changed,
-        Err(refusal) => return Answer::refused(&refusal),
+        Err(refusal) => return ApiResponse::refused(&refusal),
     };
-    let mut answer = Answer::ok(&changed);
+    let mut answer = ApiResponse::ok(&changed);
     if let Some(object) = &changed.object {
         answer = answer.with(ETAG, format!("\"{}\"", object.version));
         if is_new {
@@ -104,8 +106,8 @@ fn change(server: &dyn Controlled, change: Change) -> Answer {
     answer
 }
 
-/// A name as a part of an address.
-fn encoded(name: &str) -> String {
+/// Encodes a name as a part of an address.
+pub(super) fn encoded(name: &str) -> String {
     let one = |byte: u8| {
         if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
             char::from(byte).to_string()

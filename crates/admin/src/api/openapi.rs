@@ -1,4 +1,5 @@
-//! The document that describes the API (OpenAPI 3.1), made of its routes and of the settings of accounts and shares.
+//! The description of the API (OpenAPI 3.1). It is made of the routes and of the settings of accounts and
+//! shares.
 
 use hyper::Method;
 use serde_json::{Map, Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::routes::{ALWAYS, Parameter, ROOT, ROUTES, Route};
 use crate::objects::Kind;
 
-/// The description of the API; `settings` gives the JSON schema of the settings of a kind.
+/// The description of the API. `settings` gives the JSON schema of the settings of a kind.
 pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
     let mut paths = Map::new();
     for route in ROUTES.into_iter().flatten() {
@@ -20,7 +21,11 @@ pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
     }
     json!({
         "openapi": "3.1.0",
-        "info": { "title": "Trunkline", "version": "1", "summary": "Accounts, shares and what the server does" },
+        "info": {
+            "title": "Trunkline",
+            "version": "1",
+            "summary": "Accounts, shares, users and what the server does",
+        },
         "security": [{ "token": [] }],
         "paths": paths,
         "components": {
@@ -45,14 +50,22 @@ pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
                         "description": "Where each value came from",
                     })),
                 ]),
+                "User": user(),
+                "ChangedUser": fields(&[
+                    ("user", json!({ "oneOf": [schema("User"), { "type": "null" }] })),
+                    ("notes", json!({ "type": "array", "items": { "type": "string" } })),
+                ]),
+                "NewUser": user_body(&["name", "password"]),
+                "UserChange": user_body(&[]),
+                "ClosedState": closed_state(),
                 "Changed": fields(&[
                     ("object", json!({ "oneOf": [schema("Object"), { "type": "null" }] })),
                     ("notes", json!({ "type": "array", "items": { "type": "string" } })),
                 ]),
-                "NewAccount": body(&json!({ "name": { "type": "string" }, "settings": schema("AccountSettings") }), &["name"]),
+                "NewAccount": new_object("AccountSettings"),
                 "ChangedAccount": body(&json!({ "settings": schema("AccountSettings") }), &["settings"]),
                 "AccountSettings": settings(Kind::Account),
-                "NewShare": body(&json!({ "name": { "type": "string" }, "settings": schema("ShareSettings") }), &["name"]),
+                "NewShare": new_object("ShareSettings"),
                 "ChangedShare": body(&json!({ "settings": schema("ShareSettings") }), &["settings"]),
                 "ShareSettings": settings(Kind::Share),
             },
@@ -60,7 +73,53 @@ pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
     })
 }
 
-/// An object that has all of these.
+/// The body that makes an object with these settings.
+fn new_object(settings: &str) -> Value {
+    body(&json!({ "name": { "type": "string" }, "settings": schema(settings) }), &["name"])
+}
+
+fn user() -> Value {
+    fields(&[
+        ("name", json!({ "type": "string" })),
+        ("sid", json!({ "type": "string", "description": "Security identifier" })),
+        ("uid", json!({ "type": "integer", "description": "User id on the host" })),
+        ("gid", json!({ "type": "integer", "description": "Group id on the host" })),
+        ("admin", json!({ "type": "boolean" })),
+        (
+            "source",
+            json!({ "type": "string", "description": "`state`, or the file that holds the password" }),
+        ),
+    ])
+}
+
+/// The body that adds a user, when it requires a name, or changes one.
+fn user_body(required: &[&str]) -> Value {
+    let mut properties = json!({
+        "password": { "type": "string", "writeOnly": true, "maxLength": 256 },
+        "uid": { "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX },
+        "gid": { "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX },
+        "admin": { "type": "boolean" },
+    });
+    if required.contains(&"name") {
+        properties["name"] = json!({ "type": "string" });
+    }
+    body(&properties, required)
+}
+
+fn closed_state() -> Value {
+    let (text, number) = (json!({ "type": "string" }), json!({ "type": "integer" }));
+    fields(&[
+        ("protocol", json!({ "enum": ["smb", "nfs"] })),
+        ("share", text.clone()),
+        ("path", text.clone()),
+        ("user", text),
+        ("opens", number.clone()),
+        ("lock_owners", number.clone()),
+        ("delegations", number),
+    ])
+}
+
+/// The schema of an object that has all of these fields.
 fn fields(fields: &[(&str, Value)]) -> Value {
     let required: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
     let properties: Map<String, Value> =
@@ -68,12 +127,12 @@ fn fields(fields: &[(&str, Value)]) -> Value {
     json!({ "type": "object", "required": required, "properties": properties })
 }
 
-/// A body, which holds nothing else.
+/// The schema of a body that has no other fields.
 fn body(properties: &Value, required: &[&str]) -> Value {
     json!({ "type": "object", "additionalProperties": false, "required": required, "properties": properties })
 }
 
-/// A schema by its name; `[Name]` is a list, and nothing any object.
+/// A schema by its name. `[Name]` is a list. An empty name is any object.
 fn schema(name: &str) -> Value {
     match name.strip_prefix('[') {
         Some(item) => json!({ "type": "array", "items": schema(item.trim_end_matches(']')) }),

@@ -1,39 +1,40 @@
 //! The routes of the API: each path and method with its description, parameters, responses and handler.
 //!
-//! [`answer`] leads a request to its route in [`ROUTES`]; [`super::openapi`] describes them.
+//! [`answer`] finds the route of a request in [`ROUTES`]. [`super::openapi`] describes the routes.
 
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Answer, Asked, decoded};
+use super::{ApiRequest, ApiResponse, decoded};
 use crate::Controlled;
 use crate::objects::Kind;
+use crate::open_files;
 use crate::overview::{MOST_ROWS, ROWS};
 
 /// The beginning of all paths.
 pub(super) const ROOT: &str = "/api/v1/";
 
-/// One thing that can be asked.
+/// A path with a method.
 pub(super) struct Route {
-    /// Below [`ROOT`]; `{name}` stands for a name.
+    /// The path below [`ROOT`]; `{name}` stands for a name.
     pub path: &'static str,
     pub method: Method,
-    /// What it does, for the document.
+    /// The summary in the description of the API.
     pub about: &'static str,
-    /// Values of the query and headers.
+    /// The parameters in the query and in headers.
     pub takes: &'static [Parameter],
     /// The schema of the body.
     pub body: Option<&'static str>,
-    /// What comes back but for what [`ALWAYS`] says: status, what it means, and the schema.
+    /// The responses: status, meaning and schema. [`ALWAYS`] has further ones.
     pub gives: &'static [(u16, &'static str, &'static str)],
-    /// Answers, with the name in the path.
-    pub answer: fn(&Asked, &str, &dyn Controlled) -> Answer,
+    /// The handler, which gets the name in the path.
+    pub answer: fn(&ApiRequest, &str, &dyn Controlled) -> ApiResponse,
 }
 
-/// A value of the query, or a header, which must be there.
+/// A parameter in the query, which may be missing, or in a header, which must be there.
 pub(super) struct Parameter {
     pub name: &'static str,
-    /// `header` or `query`
+    /// The place, `header` or `query`.
     pub place: &'static str,
     pub about: &'static str,
     pub schema: fn() -> Value,
@@ -64,12 +65,19 @@ const MOST: Parameter = Parameter {
     schema: || json!({ "type": "integer", "minimum": 0, "maximum": MOST_ROWS, "default": ROWS }),
 };
 
+const SHARE: Parameter = Parameter {
+    name: "share",
+    place: "query",
+    about: "The share whose latencies are told; all shares together without it",
+    schema: || json!({ "type": "string" }),
+};
+
 const NONE: (u16, &str, &str) = (404, "There is none", "Error");
 const CHANGED_SINCE: (u16, &str, &str) = (412, "It has changed since, and what", "Error");
 const NOT_SAID: (u16, &str, &str) = (428, "If-Match is missing", "Error");
 const NOW: (u16, &str, &str) = (200, "The server at one moment", "");
 
-/// Responses that every request may get.
+/// The responses that every request may get.
 pub(super) const ALWAYS: [(u16, &str, &str); 3] = [
     (401, "The token is missing or wrong", "Error"),
     (403, "It comes from a page of another site", "Error"),
@@ -87,7 +95,7 @@ macro_rules! objects {
                 takes: &[],
                 body: None,
                 gives: &[(200, concat!("The ", $one, "s by name"), "[Object]")],
-                answer: |_, _, server| Answer::ok(&server.objects(Kind::$kind)),
+                answer: |_, _, server| ApiResponse::ok(&server.objects(Kind::$kind)),
             },
             Route {
                 path: concat!($one, "s"),
@@ -109,7 +117,7 @@ macro_rules! objects {
                 takes: &[],
                 body: None,
                 gives: &[(200, "It", "Object"), NONE],
-                answer: |_, name, server| Asked::show(Kind::$kind, name, server),
+                answer: |_, name, server| ApiRequest::show(Kind::$kind, name, server),
             },
             Route {
                 path: concat!($one, "s/{name}"),
@@ -154,31 +162,117 @@ const fn reading(
     path: &'static str,
     about: &'static str,
     takes: &'static [Parameter],
-    answer: fn(&Asked, &str, &dyn Controlled) -> Answer,
+    answer: fn(&ApiRequest, &str, &dyn Controlled) -> ApiResponse,
 ) -> Route {
     Route { path, method: Method::GET, about, takes, body: None, gives: &[NOW], answer }
 }
 
-/// Everything that can be asked.
-pub(super) static ROUTES: [&[Route]; 3] = [
+/// The routes of users.
+static USERS: [Route; 4] = [
+    Route {
+        path: "users",
+        method: Method::GET,
+        about: "Every user that may log on",
+        takes: &[],
+        body: None,
+        gives: &[(200, "The users by name", "[User]")],
+        answer: |_, _, server| ApiResponse::ok(&server.users()),
+    },
+    Route {
+        path: "users",
+        method: Method::POST,
+        about: "Add a user",
+        takes: &[],
+        body: Some("NewUser"),
+        gives: &[
+            (201, "The user may log on", "ChangedUser"),
+            (400, "It cannot be, and why", "Error"),
+            (409, "There is one of that name", "Error"),
+        ],
+        answer: |asked, _, server| asked.add_user(server),
+    },
+    Route {
+        path: "users/{name}",
+        method: Method::PATCH,
+        about: "Change a user: password, ids on the host, administrator or not",
+        takes: &[],
+        body: Some("UserChange"),
+        gives: &[
+            (200, "It counts for whoever logs on from now on", "ChangedUser"),
+            (400, "It cannot be, and why", "Error"),
+            NONE,
+        ],
+        answer: |asked, name, server| asked.change_user(name, server),
+    },
+    Route {
+        path: "users/{name}",
+        method: Method::DELETE,
+        about: "Remove a user; their sessions end, their files stay",
+        takes: &[],
+        body: None,
+        gives: &[
+            (200, "The user is no more", "ChangedUser"),
+            NONE,
+            (409, "The configuration names the user", "Error"),
+        ],
+        answer: |_, name, server| ApiRequest::remove_user(name, server),
+    },
+];
+
+const fn closing(path: &'static str, about: &'static str) -> Route {
+    Route {
+        path,
+        method: Method::DELETE,
+        about,
+        takes: &[],
+        body: None,
+        gives: &[(200, "It is closed", "ClosedState"), NONE],
+        answer: |_, id, server| ApiRequest::close_open(id, server),
+    }
+}
+
+/// The routes of open files and locks.
+static OPEN_FILES: [Route; 4] = [
+    reading("open-files", "Every open of a file", &[FIND, MOST], |asked, _, server| {
+        ApiResponse::ok(&open_files::opens(&server.status(), &asked.filter()))
+    }),
+    closing(
+        "open-files/{name}",
+        "Close an open by its id, with its locks; its client gets an error when it uses it next",
+    ),
+    reading("locks", "Every locked byte range", &[FIND, MOST], |asked, _, server| {
+        ApiResponse::ok(&open_files::locks(&server.status(), &asked.filter()))
+    }),
+    closing(
+        "locks/{name}",
+        "Release a lock by its id: over NFS all locks of its owner on the file, over SMB its open is closed",
+    ),
+];
+
+/// All routes.
+pub(super) static ROUTES: [&[Route]; 5] = [
     &objects!(Account, "account", "an account"),
     &objects!(Share, "share", "a share"),
+    &USERS,
+    &OPEN_FILES,
     &[
         reading(
             "overview",
             "What the admin page shows: counts since the start, sessions and clients",
-            &[FIND, MOST],
+            &[FIND, MOST, SHARE],
             |asked, _, server| asked.overview(server),
         ),
-        reading("status", "As `trunkline status --json`", &[], |_, _, server| Answer::ok(&server.status())),
+        reading("status", "As `trunkline status --json`", &[], |_, _, server| {
+            ApiResponse::ok(&server.status())
+        }),
         reading("channels", "As `trunkline status channels --json`", &[], |_, _, server| {
-            Answer::ok(&server.channels())
+            ApiResponse::ok(&server.channels())
         }),
         reading("transactions", "As `trunkline status transactions --json`", &[], |_, _, server| {
-            Answer::ok(&server.transactions())
+            ApiResponse::ok(&server.transactions())
         }),
         reading("workload", "As `trunkline status workload --json`", &[], |_, _, server| {
-            Answer::ok(&server.workload())
+            ApiResponse::ok(&server.workload())
         }),
         Route {
             path: "reload",
@@ -191,16 +285,16 @@ pub(super) static ROUTES: [&[Route]; 3] = [
                 (400, "What is wrong with it; nothing was changed", "Error"),
             ],
             answer: |_, _, server| match server.reload() {
-                Ok(()) => Answer::ok(&json!({})),
-                Err(why) => Answer::error(StatusCode::BAD_REQUEST, &why),
+                Ok(()) => ApiResponse::ok(&json!({})),
+                Err(why) => ApiResponse::error(StatusCode::BAD_REQUEST, &why),
             },
         },
     ],
 ];
 
-/// Answers a request by its route.
-pub(super) fn answer(asked: &Asked, server: &dyn Controlled) -> Answer {
-    let nowhere = || Answer::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
+/// Leads a request to its handler.
+pub(super) fn answer(asked: &ApiRequest, server: &dyn Controlled) -> ApiResponse {
+    let nowhere = || ApiResponse::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
     let Some(path) = asked.path.strip_prefix(ROOT) else { return nowhere() };
     let (first, name) = path.split_once('/').map_or((path, None), |(first, name)| (first, Some(name)));
     let here = |route: &&Route| match name {
@@ -213,7 +307,7 @@ pub(super) fn answer(asked: &Asked, server: &dyn Controlled) -> Answer {
     }
     let Some(name) = decoded(name.unwrap_or_default()).filter(|read| name.is_none() || !read.is_empty())
     else {
-        return Answer::error(StatusCode::BAD_REQUEST, "the name cannot be read");
+        return ApiResponse::error(StatusCode::BAD_REQUEST, "the name cannot be read");
     };
     let method = if asked.head.method == Method::HEAD { Method::GET } else { asked.head.method.clone() };
     match routes.iter().find(|route| route.method == method) {
@@ -223,7 +317,7 @@ pub(super) fn answer(asked: &Asked, server: &dyn Controlled) -> Answer {
                 Method::GET => "GET, HEAD".to_owned(),
                 _ => route.method.to_string(),
             });
-            Answer::no_method(&allowed.collect::<Vec<_>>().join(", "))
+            ApiResponse::no_method(&allowed.collect::<Vec<_>>().join(", "))
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Callers who have not shown the token yet. They are bounded apart from those who have, so that nobody without it can hold
-//! the door shut.
+//! Callers that have not shown the token yet. They are bounded apart from those who have, so that nobody
+//! without the token can keep others out.
 //!
-//! Where there are too many the one that came first is let go: who shows the token does so at once. A host that sends too many
-//! costs itself theirs, and nobody else.
+//! When there are too many, the one that came first is dropped: a caller with the token shows it at once. A
+//! host that sends too many loses its own callers and nobody else's.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,18 +10,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
 
-/// Strangers of one address.
+/// The most strangers of one address.
 const MAX_OF_ONE: usize = 16;
-/// Strangers in all.
+/// The most strangers in all.
 const MAX_OF_ALL: usize = 256;
 
-/// The strangers of one socket that listens.
+/// The strangers of one listening socket.
 #[derive(Default)]
 pub(super) struct Strangers(Mutex<List>);
 
 #[derive(Default)]
 struct List {
-    /// Those who are there, the first to come first.
+    /// The strangers in the order in which they came.
     all: VecDeque<Entry>,
     next_id: u64,
 }
@@ -29,11 +29,11 @@ struct List {
 struct Entry {
     id: u64,
     address: IpAddr,
-    /// What serves them, as soon as it is there.
+    /// The task that serves the stranger, as soon as it is there.
     task: Option<AbortHandle>,
 }
 
-/// A caller who is none of them any more when the token is known, or when this is dropped.
+/// A caller that counts as a stranger until its token is known or this is dropped.
 pub(super) struct Stranger {
     id: u64,
     among: Arc<Strangers>,
@@ -46,14 +46,15 @@ impl Drop for Stranger {
 }
 
 impl Stranger {
-    /// The token is known.
+    /// The token is known: the caller is no stranger any more.
     pub(super) fn introduced(&self) {
         self.among.held().all.retain(|entry| entry.id != self.id);
     }
 }
 
 impl Strangers {
-    /// Serves a caller from `address` in a task of its own, which ends when the caller is let go.
+    /// Serves a caller from `address` in a task of its own. The task ends when the caller is dropped for
+    /// another.
     pub(super) fn serve<F>(self: &Arc<Self>, address: IpAddr, serving: impl FnOnce(Stranger) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -62,7 +63,7 @@ impl Strangers {
         let task = tokio::spawn(serving(Stranger { id, among: Arc::clone(self) })).abort_handle();
         let let_go = {
             let mut list = self.held();
-            // It may have ended by now.
+            // The task may have ended by now.
             if let Some(entry) = list.all.iter_mut().find(|entry| entry.id == id) {
                 entry.task = Some(task);
             }
@@ -75,7 +76,7 @@ impl Strangers {
     }
 
     fn held(&self) -> MutexGuard<'_, List> {
-        // It is whole between any two changes, also after a panic.
+        // The list is complete between any two changes, after a panic, too.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,7 +89,7 @@ impl List {
         id
     }
 
-    /// Takes out who must go since somebody has come from `address`.
+    /// Takes the stranger out that has to go for one more from `address`.
     fn shorten(&mut self, address: IpAddr) -> Option<Entry> {
         let mut own = self.all.iter().enumerate().filter(|(_, entry)| entry.address == address);
         let first = own.next().map(|(at, _)| at);
@@ -107,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody from a numbered address who never ends; what is given back tells when they are let go.
+    /// A caller from a numbered address that never ends. The receiver tells when it is dropped.
     fn come(strangers: &Arc<Strangers>, address: u32, has_token: bool) -> Receiver<()> {
         let (kept, is_there) = channel();
         strangers.serve(IpAddr::V4(Ipv4Addr::from(address)), move |stranger| async move {
@@ -124,7 +125,7 @@ mod tests {
         caller.try_recv() == Err(TryRecvError::Closed)
     }
 
-    /// Lets all tasks do what they can.
+    /// Lets all tasks run as far as they can.
     async fn settle() {
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -147,7 +148,7 @@ mod tests {
             let gone: Vec<bool> = flood.iter_mut().map(is_gone).collect();
             assert!(gone[..3].iter().all(|gone| *gone) && !gone[3..].contains(&true), "{gone:?}");
             assert!(!is_gone(&mut other));
-            // From everywhere: who is there for longest.
+            // From everywhere: the oldest goes.
             for address in 0..MAX_OF_ALL as u32 {
                 drop(come(&strangers, 100 + address, false));
             }

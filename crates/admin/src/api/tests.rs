@@ -1,4 +1,4 @@
-//! The API over a real socket, before a server that notes what it is asked.
+//! The API over a real socket, in front of a server that notes the calls that it gets.
 
 use std::io::{Read, Write};
 
@@ -22,7 +22,7 @@ fn serving() -> (tokio::runtime::Runtime, std::net::SocketAddr, Arc<Fake>) {
     (runtime, address, fake)
 }
 
-/// Sends a request to a server; what comes back, and what the server was asked to do.
+/// Sends a request to a server. Gives the response and the calls that the server got.
 fn send(request: &str) -> (String, Vec<String>) {
     let (_runtime, address, fake) = serving();
     let answer = send_to(address, request);
@@ -39,12 +39,13 @@ fn send_to(address: std::net::SocketAddr, request: &str) -> String {
     answer
 }
 
-/// A request as a program with the token sends it.
+/// Sends a request as a program with the token does.
 fn ask(method: &str, path: &str, headers: &str, body: &str) -> (String, Vec<String>) {
     let (content, length) =
         if body.is_empty() { ("", 0) } else { ("Content-Type: application/json\r\n", body.len()) };
     send(&format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost:9446\r\nAuthorization: Bearer {TOKEN}\r\n{headers}{content}\
+        "{method} {path} HTTP/1.1\r\nHost: localhost:9446\r\nAuthorization: Bearer {TOKEN}\r\n{headers}\
+         {content}\
          Content-Length: {length}\r\n\r\n{body}"
     ))
 }
@@ -101,13 +102,60 @@ fn what_the_server_does_is_read() {
 }
 
 #[test]
+fn users_are_added_changed_and_removed_and_no_password_comes_back() {
+    let users = |method: &str, path: &str, body: &str| ask(method, &format!("/api/v1/{path}"), "", body);
+    is(&users("GET", "users", ""), 200, "\"name\":\"ann\"", &[]);
+    let secret = "{\"name\":\"eve\",\"password\":\"hush-hush\",\"uid\":1001,\"admin\":true}";
+    let added = users("POST", "users", secret);
+    is(&added, 201, "\"notes\":[]", &["user eve true true Some(1001) None Some(true)"]);
+    assert!(added.0.contains("location: /api/v1/users/eve\r\n"), "{}", added.0);
+    let weak = users("PATCH", "users/ANN", "{\"password\":\"hush\"}");
+    is(&weak, 200, "soon guessed: it is short", &["user ann false true None None None"]);
+    is(&users("DELETE", "users/ann", ""), 200, "\"user\":null", &["remove ann"]);
+    is(&users("POST", "users", "{\"name\":\"Ann\",\"password\":\"x\"}"), 409, "already a user", &[]);
+    is(&users("PATCH", "users/zoe", "{\"admin\":true}"), 404, "no user `zoe`", &[]);
+    is(&users("DELETE", "users/zoe", ""), 404, "no user `zoe`", &[]);
+    for (method, path, body, wanted) in [
+        ("POST", "users", "{\"name\":\"eve\"}", "`password` is missing"),
+        ("POST", "users", "{\"password\":\"hush-hush\"}", "`name` is missing"),
+        ("POST", "users", "{\"name\":\"bob\",\"password\":\"hush-hush\"}", "no bob"),
+        ("PATCH", "users/ann", "{}", "nothing is to be changed"),
+        ("PATCH", "users/ann", "{\"password\":123456789}", "`password` must be a text"),
+        ("PATCH", "users/ann", "{\"password\":\"\"}", "the password is empty"),
+        ("PATCH", "users/ann", "{\"uid\":-1}", "`uid` must be a number"),
+        ("PATCH", "users/ann", "{\"admin\":\"hush-hush\"}", "`admin` must be true or false"),
+        ("PATCH", "users/ann", "{\"pasword\":\"hush-hush\"}", "unknown key `pasword`"),
+        ("PATCH", "users/ann", "\"hush-hush\"", "no JSON object"),
+        ("PATCH", "users/ann", "{\"password\":\"hush-hush", "no JSON object"),
+    ] {
+        let answer = users(method, path, body);
+        is(&answer, 400, wanted, &[]);
+        assert!(!answer.0.contains("hush") && !answer.0.contains("123456789"), "{}", answer.0);
+    }
+}
+
+#[test]
+fn open_files_and_locks_are_read_and_closed_by_their_ids() {
+    is(&ask("GET", "/api/v1/open-files?find=a&most=3", "", ""), 200, "\"total\":0", &[]);
+    is(&ask("GET", "/api/v1/locks", "", ""), 200, "\"rows\":[]", &[]);
+    let closed = ask("DELETE", "/api/v1/open-files/smb-1-2", "", "");
+    is(&closed, 200, "\"opens\":1", &["close smb-1-2"]);
+    is(&ask("DELETE", "/api/v1/locks/smb-1-2", "", ""), 200, "a.txt", &["close smb-1-2"]);
+    is(&ask("DELETE", "/api/v1/open-files/smb-1-3", "", ""), 404, "not open any more", &[]);
+    is(&ask("POST", "/api/v1/open-files", "", "{}"), 405, "GET", &[]);
+}
+
+#[test]
 fn the_page_and_what_describes_the_api_need_no_token_and_ask_for_nothing_elsewhere() {
     let get = |path: &str| send(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:9446\r\n\r\n"));
     for (path, kind) in [
         ("/", "text/html"),
         ("/page.js", "text/javascript"),
         ("/plot.js", "text/javascript"),
+        ("/tables.js", "text/javascript"),
+        ("/forms.js", "text/javascript"),
         ("/page.css", "text/css"),
+        ("/icon.svg", "image/svg+xml"),
     ] {
         let (answer, _) = get(path);
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(kind), "{answer}");
@@ -134,7 +182,7 @@ fn the_page_and_what_describes_the_api_need_no_token_and_ask_for_nothing_elsewhe
 fn what_is_described_is_answered_and_nothing_else() {
     let described = openapi::document(|kind| serde_json::json!({ "title": kind.to_string() }));
     let paths = described["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 10);
+    assert_eq!(paths.len(), 16);
     for (path, item) in paths {
         for method in ["get", "post", "put", "patch", "delete"] {
             let asked = path.replace("{name}", "docs");
@@ -246,7 +294,7 @@ impl Sealed {
         Sealed { runtime, address, trusts, _files: files }
     }
 
-    /// Sends a request, and gives all that comes back.
+    /// Sends a request. Gives all that comes back.
     fn send(&self, name: &'static str, request: &str) -> std::io::Result<String> {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let exchange = async {
@@ -283,7 +331,7 @@ fn behind_tls_the_page_is_asked_by_any_name_with_the_token() {
     starts(page.ask(&format!("Authorization: Bearer {TOKEN}\r\n")), "421");
     let shown = page.send("localhost", "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     assert!(shown.contains("<html"), "{shown}");
-    // The certificate is of another name than the client wants.
+    // The certificate has another name than the client wants.
     assert!(page.send("files.example.net", "GET / HTTP/1.1\r\nHost: x\r\n\r\n").is_err());
 }
 
@@ -302,7 +350,8 @@ fn who_speaks_no_tls_or_never_finishes_is_let_go() {
     let answer =
         plain(&format!("GET /api/v1/shares HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"));
     assert!(!answer.contains("HTTP/1.1"), "{answer}");
-    // Nothing but a beginning, from more than are served at once, and then one that does it right and waits for none of them.
+    // More callers than are served at once send nothing but a beginning. One that does it right waits for
+    // none of them.
     let begun = std::time::Instant::now();
     let silent: Vec<_> = (0..4 * MAX_CALLERS)
         .map(|_| {

@@ -1,20 +1,22 @@
 "use strict";
-// The admin page: asks the server once a second what it does, shows it, and changes shares and accounts.
+// The admin page: asks the server once a second what it does, and shows it. plot.js draws, tables.js fills tables, forms.js
+// makes changes.
 //
-// `poll` is the heart: it takes differences of two answers, keeps five minutes of them, and has everything drawn. Text goes
-// into the page as text only, since names come from clients.
+// `poll` is the heart: it takes differences of two answers, keeps five minutes of them, and has the view that is looked at drawn.
+// `route` chooses that view by what stands behind the # of the address.
 
-const MINUTES = 5, PLACES = MINUTES * 60, PATIENCE_MS = 8000;
-const MIB = 1 << 20;
-const byId = (id) => document.getElementById(id);
+const MINUTES = 5, PLACES = MINUTES * 60, PATIENCE_MS = 8000, LISTS_MS = 10000;
+// So many shares have a history before they are looked at.
+const MOST_HISTORIES = 64;
 
 let token = "";
-let last = null;          // the last answer
-let samples = [];         // what came in each second, the newest last
-let lists = { shares: [], accounts: [] };
+let last = null;          // the last answer, and the share that it was asked for
+let past = new Map();  // by the share's name, "" for all: what came in each second, the newest last
+let lists = { shares: [], accounts: [], users: [] };
 let listed = 0;           // when these were asked for
+let view = "overview";
 
-// Asking ---------------------------------------------------------------------------------------------
+const forgetLists = () => { listed = 0; };
 
 async function ask(method, path, body, version) {
   const headers = { Authorization: "Bearer " + token };
@@ -31,230 +33,166 @@ async function ask(method, path, body, version) {
   throw error;
 }
 
-function told(text) {
-  byId("told-text").textContent = text;
-  if (!byId("told").open) byId("told").showModal();
-}
+// Differences --------------------------------------------------------------------------------------------
 
-// Makes a change, and says what was refused or should be known; gives what came of it, or null.
-async function change(method, path, body, version) {
-  try {
-    const changed = await ask(method, path, body, version);
-    if (changed.notes && changed.notes.length) told(changed.notes.join("\n"));
-    return changed;
-  } catch (error) {
-    told(error.message);
-    return null;
-  } finally {
-    listed = 0;
-  }
-}
-
-// Changes one setting of a share or an account. Its control may stay: the next change from there is one of the new version.
-async function set(kind, object, key, value) {
-  const changed = await change("PATCH", kind + "/" + encodeURIComponent(object.name), { settings: { [key]: value } }, object.version);
-  if (changed && changed.object) Object.assign(object, changed.object);
-  refresh();
-}
-
-// Differences ----------------------------------------------------------------------------------------
+const KEYS = ["reads", "writes", "metadata", "read_bytes", "written_bytes"];
+const COUNTS = ["transactions", "failed", "throttled", "timed", "server_ns", "e2e_ns"];
 
 function sum(counted, share) {
-  const all = { reads: 0, writes: 0, metadata: 0, read: 0, written: 0, apis: new Map() };
+  const all = { apis: new Map() };
+  for (const key of KEYS) all[key] = 0;
   for (const one of counted) {
     if (share && one.file_share !== share) continue;
-    all.reads += one.reads; all.writes += one.writes; all.metadata += one.metadata;
-    all.read += one.read_bytes; all.written += one.written_bytes;
+    for (const key of KEYS) all[key] += one[key];
     for (const [name, api] of Object.entries(one.apis)) {
-      const known = all.apis.get(one.protocol + " " + name) || { transactions: 0, failed: 0, throttled: 0, timed: 0, server_ns: 0, e2e_ns: 0 };
-      for (const key of Object.keys(known)) known[key] += api[key];
+      const known = all.apis.get(one.protocol + " " + name) || Object.fromEntries(COUNTS.map((key) => [key, 0]));
+      for (const key of COUNTS) known[key] += api[key];
       all.apis.set(one.protocol + " " + name, known);
     }
   }
   return all;
 }
 
-function difference(now, before, share) {
+// How often something took how long between two answers: each [middle of a step in ms, how often], the shortest first.
+function distribution(now, before) {
+  const old = new Map((before || []).map(([from, , count]) => [from, count]));
+  const steps = (now || []).map(([from, below, count]) => [(below === null ? from : (from + below) / 2) / 1e6, count - (old.get(from) || 0)]);
+  return steps.filter(([, count]) => count > 0);
+}
+
+// The time that a part of all did not exceed; null when there was nothing.
+function quantile(steps, part) {
+  let left = Math.ceil(steps.reduce((all, [, count]) => all + count, 0) * part);
+  for (const [ms, count] of steps) if ((left -= count) <= 0) return ms;
+  return null;
+}
+
+const merged = (all) => all.flat().sort((a, b) => a[0] - b[0]);
+
+function took(steps, timed, ns) {
+  return { mean: timed ? ns / timed / 1e6 : null, p50: quantile(steps, 0.5), p99: quantile(steps, 0.99), steps };
+}
+
+// What has come in each second between two answers. Latencies are known where both were asked for this share.
+function difference(now, before, share, hasLatencies) {
   const seconds = (now.at_ns - before.at_ns) / 1e9;
   if (!(seconds > 0) || now.started_at !== before.started_at) return null;
   const a = sum(now.counted, share), b = sum(before.counted, share);
   const rate = (key) => Math.max(0, a[key] - b[key]) / seconds;
+  const latencies = (answer) => new Map((hasLatencies ? answer.latencies : []).map((one) => [one.protocol + " " + one.api_name, one]));
+  const later = latencies(now), earlier = latencies(before);
   const apis = new Map();
   let held = 0, failed = 0;
   for (const [name, api] of a.apis) {
-    const old = b.apis.get(name);
+    const old = b.apis.get(name), after = later.get(name) || {}, first = earlier.get(name) || {};
     const of = (key) => Math.max(0, api[key] - (old ? old[key] : 0));
     const timed = of("timed");
     apis.set(name, {
-      rate: of("transactions") / seconds, failed: of("failed") / seconds, held: of("throttled") / seconds,
-      server: timed ? of("server_ns") / timed / 1e6 : null, e2e: timed ? of("e2e_ns") / timed / 1e6 : null,
-      all: api.transactions,
+      rate: of("transactions") / seconds, failed: of("failed") / seconds, held: of("throttled") / seconds, all: api.transactions,
+      server: took(distribution(after.server, first.server), timed, of("server_ns")),
+      e2e: took(distribution(after.e2e, first.e2e), timed, of("e2e_ns")), timed,
     });
     held += of("throttled") / seconds;
     failed += of("failed") / seconds;
   }
+  const data = merged([...apis].filter(([name]) => / (read|write)$/i.test(name)).map(([, api]) => api.server.steps));
   const work = rate("reads") + rate("writes") + rate("metadata");
   return {
     reads: rate("reads"), writes: rate("writes"), metadata: rate("metadata"),
-    read: rate("read") / MIB, written: rate("written") / MIB, apis, held, failed,
-    part: work > 0 ? rate("metadata") * 100 / work : null,
+    read: rate("read_bytes") / MIB, written: rate("written_bytes") / MIB, apis, held, failed,
+    p50: quantile(data, 0.5), p99: quantile(data, 0.99), part: work > 0 ? rate("metadata") * 100 / work : null,
   };
 }
 
-// Drawing --------------------------------------------------------------------------------------------
+// Drawing ------------------------------------------------------------------------------------------------
 
-// More than this a cell may have to cut short; the pointer shows the whole.
-const SHORT = 24;
-
-function cell(content) {
-  const td = document.createElement("td");
-  if (content instanceof Node) td.append(content);
-  else write(td, content === null || content === undefined || content === "" ? "–" : String(content));
-  return td;
-}
-
-function write(td, text) {
-  td.textContent = text;
-  td.title = text.length > SHORT ? text : "";
-}
-
-function fill(table, rows) {
-  byId(table).tBodies[0].replaceChildren(...rows.map((cells) => {
-    const tr = document.createElement("tr");
-    tr.append(...cells.map(cell));
-    return tr;
-  }));
-}
-
-// Fills a table whose rows have names, in place. What makes a control is a function, called anew when the version is another and
-// the control has not the focus: nothing goes away below somebody's fingers.
-function fillByName(table, rows) {
-  const body = byId(table).tBodies[0], known = new Map([...body.rows].map((tr) => [tr.dataset.name, tr]));
-  rows.forEach(({ name, version, cells }, at) => {
-    const tr = known.get(name) || document.createElement("tr");
-    known.delete(name);
-    tr.dataset.name = name;
-    cells.forEach((content, column) => {
-      const old = tr.cells[column];
-      if (typeof content !== "function") {
-        const made = cell(content);
-        if (!old) tr.append(made);
-        else if (old.textContent !== made.textContent) write(old, made.textContent);
-      } else if (!old || old.dataset.version !== version && !old.contains(document.activeElement)) {
-        const made = cell(content());
-        made.dataset.version = version;
-        if (old) old.replaceWith(made);
-        else tr.append(made);
-      }
-    });
-    if (body.rows[at] !== tr) body.insertBefore(tr, body.rows[at] || null);
-  });
-  for (const gone of known.values()) gone.remove();
-}
+const scope = () => byId("share").value;
+const samplesOf = (share) => past.get(share) || [];
+const limitsOf = (now, share) => share && now.shares[share] ? now.shares[share].limits : null;
 
 function drawFigures(now, sample) {
-  const share = byId("share").value;
-  const limits = share && now.shares[share] ? now.shares[share].limits : null;
-  const figures = [
+  const milliseconds = (value) => value === null ? "–" : shortNumber(value) + " ms";
+  figures("now", [
     ["Read MiB/s", shortNumber(sample.read)], ["Written MiB/s", shortNumber(sample.written)],
     ["Reads and writes /s", shortNumber(sample.reads + sample.writes)], ["Metadata /s", shortNumber(sample.metadata)],
-    ["Metadata part", sample.part === null ? "–" : sample.part.toFixed(0) + " %"], ["Held by limits /s", shortNumber(sample.held)],
-    ["Refused or failed /s", shortNumber(sample.failed)],
-    ["SMB sessions", now.sessions.total], ["NFS clients", now.nfs_clients.total],
-    ["Open files", now.open_files], ["Opens", now.opens], ["Locks", now.locks],
-  ];
-  if (limits) figures.push(["Burst credits", shortNumber(limits.burst_credits)]);
-  byId("now").replaceChildren(...figures.map(([name, value]) => {
-    const box = document.createElement("div"), dt = document.createElement("dt"), dd = document.createElement("dd");
-    dt.textContent = name;
-    dd.textContent = value;
-    box.append(dt, dd);
-    return box;
-  }));
+    ["Latency, 50 %", milliseconds(sample.p50)], ["Latency, 99 %", milliseconds(sample.p99)],
+    ["Held by limits /s", shortNumber(sample.held)], ["Refused or failed /s", shortNumber(sample.failed)],
+    ["SMB sessions", now.sessions.total], ["NFS clients", now.nfs_clients.total], ["Open files", now.open_files], ["Locks", now.locks],
+  ]);
+  drawFacts(now);
+}
+
+// What is so of the one share that is looked at.
+function drawFacts(now) {
+  const share = scope(), state = now.shares[share], card = byId("share-facts");
+  card.hidden = !state;
+  byId("busy-card").hidden = Boolean(state);
+  byId("overview-title").textContent = state ? "Share " + share : "Overview";
+  if (!state) return;
+  const object = lists.shares.find((one) => one.name === share), limits = state.limits, gauges = state.gauges;
+  const gib = (bytes) => bytes === null || bytes === undefined ? "–" : shortNumber(bytes / (1 << 30)) + " GiB";
+  const facts = [["Account", object && object.settings.account || "none"],
+    ["Files take", gib(gauges.file_capacity_bytes)], ["Size", gib(gauges.capacity_quota_bytes ?? gauges.volume_size_bytes)], ["Open files", gauges.open_files]];
+  if (limits) {
+    const rate = limits.is_together ? shortNumber(limits.ingress_bytes / MIB)
+      : shortNumber(limits.ingress_bytes / MIB) + " in, " + shortNumber(limits.egress_bytes / MIB) + " out";
+    facts.push(["Limit, IOPS", limits.iops + (limits.burst_iops > limits.iops ? ", burst " + limits.burst_iops : "")],
+      ["Limit, MiB/s", rate], ["Limit, metadata /s", limits.metadata_iops],
+      ["Burst credits", shortNumber(limits.burst_credits) + " of " + shortNumber(limits.max_burst_credits)], ["Held now", limits.held]);
+  } else facts.push(["Limits", "none"]);
+  figures("facts", facts);
+  byId("share-path").textContent = object ? object.settings.path : "";
 }
 
 function drawPlots() {
-  const line = (name, of) => ({ name, values: samples.map((sample) => sample === null ? null : of(sample)) });
-  const plot = (id, lines) => drawPlot(byId(id), byId(id + "-legend"), lines, PLACES);
-  plot("throughput", [line("read", (s) => s.read), line("written", (s) => s.written)]);
-  plot("iops", [line("reads", (s) => s.reads), line("writes", (s) => s.writes), line("metadata", (s) => s.metadata)]);
+  const samples = samplesOf(scope()), limits = last ? limitsOf(last.answer, scope()) : null;
+  const line = (name, of, more) => ({ name, values: samples.map((sample) => sample === null ? null : of(sample)), ...more });
+  const plot = (id, lines, more) => drawPlot(byId(id), byId(id + "-legend"), lines, { places: PLACES, ...more });
+  const bytes = [line("read", (s) => s.read, { isFilled: true }), line("written", (s) => s.written)];
+  const operations = [line("reads", (s) => s.reads, { isFilled: true }), line("writes", (s) => s.writes), line("metadata", (s) => s.metadata)];
+  const bounds = { throughput: [], iops: [] };
+  if (limits) {
+    // What counts together against a limit is a line too.
+    operations.push(line("reads and writes", (s) => s.reads + s.writes, { colour: 3 }));
+    bounds.iops.push({ name: "limit", value: limits.iops });
+    const most = (of) => Math.max(0, ...samples.filter((sample) => sample).map(of));
+    const isFar = (used, limit) => used * 1.25 < limit;
+    if (limits.burst_iops > limits.iops) {
+      bounds.iops.push({ name: "burst limit", value: limits.burst_iops, isSpare: isFar(most((s) => s.reads + s.writes), limits.iops) });
+    }
+    if (limits.metadata_iops) {
+      bounds.iops.push({ name: "metadata limit", value: limits.metadata_iops, isSpare: isFar(most((s) => s.metadata), limits.metadata_iops / 3) });
+    }
+    if (limits.is_together) {
+      bytes.push(line("together", (s) => s.read + s.written, { colour: 3 }));
+      bounds.throughput.push({ name: "limit", value: limits.ingress_bytes / MIB });
+    } else {
+      bounds.throughput.push({ name: "limit of reads", value: limits.egress_bytes / MIB }, { name: "limit of writes", value: limits.ingress_bytes / MIB });
+    }
+  }
+  plot("throughput", bytes, { limits: bounds.throughput });
+  plot("iops", operations, { limits: bounds.iops });
   const busiest = new Map();
   for (const sample of samples) {
-    if (sample) for (const [name, api] of sample.apis) busiest.set(name, (busiest.get(name) || 0) + (api.server === null ? 0 : api.rate));
+    if (sample) for (const [name, api] of sample.apis) busiest.set(name, (busiest.get(name) || 0) + (api.timed ? api.rate : 0));
   }
-  const names = [...busiest].filter(([, rate]) => rate > 0).sort((a, b) => b[1] - a[1]).slice(0, 6).map(([name]) => name);
-  const latency = (name) => line(name, (s) => s.apis.has(name) ? s.apis.get(name).server : null);
-  plot("latency", names.map(latency));
-  plot("held", [line("held", (s) => s.held), line("metadata %", (s) => s.part)]);
+  const names = [...busiest].filter(([, rate]) => rate > 0).sort((a, b) => b[1] - a[1]).slice(0, 2).map(([name]) => name);
+  const api = (s, name, key) => s.apis.has(name) ? s.apis.get(name).server[key] : null;
+  plot("latency", names.flatMap((name, colour) => [line(name + " 50 %", (s) => api(s, name, "p50"), { colour }),
+    line("99 %", (s) => api(s, name, "p99"), { colour, isDashed: true })]), { isLog: true });
+  plot("held", [line("held", (s) => s.held, { isFilled: true }), line("metadata %", (s) => s.part)]);
 }
 
-function drawApis(sample) {
-  const rows = [...sample.apis].sort((a, b) => b[1].rate - a[1].rate || b[1].all - a[1].all).slice(0, 25);
-  fill("apis", rows.map(([name, api]) => [name, shortNumber(api.rate), shortNumber(api.failed), shortNumber(api.held),
-    shortNumber(api.server), shortNumber(api.e2e), api.all]));
-}
-
-function drawTables(now) {
-  const part = (name, rows) => name + ": " + rows.total + (rows.found < rows.total ? ", " + rows.found + " found" : "") +
-    (rows.rows.length < rows.found ? ", the first " + rows.rows.length + " are shown" : "");
-  byId("sessions-title").textContent = part("SMB sessions", now.sessions);
-  fill("sessions", now.sessions.rows.map((session) => {
-    const channels = session.channels.length + " of " + session.max_channels;
-    const each = session.channels.map((one) => shortNumber(one.bytes_in / MIB) + ", " + shortNumber(one.bytes_out / MIB) + " MiB (" + one.client + " → " + one.server + ")");
-    const held = document.createElement("span");
-    held.textContent = channels;
-    held.title = session.why;
-    return [session.user, session.client, session.dialect, session.protection, session.shares.join(", "), session.opens, held, each.join("; ")];
-  }));
-  byId("nfs-title").textContent = part("NFS clients", now.nfs_clients);
-  fill("nfs", now.nfs_clients.rows.map((client) => [client.client, client.principal, client.shares.join(", "), client.opens,
-    client.lock_owners, client.delegations, client.connections + " of " + client.max_connections, client.lease_age_seconds + " s ago"]));
-}
-
-function button(text, action) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.textContent = text;
-  made.addEventListener("click", action);
-  return made;
-}
-
-function sizeForm(share) {
-  const form = document.createElement("form"), input = document.createElement("input"), save = document.createElement("button");
-  input.type = "number";
-  input.min = "1";
-  input.value = share.settings.provisioned_gib ?? "";
-  input.setAttribute("aria-label", "Provisioned GiB of " + share.name);
-  save.textContent = "Set";
-  form.append(input, save);
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    set("shares", share, "provisioned_gib", input.value === "" ? null : Number(input.value));
-  });
-  return form;
-}
-
-// A switch of an account or a share.
-function switchBox(kind, object, key, label) {
-  const box = document.createElement("input");
-  box.type = "checkbox";
-  box.checked = object.settings[key] === true;
-  box.setAttribute("aria-label", label);
-  box.addEventListener("change", () => set(kind, object, key, box.checked));
-  return box;
-}
-
-async function remove(share) {
-  const path = "shares/" + encodeURIComponent(share.name);
-  if (!confirm("Take share " + share.name + " out? Its files stay.")) return;
-  try {
-    await ask("DELETE", path, undefined, share.version);
-  } catch (error) {
-    const inUse = error.status === 409 && error.message.includes("in use");
-    if (inUse && confirm(error.message + "\n\nDisconnect whoever uses it?")) await change("DELETE", path + "?force=true", undefined, share.version);
-    else if (!inUse) told(error.message);
-  }
-  refresh();
+function drawBusy(now) {
+  if (scope()) return;
+  const rows = Object.entries(now.shares).map(([name, state]) => [name, state, samplesOf(name).at(-1)]).filter(([, , sample]) => sample);
+  rows.sort((a, b) => b[2].reads + b[2].writes + b[2].metadata - (a[2].reads + a[2].writes + a[2].metadata) || (a[0] < b[0] ? -1 : 1));
+  fillByName("busy", rows.slice(0, 8).map(([name, { limits, gauges }, sample]) => {
+    const used = sample.reads + sample.writes, most = limits ? Math.max(limits.iops, limits.burst_credits > 0 ? limits.burst_iops : 0) : 0;
+    return { name, version: name, cells: [() => shareLink(name), shortNumber(used), limits ? bar(used / most, (used / most * 100).toFixed(0) + " %") : "no limit",
+      shortNumber(sample.read), shortNumber(sample.written), shortNumber(sample.metadata), shortNumber(sample.held),
+      limits ? (limits.burst_credits / Math.max(limits.max_burst_credits, 1) * 100).toFixed(0) + " %" : null, gauges.open_files] };
+  }), "There is no share yet.");
 }
 
 function drawLists(now) {
@@ -263,71 +201,106 @@ function drawLists(now) {
     const state = now.shares[share.name] || { gauges: {}, limits: null }, gauges = state.gauges, limits = state.limits;
     const isLimited = limited.has((share.settings.account || "").toLowerCase());
     const used = gauges.max_used_iops === undefined ? null : gauges.max_used_iops + " /s, " + shortNumber(gauges.max_used_bandwidth_bytes / MIB) + " MiB/s";
-    const cells = [share.name, share.settings.account, share.settings.path, () => isLimited ? sizeForm(share) : "not limited",
+    const cells = [() => shareLink(share.name), share.settings.account, share.settings.path, () => isLimited ? sizeForm(share) : "not limited",
       limits ? limits.iops + (limits.burst_iops > limits.iops ? ", burst " + limits.burst_iops : "") : null, used,
       limits ? shortNumber(limits.burst_credits) + " of " + shortNumber(limits.max_burst_credits) : null,
       limits ? limits.held : null, gauges.open_files,
       () => switchBox("shares", share, "metadata_caching", "Metadata caching of " + share.name),
-      () => button("Delete", () => remove(share))];
+      () => button("Delete", "Delete share " + share.name, () => removeShare(share), "danger")];
     return { name: share.name, version: share.version + (isLimited ? "" : " not limited"), cells };
-  }));
+  }), "There is no share yet.");
   fillByName("accounts", lists.accounts.map((account) => {
     const box = () => switchBox("accounts", account, "multichannel", "Multichannel for the sessions of " + account.name + " from now on");
     const cells = [account.name, account.settings.kind, account.settings.formula, box, account.settings.max_channels];
     return { name: account.name, version: account.version, cells };
-  }));
-  const chosen = byId("share").value, select = byId("create").elements.account, account = select.value;
-  choices(byId("share"), "all", Object.keys(now.shares), chosen);
-  choices(select, "none", lists.accounts.map((one) => one.name), account);
+  }), "There is no account. Accounts give several shares limits and settings in common.");
+  drawUsers(lists.users);
+  choices(byId("create").elements.account, "none", lists.accounts.map((one) => one.name), byId("create").elements.account.value);
+  const counts = { shares: lists.shares.length, accounts: lists.accounts.length, users: lists.users.length, sessions: now.sessions.total + now.nfs_clients.total, files: now.opens };
+  for (const [name, count] of Object.entries(counts)) byId("count-" + name).textContent = count || "";
+  drawFirstSteps(now);
 }
 
-function choices(select, none, names, chosen) {
-  const there = [...select.options].slice(1).map((option) => option.value);
-  if (select.options.length && there.join("\n") === names.join("\n")) return;
-  select.replaceChildren(new Option(none, ""), ...names.map((name) => new Option(name, name)));
-  select.value = names.includes(chosen) ? chosen : "";
+// An empty server says how it comes to be of use.
+function drawFirstSteps(now) {
+  const hasClient = now.sessions.total + now.nfs_clients.total > 0 || now.counted.some((one) => one.file_share && one.reads + one.writes + one.metadata > 0);
+  // Where NFS is served alone, nobody needs a password.
+  const steps = { share: lists.shares.length > 0, user: lists.users.length > 0 || hasClient, client: hasClient };
+  const card = byId("first");
+  card.hidden = !listed || Boolean(scope()) || Object.values(steps).every(Boolean);
+  for (const [name, isDone] of Object.entries(steps)) byId("step-" + name).className = isDone ? "done" : "";
+  if (card.hidden) return;
+  const local = /^(localhost|127\.|\[)/.test(location.hostname), host = local ? now.server_name : location.hostname;
+  const share = lists.shares.length ? lists.shares[0].name : "SHARE", user = lists.users.length ? lists.users[0].name : "USER";
+  const port = (addresses, usual) => (addresses.map((address) => address.slice(address.lastIndexOf(":") + 1)).find(Boolean) || usual);
+  const smb = port(now.listen, "445");
+  byId("how-windows").textContent = "net use Z: \\\\" + host + "\\" + share + " /user:" + user + (smb === "445" ? "" : " /tcpport:" + smb);
+  byId("how-linux").textContent = "mount -t cifs //" + host + "/" + share + " /mnt -o username=" + user + (smb === "445" ? "" : ",port=" + smb);
+  byId("how-nfs-line").hidden = !now.nfs_listen.length;
+  byId("how-nfs").textContent = "mount -t nfs4 -o port=" + port(now.nfs_listen, "2049") + ",nconnect=4 " + host + ":/" + share + " /mnt";
 }
 
-// The loop -------------------------------------------------------------------------------------------
+// The loop -----------------------------------------------------------------------------------------------
 
 async function refresh() {
-  const [shares, accounts] = await Promise.all([ask("GET", "shares"), ask("GET", "accounts")]);
-  lists = { shares, accounts };
+  const [shares, accounts, users] = await Promise.all(["shares", "accounts", "users"].map((kind) => ask("GET", kind)));
+  lists = { shares, accounts, users };
   listed = Date.now();
-  if (last) drawLists(last);
+  if (last) drawLists(last.answer);
 }
 
 function state(text, isBad) {
-  byId("state").textContent = text;
+  if (byId("state").textContent !== text) byId("state").textContent = text;
   byId("state").className = isBad ? "bad" : "";
 }
 
-// A second more; null where nothing is known of it.
-function keep(sample) {
-  samples.push(sample);
-  if (samples.length > PLACES) samples.shift();
+// A second more of all shares together and of each; null where nothing is known of it.
+function keep(now, before, asked) {
+  const names = now ? Object.keys(now.shares).slice(0, MOST_HISTORIES) : [];
+  for (const name of past.keys()) if (now && name && !(name in now.shares)) past.delete(name);
+  for (const share of new Set(["", scope(), ...names, ...(now ? [] : past.keys())])) {
+    const samples = samplesOf(share);
+    samples.push(now ? difference(now, before, share, share === asked) : null);
+    if (samples.length > PLACES) samples.shift();
+    past.set(share, samples);
+  }
+}
+
+async function pollFiles() {
+  const query = "?most=100&find=" + encodeURIComponent(byId("find-files").value.trim());
+  const [opens, locks] = await Promise.all([ask("GET", "open-files" + query), ask("GET", "locks" + query)]);
+  drawFiles(opens, locks);
 }
 
 async function poll() {
-  const find = encodeURIComponent(byId("find").value.trim());
-  const now = await ask("GET", "overview?most=50&find=" + find);
-  const sample = last && difference(now, last, byId("share").value);
-  if (last && now.started_at !== last.started_at) samples = [];
-  last = now;
-  byId("main").hidden = false;
-  byId("enter").hidden = true;
+  const share = scope(), find = encodeURIComponent(byId("find").value.trim());
+  const now = await ask("GET", "overview?most=50&find=" + find + "&share=" + encodeURIComponent(share));
+  // The answer to a question that is not the one of this moment is of no use.
+  if (share !== scope()) return;
+  const before = last && last.answer;
+  if (before && now.started_at !== before.started_at) past = new Map();
+  else if (before && now.at_ns > before.at_ns) keep(now, before, share === last.share ? share : null);
+  last = { answer: now, share };
+  byId("main").hidden = byId("body").hidden = byId("scope").hidden = false;
+  byId("entry").hidden = true;
   byId("server").textContent = now.server_name + " " + now.version;
   document.title = now.server_name + " · Trunkline";
+  chooseScope(now);
+  const sample = samplesOf(scope()).at(-1);
   if (sample) {
-    keep(sample);
-    drawFigures(now, sample);
-    drawPlots();
-    drawApis(sample);
+    if (view === "overview") {
+      drawFigures(now, sample);
+      drawPlots();
+      drawBusy(now);
+    } else if (view === "operations") drawApis(sample);
   }
-  drawTables(now);
-  if (Date.now() - listed > 10000) await refresh();
+  if (view === "sessions") drawSessions(now);
+  if (view === "files") await pollFiles();
+  if (Date.now() - listed > LISTS_MS) await refresh();
   else drawLists(now);
-  state("since " + now.started_at.replace("T", " ").slice(0, 19) + ", seen " + new Date().toISOString().slice(11, 19) + " UTC", false);
+  state("running", false);
+  // Not in the status above, which screen readers tell with each change.
+  byId("seen").textContent = "since " + now.started_at.replace("T", " ").slice(0, 16) + ", seen " + new Date().toISOString().slice(11, 19) + " UTC";
 }
 
 async function run() {
@@ -338,17 +311,77 @@ async function run() {
     } catch (error) {
       if (error.status === 401) {
         sessionStorage.removeItem("token");
-        byId("main").hidden = true;
-        byId("enter").hidden = false;
-        byId("token").focus();
+        byId("main").hidden = byId("body").hidden = byId("scope").hidden = true;
+        showEntry();
         state(error.message, true);
         return;
       }
-      if (samples.length) keep(null);
+      if (past.size) keep(null);
       state("no answer: " + error.message, true);
     }
     await new Promise((resolve) => setTimeout(resolve, Math.max(200, 1000 - (performance.now() - begun))));
   }
+}
+
+// Views --------------------------------------------------------------------------------------------------
+
+// The share that the address names, as soon as it is known.
+function chooseScope(now) {
+  const wanted = /^#\/share\/(.+)$/.exec(location.hash), chosen = wanted ? decodeURIComponent(wanted[1]) : "";
+  choices(byId("share"), "all shares", Object.keys(now.shares), scope());
+  if (chosen === scope() || chosen && !(chosen in now.shares)) return;
+  byId("share").value = chosen;
+}
+
+function route() {
+  const found = /^#\/(\w+)/.exec(location.hash), name = found ? found[1] : "overview";
+  const wanted = name === "share" ? "overview" : name;
+  if (!byId("view-" + wanted)) return;
+  view = wanted;
+  for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== "view-" + view;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.getAttribute("href") === "#/" + view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (!last) return;
+  if (view === "overview") chooseScope(last.answer);
+  drawView();
+}
+
+// What is known already is shown without waiting for the next second.
+function drawView() {
+  const now = last.answer, sample = samplesOf(scope()).at(-1);
+  if (view === "sessions") drawSessions(now);
+  if (view === "files") pollFiles().catch((error) => state("no answer: " + error.message, true));
+  if (view === "operations" && sample) drawApis(sample);
+  if (view === "overview") {
+    if (sample) drawFigures(now, sample);
+    drawFacts(now);
+    drawPlots();
+    drawBusy(now);
+  }
+}
+
+window.addEventListener("hashchange", () => {
+  route();
+  byId("main").focus({ preventScroll: true });
+  scrollTo(0, 0);
+});
+window.addEventListener("resize", () => { if (view === "overview") drawPlots(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (view === "overview") drawPlots(); });
+for (const id of ["throughput", "iops", "latency", "held"]) lookAtPlot(byId(id), PLACES, drawPlots);
+
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("main").focus();
+});
+byId("share").addEventListener("change", () => { location.hash = scope() ? shareAddress(scope()) : "#/overview"; });
+byId("find-users").addEventListener("input", () => drawUsers(lists.users));
+byId("find-files").addEventListener("input", () => pollFiles().catch(() => {}));
+
+function showEntry() {
+  byId("entry").hidden = false;
+  byId("token").focus();
 }
 
 byId("enter").addEventListener("submit", (event) => {
@@ -359,30 +392,12 @@ byId("enter").addEventListener("submit", (event) => {
   run();
 });
 
-byId("share").addEventListener("change", () => { samples = []; });
-
-byId("create").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const form = event.target.elements;
-  const settings = { path: form.path.value, protocols: form.protocols.value.split(","), users: {} };
-  if (form.account.value) settings.account = form.account.value;
-  if (form.provisioned_gib.value) settings.provisioned_gib = Number(form.provisioned_gib.value);
-  for (const item of form.users.value.split(",")) {
-    const [name, access] = item.split("=").map((text) => text.trim());
-    settings.users[name] = access || "write";
-  }
-  if (await change("POST", "shares", { name: form.name.value, settings })) event.target.reset();
-  refresh();
-});
-
 // A link may bring the token behind its #, which is not sent to any server.
 if (location.hash.startsWith("#token=")) {
   sessionStorage.setItem("token", location.hash.slice(7));
   history.replaceState(null, "", "/");
 }
 token = sessionStorage.getItem("token") || "";
+route();
 if (token) run();
-else {
-  byId("enter").hidden = false;
-  byId("token").focus();
-}
+else showEntry();

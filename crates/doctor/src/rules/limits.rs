@@ -1,6 +1,6 @@
 //! Layers 5 to 7 on the side of the server: its storage, its work with names, and its limits.
 
-use admin::workload::Held;
+use admin::workload::ThrottledCounts;
 
 use super::connections::knee;
 use super::path::by_server;
@@ -276,7 +276,7 @@ fn reported_limits(facts: &TargetMeasurements) -> Option<Finding> {
     if let Some(credits) = told.burst_credits {
         finding = finding.by(format!("{credits} burst credits are left"));
     }
-    let by_limit = Held::of(told.by_type.iter().map(|(kind, count)| (&**kind, *count)));
+    let by_limit = ThrottledCounts::of(told.by_type.iter().map(|(kind, count)| (&**kind, *count)));
     let mut what = by_limit.advice(all, None);
     what.push(
         "`trunkline status transactions --share SHARE` shows which operations are throttled".to_owned(),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use admin::{Client, ClientError, Request, Response};
+use admin::{ClientError, ControlClient, Request, Response};
 
 use crate::cli::LocationArgs;
 use crate::config::Config;
@@ -20,7 +20,7 @@ pub fn state_dir(location: &LocationArgs) -> anyhow::Result<PathBuf> {
 /// The response of the server that runs on `dir`. None if no server runs.
 pub fn ask(dir: &Path, request: &Request) -> anyhow::Result<Option<Response>> {
     let told = |error: ClientError| anyhow::anyhow!("{}: {error}", dir.display());
-    match Client::connect(dir) {
+    match ControlClient::connect(dir) {
         Ok(client) => match client.ask(request) {
             Ok(response) => Ok(Some(response)),
             Err(ClientError::Refused(why)) => anyhow::bail!("{why}"),

@@ -161,25 +161,25 @@ fn delegations(nfs: &Nfs, out: &mut String) {
 mod tests {
     use super::*;
     use admin::channels::Traffic;
-    use admin::nfs::{Connection, Delegation, Endpoint, Reason, Session};
+    use admin::nfs::{Delegation, Endpoint, NfsConnection, NfsSession, Reason};
 
     fn client() -> Client {
-        let way = |port: u16, back| Connection {
+        let way = |port: u16, back| NfsConnection {
             remote_address: format!("10.0.0.5:{port}"),
             local_address: "10.0.0.1:2049".to_owned(),
             fore: true,
             back,
             traffic: Traffic { requests: 17, bytes_in: 4096, bytes_out: 1_234_567 },
             age_seconds: 61,
-            ..Connection::default()
+            ..NfsConnection::default()
         };
-        let session = Session {
+        let session = NfsSession {
             session_id: "0a".to_owned(),
             slots: 64,
             busy_slots: 3,
             back_channel: true,
             connections: vec![way(700, true), way(701, false)],
-            ..Session::default()
+            ..NfsSession::default()
         };
         let held = Delegation {
             kind: "write".to_owned(),

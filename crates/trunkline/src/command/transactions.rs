@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Duration;
 
-use admin::transactions::{Api, Counted, Latency};
+use admin::transactions::{Api, Latency, ShareTransactions};
 use admin::{Request, Response, Transactions};
 
 use super::control;
@@ -75,7 +75,7 @@ fn page(all: &Transactions, passed_ns: Option<u64>) -> String {
     out
 }
 
-fn one(counted: &Counted, passed_ns: Option<u64>, out: &mut String) {
+fn one(counted: &ShareTransactions, passed_ns: Option<u64>, out: &mut String) {
     let name = match &*counted.file_share {
         "" => "Of no share".to_owned(),
         name => format!("Share {name}"),
@@ -147,7 +147,7 @@ fn milliseconds(ns: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin::transactions::{Step, Work};
+    use admin::transactions::{IoCounters, Step};
 
     fn all() -> Transactions {
         let latency = |ns: u64| Latency {
@@ -166,9 +166,13 @@ mod tests {
             success_server_latency: latency(2_000_000),
             success_e2e_latency: latency(2_500_000),
         };
-        let work = Work { metadata: 5, reads: 15, ..Work::default() };
-        let counted =
-            Counted { file_share: "docs".to_owned(), protocol: "SMB".to_owned(), apis: vec![api], work };
+        let work = IoCounters { metadata: 5, reads: 15, ..IoCounters::default() };
+        let counted = ShareTransactions {
+            file_share: "docs".to_owned(),
+            protocol: "SMB".to_owned(),
+            apis: vec![api],
+            work,
+        };
         Transactions { shares: vec!["docs".to_owned()], counted: vec![counted], ..Transactions::default() }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use admin::transactions::Work;
+use admin::transactions::IoCounters;
 use admin::workload::{ClientWork, ShareWork};
 use admin::{Request, Response, Workload};
 
@@ -89,7 +89,7 @@ fn told(of: &str, advice: &[String], out: &mut String) {
 }
 
 /// Operations, what part of them is metadata, reads and their usual size, writes and theirs.
-fn figures(work: &Work) -> [String; 6] {
+fn figures(work: &IoCounters) -> [String; 6] {
     let all = work.reads + work.writes + work.metadata;
     let metadata =
         work.metadata_share().map_or_else(|| "-".to_owned(), |part| format!("{:.1} %", part * 100.0));
@@ -128,8 +128,12 @@ mod tests {
 
     #[test]
     fn a_page_says_what_is_done_and_what_would_help() {
-        let work =
-            Work { reads: 3, metadata: 1, read_sizes: [(4096, 2), (1 << 20, 1)].into(), ..Work::default() };
+        let work = IoCounters {
+            reads: 3,
+            metadata: 1,
+            read_sizes: [(4096, 2), (1 << 20, 1)].into(),
+            ..IoCounters::default()
+        };
         let share = ShareWork {
             file_share: "docs".to_owned(),
             protocol: "SMB".to_owned(),

@@ -112,7 +112,9 @@ impl Setup {
             Some(state) => state,
             None => StateDir::open(&dir)?,
         };
-        let first_user = if stored.is_empty() && config.users.is_empty() {
+        // A server without shares gets its users on the admin page.
+        let is_empty = stored.is_empty() && config.users.is_empty();
+        let first_user = if is_empty && !config.shares.is_empty() {
             Some(Credentials::make(&state, overrides.users.first().map(String::as_str))?)
         } else {
             Credentials::kept(&state)

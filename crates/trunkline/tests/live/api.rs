@@ -5,8 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use client::smb::OpenOptions;
+use client::nfs::{Client, Creation};
+use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
 use serde_json::{Value, json};
+use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
 use testkit::program::PATIENCE;
 
@@ -125,4 +127,73 @@ async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
     assert_eq!(status, 200);
     let status = Api { token: "0".repeat(48), at: api.at }.exchange("GET", "overview", "*", None).0;
     assert_eq!(status, 401);
+}
+
+#[tokio::test]
+async fn open_files_and_locks_are_listed_and_closed_for_both_protocols() {
+    let server = Running::start();
+    let api = Arc::new(Api::new(&server));
+    let session = server.log_on().await;
+    let files = session.connect("files").await.unwrap();
+    let file = files.open("plan", &OpenOptions::file(Disposition::Create)).await.unwrap();
+    file.lock(10, 20).await.unwrap();
+    let nfs = Client::connect(server.nfs, client::nfs::Options::default()).await.unwrap();
+    let export = nfs.directory("/files").await.unwrap();
+    let how = client::nfs::OpenOptions::write(Creation::IfMissing(0o644));
+    let own = export.open("notes", &how).await.unwrap();
+    let rows = async |path: &str| {
+        let mut table = api.get(path).await;
+        table["rows"].as_array_mut().map(std::mem::take).unwrap()
+    };
+    let [open] = &rows("open-files?find=PLAN").await[..] else { panic!("one open of `plan`") };
+    let shown = (&open["share"], &open["path"], &open["user"], &open["client"], &open["locks"]);
+    assert_eq!(shown, (&json!("files"), &json!("plan"), &json!("anna"), &json!("127.0.0.1"), &json!(1)));
+    let [lock] = &rows("locks").await[..] else { panic!("one lock") };
+    assert_eq!((&lock["start"], &lock["size"], &lock["user"]), (&json!(10), &json!(20), &json!("anna")));
+    assert_eq!(lock["id"], open["id"], "over SMB a lock goes with its open");
+    let [other] = &rows("open-files?find=notes").await[..] else { panic!("one open of `notes`") };
+    assert_eq!((&other["protocol"], &other["client"]), (&json!("nfs"), &json!("127.0.0.1")));
+    for row in [lock, other] {
+        let path = format!("open-files/{}", row["id"].as_str().unwrap());
+        let (status, _, closed) = api.ask("DELETE", &path, "*", None).await;
+        assert_eq!((status, &closed["path"], &closed["opens"]), (200, &row["path"], &json!(1)), "{closed}");
+        let (status, _, gone) = api.ask("DELETE", &path, "*", None).await;
+        assert_eq!(status, 404, "{gone}");
+    }
+    let refused = file.write(0, b"late").await.err().and_then(|why| why.status());
+    assert_eq!(refused, Some(NtStatus::FILE_CLOSED));
+    assert!(rows("open-files").await.is_empty() && rows("locks").await.is_empty());
+    drop((own, session));
+    let log = std::fs::read_to_string(server.place.path().join("log")).unwrap();
+    let closed: Vec<_> = log.lines().filter(|line| line.contains("closed by an administrator")).collect();
+    assert!(closed.len() == 2 && closed[0].contains("plan") && closed[0].contains("anna"), "{log}");
+}
+
+#[tokio::test]
+async fn a_user_is_added_changed_and_removed_and_the_password_stands_nowhere() {
+    let server = Running::start();
+    let api = Arc::new(Api::new(&server));
+    let logs_on = async |password: &str| {
+        let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
+        Session::log_on(&connection, &Credentials::new("Zoe", password), false).await.is_ok()
+    };
+    let (first, second) = ("correct horse battery", "staple another way");
+    let (status, _, added) =
+        api.ask("POST", "users", "*", Some(json!({"name": "Zoe", "password": first}))).await;
+    assert_eq!((status, &added["user"]["name"], &added["notes"]), (201, &json!("Zoe"), &json!([])));
+    assert!(logs_on(first).await);
+    let (status, _, _) = api.ask("PATCH", "users/zoe", "*", Some(json!({"password": second}))).await;
+    assert_eq!(status, 200);
+    assert!(logs_on(second).await);
+    let (status, _, refused) = api.ask("PATCH", "users/anna", "*", Some(json!({"password": second}))).await;
+    assert!(status == 400 && refused["error"].as_str().unwrap().contains("stands in"), "{refused}");
+    let (status, _, _) = api.ask("DELETE", "users/ZOE", "*", None).await;
+    assert_eq!(status, 200);
+    assert!(!logs_on(second).await);
+    let (status, _, refused) = api.ask("DELETE", "users/anna", "*", None).await;
+    assert!(status == 409 && refused["error"].as_str().unwrap().contains("stands in"), "{refused}");
+    for file in ["log", "output"] {
+        let text = std::fs::read_to_string(server.place.path().join(file)).unwrap();
+        assert!(!text.contains(first) && !text.contains(second), "{file}");
+    }
 }

@@ -1,47 +1,47 @@
-//! Answers that must be whole by a certain time, however slowly they come. A time limit for each read is none for all of
-//! them: whoever drips holds his asker for ever.
+//! Reads with one deadline for the whole answer. A time limit for each read does not bound the whole: a peer
+//! that sends a byte now and then would hold its reader for ever.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// What can be told how long a read may take.
-pub trait Timed: Read {
+/// A stream whose reads can have a time limit.
+pub trait ReadTimeout: Read {
     /// See [`TcpStream::set_read_timeout`].
     ///
     /// # Errors
-    /// What the host says.
+    /// The host's error.
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
 }
 
-impl Timed for TcpStream {
+impl ReadTimeout for TcpStream {
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.set_read_timeout(timeout)
     }
 }
 
-impl Timed for UnixStream {
+impl ReadTimeout for UnixStream {
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.set_read_timeout(timeout)
     }
 }
 
-/// A stream of which all must have come by a certain time; reads behind it fail with [`ErrorKind::TimedOut`].
+/// A stream that must end before a deadline. Later reads fail with [`ErrorKind::TimedOut`].
 #[derive(Debug)]
-pub struct Whole<S> {
+pub struct DeadlineReader<S> {
     stream: S,
     until: Instant,
 }
 
-impl<S: Timed> Whole<S> {
-    /// All of `stream` within `patience` from now on.
-    pub fn within(patience: Duration, stream: S) -> Whole<S> {
-        Whole { stream, until: Instant::now() + patience }
+impl<S: ReadTimeout> DeadlineReader<S> {
+    /// Reads from `stream` within `patience` from now on.
+    pub fn within(patience: Duration, stream: S) -> DeadlineReader<S> {
+        DeadlineReader { stream, until: Instant::now() + patience }
     }
 }
 
-impl<S: Timed> Read for Whole<S> {
+impl<S: ReadTimeout> Read for DeadlineReader<S> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -66,7 +66,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        let mut whole = Whole::within(Duration::from_millis(200), stream);
+        let mut whole = DeadlineReader::within(Duration::from_millis(200), stream);
         assert!(whole.read_to_end(&mut Vec::new()).is_err());
         drop(whole);
         dripping.join().unwrap();
