@@ -1,26 +1,26 @@
-//! Pauses before something that was refused for now is tried again, and the end of trying.
+//! Retries with growing pauses, and time limits on connecting.
 
 use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::error::Result;
 
-/// The first pause, and the longest. Each is twice the one before.
+/// The first and the longest pause. Each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Waits for a connection, which must be there within `time`.
+/// Waits for a connection for at most `time`.
 ///
 /// # Errors
-/// [`Error::Io`] when it is not; else its own.
+/// [`Error::Io`] when the time is over, and the errors of `doing`.
 pub(crate) async fn within<T>(time: Duration, doing: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(time, doing).await.map_err(|_| late())?
 }
 
-/// Waits for what the server says to `step`, for `time` at most.
+/// Waits for the server's reply to `step` for at most `time`.
 ///
 /// # Errors
-/// [`Error::Late`] when that is over; else its own.
+/// [`Error::Late`] when the time is over, and the errors of `doing`.
 pub(crate) async fn answered<T>(
     step: &'static str,
     time: Duration,
@@ -29,12 +29,12 @@ pub(crate) async fn answered<T>(
     tokio::time::timeout(time, doing).await.map_err(|_| Error::Late { step, after: time })?
 }
 
-/// What is said when something took too long.
+/// The error of an attempt that took too long.
 pub(crate) fn late() -> Error {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }
 
-/// How long something has been tried.
+/// The state of repeated attempts.
 #[derive(Debug)]
 pub(crate) struct Patience {
     total: Duration,
@@ -43,12 +43,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Patience that ends when `total` has passed since the first refusal.
+    /// Attempts that end when `total` has passed since the first refusal.
     pub(crate) fn new(total: Duration) -> Patience {
         Patience { total, since: None, pause: Duration::ZERO }
     }
 
-    /// How long to wait before the next attempt; none when it is of no use any more.
+    /// The pause before the next attempt, or none when the time is over.
     pub(crate) fn next(&mut self) -> Option<Duration> {
         let since = *self.since.get_or_insert_with(Instant::now);
         if since.elapsed() >= self.total {

@@ -1,4 +1,4 @@
-//! What came back: the results of a COMPOUND, one after the other.
+//! The reply to a COMPOUND: its results, one after the other.
 
 use std::ops::Range;
 
@@ -11,39 +11,39 @@ use crate::Error;
 use crate::error::Result;
 use crate::transport::Message;
 
-/// The results behind those that were looked at already.
+/// A reply, and the results that have not been read.
 #[derive(Debug)]
 pub(crate) struct Answer {
     message: Message,
     pub(crate) status: NfsStat,
-    /// The flags of SEQUENCE, where there was one.
+    /// The flags of SEQUENCE, if there was one.
     pub(crate) flags: StatusFlags,
-    /// The instance of the server whose session it came in.
+    /// The instance of the server whose session it belongs to.
     pub(crate) instance: u64,
     count: u32,
     results: Range<usize>,
 }
 
-/// What a reply to a call with SEQUENCE is.
+/// The outcome of a call with SEQUENCE.
 pub(crate) enum Sequenced {
-    /// SEQUENCE was accepted; the results of the other operations follow.
+    /// SEQUENCE was accepted. The results of the other operations follow.
     Done(op::sequence::ResOk, Answer),
-    /// It was not, and nothing was done.
+    /// SEQUENCE was refused, and nothing was carried out.
     Refused(NfsStat),
 }
 
-/// Bytes of a SEQUENCE result that was accepted: number, status, session and five words.
+/// The bytes of an accepted SEQUENCE result: number, status, session and five words.
 const SEQUENCE: usize = 8 + 16 + 5 * 4;
 
 impl Answer {
-    /// Reads the reply to a call that has no SEQUENCE.
+    /// Parses the reply to a call without SEQUENCE.
     ///
     /// # Errors
-    /// [`Error::Call`] when it was not carried out, [`Error::NotOffered`] when the server has not our minor version,
-    /// [`Error::Malformed`].
+    /// [`Error::Call`] when the call was not carried out, [`Error::NotOffered`] when the server does not
+    /// support our minor version, [`Error::Malformed`].
     pub(crate) fn read(message: Message) -> Result<Answer> {
         let reply = compound_of(message.bytes())?;
-        // RFC 8881 16.2.3: nothing was looked at, so there is no result that could say it.
+        // RFC 8881 16.2.3: the server looked at nothing, so no result reports the status.
         if reply.status == NfsStat::MinorVersMismatch {
             return Err(Error::NotOffered("this minor version of NFSv4"));
         }
@@ -51,10 +51,10 @@ impl Answer {
         Ok(Answer { message, status, flags: StatusFlags::empty(), instance: 0, count, results })
     }
 
-    /// Reads the reply to a call with SEQUENCE in front.
+    /// Parses the reply to a call that begins with SEQUENCE.
     ///
     /// # Errors
-    /// As [`Answer::read`].
+    /// The same as [`Answer::read`].
     pub(crate) fn read_sequenced(message: Message) -> Result<Sequenced> {
         let mut answer = Answer::read(message)?;
         match answer.results().next()? {
@@ -68,30 +68,30 @@ impl Answer {
         }
     }
 
-    /// The results from the first on.
+    /// The results from the first unread one on.
     pub(crate) fn results(&self) -> Results<'_> {
         let resarray = &self.message.bytes()[self.results.clone()];
         let reply = compound::Reply { status: self.status, tag: b"", count: self.count, resarray };
         Results(reply.results())
     }
 
-    /// How many there are.
+    /// The number of results.
     pub(crate) fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// The message, and where in it `part` of a result lies.
+    /// The message, and the range of a part of a result in it.
     pub(crate) fn into_part(self, range: Range<usize>) -> (Message, Range<usize>) {
         (self.message, range)
     }
 
-    /// Where `part` of a result lies in the message.
+    /// The range of `part`, a part of a result, in the message.
     pub(crate) fn range_of(&self, part: &[u8]) -> Range<usize> {
         self.message.range_of(part)
     }
 }
 
-/// Results one after the other.
+/// An iterator over results.
 #[derive(Debug)]
 pub(crate) struct Results<'a>(compound::Results<'a, Res<'a>>);
 
@@ -102,7 +102,7 @@ impl<'a> Results<'a> {
     }
 }
 
-/// Takes the next result, which is of operation `$operation`, out of `$results`.
+/// Takes the next result, which must be of operation `$operation`, out of `$results`.
 macro_rules! result_of {
     ($results:expr, $operation:ident) => {
         match $results.next()? {
@@ -120,7 +120,7 @@ macro_rules! result_of {
 
 pub(crate) use result_of;
 
-/// The COMPOUND in a reply.
+/// Parses the COMPOUND in a reply.
 fn compound_of(message: &[u8]) -> Result<compound::Reply<'_>> {
     let RpcMessage::Reply(reply) = RpcMessage::parse(message)? else {
         return Err(Error::Protocol("a call where a reply was expected"));

@@ -1,5 +1,5 @@
-//! What a file or directory has beside its data: an owner and a group, an access list, and extended attributes, which a
-//! client of NFSv4.2 can ask for (RFC 8276).
+//! The sidecar data of a file or directory: its owner and group, its access list, and extended attributes,
+//! which need NFSv4.2 (RFC 8276).
 
 use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::compound::CallWriter;
@@ -14,26 +14,27 @@ use crate::Error;
 use crate::error::Result;
 use crate::nfs::inner::Inner;
 
-/// Names of extended attributes that are listed at once, in bytes.
+/// The most bytes of extended attribute names in one reply.
 const LIST_STEP: u32 = 16 * 1024;
 
 /// One entry of an access list (RFC 8881 6.2.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessEntry {
-    /// What it does.
+    /// The type of the entry: allow, deny, audit or alarm.
     pub kind: AceType,
-    /// How it is inherited and whom it names.
+    /// The inheritance, and whether it names a group.
     pub flags: AceFlags,
-    /// Which rights it is about.
+    /// The rights.
     pub mask: AceMask,
-    /// `OWNER@`, `GROUP@`, `EVERYONE@`, or a user or group as the server names them.
+    /// `OWNER@`, `GROUP@`, `EVERYONE@`, or the server's name of a user or group.
     pub who: Vec<u8>,
 }
 
-/// Who may do what with a file. What is none was not asked for, is not to be set, or the server has none.
+/// The owner and the access list of a file. A field is none if it was not queried, is not to be set, or does
+/// not exist on the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Security {
-    /// The owner as the server names it: `ann@example.com`, or a number.
+    /// The server's name of the owner: `ann@example.com`, or a number.
     pub owner: Option<Vec<u8>>,
     /// The group.
     pub group: Option<Vec<u8>>,
@@ -47,7 +48,7 @@ struct Node<'a> {
     handle: &'a [u8],
 }
 
-/// Gives a type that stands for a file or directory what [`Node`] can do.
+/// Implements the operations of [`Node`] for a type of file or directory.
 macro_rules! beside {
     ($type:ident, $this:ident => $handle:expr) => {
         impl $type {
@@ -56,7 +57,7 @@ macro_rules! beside {
                 Ok(Node { client: &self.client, handle: $handle })
             }
 
-            /// Owner and group, and with `list` the access list.
+            /// Queries the owner and group, and with `list` the access list.
             ///
             /// # Errors
             /// [`Error::Refused`] when the server refuses.
@@ -64,24 +65,25 @@ macro_rules! beside {
                 self.node()?.security(list).await
             }
 
-            /// Sets what of `security` there is.
+            /// Sets the fields of `security` that are not none.
             ///
             /// # Errors
             /// [`Error::Refused`], with NFS4ERR_ATTRNOTSUPP when the server has no access lists and with
-            /// NFS4ERR_BADOWNER when it does not know somebody.
+            /// NFS4ERR_BADOWNER when it does not know a user or group.
             pub async fn set_security(&self, security: &Security) -> Result<()> {
                 self.node()?.set_security(security).await
             }
 
-            /// The names of all extended attributes, without a namespace in front.
+            /// Lists the names of all extended attributes, without a namespace in front.
             ///
             /// # Errors
-            /// [`Error::Refused`], with NFS4ERR_NOTSUPP or NFS4ERR_OP_ILLEGAL when the server or the version has none.
+            /// [`Error::Refused`], with NFS4ERR_NOTSUPP or NFS4ERR_OP_ILLEGAL when the server or the version
+            /// has none.
             pub async fn extended_attributes(&self) -> Result<Vec<Vec<u8>>> {
                 self.node()?.xattrs().await
             }
 
-            /// The value of the extended attribute `name`.
+            /// Reads the value of the extended attribute `name`.
             ///
             /// # Errors
             /// [`Error::Refused`], with NFS4ERR_NOXATTR when there is none.
@@ -89,7 +91,7 @@ macro_rules! beside {
                 self.node()?.xattr(name).await
             }
 
-            /// Sets the extended attribute `name`, whether it is there or not.
+            /// Sets the extended attribute `name`, whether it exists or not.
             ///
             /// # Errors
             /// [`Error::Refused`], with NFS4ERR_XATTR2BIG when the value is too large.
@@ -134,7 +136,7 @@ impl Node<'_> {
 
     async fn set_security(&self, security: &Security) -> Result<()> {
         let list: Option<Vec<Ace<'_>>> = security.list.as_ref().map(|list| list.iter().map(ace).collect());
-        // In the order of their numbers, as an attribute list must be.
+        // An attribute list must be in the order of the attribute numbers.
         let attributes: Vec<Attr<'_>> = [
             list.as_ref().map(|list| Attr::Acl(List::of(list))),
             security.owner.as_deref().map(Attr::Owner),

@@ -1,7 +1,7 @@
-//! The connections of a client: which one carries a request, and what happens when one is lost.
+//! The connections of a client: the choice of one for each request, and the loss of connections.
 //!
-//! Requests go round in turn, as Linux does with `nconnect`; a connection with more under way than the others have on
-//! average is passed over, so that a slow one holds up no more than its share.
+//! Requests use the connections in turn, as Linux does with `nconnect`. A connection with more in flight than
+//! the average is skipped, so that a slow one delays no more than its share.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Channel {
     pub(crate) link: Arc<Link>,
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
-    /// Its place among the connections, which whoever replaces it takes.
+    /// Its place among the connections. Its replacement takes the same place.
     place: usize,
     outstanding: AtomicUsize,
     requests: AtomicU64,
@@ -66,13 +66,13 @@ pub(crate) struct Channels {
     state: RwLock<State>,
     /// Counts the choices.
     next: AtomicUsize,
-    /// Requests under way on all.
+    /// The requests in flight on all connections.
     outstanding: AtomicUsize,
-    /// Whether there was an answer since the last loss.
+    /// Whether there was a reply since the last loss.
     answered: AtomicBool,
-    /// Called when one is lost.
+    /// Notified when a connection is lost.
     pub(crate) lost: Arc<Notify>,
-    /// Called when one is there again.
+    /// Notified when a connection is back.
     back: Notify,
 }
 
@@ -81,16 +81,16 @@ struct State {
     /// Ordered by place.
     list: Vec<Arc<Channel>>,
     losses: u64,
-    /// When the first one was lost since there was an answer.
+    /// The time of the first loss since the last reply.
     fruitless_since: Option<Instant>,
-    /// Why the last one was lost.
+    /// The error that ended the last lost connection.
     failure: Option<Error>,
-    /// Whether somebody connects again what is lost.
+    /// Whether a task reconnects lost connections.
     is_kept: bool,
     closed: bool,
 }
 
-/// A connection that has been chosen for one request. Dropping it says that the request is no longer under way.
+/// The connection chosen for one request. Dropping it ends the request's count on the connection.
 #[derive(Debug)]
 pub(crate) struct Chosen<'a> {
     pub(crate) channel: Arc<Channel>,
@@ -98,7 +98,7 @@ pub(crate) struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// The request has been answered, and has moved so many bytes of data.
+    /// Counts the reply to the request, which has moved `bytes` of data.
     pub(crate) fn moved(&self, bytes: usize) {
         if !self.channels.answered.load(Ordering::Relaxed) {
             self.channels.answered.store(true, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl Drop for Chosen<'_> {
 }
 
 impl Channels {
-    /// None yet.
+    /// No connection yet.
     pub(crate) fn new() -> Channels {
         let state = State {
             list: Vec::new(),
@@ -143,13 +143,14 @@ impl Channels {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection for the next request. Where none is left it waits up to `patience` for one, if one is to come.
+    /// Chooses the connection for the next request. If none is left, it waits for up to `patience`, if one is
+    /// to come.
     ///
     /// # Errors
-    /// What ended the last connection.
+    /// The error that ended the last connection.
     pub(crate) async fn choose(&self, patience: Duration) -> Result<Chosen<'_>> {
         loop {
-            // Told from here on, so that nothing is missed in between.
+            // Registered before the check, so that no notification is missed.
             let back = self.back.notified();
             if let Some(chosen) = self.try_choose()? {
                 return Ok(chosen);
@@ -176,7 +177,7 @@ impl Channels {
                 if chosen.outstanding.load(Ordering::Relaxed) * count <= all {
                     break;
                 }
-                // Those that were passed over have had their turn.
+                // Skipped connections have had their turn.
                 self.next.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -186,7 +187,7 @@ impl Channels {
         Ok(Some(Chosen { channel: Arc::clone(chosen), channels: self }))
     }
 
-    /// Drops a connection that has failed with `error`, if nobody has done so before.
+    /// Drops a connection that has failed with `error`, unless it has been dropped already.
     pub(crate) fn lose(&self, channel: &Arc<Channel>, error: &Error) {
         let mut state = self.write();
         if let Some(at) = state.list.iter().position(|it| Arc::ptr_eq(it, channel)) {
@@ -202,13 +203,13 @@ impl Channels {
         }
     }
 
-    /// For how long connections have been lost one after the other without an answer over any of them.
+    /// The time for which connections have been lost one after the other without a reply over any of them.
     pub(crate) fn fruitless_for(&self) -> Duration {
         let since = self.read().fruitless_since.filter(|_| !self.answered.load(Ordering::Relaxed));
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Says whether somebody connects again what is lost.
+    /// Sets whether a task reconnects lost connections.
     pub(crate) fn keep(&self, is_kept: bool) {
         self.write().is_kept = is_kept;
     }
@@ -222,7 +223,7 @@ impl Channels {
         }
     }
 
-    /// Adds a connection. Nothing when the client has ended.
+    /// Adds a connection, unless the client has ended.
     pub(crate) fn add(&self, channel: Channel) {
         channel.link.watch(&self.lost);
         let mut state = self.write();
@@ -234,12 +235,12 @@ impl Channels {
         }
     }
 
-    /// Why there is no connection, for those who wait for one.
+    /// Sets the error for requests that wait for a connection.
     pub(crate) fn set_failure(&self, error: Error) {
         self.write().failure = Some(error);
     }
 
-    /// Lets go of all whose place is `count` or above; what is under way on them still ends there.
+    /// Drops all connections at place `count` or above. Requests pending on them still end there.
     pub(crate) fn narrow(&self, count: usize) {
         let mut state = self.write();
         let at = state.list.partition_point(|it| it.place < count);
@@ -248,7 +249,7 @@ impl Channels {
         drop(gone);
     }
 
-    /// Drops all: the client is over.
+    /// Drops all connections. The client is over.
     pub(crate) fn close(&self) {
         let list = {
             let mut state = self.write();
@@ -260,18 +261,18 @@ impl Channels {
         self.lost.notify_one();
     }
 
-    /// The places out of `count` that no connection has.
+    /// The places below `count` that no connection has.
     pub(crate) fn free_places(&self, count: usize) -> Vec<usize> {
         let state = self.read();
         (0..count).filter(|place| state.list.iter().all(|it| it.place != *place)).collect()
     }
 
-    /// All connections there are.
+    /// All present connections.
     pub(crate) fn all(&self) -> Vec<Arc<Channel>> {
         self.read().list.clone()
     }
 
-    /// How many were lost so far.
+    /// The number of connections lost so far.
     pub(crate) fn losses(&self) -> u64 {
         self.read().losses
     }

@@ -1,4 +1,4 @@
-//! What a file or directory has beside its data: a security descriptor, extended attributes, named streams.
+//! The sidecar data of a file or directory: its security descriptor, extended attributes and named streams.
 
 use smb_wire::fscc::ea::{self, FullEa};
 use smb_wire::fscc::{FileInfoClass, file};
@@ -9,13 +9,13 @@ use crate::Error;
 use crate::error::Result;
 use crate::smb::File;
 
-/// The most that is asked for at once; it costs one credit.
+/// The most bytes of one query. It costs one credit.
 const ROOM: u32 = 64 * 1024;
 
 /// An extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtendedAttribute {
-    /// Its name, in ASCII; case does not count.
+    /// Its name in ASCII, without regard to case.
     pub name: Vec<u8>,
     /// Its value.
     pub value: Vec<u8>,
@@ -24,15 +24,15 @@ pub struct ExtendedAttribute {
 /// A named stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
-    /// Its name, as it stands behind the file's and a colon.
+    /// Its name, as it follows the file's name and a colon.
     pub name: String,
-    /// Bytes of its data.
+    /// The size of its data in bytes.
     pub size: u64,
 }
 
 impl File {
-    /// The parts `parts` of the security descriptor, in the self-relative form of MS-DTYP 2.4.6. The file must be open
-    /// with the right to read them.
+    /// Reads the parts `parts` of the security descriptor, in the self-relative form of MS-DTYP 2.4.6. The
+    /// file must be open with the right to read them.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -40,7 +40,7 @@ impl File {
         self.query_with(InfoType::Security, 0, parts.bits(), ROOM).await
     }
 
-    /// Sets those parts of the security descriptor.
+    /// Sets these parts of the security descriptor.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -48,7 +48,7 @@ impl File {
         self.set_with(InfoType::Security, 0, parts.bits(), descriptor).await
     }
 
-    /// All extended attributes.
+    /// Reads all extended attributes.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses or has more of them than fit in 64 KiB.
@@ -67,11 +67,11 @@ impl File {
         Ok(found)
     }
 
-    /// Sets extended attributes; others stay as they are, and an empty value takes one away.
+    /// Sets extended attributes. Other attributes stay as they are, and an empty value removes one.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses; [`Error::NotOffered`] for what no list can carry: a value of more than
-    /// 65,535 bytes, a name of more than 254, or more than 64 KiB in all.
+    /// [`Error::Status`] when the server refuses. [`Error::NotOffered`] when no list can carry them: a value
+    /// of more than 65,535 bytes, a name of more than 254, or more than 64 KiB in all.
     pub async fn set_extended_attributes(&self, list: &[ExtendedAttribute]) -> Result<()> {
         let all = list.iter().map(|it| FullEa { flags: 0, name: &it.name, value: &it.value });
         let mut buffer = Vec::new();
@@ -81,7 +81,7 @@ impl File {
         }
     }
 
-    /// The named streams; none where the server knows no such thing.
+    /// Reads the named streams. The list is empty where the server does not support streams.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -95,7 +95,7 @@ impl File {
     }
 }
 
-/// Reads FileStreamInformation; the stream without a name is left out.
+/// Parses FileStreamInformation without the unnamed stream.
 pub(crate) fn read_streams(buffer: &[u8]) -> Result<Vec<Stream>> {
     let mut streams = Vec::new();
     for found in file::read_streams(buffer) {

@@ -1,25 +1,27 @@
-//! Credits: how many messages the server lets us have under way (MS-SMB2 3.2.4.1.2 and 3.2.5.1.4).
+//! Credits: the number of messages that the server lets a client have in flight (MS-SMB2 3.2.4.1.2 and
+//! 3.2.5.1.4).
 //!
-//! Each message id that is used costs a credit; every reply grants some. [`Credits`] keeps count, says how
-//! many to ask for so that the stock comes back to its target, and queues requests that must wait, in order.
+//! Each used message ID costs a credit, and every reply grants some. [`Credits`] counts them, computes how
+//! many to ask for to bring the stock back to its target, and queues requests that must wait, in order.
 //!
-//! A request that costs more than the server ever grants does not wait: [`Credits::is_bound`] notes how many that are.
+//! A request that costs more than the server ever grants does not wait. [`Credits::is_bound`] notes the
+//! number that the server grants at most.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// The stock of one connection.
+/// The credits of one connection.
 #[derive(Debug)]
 pub(crate) struct Credits {
-    /// Granted and not used.
+    /// Granted and unused.
     available: u32,
-    /// Used by requests that have no final reply yet.
+    /// Used by requests without a final reply.
     in_flight: u32,
-    /// Asked for by requests whose reply has not come yet.
+    /// Requested, in requests without a reply.
     asked: u32,
-    /// How many the client wants to own.
+    /// The number that the client wants to own.
     target: u32,
-    /// The most that the server grants at once, where it was asked for more in vain.
+    /// The most that the server grants at once, if it was asked for more in vain.
     most: Option<u32>,
     queue: VecDeque<Waiter>,
     next_ticket: u64,
@@ -32,19 +34,19 @@ struct Waiter {
     waker: Waker,
 }
 
-/// What became of an attempt to take credits.
+/// The outcome of an attempt to take credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// They are taken; ask for so many in the header.
+    /// They are taken. The header asks for this many.
     Ask(u16),
-    /// Not yet. The waker is called when it is worth another try with this ticket.
+    /// Not yet. The waker is called when another attempt with this ticket makes sense.
     Wait(u64),
-    /// Nothing is under way that could bring more than these, or the server is known to grant no more.
+    /// No pending request can bring more than these, or the server is known to grant no more.
     Starved(u32),
 }
 
 impl Credits {
-    /// The one credit that every connection begins with, and the wish for `target`.
+    /// The one credit of a new connection, and the target.
     pub(crate) fn new(target: u16) -> Credits {
         // MS-SMB2 3.2.4.2.2
         let target = u32::from(target.max(1));
@@ -52,18 +54,18 @@ impl Credits {
         Credits { available: 1, in_flight: 0, asked: 0, target, most: None, queue, next_ticket: 0 }
     }
 
-    /// What the server has granted and not taken back, used or not.
+    /// The credits that the server has granted and not taken back, used or not.
     pub(crate) fn granted(&self) -> u32 {
         self.available + self.in_flight
     }
 
-    /// The most that the server grants at once, where it was asked for more in vain.
+    /// The most that the server grants at once, if it was asked for more in vain.
     pub(crate) fn most(&self) -> Option<u32> {
         self.most
     }
 
-    /// Whether the server is known to grant no more than `granted` at once. With `in_vain` it was asked for more just now: that is
-    /// noted until it grants more, unless it has done so meanwhile.
+    /// Whether the server is known to grant no more than `granted` at once. `in_vain` says that it was asked
+    /// for more just now. That is noted until it grants more, unless it has done so meanwhile.
     pub(crate) fn is_bound(&mut self, granted: u32, in_vain: bool) -> bool {
         if in_vain && self.available <= granted {
             self.most = Some(granted);
@@ -113,8 +115,8 @@ impl Credits {
         }
     }
 
-    /// What is missing to the target, counting what has been asked for already. At least one, so that a
-    /// server that grants as asked never leaves us with nothing.
+    /// The credits missing to the target, less those already asked for. At least one, so that a server that
+    /// grants as asked never leaves us with nothing.
     fn ask(&mut self) -> u16 {
         let missing = self.target.saturating_sub(self.available + self.asked);
         let ask = u16::try_from(missing).unwrap_or(u16::MAX).max(1);
@@ -122,14 +124,14 @@ impl Credits {
         ask
     }
 
-    /// Books a reply: `asked` is what its request asked for (once; zero for what comes after an interim
-    /// reply), `charge` what the request had taken, when the reply is final.
+    /// Accounts for a reply. `asked` is the number that its request asked for, or zero for a reply after an
+    /// interim reply. `charge` is the number that the request took, if the reply is final.
     pub(crate) fn settle(&mut self, charge: u16, asked: u16, granted: u16) {
         self.in_flight -= u32::from(charge);
         self.asked -= u32::from(asked);
-        // More than the whole range of message ids in one window is of no use to anybody.
+        // More credits than the range of message IDs in one window are of no use.
         self.available = (self.available + u32::from(granted)).min(u32::from(u16::MAX));
-        // Those under way do not count: a server may grant anew for each of them before it has answered it.
+        // Credits in flight do not count. A server may grant anew for each of them before it has answered it.
         self.most = self.most.filter(|most| self.available <= *most);
         self.wake_next();
     }
@@ -140,7 +142,7 @@ impl Credits {
         self.wake_next();
     }
 
-    /// Calls everybody: the connection is over.
+    /// Wakes all waiters. The connection is over.
     pub(crate) fn wake_all(&mut self) {
         self.queue.drain(..).for_each(|it| it.waker.wake());
     }
@@ -258,7 +260,8 @@ mod tests {
         assert!(woken.0.load(Ordering::Relaxed) > 0);
         assert!(matches!(credits.take(1, Some(behind), &next), Taken::Ask(_)));
         assert_eq!(credits.most(), Some(2), "2 are no more than that");
-        // Granted before the request in front is answered: there are three in all, and no more than two at once.
+        // The server grants one before it answers the request in front. There are three in all, and no more
+        // than two at once.
         credits.settle(0, 0, 1);
         assert_eq!((credits.granted(), credits.most()), (3, Some(2)));
         credits.settle(1, 0, 1);

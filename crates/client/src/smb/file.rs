@@ -18,10 +18,10 @@ use crate::smb::link::Part;
 use crate::smb::ranges::Ranges;
 use crate::smb::tree::{NETWORK_OPEN_SIZE, TreeInner, network_open};
 
-/// A file or directory that is open. All operations can be under way at once, in any number.
+/// An open file or directory. Any number of its operations can be pending at once.
 ///
-/// Dropping it does not close it on the server, where it stays open until the session ends; use
-/// [`File::close`].
+/// Dropping it does not close it on the server. It stays open there until the session ends. Use
+/// [`File::close`] to close it.
 #[derive(Debug)]
 pub struct File {
     pub(crate) tree: Arc<TreeInner>,
@@ -30,7 +30,7 @@ pub struct File {
     pub(crate) ranges: Arc<Ranges>,
 }
 
-/// The bytes that a READ brought, in the buffer in which they came.
+/// The bytes of a READ, in the buffer in which they arrived.
 #[derive(Debug)]
 pub struct Data {
     pub(crate) reply: Reply,
@@ -54,17 +54,17 @@ impl Deref for Data {
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// Its name; what is no character of UTF-16 is replaced.
+    /// Its name. Invalid UTF-16 is replaced.
     pub name: String,
     /// Its times, sizes and attributes.
     pub entry: directory::Entry,
 }
 
-/// The class in which directories are listed, and how much of a listing is asked for at once.
+/// The class in which directories are listed, and the most bytes of a listing in one request.
 const LIST_CLASS: DirectoryClass = DirectoryClass::IdBothDirectory;
 const LIST_CLASS_NUMBER: u8 = smb_wire::fscc::FileInfoClass::ID_BOTH_DIRECTORY.0;
 const LIST_STEP: u32 = 64 * 1024;
-/// How many replies in a row may be without an entry before it is no listing any more.
+/// The most replies in a row without an entry, after which the listing fails.
 const MOST_BARREN: u32 = 1000;
 
 impl File {
@@ -72,13 +72,13 @@ impl File {
         File { tree, id, info, ranges: Arc::default() }
     }
 
-    /// The number by which the server knows the open.
+    /// The server's ID of the open.
     #[must_use]
     pub fn id(&self) -> FileId {
         self.id
     }
 
-    /// Sizes, times and attributes when it was opened.
+    /// Its sizes, times and attributes when it was opened.
     #[must_use]
     pub fn info(&self) -> &FileInfo {
         &self.info
@@ -95,8 +95,8 @@ impl File {
         Ok(reply)
     }
 
-    /// Reads up to `length` bytes at `offset`: fewer at the end of the file, and none behind it. A length
-    /// above what the server allows is cut to that.
+    /// Reads up to `length` bytes at `offset`. There are fewer at the end of the file, and none after it. A
+    /// length above the server's limit is cut to the limit.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -117,8 +117,8 @@ impl File {
         Ok(Data { reply, range })
     }
 
-    /// Writes `data` at `offset`; answers how many bytes of it were written, which is less than all when the
-    /// server allows less at once.
+    /// Writes `data` at `offset`. Returns the number of bytes written, which is less than all if the server's
+    /// limit is lower.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -134,7 +134,7 @@ impl File {
         Ok(count)
     }
 
-    /// Waits until what was written is on the server's store.
+    /// Waits until the written data is on the server's stable storage.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -145,15 +145,15 @@ impl File {
         Ok(())
     }
 
-    /// Asks for an information class; the answer is the buffer as it came.
+    /// Queries an information class. The result is the buffer as it arrived.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses, or when the answer is longer than `length`.
+    /// [`Error::Status`] when the server refuses, or when the buffer is longer than `length`.
     pub async fn query(&self, info_type: InfoType, class: u8, length: u32) -> Result<Vec<u8>> {
         self.query_with(info_type, class, 0, length).await
     }
 
-    /// As [`File::query`], with AdditionalInformation.
+    /// Does the same as [`File::query`], with AdditionalInformation.
     pub(crate) async fn query_with(
         &self,
         info_type: InfoType,
@@ -174,7 +174,7 @@ impl File {
         Ok(query_info::Response::parse(reply.message())?.output_buffer.to_vec())
     }
 
-    /// Sizes, times and attributes now.
+    /// Queries its present sizes, times and attributes.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -183,7 +183,7 @@ impl File {
         network_open(&self.query(InfoType::File, class, NETWORK_OPEN_SIZE).await?)
     }
 
-    /// Changes an information class.
+    /// Sets an information class.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -191,7 +191,7 @@ impl File {
         self.set_with(info_type, class, 0, buffer).await
     }
 
-    /// As [`File::set`], with AdditionalInformation.
+    /// Does the same as [`File::set`], with AdditionalInformation.
     pub(crate) async fn set_with(
         &self,
         info_type: InfoType,
@@ -211,7 +211,7 @@ impl File {
         Ok(())
     }
 
-    /// Cuts or extends the file to `length` bytes.
+    /// Sets the size of the file to `length` bytes.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -220,15 +220,16 @@ impl File {
         self.set(InfoType::File, class, &length.to_le_bytes()).await
     }
 
-    /// All entries of a directory that match `pattern` (`*` for all), in the server's order, without `.` and
-    /// `..`.
+    /// Lists all entries of a directory that match `pattern` (`*` for all), in the server's order, without
+    /// `.` and `..`.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses; [`Error::Protocol`] when it goes on and on without anything new.
+    /// [`Error::Status`] when the server refuses. [`Error::Protocol`] when the listing goes on without
+    /// anything new.
     pub async fn list(&self, pattern: &str) -> Result<Vec<DirectoryEntry>> {
         let pattern = utf16::encode(pattern);
         let mut entries = Vec::new();
-        // Where the reply before the last one begins, and how many in a row brought nothing.
+        // The start of the reply before the last one, and the number of empty replies in a row.
         let (mut before, mut barren) = (0, 0);
         let mut flags = query_directory::Flags::RESTART_SCANS;
         loop {
@@ -244,7 +245,7 @@ impl File {
             let part = Part { command: Command::QueryDirectory, payload: request.payload_len(), body: &body };
             let answer = self.tree.call([part]).await?;
             if answer.replayed && flags.is_empty() {
-                // The server may have gone on with a part of the listing that never came.
+                // The server may have advanced over a part of the listing that never arrived.
                 flags = query_directory::Flags::RESTART_SCANS;
                 entries.clear();
                 before = 0;
@@ -270,7 +271,7 @@ impl File {
                 }
             }
             // MS-SMB2 3.2.5.15
-            // What the user may not see can leave a reply empty without being the end.
+            // Entries that the user may not see can leave a reply empty that is not the last one.
             barren = if entries.len() > begin { 0 } else { barren + 1 };
             let is_again = before < begin && entries[before..begin] == entries[begin..];
             if is_again || barren > MOST_BARREN {
@@ -281,7 +282,7 @@ impl File {
         }
     }
 
-    /// Closes it.
+    /// Closes the open.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.

@@ -1,7 +1,7 @@
-//! Files that stay open when the server ends and starts again (persistent handles).
+//! Persistent handles: files that stay open when the server ends and starts again.
 //!
-//! [`Tree::open_lasting`] opens one and gives with it what names it; after a new log-on [`Tree::take_up`]
-//! goes on with it.
+//! [`Tree::open_lasting`] opens one and returns its identity with it. After a new logon [`Tree::take_up`]
+//! reconnects it.
 
 use std::sync::Arc;
 
@@ -15,24 +15,26 @@ use crate::smb::ranges::Ranges;
 use crate::smb::tree::{create_request, wire_path};
 use crate::smb::{File, OpenOptions, Tree};
 
-/// What names a file that outlives the server.
+/// The identity of a persistent handle.
 #[derive(Debug, Clone)]
 pub struct Lasting {
     path: String,
     how: OpenOptions,
     id: FileId,
     create_guid: Guid,
-    /// Its byte ranges: the server keeps them, and the numbers of their LOCKs, as long as it has the file.
+    /// Its byte ranges. The server keeps them, and the sequence numbers of their LOCKs, as long as it has the
+    /// file.
     ranges: Arc<Ranges>,
-    /// For how long the server keeps it while nobody is there, in milliseconds.
+    /// The time in milliseconds for which the server keeps it without a client.
     pub timeout_ms: u32,
 }
 
 impl Tree {
-    /// Opens or makes `path` so that it stays open over the server's end.
+    /// Opens or creates `path` so that it stays open over a restart of the server.
     ///
     /// # Errors
-    /// [`Error::NotOffered`] when the server keeps no files there; [`Error::Status`].
+    /// [`Error::NotOffered`] when the server grants no persistent handle there. [`Error::Status`] when it
+    /// refuses.
     // MS-SMB2 3.2.4.3.5
     pub async fn open_lasting(&self, path: &str, how: &OpenOptions) -> Result<(File, Lasting)> {
         let create_guid = Guid(auth::crypto::random());
@@ -47,10 +49,10 @@ impl Tree {
         Ok((file, Lasting { path, how, id, create_guid, ranges, timeout_ms }))
     }
 
-    /// Goes on with a file that was opened by a session that is lost.
+    /// Reconnects a file that a lost session has opened.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server has it no more.
+    /// [`Error::Status`] when the server does not have it any more.
     // MS-SMB2 3.2.4.4
     pub async fn take_up(&self, lasting: &Lasting) -> Result<File> {
         let Lasting { path, how, id, create_guid, ranges, .. } = lasting;
@@ -61,7 +63,7 @@ impl Tree {
         Ok(file)
     }
 
-    /// The file, and for how long it is kept if it outlives the server.
+    /// Opens the file. Returns it with the timeout of its persistent handle, if it is one.
     async fn create_with(
         &self,
         path: &str,

@@ -1,9 +1,9 @@
-//! Small files whole, in compounds: one that is read in one round trip, and one that is written under a name of its own
-//! and then gets its final name, so that nobody ever finds a part of it in the place of another.
+//! Small files in compounds. One is read in one round trip. One is written under a temporary name and then
+//! renamed to its final name, so that nobody ever finds an incomplete file in the place of another.
 //!
-//! A server that follows MS-SMB2 3.3.5.2.7.2 would carry out the whole of the latter in one compound, and stop where
-//! something fails. Samba goes on behind a WRITE that has failed, so a name that another file may have is asked for once
-//! the data is known to be there. One that nobody has is another matter: [`Tree::deliver`].
+//! A server that follows MS-SMB2 3.3.5.2.7.2 would carry out the whole write in one compound and stop at a
+//! failure. Samba goes on after a failed WRITE. So a rename to a name that another file may have is only
+//! requested when the data is known to be written. For a name that no file has, see [`Tree::deliver`].
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::smb::link::{Part, RELATED};
 use crate::smb::tree::{CLOSE_RELATED, create_request, wire_path};
 use crate::smb::{Data, File, OpenOptions, Reply, Tree};
 
-/// What is set with a file; what is zero stays as it is.
+/// The times and attributes to set. Zero leaves a value as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// When its data was last written, as a FILETIME.
+    /// The time of the last write, as a FILETIME.
     pub last_write_time: i64,
     /// FILE_ATTRIBUTE bits.
     pub attributes: u32,
@@ -43,14 +43,14 @@ impl Settings {
     }
 }
 
-/// A file that was read whole.
+/// The content of a small file.
 #[derive(Debug)]
 pub struct Fetched {
-    /// What is in it.
+    /// The data of the file.
     pub data: Data,
-    /// What is known of it after it was read.
+    /// Its attributes after it was read.
     pub info: FileInfo,
-    /// Whether it has named streams, if it was asked.
+    /// Whether it has named streams, if that was queried.
     pub has_streams: bool,
 }
 
@@ -58,9 +58,9 @@ pub struct Fetched {
 fn found_streams(queried: Option<&Reply>) -> Result<(bool, bool)> {
     match queried {
         None => Ok((false, false)),
-        // There are more of them than there is room for.
+        // There are more streams than there is room for.
         Some(reply) if reply.status() == NtStatus::BUFFER_OVERFLOW => Ok((true, true)),
-        // A server that knows no streams has none.
+        // A server that does not know streams has none.
         Some(reply) if !reply.status().is_success() => Ok((false, true)),
         Some(reply) => {
             let found = query_info::Response::parse(reply.message())?;
@@ -69,10 +69,10 @@ fn found_streams(queried: Option<&Reply>) -> Result<(bool, bool)> {
     }
 }
 
-/// Room for the names of streams when only their being there matters, in bytes.
+/// The room for the names of streams, in bytes, when only their existence matters.
 const STREAMS_ROOM: u32 = 4096;
 
-/// FileRenameInformation.
+/// Encodes FileRenameInformation.
 pub(crate) fn rename_buffer(path: &str, flags: RenameFlags) -> Vec<u8> {
     let name = wire_path(path);
     let name = Utf16::new(&name).unwrap_or_default();
@@ -87,11 +87,11 @@ pub(crate) fn set(class: FileInfoClass, file_id: smb_wire::FileId, buffer: &[u8]
 }
 
 impl Tree {
-    /// Reads a file of at most `length` bytes, which one READ can carry, in one round trip: CREATE, READ and CLOSE; with
-    /// `streams` it is also asked for its named streams.
+    /// Reads a file of at most `length` bytes, which one READ can carry, in one round trip: CREATE, READ and
+    /// CLOSE. With `streams` it also queries the named streams.
     ///
     /// # Errors
-    /// [`Error::Status`] with what the server has against it.
+    /// [`Error::Status`] when the server refuses.
     pub async fn fetch(&self, path: &str, length: u32, streams: bool) -> Result<Fetched> {
         let name = wire_path(path);
         let how = OpenOptions::read();
@@ -115,7 +115,7 @@ impl Tree {
         let query = Part { command: Command::QueryInfo, payload: STREAMS_ROOM, body: &query_body };
         let close = Part { command: Command::Close, payload: 0, body: &close_body };
         let (opened, queried, got, closed) = if streams {
-            // The READ stands behind the query: one that finds nothing ends the chain.
+            // The READ follows the query, because a READ that finds nothing ends the chain.
             let [opened, queried, got, closed] = self.inner.call([create, query, read, close]).await?.replies;
             (opened, Some(queried), got, closed)
         } else {
@@ -125,13 +125,13 @@ impl Tree {
         let opened = opened.success()?;
         let opened = create::Response::parse(opened.message())?;
         if !closed.status().is_success() {
-            // What fails takes the CLOSE with it.
+            // A failed operation makes the CLOSE fail too.
             let file = File::new(Arc::clone(&self.inner), opened.file_id, opened.info);
             file.close().await?;
         }
         let (has_streams, refused) = found_streams(queried.as_ref())?;
         if refused && !got.status().is_success() && got.status() != NtStatus::END_OF_FILE {
-            // It took the READ with it.
+            // The refused query made the READ fail too.
             let plain = Box::pin(self.fetch(path, length, false)).await?;
             return Ok(Fetched { has_streams, ..plain });
         }
@@ -150,12 +150,12 @@ impl Tree {
         Ok(Fetched { data: Data { reply: got, range }, info, has_streams })
     }
 
-    /// Makes a file with `data` in it and leaves it open, in one round trip: CREATE, WRITE and SET_INFO. `data` is at
-    /// most what one WRITE can carry. It is not repeated when a channel is lost: the file may then be there, in
-    /// whole or in part, so its name should be one that nobody looks for.
+    /// Creates a file with the content `data` and leaves it open, in one round trip: CREATE, WRITE and
+    /// SET_INFO. One WRITE must be able to carry `data`. The request is not repeated when a channel is lost.
+    /// The file may then exist, complete or not, so its name should be one that nobody looks for.
     ///
     /// # Errors
-    /// [`Error::Status`] with what the server has against it. The file is closed then, and may be left.
+    /// [`Error::Status`] when the server refuses. The file is closed then, and may be left.
     pub async fn stage(&self, path: &str, how: &OpenOptions, data: &[u8], with: Settings) -> Result<File> {
         let name = wire_path(path);
         let settings = with.buffer();
@@ -179,14 +179,14 @@ impl Tree {
         match done {
             Ok(()) => Ok(file),
             Err(error) => {
-                // What matters is why it was refused.
+                // The caller gets the first error.
                 let _ = file.close().await;
                 Err(error)
             }
         }
     }
 
-    /// The file that a CREATE has opened.
+    /// The open of a CREATE reply.
     pub(crate) fn opened(&self, reply: Reply) -> Result<File> {
         let reply = reply.success()?;
         let opened = create::Response::parse(reply.message())?;
@@ -194,7 +194,7 @@ impl Tree {
     }
 }
 
-/// Whether a WRITE of `length` bytes, if there was one, was done.
+/// Whether a WRITE of `length` bytes, if there was one, was complete.
 pub(crate) fn is_whole(written: Option<Reply>, length: usize) -> Result<()> {
     let Some(written) = written else { return Ok(()) };
     let count = write::Response::parse(written.success()?.message())?.count;
@@ -202,10 +202,11 @@ pub(crate) fn is_whole(written: Option<Reply>, length: usize) -> Result<()> {
 }
 
 impl Tree {
-    /// Sets times and attributes of the file or directory `path`: CREATE, SET_INFO and CLOSE in one round trip.
+    /// Sets times and attributes of the file or directory `path`: CREATE, SET_INFO and CLOSE in one round
+    /// trip.
     ///
     /// # Errors
-    /// [`Error::Status`] with what the server has against it.
+    /// [`Error::Status`] when the server refuses.
     pub async fn settle(&self, path: &str, with: Settings) -> Result<()> {
         let name = wire_path(path);
         let how = OpenOptions { access: SETTLING, ..OpenOptions::attributes() };
@@ -220,14 +221,14 @@ impl Tree {
         set.success().map(drop)
     }
 
-    /// Gives the file or directory `path` the path `new_path`, which nothing may have, and then sets times and attributes:
-    /// CREATE, two SET_INFO and CLOSE in one round trip. Answers whether the latter was done too.
+    /// Renames the file or directory `path` to `new_path`, which must not exist, and then sets times and
+    /// attributes: CREATE, two SET_INFO and CLOSE in one round trip. Returns whether the times and attributes
+    /// were set.
     ///
-    /// It is not repeated when a channel is lost: it may have the one path or the other then.
+    /// The request is not repeated when a channel is lost. It may have either path then.
     ///
     /// # Errors
-    /// [`Error::Status`] with what the server has against it: [`NtStatus::OBJECT_NAME_COLLISION`] where something is at
-    /// `new_path`.
+    /// [`Error::Status`] when the server refuses: [`NtStatus::OBJECT_NAME_COLLISION`] if `new_path` exists.
     pub async fn rename(&self, path: &str, new_path: &str, with: Settings) -> Result<bool> {
         let name = wire_path(path);
         let how = OpenOptions { access: SETTLING | Access::DELETE, ..OpenOptions::attributes() };
@@ -247,7 +248,7 @@ impl Tree {
         Ok(set.status().is_success())
     }
 
-    /// Closes what was opened where what stands between the two was refused and has taken the CLOSE with it.
+    /// Closes the open if a refused request in between made the CLOSE fail.
     pub(crate) async fn close_behind(&self, opened: Reply, closed: &Reply) -> Result<()> {
         let opened = opened.success()?;
         if !closed.status().is_success() {
@@ -258,7 +259,7 @@ impl Tree {
     }
 }
 
-/// What setting times and attributes needs.
+/// The access needed to set times and attributes.
 const SETTLING: Access = Access::WRITE_ATTRIBUTES.union(Access::READ_ATTRIBUTES).union(Access::SYNCHRONIZE);
 
 impl File {
@@ -270,34 +271,34 @@ impl File {
         self.set(InfoType::File, FileInfoClass::BASIC.0, &with.buffer()).await
     }
 
-    /// Gives the file the path `path`, in the place of another file there may be, and closes it: SET_INFO and CLOSE
-    /// in one round trip. It must be open with the right to delete it.
+    /// Renames the file to `path`, replacing another file, and closes it: SET_INFO and CLOSE in one round
+    /// trip. It must be open with the right to delete.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses. It is closed then, and has its old name.
+    /// [`Error::Status`] when the server refuses. The file is closed then, and has its old name.
     pub async fn close_as(self, path: &str) -> Result<()> {
         let buffer = rename_buffer(path, RenameFlags::REPLACE_IF_EXISTS);
         self.set_and_close(FileInfoClass::RENAME, &buffer).await
     }
 
-    /// Deletes it, whatever its name is by now, and closes it: SET_INFO and CLOSE in one round trip. It must be open with
-    /// the right to delete it.
+    /// Deletes the file, whatever its name is by now, and closes it: SET_INFO and CLOSE in one round trip. It
+    /// must be open with the right to delete.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses. It is closed then, and stays.
+    /// [`Error::Status`] when the server refuses. The file is closed then, and stays.
     pub async fn discard(self) -> Result<()> {
         // MS-FSCC 2.4.11
         self.set_and_close(FileInfoClass::DISPOSITION, &[1]).await
     }
 
-    /// SET_INFO and CLOSE in one round trip; it is closed also where the first is refused.
+    /// Sends SET_INFO and CLOSE in one round trip. The file is closed even if the first is refused.
     async fn set_and_close(self, class: FileInfoClass, buffer: &[u8]) -> Result<()> {
         let setting = set(class, self.id, buffer);
         let set_body = |out: &mut Vec<u8>| setting.write(out);
         let set = Part { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
         let [done, closed] = self.tree.call([set, CLOSE_RELATED]).await?.replies;
         if !closed.status().is_success() {
-            // A refusal of the first takes the second with it.
+            // A refusal of the first request makes the second fail too.
             let _ = self.tree.close(self.id).await;
         }
         done.success().map(drop)

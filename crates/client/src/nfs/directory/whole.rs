@@ -1,5 +1,6 @@
-//! Small files whole, in one COMPOUND each: read, or written under a name of its own and then given its final one, so
-//! that nobody ever finds a part of it there. A COMPOUND ends with the first operation that fails (RFC 8881 15.2).
+//! Small files in one COMPOUND each. One is read, or written under a temporary name and then renamed to its
+//! final name, so that nobody ever finds an incomplete file there. A COMPOUND ends at the first operation
+//! that fails (RFC 8881 15.2).
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::nfs::inner::call::Request;
 use crate::nfs::link::Operations;
 use crate::nfs::opens::{Creation, Open, OpenOptions};
 
-/// The result of SETATTR.
+/// Takes the result of SETATTR.
 pub(crate) fn set(results: &mut Results<'_>) -> Result<()> {
     match results.next()? {
         Res::SetAttr(done) if done.status.is_ok() => Ok(()),
@@ -30,11 +31,11 @@ pub(crate) fn set(results: &mut Results<'_>) -> Result<()> {
 }
 
 impl Directory {
-    /// Reads a file of at most `length` bytes, which one READ can carry. The second value is what is known of the file
-    /// after the READ. Nothing is opened for it.
+    /// Reads a file of at most `length` bytes, which one READ can carry. It also returns the attributes after
+    /// the READ. It opens nothing.
     ///
     /// # Errors
-    /// [`Error::Refused`] when there is no such name or it cannot be read.
+    /// [`Error::Refused`] when the name does not exist or the file cannot be read.
     pub async fn fetch(&self, name: &str, length: u32) -> Result<(Data, Attributes)> {
         let count = length.min(self.client.session()?.room.1);
         let args = read::Args { stateid: StateId::ANONYMOUS, offset: 0, count };
@@ -54,12 +55,12 @@ impl Directory {
         Ok((Data { message, range, eof }, known))
     }
 
-    /// Makes the file `staging` with `data` in it, which one WRITE can carry, and gives it the name `name`, in the place
-    /// of another file there may be. The new name is only asked for when the file has its full length.
-    /// The server has its data on its store by then, as nobody is going to ask for that later.
+    /// Creates the file `staging` with the content `data`, which one WRITE must be able to carry, and renames
+    /// it to `name`, replacing another file. The rename is only carried out when the file has its full
+    /// length. The server has its data on stable storage by then, because nobody asks for that later.
     ///
     /// # Errors
-    /// [`Error::Refused`] with what the server has against it. `staging` may then be left, `name` is as it was.
+    /// [`Error::Refused`] when the server refuses. `staging` may then be left. `name` is unchanged.
     pub async fn deliver(
         &self,
         staging: &str,
@@ -112,7 +113,7 @@ impl Directory {
             result_of!(results, Close)
         })();
         if let Err(error) = rest {
-            // The file is open, and only what comes of its data matters.
+            // The file is open. Only the result of its data matters.
             let open = Open::new(handle, taken.keep(), how, stateid, answer.instance);
             let file = File::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
             let _ = file.close().await;
@@ -125,10 +126,10 @@ impl Directory {
         result_of!(results, Rename).map(drop)
     }
 
-    /// Gives `from` in this directory the name `to`, in the place of another file there may be.
+    /// Renames `from` in this directory to `to`, replacing another file.
     ///
     /// # Errors
-    /// [`Error::Refused`] when there is no such name, or `to` cannot be taken.
+    /// [`Error::Refused`] when `from` does not exist, or `to` cannot be replaced.
     pub async fn rename(&self, from: &str, to: &str) -> Result<()> {
         let renaming = names::RenameArgs { oldname: from.as_bytes(), newname: to.as_bytes() };
         let push = |writer: &mut CallWriter| {
@@ -141,7 +142,7 @@ impl Directory {
         result_of!(results, Rename).map(drop)
     }
 
-    /// Sets when this directory was changed and permission bits, each where there is something to set.
+    /// Sets the modification time and the permission bits of this directory, each unless it is none.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.

@@ -1,9 +1,10 @@
-//! One COMPOUND from its slot to its results, whatever happens to connections and to the session meanwhile.
+//! Carries one COMPOUND from its slot to its results, whatever happens to connections and to the session
+//! meanwhile.
 //!
-//! A request keeps its slot and its number while it goes from one connection to the next, so that the server finds
-//! what it has done already in its reply cache (RFC 8881 2.10.6). A session that is lost is made anew, once for each
-//! request; what was under way in it is then sent again, since nobody can tell whether it was done. Operations are written
-//! for each attempt, with the stateids that opens have then.
+//! A request keeps its slot and its sequence number while it goes from one connection to the next, so that
+//! the server finds an earlier copy in its reply cache (RFC 8881 2.10.6). A lost session is replaced, once
+//! for each request. Its pending requests are sent again, because nobody can tell whether they were carried
+//! out. The operations are written anew for each attempt, with the present stateids of the opens.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,35 +33,37 @@ use crate::transport::Message;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) operations: Operations<'a>,
-    /// Position of the first operation that must not be done twice. From there on the reply is worth keeping.
+    /// The position of the first operation that must not be carried out twice. With one, the server should
+    /// keep the reply.
     pub(crate) once: Option<usize>,
 }
 
-/// What one attempt in a session leads to.
+/// The outcome of one attempt in a session.
 enum Attempt {
     Answered(Answer),
-    /// The session is gone, for this reason.
+    /// The session is lost, for this reason.
     SessionLost(NfsStat),
-    /// The server has done it and forgotten what came of it.
+    /// The server has carried it out and forgotten the reply.
     Forgotten,
 }
 
-/// How often a request is sent with other stateids.
+/// The most times that a request is sent with other stateids.
 const ROUNDS: usize = 3;
 
 impl Inner {
-    /// Sends `operations`, any of which may be done twice.
+    /// Sends operations. Each may be carried out twice.
     ///
     /// # Errors
-    /// As [`Inner::call`].
+    /// The same as [`Inner::call`].
     pub(crate) async fn ask(&self, push: &(dyn Fn(&mut CallWriter) + Sync)) -> Result<Answer> {
         self.call(Request { operations: Operations::of(push), once: None }).await
     }
 
-    /// As [`Inner::ask`], for a step on the way to an export: answered within [`Options::connect_timeout`](crate::nfs::Options).
+    /// Does the same as [`Inner::ask`] for a step on the way to an export, which must be answered within
+    /// [`Options::connect_timeout`](crate::nfs::Options).
     ///
     /// # Errors
-    /// As [`Inner::call`], and [`Error::Late`].
+    /// The same as [`Inner::call`], and [`Error::Late`].
     pub(crate) async fn take_step(
         &self,
         step: &'static str,
@@ -70,10 +73,10 @@ impl Inner {
         self.call(Request { operations, once: None }).await
     }
 
-    /// Sends `operations`, of which that at position `at` must not be done twice.
+    /// Sends operations. The one at position `at` must not be carried out twice.
     ///
     /// # Errors
-    /// As [`Inner::call`].
+    /// The same as [`Inner::call`].
     pub(crate) async fn change(&self, at: usize, push: &(dyn Fn(&mut CallWriter) + Sync)) -> Result<Answer> {
         self.call(Request { operations: Operations::of(push), once: Some(at) }).await
     }
@@ -81,7 +84,8 @@ impl Inner {
     /// Sends a COMPOUND and waits for its results, whatever their status.
     ///
     /// # Errors
-    /// What ended the last connection, or the session; what the server has against the call as a whole.
+    /// The error that ended the last connection or the session, and the server's refusal of the call as a
+    /// whole.
     pub(crate) async fn call(&self, request: Request<'_>) -> Result<Answer> {
         let mut patience = Patience::new(self.options.patience);
         let mut recovered = false;
@@ -91,7 +95,7 @@ impl Inner {
                 Attempt::Answered(answer) => {
                     if has_lost_state(&session, &answer) {
                         let recovered = self.recover(&session, Loss::State).await;
-                        // Where what was asked for is done, the next answer says so again.
+                        // If the operation was carried out, the next reply reports the restart again.
                         if names_void_state(&answer) {
                             recovered?;
                         }
@@ -118,11 +122,12 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::call`], of operations that name the stateids of `opens` ([`Open::argument`]). They are sent again where the
-    /// server's restart has given one of these another stateid meanwhile, up to [`ROUNDS`] times.
+    /// Does the same as [`Inner::call`], for operations with the stateids of `opens` ([`Open::argument`]).
+    /// They are sent again if a restart of the server has replaced one of these stateids meanwhile, up to
+    /// [`ROUNDS`] times.
     ///
     /// # Errors
-    /// As [`Inner::call`], and [`Error::StateLost`].
+    /// The same as [`Inner::call`], and [`Error::StateLost`].
     pub(crate) async fn call_on<const N: usize>(
         &self,
         opens: [&Open; N],
@@ -135,7 +140,7 @@ impl Inner {
             if answer.status.is_ok() {
                 return Ok(answer);
             }
-            // Of a lost open nothing else the server says matters.
+            // If an open is lost, no other part of the reply matters.
             let now = stateids(opens)?;
             if !names_void_state(&answer) || now == named || round == ROUNDS {
                 return Ok(answer);
@@ -144,11 +149,11 @@ impl Inner {
         }
     }
 
-    /// Asks for `operations`, the last of which must be answered within [`Options::connect_timeout`](crate::nfs::Options), in
-    /// `session` alone.
+    /// Sends `operations` in `session` alone. The last of them must be answered within
+    /// [`Options::connect_timeout`](crate::nfs::Options).
     ///
     /// # Errors
-    /// As [`Inner::call`], also when the session is gone.
+    /// The same as [`Inner::call`], also when the session is lost.
     pub(crate) async fn ask_in(&self, session: &Arc<Session>, operations: &[Args<'_>]) -> Result<Answer> {
         let push = |writer: &mut CallWriter| {
             for operation in operations {
@@ -167,7 +172,7 @@ impl Inner {
         }
     }
 
-    /// Sends it in a slot of `session`, over one connection after the other.
+    /// Sends the request in a slot of `session`, over one connection after the other.
     async fn attempt(
         &self,
         session: &Arc<Session>,
@@ -178,7 +183,7 @@ impl Inner {
             return Ok(Attempt::SessionLost(NfsStat::BadSession));
         };
         if lease.in_doubt {
-            // RFC 8881 2.10.6.1 (exception: the server is asked for nothing, to see whether the number is used)
+            // RFC 8881 2.10.6.1 (exception: an empty request shows whether the number is used)
             let nothing = Operations::of(&|_| {});
             match self.exchange(session, &mut lease, nothing, false, patience).await? {
                 Attempt::SessionLost(status) => return Ok(Attempt::SessionLost(status)),
@@ -216,13 +221,13 @@ impl Inner {
             match Answer::read_sequenced(message)? {
                 Sequenced::Done(sequence, mut answer) => {
                     self.take_notice(session, lease, &sequence, &mut answer)?;
-                    // RFC 8881 2.10.6.1.3: the error may also be that of the operation behind SEQUENCE.
+                    // RFC 8881 2.10.6.1.3: the error may also be that of the operation after SEQUENCE.
                     return Ok(match answer.status {
                         NfsStat::RetryUncachedRep => Attempt::Forgotten,
                         _ => Attempt::Answered(answer),
                     });
                 }
-                // RFC 8881 18.46.3: the slot is as it was.
+                // RFC 8881 18.46.3: the slot is unchanged.
                 Sequenced::Refused(NfsStat::Delay) => match patience.next() {
                     Some(pause) => tokio::time::sleep(pause).await,
                     None => return refused(NfsStat::Delay),
@@ -237,12 +242,13 @@ impl Inner {
                     lease.consumed();
                     return Ok(Attempt::Forgotten);
                 }
-                // What was sent before with this number was something else.
+                // The earlier request with this number was a different one.
                 Sequenced::Refused(NfsStat::SeqFalseRetry) if was_in_doubt => {
                     lease.consumed();
                     return Ok(Attempt::Forgotten);
                 }
-                // With the last three the server and we do not agree on what was sent: a new session begins anew.
+                // The last three mean that server and client disagree on the requests sent. A new session
+                // solves that.
                 Sequenced::Refused(
                     status @ (NfsStat::BadSession
                     | NfsStat::DeadSession
@@ -259,8 +265,8 @@ impl Inner {
         }
     }
 
-    /// Sends a call over one connection after the other, until there is a reply, or there has been none to any call for
-    /// as long as the client is patient.
+    /// Sends a call over one connection after the other, until there is a reply, or there has been none to
+    /// any call for [`Options::patience`](crate::nfs::Options).
     pub(crate) async fn deliver(&self, operations: Operations<'_>) -> Result<(Chosen<'_>, Message)> {
         loop {
             let chosen = self.channels.choose(self.options.patience).await?;
@@ -277,11 +283,11 @@ impl Inner {
                     return Ok((chosen, message));
                 }
                 Err(error) => {
-                    // Another connection leads to the same server, which is there.
+                    // Another connection leads to the same server, which is alive.
                     if matches!(error, Error::Late { .. }) {
                         return Err(error);
                     }
-                    // What the server breaks off for a message of its own costs us that connection.
+                    // A server that breaks off at a message of its own costs us that connection.
                     self.channels.lose(&chosen.channel, &error);
                     if !error.is_loss() || self.channels.fruitless_for() > self.options.patience {
                         return Err(error);
@@ -291,7 +297,7 @@ impl Inner {
         }
     }
 
-    /// What a SEQUENCE that was accepted says.
+    /// Processes an accepted SEQUENCE.
     fn take_notice(
         &self,
         session: &Session,
@@ -315,7 +321,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Binds a connection to the session where the server does not do so by itself (RFC 8881 2.10.3.1).
+    /// Binds a connection to the session, if the server does not do so by itself (RFC 8881 2.10.3.1).
     pub(crate) async fn bind(&self, session: &Session, channel: &Channel) -> Result<()> {
         let dir = if session.has_back_channel { FromClient::ForeOrBoth } else { FromClient::Fore };
         let args = bind_conn_to_session::Args { sessid: session.id, dir, use_conn_in_rdma_mode: false };
@@ -334,8 +340,9 @@ fn refused(status: NfsStat) -> Result<Attempt> {
     Err(Error::Refused { operation: OpNum::Sequence, status })
 }
 
-/// Whether the server has restarted and kept the session. It may say so for some time after all is claimed, which costs no
-/// open: only what comes after it has said the opposite, or with a void stateid, is of another restart (RFC 8881 18.46.3).
+/// Whether the server has restarted and kept the session. It may report a restart for some time after all
+/// opens are reclaimed, which costs no open. Only a report after the opposite report, or with a void stateid,
+/// belongs to another restart (RFC 8881 18.46.3).
 fn has_lost_state(session: &Session, answer: &Answer) -> bool {
     answer.flags.contains(StatusFlags::RESTART_RECLAIM_NEEDED)
         && (session.is_reclaimed.load(Ordering::Relaxed) || names_void_state(answer))
@@ -345,7 +352,7 @@ fn names_void_state(answer: &Answer) -> bool {
     matches!(answer.status, NfsStat::BadStateId | NfsStat::StaleStateId)
 }
 
-/// The stateids that `opens` have now.
+/// The present stateids of `opens`.
 fn stateids<const N: usize>(opens: [&Open; N]) -> Result<[StateId; N]> {
     let mut stateids = [StateId::INVALID; N];
     for (stateid, open) in stateids.iter_mut().zip(opens) {
@@ -354,8 +361,8 @@ fn stateids<const N: usize>(opens: [&Open; N]) -> Result<[StateId; N]> {
     Ok(stateids)
 }
 
-/// Whether the same can be sent again: the server has asked to come later, and has not done what must not be done
-/// twice.
+/// Whether the request can be sent again: the server has asked for a later attempt, and has not carried out
+/// the operation that must not be carried out twice.
 fn is_for_now(request: &Request<'_>, answer: &Answer) -> bool {
     let position = answer.count().saturating_sub(1);
     matches!(answer.status, NfsStat::Delay | NfsStat::Grace) && request.once.is_none_or(|at| position <= at)

@@ -1,5 +1,5 @@
-//! Client ID and session: how they are made, made again when the server has lost them, and ended (RFC 8881 2.4
-//! and 2.10). What is open under a client ID that the server has lost is claimed under the next one (`reclaim`).
+//! Creates the client ID and the session, creates them again when the server has lost them, and destroys them
+//! (RFC 8881 2.4 and 2.10). Opens under a lost client ID are reclaimed under the next one (`reclaim`).
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
@@ -25,17 +25,18 @@ use crate::nfs::session::{Known, Loss, Session};
 use crate::nfs::slots::Slots;
 use crate::patience::Patience;
 
-/// Bytes that the headers around the data of a READ or WRITE take at most.
+/// The most bytes of the headers around the data of a READ or WRITE.
 const HEADERS: u32 = 4096;
-/// Longest reply that is worth keeping: those of changes, which carry no data.
+/// The longest reply to keep in the reply cache. It suffices for changes, whose replies carry no data.
 const CACHED: u32 = 2048;
-/// How often a server may lose what was made in the middle of making it.
+/// The most times that a server may lose a client ID or session while it is created.
 const ATTEMPTS: usize = 4;
-/// Operations of a COMPOUND that are asked for.
+/// The operations of a COMPOUND to ask for.
 pub(crate) const OPERATIONS: u32 = 32;
 
 impl Inner {
-    /// Sends one operation outside of any session, over one connection after the other; it may be done twice.
+    /// Sends one operation outside of any session, over one connection after the other. It may be carried out
+    /// twice.
     async fn bare(&self, operation: &Args<'_>) -> Result<Answer> {
         let push = |writer: &mut CallWriter| {
             writer.push(operation);
@@ -52,8 +53,8 @@ impl Inner {
         }
     }
 
-    /// A session of the client ID `known`, or of a new one where there is none or the server knows it no more. All that is
-    /// open is claimed in it.
+    /// Creates a session of the client ID `known`, or of a new one if there is none or the server has lost
+    /// it. All opens are reclaimed in it.
     pub(crate) async fn establish(&self, known: &mut Option<Known>) -> Result<Arc<Session>> {
         for _ in 0..ATTEMPTS {
             let client = match *known {
@@ -75,7 +76,7 @@ impl Inner {
                     // The server has restarted once more.
                     Err(Error::Refused { operation: OpNum::Sequence, status }) if is_gone(status) => continue,
                     Err(error) => {
-                        // Each further request would make one more.
+                        // Otherwise each further request would create another session.
                         if !error.is_loss() {
                             let args = Args::DestroySession(SessionArgs { sessionid: session.id });
                             let _gone = self.bare(&args).await;
@@ -111,11 +112,11 @@ impl Inner {
         let scope = about.scope.clone();
         let before =
             std::mem::replace(&mut *self.about.lock().unwrap_or_else(PoisonError::into_inner), about);
-        // A confirmed client ID is one that the server knows with all that belongs to it.
+        // A confirmed client ID is one that the server knows with all its state.
         if !client.flags.contains(ExchangeFlags::CONFIRMED_R) {
             self.begin_instance();
         }
-        // RFC 8881 2.10.4: in another scope the filehandles may be those of other files.
+        // RFC 8881 2.10.4: in another scope the filehandles may belong to other files.
         if before.scope != scope {
             self.opens.unclaimed().iter().for_each(|open| open.lose(NfsStat::Stale));
         }
@@ -169,7 +170,7 @@ impl Inner {
         })
     }
 
-    /// Puts another session in the place of `lost`, unless somebody has done so before.
+    /// Replaces the session `lost`, unless another task has done so.
     pub(crate) async fn recover(&self, lost: &Arc<Session>, why: Loss) -> Result<()> {
         let mut known = self.known.lock().await;
         if !Arc::ptr_eq(&self.session()?, lost) {
@@ -183,7 +184,8 @@ impl Inner {
             Loss::Session(NfsStat::StaleClientId) => *known = None,
             Loss::Session(status) if is_gone(status) => {}
             Loss::Session(_) | Loss::State => {
-                // The server still has it; it may also be gone by now, or not be reached over this connection.
+                // The server still has it. It may also be gone by now, or cannot be reached over this
+                // connection.
                 let args = Args::DestroySession(SessionArgs { sessionid: lost.id });
                 let _gone = self.bare(&args).await?;
             }
@@ -197,14 +199,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends session and client ID on the server. What it is asked to end and has not is no error.
+    /// Destroys the session and the client ID on the server. It is no error if the server no longer has them.
     pub(crate) async fn destroy(&self) -> Result<()> {
         let Ok(session) = self.session() else { return Ok(()) };
         self.set_session(None);
         let destroyed = self.destroy_session(&session).await;
         session.slots.close();
         match destroyed {
-            // Gone already, or by this very request when its first reply was lost.
+            // Gone already, or destroyed by this request when its first reply was lost.
             Err(Error::Refused { status: NfsStat::BadSession | NfsStat::DeadSession, .. }) => {}
             done => done?,
         }
@@ -217,7 +219,8 @@ impl Inner {
         }
     }
 
-    /// Ends a session with a SEQUENCE, since the connection may be one that has not been bound yet (RFC 8881 18.37.3).
+    /// Destroys a session with a SEQUENCE in front, because the connection may not be bound yet (RFC 8881
+    /// 18.37.3).
     async fn destroy_session(&self, session: &Arc<Session>) -> Result<()> {
         let args = Args::DestroySession(SessionArgs { sessionid: session.id });
         let answer = self.ask_in(session, &[args]).await?;
@@ -225,7 +228,7 @@ impl Inner {
     }
 }
 
-/// Whether a server that says this of a session has it no more.
+/// Whether this status of a session means that the server no longer has it.
 fn is_gone(status: NfsStat) -> bool {
     matches!(status, NfsStat::BadSession | NfsStat::DeadSession | NfsStat::StaleClientId)
 }

@@ -1,4 +1,4 @@
-//! The part of a client that all its copies share, and the tasks that look after it.
+//! The shared part of the copies of a client, and the tasks that keep its connections and its lease.
 
 pub(crate) mod call;
 pub(crate) mod establish;
@@ -30,37 +30,37 @@ use crate::error::Result;
 pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) caller: Caller,
-    /// The identity of the client to the server: this one, of all that ever were.
+    /// The identity of the client to the server, unique among all clients ever.
     pub(crate) owner: Vec<u8>,
     pub(crate) verifier: Verifier,
     pub(super) address: SocketAddr,
     pub(crate) channels: Channels,
     pub(super) session: RwLock<Option<Arc<Session>>>,
-    /// The client ID; whoever holds it may make sessions.
+    /// The client ID. Its lock is held while a session is created.
     pub(crate) known: tokio::sync::Mutex<Option<Known>>,
     pub(crate) owners: Owners,
     pub(crate) opens: Opens,
     pub(crate) responder: Option<Arc<Responder>>,
-    /// Whether the lease was renewed since the keeper looked.
+    /// Whether the lease was renewed since the last check.
     pub(super) renewed: AtomicBool,
     pub(super) flags: AtomicU32,
     pub(crate) about: Mutex<About>,
     pub(super) lease_time_s: AtomicU32,
-    /// How many connections there are to be.
+    /// The intended number of connections.
     pub(super) wanted: AtomicUsize,
     pub(super) keepers: Mutex<Option<[AbortHandle; 2]>>,
 }
 
-/// The identity that a server gives itself (RFC 8881 18.35).
+/// The identity that a server states (RFC 8881 18.35).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct About {
-    /// Servers of one major and one minor owner share sessions.
+    /// The major owner. Servers of one major and one minor owner share sessions.
     pub owner: Vec<u8>,
     /// The minor owner.
     pub minor_owner: u64,
-    /// The scope within which filehandles and client IDs mean the same.
+    /// The scope in which filehandles and client IDs have one meaning.
     pub scope: Vec<u8>,
-    /// The name that the server gives its software, if it gives one.
+    /// The name of the server's software, if it states one.
     pub software: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// Makes the session over the first connection, and the others.
+    /// Creates the session over the first connection, and opens the others.
     pub(super) async fn begin(&self) -> Result<()> {
         let session = self.establish(&mut *self.known.lock().await).await?;
         self.set_session(Some(session));
@@ -81,7 +81,7 @@ impl Inner {
         self.learn().await
     }
 
-    /// The session there is now.
+    /// The present session.
     ///
     /// # Errors
     /// [`Error::Closed`] when the client has ended.
@@ -93,7 +93,7 @@ impl Inner {
         *self.session.write().unwrap_or_else(PoisonError::into_inner) = session;
     }
 
-    /// Every SEQUENCE renews the lease (RFC 8881 8.3).
+    /// Notes a SEQUENCE, which renews the lease (RFC 8881 8.3).
     pub(crate) fn note(&self, flags: StatusFlags) {
         if !self.renewed.load(Ordering::Relaxed) {
             self.renewed.store(true, Ordering::Relaxed);
@@ -107,18 +107,19 @@ impl Inner {
         Duration::from_secs(self.lease_time_s.load(Ordering::Relaxed).into())
     }
 
-    /// The places whose connections are lost.
+    /// The places of lost connections.
     fn free_places(&self) -> Vec<usize> {
         self.channels.free_places(self.wanted.load(Ordering::Relaxed))
     }
 
-    /// Connects once more, as the connection at `place`. Its first SEQUENCE binds it to the session, but not to the back
-    /// channel, over which the server has to reach us when the connection it had is lost (RFC 8881 2.10.3.1).
+    /// Opens the connection at `place` again. Its first SEQUENCE binds it to the session, but not to the back
+    /// channel, which the server needs if the previous connection of the back channel is lost (RFC 8881
+    /// 2.10.3.1).
     pub(super) async fn reconnect(&self, place: usize) -> Result<()> {
         let responder = self.responder.clone();
         let channel = Channel::connect(self.address, place, &self.options, responder).await?;
         if let Some(session) = self.session().ok().filter(|session| session.has_back_channel) {
-            // A session that is gone is made anew, with a back channel, by who asks for something in it.
+            // A lost session is created again, with a back channel, by the next request in it.
             let binding = self.bind(&session, &channel);
             let _unbound = tokio::time::timeout(self.options.connect_timeout, binding).await;
         }
@@ -126,7 +127,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Asks how long a lease is.
+    /// Queries the lease time.
     async fn learn(&self) -> Result<()> {
         let attr_request = Bitmap::of(&[AttrNum::LeaseTime.get()]);
         let push = |writer: &mut nfs_wire::compound::CallWriter| {
@@ -159,7 +160,7 @@ impl Inner {
     }
 }
 
-/// The longest time between two attempts to connect, where a lease is long.
+/// The longest pause between two attempts to connect, if the lease is long.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Renews the lease when nothing else does, whatever becomes of connections (RFC 8881 8.3).
@@ -169,13 +170,13 @@ async fn renew(client: Weak<Inner>) {
         tokio::time::sleep(lease / 3).await;
         let Some(client) = client.upgrade() else { return };
         if !client.renewed.swap(false, Ordering::Relaxed) {
-            // What went wrong will show where something is asked for.
+            // A later request reports the error.
             let _renewed = client.ask(&|_| {}).await;
         }
     }
 }
 
-/// Connects again what was lost.
+/// Reconnects lost connections.
 async fn keep(client: Weak<Inner>) {
     let Some((lost, after)) =
         client.upgrade().map(|it| (Arc::clone(&it.channels.lost), it.options.reconnect_after))
@@ -196,7 +197,7 @@ async fn keep(client: Weak<Inner>) {
         }
         tokio::time::sleep(pause).await;
         let Some(client) = client.upgrade() else { return };
-        // RFC 8881 8.4.2.1: a server that has restarted waits a lease for what is claimed.
+        // RFC 8881 8.4.2.1: a server that has restarted waits a lease for reclaims.
         pause = (pause * 2).min(client.lease() / 3).min(LONGEST);
         for place in client.free_places() {
             match client.reconnect(place).await {

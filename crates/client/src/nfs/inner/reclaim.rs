@@ -1,7 +1,7 @@
-//! Claiming again what a client has open when the server has restarted (RFC 8881 8.4.2.1, 10.2.1, 18.51).
+//! Reclaims the opens of a client when the server has restarted (RFC 8881 8.4.2.1, 10.2.1, 18.51).
 //!
-//! A session is put to use when all is claimed in it, so that no request meets the server without the open it belongs to. The
-//! client takes no byte ranges and uses no delegation, so opens are all that it claims.
+//! A session is used only when all opens are reclaimed in it, so that no request meets the server without its
+//! open. The client takes no byte-range locks and uses no delegation, so it reclaims nothing but opens.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::nfs::session::Session;
 use crate::patience::Patience;
 
 impl Inner {
-    /// The server has restarted, or has given up all that the client had: what is open is to be claimed, and delegations are
-    /// gone.
+    /// Notes a new instance of the server, which has restarted or dropped all state of the client. The opens
+    /// must be reclaimed, and the delegations are gone.
     pub(crate) fn begin_instance(&self) {
         self.opens.begin_instance();
         if let Some(responder) = &self.responder {
@@ -32,10 +32,11 @@ impl Inner {
         }
     }
 
-    /// Claims all opens in `session`, and says that this is all. An open that the server does not give back is lost.
+    /// Reclaims all opens in `session`, and sends RECLAIM_COMPLETE. An open that the server does not return
+    /// is lost.
     ///
     /// # Errors
-    /// As [`Inner::ask_in`]. What is not claimed then can be claimed in another session.
+    /// The same as [`Inner::ask_in`]. The remaining opens can then be reclaimed in another session.
     pub(crate) async fn reclaim(&self, session: &Arc<Session>) -> Result<()> {
         let mut unclaimed = VecDeque::from(self.opens.unclaimed());
         let mut patience = Patience::new(self.options.patience);
@@ -47,14 +48,14 @@ impl Inner {
             match self.claim(session, &open).await {
                 Ok(stateid) => {
                     open.renew(stateid, session.instance);
-                    // Nobody else ends what was dropped meanwhile.
+                    // Nobody else closes an open that was dropped meanwhile.
                     if !self.opens.has(&open) {
                         self.close_in(session, &open).await?;
                     }
                 }
                 Err(Error::Refused { operation: OpNum::PutFh | OpNum::Open, status }) => {
                     match pause_for(status) {
-                        // The others come first, as the grace period goes on meanwhile.
+                        // The other opens go first, because the grace period goes on meanwhile.
                         Some(pause) => {
                             unclaimed.push_back(open);
                             tokio::time::sleep(pause).await;
@@ -96,7 +97,7 @@ impl Inner {
         Ok(opened.stateid)
     }
 
-    /// Closes an open. What the server says of it does not matter, as nobody uses it.
+    /// Closes an open. The status does not matter, because nobody uses it.
     async fn close_in(&self, session: &Arc<Session>, open: &Open) -> Result<()> {
         let here = Args::PutFh(PutArgs { object: FileHandle(&open.handle) });
         let closing = close::Args { seqid: 0, open_stateid: open.argument() };
@@ -114,7 +115,7 @@ impl Inner {
     }
 }
 
-/// Whether the server asks to come again.
+/// Whether the server asks for a later attempt.
 fn is_for_now(status: NfsStat) -> bool {
     matches!(status, NfsStat::Delay | NfsStat::Grace)
 }

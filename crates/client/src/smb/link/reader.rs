@@ -1,4 +1,5 @@
-//! Reads the frames of a connection: unseals them, checks the messages in them and hands them to who waits.
+//! Reads the frames of a connection: unseals them, checks their messages and passes the replies to the
+//! waiters.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,17 +18,17 @@ use crate::transport::{Message, PREFIX, Receiver};
 /// The receiving end of a connection.
 #[derive(Default)]
 pub(super) struct Reader {
-    /// The keys that were used last, so that the usual connection with one session looks nothing up.
+    /// The keys used last. A connection with one session, the usual case, needs no lookup.
     keys: Option<Arc<ChannelKeys>>,
 }
 
-/// What is known of a message after a look at its entry.
+/// The verdict on a message after a look at its entry.
 enum Judged {
-    /// Nobody asked for it, or nobody wants it.
+    /// No request of ours, or nobody waits for the reply any more.
     Dropped,
     /// The operation goes on.
     Interim,
-    /// This is the answer.
+    /// The final reply.
     Final,
 }
 
@@ -72,7 +73,7 @@ impl Receiver<Smb> for Reader {
 }
 
 impl Reader {
-    /// Deals with the messages of a frame, one after the other.
+    /// Processes the messages of a frame, one after the other.
     fn take_messages(&mut self, link: &Arc<Link>, mut rest: &mut [u8], sealed_in: Option<u64>) -> Result<()> {
         while !rest.is_empty() {
             let header = Header::parse(rest)?;
@@ -93,7 +94,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Where the messages lie in `frame`, and the session in whose name they are sealed.
+    /// Returns the range of the messages in `frame`, and the session whose keys sealed them.
     fn unseal(&mut self, link: &Link, frame: &mut [u8]) -> Result<(Range<usize>, Option<u64>)> {
         match Packet::classify(frame) {
             Some(Packet::Smb2) => Ok((0..frame.len(), None)),
@@ -117,8 +118,8 @@ impl Reader {
         self.keys.clone()
     }
 
-    /// Holds a message against its request: is it protected as it must be, and is it final? Books the credits
-    /// of an interim reply; those of a final one are booked when it is completed.
+    /// Checks a message against its request: its protection, and whether it is final. Accounts for the
+    /// credits of an interim reply. The credits of a final reply are accounted for when it is completed.
     fn judge(&mut self, link: &Link, message: &mut [u8], sealed_in: Option<u64>) -> Result<Judged> {
         let header = Header::parse(message)?;
         if !header.is_response() {
@@ -127,11 +128,12 @@ impl Reader {
         let id = header.message_id();
         // MS-SMB2 3.2.5.19
         if id == u64::MAX {
-            // A break of a caching right. This client never asks for one.
+            // The notice of an oplock or lease break. This client never asks for one.
             return Ok(Judged::Dropped);
         }
         let interim = header.is_async() && header.status() == NtStatus::PENDING;
-        // MS-SMB2 3.3.5.2.9: who does not know the session has no key of it either. Who is in between can end it anyhow.
+        // MS-SMB2 3.3.5.2.9: a server that does not know the session does not have its key either. An
+        // attacker on the path can end the session anyhow.
         let is_keyless = header.status() == NtStatus::USER_SESSION_DELETED;
         let (granted, is_signed) = (header.credits(), header.is_signed());
         let (protection, session_id) = {
@@ -155,7 +157,7 @@ impl Reader {
         match protection {
             _ if is_sealed || (is_keyless && !is_signed) => {}
             Protection::Sealed => return Err(Error::Unprotected(header.command())),
-            // It says nothing but that the answer comes later.
+            // It only says that the reply comes later.
             _ if interim => {}
             Protection::Binding => {}
             Protection::None if !is_signed => {}
@@ -163,7 +165,7 @@ impl Reader {
                 match self.keys_of(link, session_id) {
                     Some(keys) => keys.verify(message)?,
                     None if protection == Protection::Signed => return Err(Error::WrongSignature),
-                    // The last reply of a SESSION_SETUP: the session checks it when it has derived its keys.
+                    // The last reply of a SESSION_SETUP. The session checks it when it has derived its keys.
                     None => {}
                 }
             }
@@ -172,7 +174,7 @@ impl Reader {
     }
 }
 
-/// Hands the reply to who waits for it, and books its credits.
+/// Passes the reply to its waiter, and accounts for its credits.
 fn complete(link: &Link, id: u64, reply: Reply) {
     let granted = reply.header().credits();
     link.complete(id, reply, |own, request| {

@@ -1,15 +1,16 @@
-//! One request of a session from the choice of a channel to its reply, whatever happens to channels meanwhile
-//! (MS-SMB2 3.2.7.1).
+//! Carries one request of a session from the choice of a channel to its reply, whatever happens to channels
+//! meanwhile (MS-SMB2 3.2.7.1).
 //!
-//! When a channel is lost, its unanswered requests go to another one. The server may have done them already:
+//! When a channel is lost, its unanswered requests go to another one. The server may have carried them out
+//! already:
+//! * A CREATE has a CreateGuid, by which the server finds the open it has made.
+//! * WRITE, SET_INFO and IOCTL are marked as replays. The server refuses a replay while the first copy is in
+//!   progress, and refuses the first copy when it arrives after its replay.
+//! * Every other command changes nothing when it is repeated, or its second reply says that it is done.
+//!   Readers of such a reply check [`Answer::replayed`].
+//!   of such a reply check [`Answer::replayed`].
 //!
-//! * CREATE carries a CreateGuid by which the server finds the open it has made.
-//! * WRITE, SET_INFO and IOCTL are marked as replays. The server refuses them while the first one is still being
-//!   worked on, and refuses the first one when it comes after its replay.
-//! * Everything else changes nothing when it is done twice, or says on the second time that it is done. Who
-//!   reads such an answer is told by [`Answer::replayed`].
-//!
-//! A frame that the credits of a connection do not pay for goes as a [`Series`].
+//! A frame that the credits of a connection do not cover goes as a [`Series`].
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,34 +27,35 @@ use crate::smb::link::{Envelope, Part};
 use crate::smb::protection::Protection;
 use crate::smb::session::inner::SessionInner;
 
-/// How long a server may go on refusing a replay because what it repeats is still being worked on: an open that waits for
-/// a break does for 35 s (MS-SMB2 3.3.2.1), and for an NFS client's delegation as long as its lease, which is 90 s.
+/// The time for which a server may refuse a replay because the original is still in progress. An open that
+/// waits for a break may do so for 35 s (MS-SMB2 3.3.2.1). One that waits for an NFS client's delegation may
+/// do so for its lease, which is 90 s.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What came of the requests of one frame.
+/// The replies to the requests of one frame.
 pub(crate) struct Answer<const N: usize> {
     /// The replies, whatever their status.
     pub(crate) replies: [Reply; N],
-    /// Whether the server may have done it before, with a reply that was lost.
+    /// Whether the server may have carried it out before, with a lost reply.
     pub(crate) replayed: bool,
 }
 
-/// The terms on which the requests of a frame go, whichever channel they take.
+/// The terms of the requests of a frame, whichever channel they take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) tree_id: u32,
-    /// How they are protected at least.
+    /// The least protection.
     pub(crate) at_least: Protection,
-    /// Whether what the server may have seen is sent a second time.
+    /// Whether a request that the server may have seen is sent a second time.
     pub(crate) again: bool,
 }
 
 impl SessionInner {
-    /// Sends one frame for the tree `tree_id`, protected as the session demands or better, and waits for all
+    /// Sends one frame for the tree `tree_id`, with the session's protection or better, and waits for all
     /// replies.
     ///
     /// # Errors
-    /// What ended the last channel, or why the request cannot be sent.
+    /// The error that ended the last channel, or the reason why the request cannot be sent.
     pub(crate) async fn call<const N: usize>(
         &self,
         tree_id: u32,
@@ -63,8 +65,8 @@ impl SessionInner {
         self.call_again(tree_id, at_least, parts, true).await
     }
 
-    /// As [`SessionInner::call`]; what the server may have seen is sent a second time only with `again`, and is lost
-    /// with its channel without it.
+    /// Does the same as [`SessionInner::call`]. Without `again`, a request that the server may have seen is
+    /// not sent a second time, and fails with its channel.
     pub(crate) async fn call_again<const N: usize>(
         &self,
         tree_id: u32,
@@ -77,15 +79,15 @@ impl SessionInner {
         match self.carry(terms, parts, &mut replayed).await {
             Err(Error::Credits { granted, .. }) if granted > 0 => {
                 let series = Series::new(self, terms, granted, replayed);
-                // Boxed, so that the future of a frame that is paid for is not the larger for it.
+                // Boxed, to keep the future of the usual frame small.
                 Box::pin(series.send(parts)).await
             }
             carried => carried.map(|replies| Answer { replies, replayed }),
         }
     }
 
-    /// Sends one frame, over one channel after the other if need be, and waits for all replies. `replayed` is, or becomes,
-    /// true when the server may have seen it on a channel that is lost.
+    /// Sends one frame, over one channel after the other if necessary, and waits for all replies. `replayed`
+    /// is set when the server may have seen it on a lost channel.
     pub(crate) async fn carry<const N: usize>(
         &self,
         terms: Terms,
@@ -100,7 +102,7 @@ impl SessionInner {
             let mut chosen = self.channels.choose(weight)?;
             let mut posted = false;
             let error = match self.attempt(&chosen, terms, parts, *replayed, &mut posted).await {
-                // Nothing was done.
+                // The server has carried nothing out.
                 Ok(replies) if !renewed && replies.first().is_some_and(is_expired) => {
                     drop(replies);
                     renewed = true;
@@ -131,7 +133,7 @@ impl SessionInner {
         }
     }
 
-    /// Sends the frame on one channel. `posted` becomes true when the server may get to see it.
+    /// Sends the frame on one channel. `posted` is set when the server may see it.
     async fn attempt<const N: usize>(
         &self,
         chosen: &Chosen<'_>,
@@ -159,17 +161,17 @@ impl SessionInner {
     }
 }
 
-/// Roughly what the headers of a request and its reply weigh, in bytes.
+/// The approximate size of the headers of a request and its reply, in bytes.
 const HEADERS: u64 = 256;
 
-/// Whether the server wants to know again who we are before it does anything.
+/// Whether the server requires a new authentication before it carries anything out.
 fn is_expired(reply: &Reply) -> bool {
     reply.status() == NtStatus::NETWORK_SESSION_EXPIRED
 }
 
-/// Whether the server refuses some of `parts` only for now, because it still works on what they repeat.
+/// Whether the server refuses some of `parts` only temporarily, because the original is in progress.
 fn is_refused_for_now<const N: usize>(parts: &[Part<'_>; N], replies: &[Reply; N], replayed: bool) -> bool {
-    // The usual case, before anything else is looked at.
+    // The usual case, checked first.
     if replies.iter().all(|reply| reply.status() != NtStatus::FILE_NOT_AVAILABLE) {
         return false;
     }
@@ -177,7 +179,7 @@ fn is_refused_for_now<const N: usize>(parts: &[Part<'_>; N], replies: &[Reply; N
         let for_now = match part.command {
             // MS-SMB2 3.2.5.12
             Command::Write | Command::SetInfo | Command::Ioctl => true,
-            // For a first CREATE it is the final answer.
+            // It is the final reply to a first CREATE.
             Command::Create => replayed,
             _ => false,
         };
@@ -197,7 +199,7 @@ impl<const N: usize> Answer<N> {
         }
     }
 
-    /// Success also when the answer to a replay is `done`, which says that there is nothing left to do.
+    /// A success, also when the reply to a replay is `done`, which says that nothing is left to do.
     ///
     /// # Errors
     /// The first other status.

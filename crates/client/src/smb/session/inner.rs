@@ -1,4 +1,4 @@
-//! The part of a session that all its copies share.
+//! The shared part of the copies of a session.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,19 +21,19 @@ use crate::smb::{Credentials, Options, log_on};
 pub(crate) struct SessionInner {
     pub(crate) id: u64,
     pub(super) flags: SessionFlags,
-    /// How requests are protected where the tree does not demand more.
+    /// The protection of requests if the tree does not require more.
     pub(super) protection: Protection,
-    /// The agreement of its first connection, which all others must come to as well.
+    /// The negotiated values of its first connection. All others must have the same.
     pub(crate) negotiated: Negotiated,
     pub(crate) options: Options,
     pub(crate) host: String,
     pub(crate) credentials: Credentials,
-    /// Session.SigningKey and the encryption keys, whatever becomes of the first connection.
+    /// Session.SigningKey and the encryption keys. They outlive the first connection.
     pub(crate) keys: Arc<ChannelKeys>,
     pub(crate) channels: Channels,
-    /// Held by the one connection of this session that negotiates.
+    /// Held while one connection of this session negotiates.
     pub(crate) negotiating: tokio::sync::Mutex<()>,
-    /// How often we have proven again who we are, and who does so now.
+    /// The number of reauthentications, and the lock of the present one.
     pub(crate) renewals: AtomicU64,
     pub(super) renewing: tokio::sync::Mutex<()>,
     pub(super) keeper: Mutex<Option<AbortHandle>>,
@@ -46,7 +46,7 @@ impl Drop for SessionInner {
 }
 
 impl SessionInner {
-    /// How a request is protected that the session or its tree wants protected.
+    /// The protection of a request for which the session or its tree requires protection.
     pub(crate) fn protect(&self, at_least: Protection) -> Protection {
         match (self.protection, at_least) {
             (Protection::Sealed, _) | (_, Protection::Sealed) => Protection::Sealed,
@@ -55,7 +55,7 @@ impl SessionInner {
         }
     }
 
-    /// Proves again who we are, over `channel`, unless somebody has done so since there were as many `renewals`.
+    /// Authenticates again over `channel`, unless another task has done so since there were `renewals`.
     pub(crate) async fn renew(&self, channel: &Channel, renewals: u64) -> Result<()> {
         // MS-SMB2 3.2.5.1.6
         let _turn = self.renewing.lock().await;
@@ -69,18 +69,18 @@ impl SessionInner {
         Ok(())
     }
 
-    /// Whether the server can be asked to seal.
+    /// Whether the server can seal.
     pub(crate) fn can_seal(&self) -> bool {
         self.keys.can_seal()
     }
 
-    /// Whether the server holds requests against the channel sequence.
+    /// Whether the server checks the channel sequence of requests.
     pub(crate) fn channels_matter(&self) -> bool {
         open::is_offered(&self.negotiated)
     }
 
-    /// The contexts of a CREATE that may have to be repeated on another channel: a name by which the server
-    /// finds what it has opened. Nobody wants the open to be durable.
+    /// The contexts of a CREATE that may be repeated on another channel: a GUID by which the server finds the
+    /// open it has made. The open need not be durable.
     pub(crate) fn create_contexts(&self) -> Option<[RequestContext<'static>; 1]> {
         // MS-SMB2 3.2.4.3.5 (exception: it also goes with an open that has no oplock and no lease)
         self.channels.are_several().then(|| {
@@ -89,7 +89,7 @@ impl SessionInner {
         })
     }
 
-    /// Starts the task that opens lost channels again, in place of the one there was.
+    /// Starts the task that reopens lost channels, in place of an earlier one.
     pub(super) fn hire_keeper(
         &self,
         this: &Arc<SessionInner>,

@@ -1,9 +1,10 @@
-//! Frames that the credits of a connection do not pay for: their requests go one after the other, READ and WRITE in pieces.
+//! Frames that the credits of a connection do not cover. Their requests go one after the other, READ and
+//! WRITE in pieces.
 //!
-//! A server may never grant more than a few credits. It takes no compound of more requests then, and no READ or WRITE of more
-//! than 64 KiB for each of them (MS-SMB2 3.2.4.1.5). [`Series::send`] answers what the frame would have been answered by a
-//! server that stops where something fails (MS-SMB2 3.3.5.2.7.2). The requests behind that are not sent, but for the CLOSE of
-//! an open file.
+//! A server may never grant more than a few credits. It then accepts no compound of more requests, and no
+//! READ or WRITE of more than 64 KiB for each credit (MS-SMB2 3.2.4.1.5). [`Series::send`] returns the
+//! replies of a server that stops at a failure (MS-SMB2 3.3.5.2.7.2). The requests after the failure are not
+//! sent, except for the CLOSE of an open file.
 
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::{self, Header};
@@ -24,36 +25,36 @@ use crate::smb::session::inner::SessionInner;
 pub(crate) struct Series<'a> {
     session: &'a SessionInner,
     terms: Terms,
-    /// Bytes that the credits pay for in one request, as far as is known.
+    /// The bytes that the credits cover in one request, as far as is known.
     room: u32,
-    /// Whether the server may have seen the frame on a channel that is lost.
+    /// Whether the server may have seen the frame on a lost channel.
     was_seen: bool,
-    /// Whether it may have done any of the requests before.
+    /// Whether the server may have carried out any of the requests before.
     replayed: bool,
-    /// The open that the requests are about.
+    /// The open of the requests.
     file_id: Option<FileId>,
     /// Whether one of them has opened it, and none has closed it.
     is_open: bool,
 }
 
-/// Bytes that so many credits pay for.
+/// The bytes that `credits` cover.
 fn paid(credits: u32) -> u32 {
     credits.saturating_mul(CREDIT)
 }
 
 impl<'a> Series<'a> {
-    /// A series on connections of which one has granted no more than `granted` credits. `was_seen`: the server may have seen
-    /// the frame on a channel that is lost.
+    /// A series on connections of which one has granted no more than `granted` credits. `was_seen` says that
+    /// the server may have seen the frame on a lost channel.
     pub(crate) fn new(session: &'a SessionInner, terms: Terms, granted: u32, was_seen: bool) -> Series<'a> {
         let (room, replayed) = (paid(granted), was_seen);
         Series { session, terms, room, was_seen, replayed, file_id: None, is_open: false }
     }
 
-    /// Sends the requests of a frame, each behind the answer to the one before it.
+    /// Sends the requests of a frame, each after the reply to the previous one.
     ///
     /// # Errors
-    /// The error that ended the last channel, or [`Error::Credits`] for a request that cannot be made smaller. An open that
-    /// the series has made is closed then.
+    /// The error that ended the last channel, or [`Error::Credits`] for a request that cannot be made
+    /// smaller. An open made by the series is closed then.
     pub(crate) async fn send<const N: usize>(mut self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
         let mut replies = [const { None }; N];
         let mut failed = None;
@@ -80,7 +81,7 @@ impl<'a> Series<'a> {
         Ok(Answer { replies, replayed: self.replayed })
     }
 
-    /// Sends one request of the frame, about the open that those before it have made or named.
+    /// Sends one request of the frame, for the open that earlier requests have made or named.
     async fn send_part(&mut self, part: Part<'_>) -> Result<Reply> {
         let mut message = Vec::with_capacity(header::SIZE + 256);
         Header::request(part.command, 0).push(&mut message);
@@ -122,13 +123,14 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// CREATE. In a compound it has no name by which the server finds what it has opened, since it is used there at once; here
-    /// it may have to be repeated alone.
+    /// Sends a CREATE. In a compound it has no CreateGuid, because the open is used at once. Here it may have
+    /// to be repeated alone.
     async fn create(&mut self, part: Part<'_>, asked: create::Request<'_>) -> Result<Reply> {
         let contexts: std::result::Result<Vec<_>, _> = asked.contexts.requests().collect();
         let mut contexts = contexts?;
         contexts.extend(self.session.create_contexts().into_iter().flatten());
-        // By its CreateGuid the server knows it again (MS-SMB2 3.3.5.9.10): an open of which nobody hears would stay behind.
+        // The server recognises it by its CreateGuid (MS-SMB2 3.3.5.9.10). Without it, an open whose reply is
+        // lost would stay behind.
         let is_named = contexts.iter().any(|it| matches!(it, RequestContext::DurableHandleRequestV2 { .. }));
         let terms = Terms { again: self.terms.again || is_named, ..self.terms };
         let asked = create::Request { contexts: Contexts::Requests(&contexts), ..asked };
@@ -140,7 +142,7 @@ impl<'a> Series<'a> {
         Ok(reply)
     }
 
-    /// Sends one request as it is.
+    /// Sends one request unchanged.
     async fn carry(&mut self, part: Part<'_>) -> Result<Reply> {
         self.carry_by(self.terms, part).await
     }
@@ -153,8 +155,8 @@ impl<'a> Series<'a> {
         Ok(reply)
     }
 
-    /// Sends one request about `wanted` bytes, or as many of them as the credits pay for; `body` appends it for so many.
-    /// Answers also how many it was about.
+    /// Sends one request for `wanted` bytes, or as many of them as the credits cover. `body` appends the
+    /// request for a number of bytes. Returns the reply and that number.
     async fn carry_some(
         &mut self,
         command: Command,
@@ -173,7 +175,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// READ in pieces, up to the first that brings less than was asked for.
+    /// Sends a READ in pieces, up to the first short one.
     async fn read(&mut self, whole: read::Request<'_>) -> Result<Reply> {
         let file_id = self.name(whole.file_id);
         let mut data: Vec<u8> = Vec::new();
@@ -200,7 +202,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// WRITE in pieces, up to the first that is not written whole.
+    /// Sends a WRITE in pieces, up to the first short one.
     async fn write(&mut self, whole: write::Request<'_>) -> Result<Reply> {
         let file_id = self.name(whole.file_id);
         let mut done = 0;
@@ -225,7 +227,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// A query with no more room for its answer than the credits pay for. Its own data is little.
+    /// Sends a query with no more room for its reply than the credits cover. Its own data is short.
     async fn query(&mut self, command: Command, message: &[u8]) -> Result<Reply> {
         let answered = match command {
             Command::QueryInfo => {
@@ -256,7 +258,8 @@ impl<'a> Series<'a> {
         answered.map(|(reply, _)| reply)
     }
 
-    /// CLOSE, which may be sent again whatever the frame is. One that is closed already then was closed by it.
+    /// Sends a CLOSE. It may be repeated, whatever the frame is. If a repetition finds the open closed, the
+    /// first copy has closed it.
     async fn close(&mut self, request: close::Request) -> Result<Reply> {
         let mut replayed = false;
         let body = |out: &mut Vec<u8>| request.write(out);
@@ -271,10 +274,10 @@ impl<'a> Series<'a> {
         Ok(reply)
     }
 
-    /// Closes what is open, since nobody will know of it.
+    /// Closes the open, because nobody else will know it.
     async fn give_up(&mut self) {
         if let Some(file_id) = self.file_id.filter(|_| self.is_open) {
-            // The reason why the series has ended counts, and not this.
+            // The caller gets the error that ended the series, not this one.
             let _ = self.close(close::Request { flags: close::Flags::empty(), file_id }).await;
         }
     }
