@@ -10,8 +10,8 @@
 
 mod error;
 pub mod nfs;
-mod patience;
 pub mod remote;
+mod retry;
 pub mod smb;
 mod status;
 mod transport;

@@ -1,26 +1,28 @@
-//! Where files are: `smb://USER@HOST[:PORT]/SHARE[/PATH]`, `nfs://HOST[:PORT]/EXPORT[/PATH]`, or a path of this host.
+//! The location of files: `smb://USER@HOST[:PORT]/SHARE[/PATH]`, `nfs://HOST[:PORT]/EXPORT[/PATH]`, or a path
+//! of this host.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::written;
 
-/// A file or directory at a server, and who goes there; of this host it has a path alone.
+/// The location of a file or directory on a server, and the user. For this host it is a path alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     /// The protocol.
     pub scheme: Scheme,
-    /// The user; none over NFS.
+    /// The user, or nothing over NFS.
     pub user: String,
     /// The user's domain, or nothing.
     pub domain: String,
-    /// Name or address of the server.
+    /// The name or address of the server.
     pub host: String,
-    /// TCP port.
+    /// The TCP port.
     pub port: u16,
     /// The share, or the first part of the path to an export.
     pub share: String,
-    /// The path in it, parts divided by `/`; nothing for its root. Of this host the whole path, as it was written.
+    /// The path in the share or export, with parts divided by `/`, or nothing for its root. For this host it
+    /// is the whole path, as it was written.
     pub path: String,
 }
 
@@ -33,12 +35,12 @@ pub enum Scheme {
     Nfs,
     /// Files of this host, where something may be mounted.
     Local,
-    /// The load generator's server that has no files. No text is read as one here.
+    /// The server without files of the load generator. No text is parsed as one here.
     Null,
 }
 
 impl Scheme {
-    /// How a URL is written.
+    /// The form of a URL, for error messages.
     #[must_use]
     pub fn form(self) -> &'static str {
         match self {
@@ -57,7 +59,7 @@ impl Url {
         Url { path: path.into(), ..Url::server(Scheme::Local, String::new(), 0) }
     }
 
-    /// A server, without user and share.
+    /// A server, without a user or a share.
     #[must_use]
     pub fn server(scheme: Scheme, host: String, port: u16) -> Url {
         let none = String::new;
@@ -71,7 +73,7 @@ impl Url {
     }
 }
 
-/// Joins parts of a path, either of which may be empty.
+/// Joins two parts of a path, either of which may be empty.
 #[must_use]
 pub fn join(path: &str, name: &str) -> String {
     match (path, name) {
@@ -108,7 +110,8 @@ impl FromStr for Url {
                 let (smb, nfs) = (Scheme::Smb.form(), Scheme::Nfs.form());
                 // What stands behind it may hold a password.
                 return Err(format!(
-                    "{scheme}:// is not known; {smb}, or {nfs}, or a path (put ./ in front for a file of that name)"
+                    "{scheme}:// is not known; {smb}, or {nfs}, or a path (put ./ in front for a file of \
+                     that name)"
                 ));
             }
             _ if text.is_empty() => return Err("an empty path".to_owned()),

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Error;
-use client::smb::{ChannelOptions, Connection, Credentials, File, OpenOptions, Opened, Options, Session};
+use client::smb::{
+    ChannelOptions, Connection, Credentials, File, OpenOptions, OpenedChannels, Options, Session,
+};
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::Flags;
 use smb_wire::{Command, FileId, Guid, Header, NtStatus, close, lock, read, write};
-use support::peer::{Message, Peer, Server};
+use support::peer::{ChannelPeer, Message, Server};
 use testkit::samba::USER;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -30,8 +32,8 @@ fn wanting(channels: usize) -> ChannelOptions {
 /// Logs on over one connection and asks for channels, while the other end does what `script` says.
 async fn with_channels<F>(
     options: ChannelOptions,
-    script: impl FnOnce(Server, Peer) -> F,
-) -> (Session, Opened, F::Output)
+    script: impl FnOnce(Server, ChannelPeer) -> F,
+) -> (Session, OpenedChannels, F::Output)
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
@@ -42,8 +44,8 @@ where
 async fn with_channels_by<F>(
     connecting: Options,
     options: ChannelOptions,
-    script: impl FnOnce(Server, Peer) -> F,
-) -> (Session, Opened, F::Output)
+    script: impl FnOnce(Server, ChannelPeer) -> F,
+) -> (Session, OpenedChannels, F::Output)
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
@@ -55,8 +57,8 @@ async fn with_channels_of<F>(
     mut server: Server,
     connecting: Options,
     options: ChannelOptions,
-    script: impl FnOnce(Server, Peer) -> F,
-) -> (Session, Opened, F::Output)
+    script: impl FnOnce(Server, ChannelPeer) -> F,
+) -> (Session, OpenedChannels, F::Output)
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
@@ -77,15 +79,18 @@ where
 }
 
 /// A session over two channels with an open file.
-async fn two_channels() -> (Session, File, Peer, Peer) {
+async fn two_channels() -> (Session, File, ChannelPeer, ChannelPeer) {
     two_channels_by(wanting(2)).await
 }
 
-async fn two_channels_by(options: ChannelOptions) -> (Session, File, Peer, Peer) {
+async fn two_channels_by(options: ChannelOptions) -> (Session, File, ChannelPeer, ChannelPeer) {
     two_channels_of(Server::start().await, options).await
 }
 
-async fn two_channels_of(server: Server, options: ChannelOptions) -> (Session, File, Peer, Peer) {
+async fn two_channels_of(
+    server: Server,
+    options: ChannelOptions,
+) -> (Session, File, ChannelPeer, ChannelPeer) {
     let script = |mut server: Server, first| async move {
         let mut second = server.accept().await;
         server.bind(&mut second).await;
@@ -216,7 +221,7 @@ async fn dead() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
     (address, listener, vec![TcpStream::connect(address).await.unwrap()])
 }
 
-/// Where the channels of a session go.
+/// The addresses of the channels of a session.
 fn peers(session: &Session) -> Vec<SocketAddr> {
     session.channels().iter().map(|it| it.peer).collect()
 }
@@ -346,9 +351,9 @@ async fn a_create_whose_answer_is_lost_is_replayed_under_the_same_name() {
     assert_eq!(opening.await.unwrap().unwrap(), FILE);
 }
 
-/// A server of one credit is asked for more once, and gets the CREATE of a compound alone. That channel is lost, and the other one
-/// has the same CREATE again, which is answered.
-async fn lose_the_create(mut first: Peer, second: &mut Peer) {
+/// A server of one credit is asked for more once, and gets the CREATE of a compound alone. That channel is
+/// lost, and the other one has the same CREATE again, which is answered.
+async fn lose_the_create(mut first: ChannelPeer, second: &mut ChannelPeer) {
     first.connect_tree().await;
     let asked = first.next().await;
     first.echo(&asked).await;
@@ -361,7 +366,7 @@ async fn lose_the_create(mut first: Peer, second: &mut Peer) {
 }
 
 /// Refuses what follows the CREATE; the file is closed then.
-async fn refuse_and_close(peer: &mut Peer, command: Command) {
+async fn refuse_and_close(peer: &mut ChannelPeer, command: Command) {
     let request = peer.next_of(command).await;
     peer.refuse(&request, NtStatus::ACCESS_DENIED).await;
     let request = peer.next_of(Command::Close).await;
@@ -464,12 +469,12 @@ fn locked(out: &mut Vec<u8>) {
     lock::Response.write(out);
 }
 
-/// A range that is asked for on two channels, since the first is lost. Answers the other end behind the refusal of the second
-/// request.
+/// A range that is asked for on two channels, since the first is lost. Answers the other end behind the
+/// refusal of the second request.
 async fn refused_again(
     file: Arc<File>,
-    mut first: Peer,
-    second: &mut Peer,
+    mut first: ChannelPeer,
+    second: &mut ChannelPeer,
 ) -> JoinHandle<client::Result<()>> {
     let locking = tokio::spawn(async move { file.lock(20, 10).await });
     let lost = lock_sequence(&first.next_of(Command::Lock).await);

@@ -1,5 +1,5 @@
-//! A server that hangs in one step on the way to a share, while its host takes every byte and it says itself that it is
-//! there, is an error that names the step.
+//! A server hangs in one step on the way to a share, while its host accepts every byte and it still answers
+//! that it is alive. The error names the step.
 
 mod support {
     pub mod peer;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use client::Error;
 use client::smb::{Connection, Credentials, Options, Session, Tree};
 use smb_wire::{Command, Header};
-use support::peer::{Peer, Server};
+use support::peer::{ChannelPeer, Server};
 use testkit::samba::USER;
 
-/// How long a step may take here.
+/// The time limit of a step here.
 const TIME: Duration = Duration::from_millis(400);
 
-/// Goes the whole way to a share. A server that says nothing for `silence` is lost, and is asked before.
+/// Goes the whole way to a share. A server that is silent for `silence` is lost, and is asked before.
 async fn connect(address: SocketAddr, silence: Duration) -> client::Result<Tree> {
     let options = Options { connect_timeout: TIME, silence, ..Options::default() };
     let connection = Connection::connect(address, "peer", &options).await?;
@@ -25,8 +25,8 @@ async fn connect(address: SocketAddr, silence: Duration) -> client::Result<Tree>
     session.connect("files").await
 }
 
-/// Says that the server is there as often as it is asked, and nothing else. Answers what else was asked for.
-async fn hang(mut peer: Peer) -> Vec<Command> {
+/// Answers every ECHO, and nothing else. Returns the other requests.
+async fn hang(mut peer: ChannelPeer) -> Vec<Command> {
     let mut asked = Vec::new();
     while let Some(message) = peer.next_if_any().await {
         match Header::parse(&message).unwrap().command() {
@@ -37,7 +37,7 @@ async fn hang(mut peer: Peer) -> Vec<Command> {
     asked
 }
 
-/// Has the client connect to a server that hangs after it has done so many steps.
+/// Connects the client to a server that hangs after so many steps.
 async fn hanging_after(steps: usize) -> (Error, Vec<Command>) {
     let mut server = Server::start().await;
     let address = server.address;

@@ -1,4 +1,4 @@
-//! Small files that are made in one compound, against a peer that answers as a script says.
+//! Small files created in one compound, against a peer that answers by a script.
 
 mod support {
     pub mod peer;
@@ -11,7 +11,7 @@ use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::{RenameFlags, RenameLayout, RenameRequest};
 use smb_wire::{Command, FileId, NtStatus, close, set_info, write};
-use support::peer::{Message, Peer, Server};
+use support::peer::{ChannelPeer, Message, Server};
 use testkit::samba::USER;
 use tokio::task::JoinHandle;
 
@@ -19,10 +19,10 @@ const FILE: FileId = FileId { persistent: 1, volatile: 2 };
 const MAKING: [Command; 5] =
     [Command::Create, Command::Write, Command::SetInfo, Command::SetInfo, Command::Close];
 
-/// A client that does something in a session, and the other end.
+/// A client that works in a session, and the other end.
 async fn in_session<T: Send + 'static, F>(
     what: impl FnOnce(Session) -> F + Send + 'static,
-) -> (JoinHandle<Result<T>>, Peer)
+) -> (JoinHandle<Result<T>>, ChannelPeer)
 where
     F: Future<Output = Result<T>> + Send,
 {
@@ -38,7 +38,7 @@ where
 }
 
 /// The requests for `commands`: all of them, before any is answered.
-async fn all_of(peer: &mut Peer, commands: &[Command]) -> Vec<Message> {
+async fn all_of(peer: &mut ChannelPeer, commands: &[Command]) -> Vec<Message> {
     let mut requests = Vec::new();
     for command in commands {
         requests.push(peer.next_of(*command).await);
@@ -51,8 +51,8 @@ fn how_to_make(disposition: Disposition) -> OpenOptions {
     OpenOptions { access: how.access | Access::DELETE, ..how }
 }
 
-/// A client that makes a file of four bytes, and the other end with the requests that came for it.
-async fn delivering() -> (JoinHandle<Result<()>>, Peer, Vec<Message>) {
+/// A client that creates a file of four bytes, and the other end with the requests for it.
+async fn delivering() -> (JoinHandle<Result<()>>, ChannelPeer, Vec<Message>) {
     let (client, mut peer) = in_session(async |session| {
         let (tree, how) = (session.connect("files").await?, how_to_make(Disposition::OverwriteIf));
         tree.deliver("part", "new", &how, b"data", Settings::default()).await
@@ -88,7 +88,7 @@ fn closed(out: &mut Vec<u8>) {
 }
 
 /// Lets the client remove the closed file `name`, as it must.
-async fn removal(peer: &mut Peer, name: &str) {
+async fn removal(peer: &mut ChannelPeer, name: &str) {
     let opening = peer.next_of(Command::Create).await;
     let request = create::Request::parse(&opening).unwrap();
     assert!(request.create_options.contains(CreateOptions::DELETE_ON_CLOSE));
@@ -99,7 +99,7 @@ async fn removal(peer: &mut Peer, name: &str) {
 }
 
 /// The same by the handle that is still open.
-async fn removal_by_handle(peer: &mut Peer) {
+async fn removal_by_handle(peer: &mut ChannelPeer) {
     let deleting = peer.next_of(Command::SetInfo).await;
     let request = set_info::Request::parse(&deleting).unwrap();
     assert_eq!((request.file_id, request.buffer), (FILE, &[1][..]));

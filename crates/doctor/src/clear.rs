@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use client::remote::{Directory, Session};
+use client::remote::{Directory, RemoteSession};
 
 use crate::protocol::MOUNT_OPTIONS;
 
@@ -41,7 +41,7 @@ impl Made {
 /// Deletes the directory `scratch` in `directory`, with all in it; whether nothing is left. Tries until the time is over, or the
 /// session is lost.
 pub(crate) async fn clear(
-    session: &Session,
+    session: &RemoteSession,
     directory: &str,
     scratch: &str,
     made: &Made,
@@ -62,7 +62,7 @@ pub(crate) async fn clear(
 
 /// Tries it once with the names that are `known`, or with those that a listing brings; whether nothing is left.
 async fn once(
-    session: &Session,
+    session: &RemoteSession,
     directory: &str,
     scratch: &str,
     made: &Made,

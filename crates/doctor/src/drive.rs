@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::Bytes;
-use client::remote::{Directory, File, OpenMode};
+use client::remote::{Directory, OpenMode, RemoteFile};
 use load::cpu::{Account, Usage};
 use load::engine::{Course, Crew, Done, Kind, Operation, Record, Tally, Turn};
 use load::quiet::waited_ns;
@@ -35,7 +35,7 @@ type Accounting<'a> = dyn Fn() -> Vec<TcpInfo> + Sync + 'a;
 /// What a run works with: for each session a directory and, for data, the open file.
 #[derive(Debug, Clone)]
 pub(crate) struct Bench {
-    pub(crate) places: Vec<(Directory, Option<Arc<File>>)>,
+    pub(crate) places: Vec<(Directory, Option<Arc<RemoteFile>>)>,
     /// Bytes of the file that may be read, or written.
     pub(crate) extent: u64,
     pub(crate) content: Bytes,

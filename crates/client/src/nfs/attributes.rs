@@ -4,7 +4,7 @@ use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::{Args, getattr};
 use nfs_wire::types::{FileType, NfsTime, SetTime};
 
-use super::answer::{Results, result_of};
+use super::compound_reply::{Results, result_of};
 
 use crate::Error;
 use crate::error::Result;

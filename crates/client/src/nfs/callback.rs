@@ -18,7 +18,7 @@ use wire::Frame;
 use super::link::Link;
 use crate::Error;
 use crate::error::Result;
-use crate::nfs::inner::Inner;
+use crate::nfs::client_core::ClientCore;
 
 /// The program number of callbacks, from the range that anybody may use (RFC 5531 8.4.2).
 pub(crate) const CB_PROGRAM: u32 = 0x4000_0000;
@@ -28,16 +28,16 @@ pub(crate) const BACK_SLOTS: u32 = 16;
 /// Answers calls of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Responder {
-    client: OnceLock<Weak<Inner>>,
-    state: Mutex<State>,
+    client: OnceLock<Weak<ClientCore>>,
+    state: Mutex<BackChannelState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BackChannelState {
     /// The last reply of each slot.
     slots: HashMap<u32, Replied>,
     /// The delegations that the client holds, with their files.
-    delegations: HashMap<[u8; 12], Held>,
+    delegations: HashMap<[u8; 12], HeldDelegation>,
 }
 
 #[derive(Debug)]
@@ -47,18 +47,18 @@ struct Replied {
 }
 
 #[derive(Debug, Clone)]
-struct Held {
+struct HeldDelegation {
     stateid: StateId,
     handle: Arc<[u8]>,
 }
 
 impl Responder {
     /// Starts to answer for `client`.
-    pub(crate) fn serve(&self, client: &Arc<Inner>) {
+    pub(crate) fn serve(&self, client: &Arc<ClientCore>) {
         self.client.get_or_init(|| Arc::downgrade(client));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BackChannelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,7 +69,7 @@ impl Responder {
             Delegation::Write(write) | Delegation::WriteAttrs(write) => write.stateid,
             Delegation::None | Delegation::NoneExt(_) => return,
         };
-        self.lock().delegations.insert(stateid.other, Held { stateid, handle: Arc::clone(handle) });
+        self.lock().delegations.insert(stateid.other, HeldDelegation { stateid, handle: Arc::clone(handle) });
     }
 
     /// The number of delegations held.

@@ -14,13 +14,13 @@ use super::callback::Responder;
 use super::link::Link;
 use super::{Options, port};
 use crate::error::Result;
-use crate::patience::within;
+use crate::retry::within;
 use crate::transport::{Tasks, Tuning, tune};
 use crate::{ChannelStatus, Error};
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct BoundConnection {
     pub(crate) link: Arc<Link>,
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
@@ -32,14 +32,14 @@ pub(crate) struct Channel {
     _tasks: Tasks,
 }
 
-impl Channel {
+impl BoundConnection {
     /// Connects to `address`.
     pub(crate) async fn connect(
         address: SocketAddr,
         place: usize,
         options: &Options,
         responder: Option<Arc<Responder>>,
-    ) -> Result<Channel> {
+    ) -> Result<BoundConnection> {
         let connecting = async { Ok(port::connect(address).await?) };
         let stream = within(options.connect_timeout, connecting).await?;
         tune(&stream, Tuning { dead_after: options.dead_after, is_paced: options.pace.is_some() })?;
@@ -47,7 +47,7 @@ impl Channel {
         let (link, tasks) = Link::start(stream, responder, options.silence);
         link.rate.set(options.pace);
         let [requests, bytes] = [const { AtomicU64::new(0) }; 2];
-        Ok(Channel {
+        Ok(BoundConnection {
             link,
             local,
             peer,
@@ -63,7 +63,7 @@ impl Channel {
 /// The connections of one client.
 #[derive(Debug)]
 pub(crate) struct Channels {
-    state: RwLock<State>,
+    state: RwLock<ConnectionList>,
     /// Counts the choices.
     next: AtomicUsize,
     /// The requests in flight on all connections.
@@ -77,9 +77,9 @@ pub(crate) struct Channels {
 }
 
 #[derive(Debug)]
-struct State {
+struct ConnectionList {
     /// Ordered by place.
-    list: Vec<Arc<Channel>>,
+    list: Vec<Arc<BoundConnection>>,
     losses: u64,
     /// The time of the first loss since the last reply.
     fruitless_since: Option<Instant>,
@@ -93,7 +93,7 @@ struct State {
 /// The connection chosen for one request. Dropping it ends the request's count on the connection.
 #[derive(Debug)]
 pub(crate) struct Chosen<'a> {
-    pub(crate) channel: Arc<Channel>,
+    pub(crate) channel: Arc<BoundConnection>,
     channels: &'a Channels,
 }
 
@@ -117,7 +117,7 @@ impl Drop for Chosen<'_> {
 impl Channels {
     /// No connection yet.
     pub(crate) fn new() -> Channels {
-        let state = State {
+        let state = ConnectionList {
             list: Vec::new(),
             losses: 0,
             fruitless_since: None,
@@ -135,11 +135,11 @@ impl Channels {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, ConnectionList> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, ConnectionList> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,7 +188,7 @@ impl Channels {
     }
 
     /// Drops a connection that has failed with `error`, unless it has been dropped already.
-    pub(crate) fn lose(&self, channel: &Arc<Channel>, error: &Error) {
+    pub(crate) fn lose(&self, channel: &Arc<BoundConnection>, error: &Error) {
         let mut state = self.write();
         if let Some(at) = state.list.iter().position(|it| Arc::ptr_eq(it, channel)) {
             let lost = state.list.remove(at);
@@ -216,7 +216,7 @@ impl Channels {
 
     /// Drops all connections that have ended.
     pub(crate) fn lose_failed(&self) {
-        let ended = |it: &Arc<Channel>| it.link.failure().map(|error| (Arc::clone(it), error));
+        let ended = |it: &Arc<BoundConnection>| it.link.failure().map(|error| (Arc::clone(it), error));
         let failed: Vec<_> = self.read().list.iter().filter_map(ended).collect();
         for (channel, error) in &failed {
             self.lose(channel, error);
@@ -224,7 +224,7 @@ impl Channels {
     }
 
     /// Adds a connection, unless the client has ended.
-    pub(crate) fn add(&self, channel: Channel) {
+    pub(crate) fn add(&self, channel: BoundConnection) {
         channel.link.watch(&self.lost);
         let mut state = self.write();
         if !state.closed {
@@ -268,7 +268,7 @@ impl Channels {
     }
 
     /// All present connections.
-    pub(crate) fn all(&self) -> Vec<Arc<Channel>> {
+    pub(crate) fn all(&self) -> Vec<Arc<BoundConnection>> {
         self.read().list.clone()
     }
 
@@ -278,7 +278,7 @@ impl Channels {
     }
 
     pub(crate) fn status(&self) -> Vec<ChannelStatus> {
-        let status = |channel: &Arc<Channel>| ChannelStatus {
+        let status = |channel: &Arc<BoundConnection>| ChannelStatus {
             local: channel.local,
             peer: channel.peer,
             requests: channel.requests.load(Ordering::Relaxed),

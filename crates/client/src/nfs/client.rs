@@ -7,13 +7,13 @@ use nfs_wire::op::sequence::StatusFlags;
 use tokio::net::ToSocketAddrs;
 
 use super::callback::Responder;
-use super::channels::{Channel, Channels};
+use super::channels::{BoundConnection, Channels};
 use super::link::Caller;
 use super::opens::Opens;
 use super::owners::Owners;
-use super::{Directory, Options};
+use super::{ExportDirectory, Options};
 use crate::error::Result;
-use crate::nfs::inner::{About, Inner};
+use crate::nfs::client_core::{About, ClientCore};
 use crate::{ChannelStatus, Error};
 
 /// A client of one server, with one session over any number of connections. Copies share it.
@@ -22,7 +22,7 @@ use crate::{ChannelStatus, Error};
 /// drops it when the lease expires. [`Client::close`] ends it at once.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<ClientCore>,
 }
 
 impl Client {
@@ -46,7 +46,7 @@ impl Client {
         let responder = options.delegations.then(Arc::<Responder>::default);
         let mut first = Err(Error::Io(Arc::new(std::io::ErrorKind::AddrNotAvailable.into())));
         for address in tokio::net::lookup_host(address).await? {
-            first = Channel::connect(address, 0, &options, responder.clone()).await;
+            first = BoundConnection::connect(address, 0, &options, responder.clone()).await;
             if first.is_ok() {
                 break;
             }
@@ -61,7 +61,7 @@ impl Client {
             groups: options.groups.clone(),
             minor_version: options.minor_version,
         };
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ClientCore {
             caller,
             owner: format!("trunkline {} {number:032x}", options.machine_name).into_bytes(),
             verifier: auth::crypto::random(),
@@ -104,8 +104,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Refused`] when it does not exist, or its path leads over a symbolic link.
-    pub async fn directory(&self, path: &str) -> Result<Directory> {
-        Directory::root(Arc::clone(&self.inner)).await?.find(path, Some("LOOKUP")).await
+    pub async fn directory(&self, path: &str) -> Result<ExportDirectory> {
+        ExportDirectory::root(Arc::clone(&self.inner)).await?.find(path, Some("LOOKUP")).await
     }
 
     /// The present connections of the session.

@@ -23,11 +23,11 @@ pub(crate) struct Open {
     /// The open-owner, which has no other open.
     pub(crate) owner: u32,
     pub(crate) how: OpenOptions,
-    state: Mutex<State>,
+    state: Mutex<OpenStateid>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum OpenStateid {
     /// The stateid, and the instance of the server that issued it.
     Valid(StateId, u64),
     /// The reason why no later instance has it.
@@ -43,10 +43,10 @@ impl Open {
         stateid: StateId,
         instance: u64,
     ) -> Open {
-        Open { handle, owner, how, state: Mutex::new(State::Valid(stateid, instance)) }
+        Open { handle, owner, how, state: Mutex::new(OpenStateid::Valid(stateid, instance)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OpenStateid> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -61,8 +61,8 @@ impl Open {
     /// The stateid, and the instance of the server that issued it.
     fn valid(&self) -> Result<(StateId, u64)> {
         match *self.lock() {
-            State::Valid(stateid, instance) => Ok((stateid, instance)),
-            State::Lost(status) => Err(Error::StateLost { status }),
+            OpenStateid::Valid(stateid, instance) => Ok((stateid, instance)),
+            OpenStateid::Lost(status) => Err(Error::StateLost { status }),
         }
     }
 
@@ -83,17 +83,17 @@ impl Open {
 
     /// Sets the `stateid` of a later instance of the server.
     pub(crate) fn renew(&self, stateid: StateId, instance: u64) {
-        *self.lock() = State::Valid(stateid, instance);
+        *self.lock() = OpenStateid::Valid(stateid, instance);
     }
 
     /// Marks the open as lost. The server has not returned it.
     pub(crate) fn lose(&self, why: NfsStat) {
-        *self.lock() = State::Lost(why);
+        *self.lock() = OpenStateid::Lost(why);
     }
 
     /// Whether it is neither lost nor known to this `instance` of the server.
     fn is_before(&self, instance: u64) -> bool {
-        matches!(*self.lock(), State::Valid(_, of) if of < instance)
+        matches!(*self.lock(), OpenStateid::Valid(_, of) if of < instance)
     }
 }
 

@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// The open-owners of a client.
 #[derive(Debug, Default)]
-pub(crate) struct Owners(Mutex<State>);
+pub(crate) struct Owners(Mutex<OwnerPool>);
 
 #[derive(Debug, Default)]
-struct State {
+struct OwnerPool {
     free: Vec<u32>,
     made: u32,
 }

@@ -10,7 +10,7 @@ use super::slots::Slots;
 
 /// A session.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct NfsSession {
     pub(crate) id: SessionId,
     pub(crate) client_id: ClientId,
     /// The instance of the server that created it, as [`Opens`](super::opens::Opens) counts them.
@@ -27,7 +27,7 @@ pub(crate) struct Session {
 
 /// A client ID, and the sequence number of the next CREATE_SESSION.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct ClientIdState {
     pub(crate) client_id: ClientId,
     pub(crate) sequence: u32,
     /// Whether RECLAIM_COMPLETE was sent.

@@ -13,11 +13,11 @@ use crate::error::Result;
 pub(crate) struct Slots {
     /// One permit for each slot that may be taken.
     permits: Semaphore,
-    state: Mutex<State>,
+    state: Mutex<SlotTable>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SlotTable {
     slots: Vec<Slot>,
     /// A bit for each slot in use.
     used: Vec<u64>,
@@ -55,11 +55,11 @@ impl Slots {
         // RFC 8881 2.10.6.1
         let slots = vec![Slot { sequence: 1, in_doubt: false }; count];
         let used = vec![0; count.div_ceil(64)];
-        let state = State { slots, used, allowed: count, surplus: 0 };
+        let state = SlotTable { slots, used, allowed: count, surplus: 0 };
         Arc::new(Slots { permits: Semaphore::new(count), state: Mutex::new(state) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlotTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -108,7 +108,7 @@ impl Slots {
     }
 }
 
-impl State {
+impl SlotTable {
     fn lowest_free(&self) -> Option<usize> {
         let word = self.used.iter().position(|word| *word != u64::MAX)?;
         let slot = word * 64 + self.used[word].trailing_ones() as usize;

@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Notify;
 
 use crate::error::Result;
-use crate::smb::connection::Inner;
+use crate::smb::connection::ConnectionCore;
 use crate::smb::protection::ChannelKeys;
 use crate::{ChannelStatus, Error};
 use spread::{Spread, Tuner};
@@ -28,7 +28,7 @@ fn in_a_row(outstanding: u64) -> u64 {
 /// One connection that carries a session.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub(crate) connection: Arc<Inner>,
+    pub(crate) connection: Arc<ConnectionCore>,
     pub(crate) keys: Arc<ChannelKeys>,
     /// Its place among the channels of the session. Its replacement takes the same place.
     slot: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// A channel over `connection`, with the session's keys for it.
-    pub(crate) fn new(connection: Arc<Inner>, keys: ChannelKeys, slot: usize) -> Arc<Channel> {
+    pub(crate) fn new(connection: Arc<ConnectionCore>, keys: ChannelKeys, slot: usize) -> Arc<Channel> {
         let keys = Arc::new(keys);
         connection.link.add_channel(&keys);
         let [outstanding, requests, weight] = [const { AtomicU64::new(0) }; 3];
@@ -51,7 +51,7 @@ impl Channel {
 /// The channels of one session.
 #[derive(Debug)]
 pub(crate) struct Channels {
-    state: RwLock<State>,
+    state: RwLock<ChannelList>,
     spread: Spread,
     /// The index of the channel that was chosen last.
     last: AtomicUsize,
@@ -64,7 +64,7 @@ pub(crate) struct Channels {
 }
 
 #[derive(Debug)]
-struct State {
+struct ChannelList {
     /// Ordered by slot. Requests use the first ones while these are enough.
     list: Vec<Arc<Channel>>,
     /// Session.ChannelSequence (MS-SMB2 3.2.1.3).
@@ -107,17 +107,17 @@ impl Drop for Chosen<'_> {
 impl Channels {
     /// The channels of a session with one connection.
     pub(crate) fn new(first: Arc<Channel>) -> Channels {
-        let state = State { list: vec![first], sequence: 0, losses: 0, failure: None };
+        let state = ChannelList { list: vec![first], sequence: 0, losses: 0, failure: None };
         let (spread, last) = (Spread::default(), AtomicUsize::new(0));
         let [use_all, several] = [const { AtomicBool::new(false) }; 2];
         Channels { state: RwLock::new(state), spread, last, use_all, several, lost: Arc::default() }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, ChannelList> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, ChannelList> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 

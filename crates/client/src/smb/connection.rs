@@ -7,7 +7,7 @@ use smb_wire::echo;
 use tokio::net::{TcpStream, ToSocketAddrs};
 
 use crate::error::Result;
-use crate::patience::{answered, within};
+use crate::retry::{answered, within};
 use crate::smb::Options;
 use crate::smb::link::{ECHO, Envelope, Link};
 use crate::smb::negotiate::{Negotiated, negotiate};
@@ -17,11 +17,11 @@ use crate::transport::{Tasks, Tuning, tune};
 /// and tree that use it.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<ConnectionCore>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct ConnectionCore {
     pub(crate) link: Arc<Link>,
     pub(crate) negotiated: Negotiated,
     pub(crate) options: Options,
@@ -65,7 +65,7 @@ impl Connection {
         let negotiated = answered("NEGOTIATE", options.connect_timeout, negotiating).await?;
         link.rate.set(options.pace);
         let (options, host) = (options.clone(), host.to_owned());
-        let inner = Inner { link, negotiated, options, host, local, peer, _tasks: tasks };
+        let inner = ConnectionCore { link, negotiated, options, host, local, peer, _tasks: tasks };
         Ok(Connection { inner: Arc::new(inner) })
     }
 

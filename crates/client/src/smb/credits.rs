@@ -36,7 +36,7 @@ struct Waiter {
 
 /// The outcome of an attempt to take credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum CreditOutcome {
     /// They are taken. The header asks for this many.
     Ask(u16),
     /// Not yet. The waker is called when another attempt with this ticket makes sense.
@@ -78,13 +78,14 @@ impl Credits {
         self.most.filter(|most| u32::from(charge) > *most)
     }
 
-    /// Takes `charge` credits, if nobody waits in front. `ticket` is that of an earlier [`Taken::Wait`].
-    pub(crate) fn take(&mut self, charge: u16, ticket: Option<u64>, waker: &Waker) -> Taken {
+    /// Takes `charge` credits, if nobody waits in front. `ticket` is that of an earlier
+    /// [`CreditOutcome::Wait`].
+    pub(crate) fn take(&mut self, charge: u16, ticket: Option<u64>, waker: &Waker) -> CreditOutcome {
         let place = ticket.and_then(|ticket| self.queue.iter().position(|it| it.ticket == ticket));
         if let Some(most) = self.is_beyond(charge) {
             place.and_then(|at| self.queue.remove(at));
             self.wake_next();
-            return Taken::Starved(most);
+            return CreditOutcome::Starved(most);
         }
         let is_next = place == Some(0) || (place.is_none() && self.queue.is_empty());
         let enough = u32::from(charge) <= self.available;
@@ -94,23 +95,23 @@ impl Credits {
             }
             if !enough {
                 self.wake_next();
-                return Taken::Starved(self.available);
+                return CreditOutcome::Starved(self.available);
             }
             self.available -= u32::from(charge);
             self.in_flight += u32::from(charge);
             self.wake_next();
-            return Taken::Ask(self.ask());
+            return CreditOutcome::Ask(self.ask());
         }
         match place {
             Some(at) => {
                 self.queue[at].waker.clone_from(waker);
-                Taken::Wait(self.queue[at].ticket)
+                CreditOutcome::Wait(self.queue[at].ticket)
             }
             None => {
                 self.next_ticket += 1;
                 let ticket = self.next_ticket;
                 self.queue.push_back(Waiter { ticket, charge, waker: waker.clone() });
-                Taken::Wait(ticket)
+                CreditOutcome::Wait(ticket)
             }
         }
     }
@@ -183,10 +184,10 @@ mod tests {
     fn the_first_request_asks_for_the_whole_target_and_later_ones_only_for_what_is_missing() {
         let waker = Waker::noop();
         let mut credits = Credits::new(64);
-        assert_eq!(credits.take(1, None, waker), Taken::Ask(64));
+        assert_eq!(credits.take(1, None, waker), CreditOutcome::Ask(64));
         credits.settle(1, 64, 32);
-        assert_eq!(credits.take(16, None, waker), Taken::Ask(48));
-        assert_eq!(credits.take(1, None, waker), Taken::Ask(1), "48 are asked for already");
+        assert_eq!(credits.take(16, None, waker), CreditOutcome::Ask(48));
+        assert_eq!(credits.take(1, None, waker), CreditOutcome::Ask(1), "48 are asked for already");
         credits.settle(16, 48, 48);
         credits.settle(1, 1, 1);
         assert_eq!(credits.available, 64);
@@ -198,18 +199,22 @@ mod tests {
         let (large_woken, large) = waker();
         let (small_woken, small) = waker();
         let mut credits = Credits::new(8);
-        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
-        let Taken::Wait(first) = credits.take(4, None, &large) else { panic!("there is no credit left") };
-        let Taken::Wait(second) = credits.take(1, None, &small) else { panic!("somebody is in front") };
+        assert_eq!(credits.take(1, None, Waker::noop()), CreditOutcome::Ask(8));
+        let CreditOutcome::Wait(first) = credits.take(4, None, &large) else {
+            panic!("there is no credit left")
+        };
+        let CreditOutcome::Wait(second) = credits.take(1, None, &small) else {
+            panic!("somebody is in front")
+        };
         credits.settle(0, 8, 3);
         assert_eq!(large_woken.0.load(Ordering::Relaxed), 0, "three are not four");
-        assert_eq!(credits.take(1, Some(second), &small), Taken::Wait(second));
+        assert_eq!(credits.take(1, Some(second), &small), CreditOutcome::Wait(second));
         credits.settle(1, 0, 2);
         assert_eq!(large_woken.0.load(Ordering::Relaxed), 1);
         assert_eq!(small_woken.0.load(Ordering::Relaxed), 0);
-        assert_eq!(credits.take(4, Some(first), &large), Taken::Ask(7));
+        assert_eq!(credits.take(4, Some(first), &large), CreditOutcome::Ask(7));
         assert_eq!(small_woken.0.load(Ordering::Relaxed), 1);
-        assert_eq!(credits.take(1, Some(second), &small), Taken::Ask(1));
+        assert_eq!(credits.take(1, Some(second), &small), CreditOutcome::Ask(1));
         assert!(credits.queue.is_empty());
     }
 
@@ -217,48 +222,52 @@ mod tests {
     fn who_gives_up_lets_the_next_one_pass() {
         let (woken, next) = waker();
         let mut credits = Credits::new(8);
-        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
-        let Taken::Wait(large) = credits.take(8, None, Waker::noop()) else { panic!("no credit is left") };
-        let Taken::Wait(small) = credits.take(1, None, &next) else { panic!("somebody is in front") };
+        assert_eq!(credits.take(1, None, Waker::noop()), CreditOutcome::Ask(8));
+        let CreditOutcome::Wait(large) = credits.take(8, None, Waker::noop()) else {
+            panic!("no credit is left")
+        };
+        let CreditOutcome::Wait(small) = credits.take(1, None, &next) else { panic!("somebody is in front") };
         credits.settle(0, 8, 2);
         assert_eq!(woken.0.load(Ordering::Relaxed), 0);
         credits.forget(large);
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        assert!(matches!(credits.take(1, Some(small), &next), Taken::Ask(_)));
+        assert!(matches!(credits.take(1, Some(small), &next), CreditOutcome::Ask(_)));
     }
 
     #[test]
     fn a_request_that_can_never_be_paid_for_fails_when_nothing_is_under_way() {
         let (woken, large) = waker();
         let mut credits = Credits::new(8);
-        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
-        let Taken::Wait(ticket) = credits.take(16, None, &large) else { panic!("no credit is left") };
+        assert_eq!(credits.take(1, None, Waker::noop()), CreditOutcome::Ask(8));
+        let CreditOutcome::Wait(ticket) = credits.take(16, None, &large) else { panic!("no credit is left") };
         credits.settle(1, 8, 2);
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        assert_eq!(credits.take(16, Some(ticket), &large), Taken::Starved(2));
-        assert!(matches!(credits.take(2, None, &large), Taken::Ask(_)));
+        assert_eq!(credits.take(16, Some(ticket), &large), CreditOutcome::Starved(2));
+        assert!(matches!(credits.take(2, None, &large), CreditOutcome::Ask(_)));
     }
 
     #[test]
     fn what_the_server_was_asked_for_in_vain_is_not_waited_for_until_it_grants_more() {
         let (woken, next) = waker();
         let mut credits = Credits::new(8);
-        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
-        let Taken::Wait(large) = credits.take(4, None, &next) else { panic!("no credit is left") };
-        let Taken::Wait(behind) = credits.take(1, None, &next) else { panic!("somebody is in front") };
+        assert_eq!(credits.take(1, None, Waker::noop()), CreditOutcome::Ask(8));
+        let CreditOutcome::Wait(large) = credits.take(4, None, &next) else { panic!("no credit is left") };
+        let CreditOutcome::Wait(behind) = credits.take(1, None, &next) else {
+            panic!("somebody is in front")
+        };
         assert!(!credits.is_bound(2, false), "it was not asked yet");
         assert!(credits.is_bound(2, true));
         assert!(credits.is_bound(2, false) && !credits.is_bound(1, false), "fewer are asked about anew");
         assert_eq!(woken.0.swap(0, Ordering::Relaxed), 1, "who waits for more than that is told");
-        assert_eq!(credits.take(4, Some(large), &next), Taken::Starved(2));
+        assert_eq!(credits.take(4, Some(large), &next), CreditOutcome::Starved(2));
         assert_eq!(
             credits.take(4, None, Waker::noop()),
-            Taken::Starved(2),
+            CreditOutcome::Starved(2),
             "at once, though one is under way"
         );
         credits.settle(1, 8, 2);
         assert!(woken.0.load(Ordering::Relaxed) > 0);
-        assert!(matches!(credits.take(1, Some(behind), &next), Taken::Ask(_)));
+        assert!(matches!(credits.take(1, Some(behind), &next), CreditOutcome::Ask(_)));
         assert_eq!(credits.most(), Some(2), "2 are no more than that");
         // The server grants one before it answers the request in front. There are three in all, and no more
         // than two at once.

@@ -14,14 +14,14 @@ use smb_wire::fscc::file::RenameFlags;
 use smb_wire::{Command, NtStatus, write};
 
 use crate::error::Result;
-use crate::smb::link::{Part, RELATED};
+use crate::smb::link::{FrameRequest, RELATED};
+use crate::smb::small_file::{is_whole, rename_buffer, set};
 use crate::smb::tree::{CLOSE_RELATED, create_request, wire_path};
-use crate::smb::whole::{is_whole, rename_buffer, set};
 use crate::smb::{File, OpenOptions, Settings, Tree};
 
 /// A file to create.
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct NewFileSpec<'a> {
     /// The name under which it is created.
     name: &'a str,
     /// Its final name, if that differs.
@@ -32,7 +32,7 @@ struct Wanted<'a> {
 }
 
 /// The outcome after the CREATE.
-struct Made {
+struct DeliveryOutcome {
     file: File,
     /// Whether it has its final name.
     is_named: bool,
@@ -64,7 +64,7 @@ impl Tree {
         data: &[u8],
         with: Settings,
     ) -> Result<()> {
-        self.make_and_see(Wanted { name: part, new_name: Some(path), how, data, with }).await
+        self.make_and_see(NewFileSpec { name: part, new_name: Some(path), how, data, with }).await
     }
 
     /// Does the same without a temporary name: CREATE, WRITE, SET_INFO and CLOSE. A server that fails in the
@@ -75,11 +75,11 @@ impl Tree {
     /// # Errors
     /// [`Error::Status`](crate::Error::Status) when the server refuses. The new file is removed again.
     pub async fn make_whole(&self, path: &str, how: &OpenOptions, data: &[u8], with: Settings) -> Result<()> {
-        self.make_and_see(Wanted { name: path, new_name: None, how, data, with }).await
+        self.make_and_see(NewFileSpec { name: path, new_name: None, how, data, with }).await
     }
 
-    async fn make_and_see(&self, wanted: Wanted<'_>) -> Result<()> {
-        let Made { file, is_named, is_closed, done } = self.make(wanted).await?;
+    async fn make_and_see(&self, wanted: NewFileSpec<'_>) -> Result<()> {
+        let DeliveryOutcome { file, is_named, is_closed, done } = self.make(wanted).await?;
         let Err(error) = done else { return Ok(()) };
         // A file that can neither be closed nor removed is left. The caller gets the first error.
         if !is_named && error.status() == Some(NtStatus::OBJECT_NAME_COLLISION) {
@@ -95,7 +95,10 @@ impl Tree {
         Err(error)
     }
 
-    async fn make(&self, Wanted { name, new_name, how, data, with }: Wanted<'_>) -> Result<Made> {
+    async fn make(
+        &self,
+        NewFileSpec { name, new_name, how, data, with }: NewFileSpec<'_>,
+    ) -> Result<DeliveryOutcome> {
         let (name, settings) = (wire_path(name), with.buffer());
         let new_name = new_name.map(|path| rename_buffer(path, RenameFlags::empty()));
         // MS-SMB2 2.2.13.2.2
@@ -107,10 +110,12 @@ impl Tree {
         let write_body = |out: &mut Vec<u8>| request.write(out);
         let set_body = |out: &mut Vec<u8>| setting.write(out);
         let name_body = |out: &mut Vec<u8>| naming.write(out);
-        let create = Part { command: Command::Create, payload: 0, body: &create_body };
-        let write = Part { command: Command::Write, payload: request.payload_len(), body: &write_body };
-        let set = Part { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
-        let rename = Part { command: Command::SetInfo, payload: naming.payload_len(), body: &name_body };
+        let create = FrameRequest { command: Command::Create, payload: 0, body: &create_body };
+        let write =
+            FrameRequest { command: Command::Write, payload: request.payload_len(), body: &write_body };
+        let set = FrameRequest { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
+        let rename =
+            FrameRequest { command: Command::SetInfo, payload: naming.payload_len(), body: &name_body };
         let (opened, written, set, renamed, closed) = match (data.is_empty(), new_name.is_some()) {
             (false, true) => {
                 let parts = [create, write, set, rename, CLOSE_RELATED];
@@ -137,6 +142,11 @@ impl Tree {
         let is_closed = closed.status().is_success();
         let rest = [Some(set), renamed, Some(closed)];
         let all = || rest.into_iter().flatten().try_for_each(|reply| reply.success().map(drop));
-        Ok(Made { file, is_named, is_closed, done: is_whole(written, data.len()).and_then(|()| all()) })
+        Ok(DeliveryOutcome {
+            file,
+            is_named,
+            is_closed,
+            done: is_whole(written, data.len()).and_then(|()| all()),
+        })
     }
 }

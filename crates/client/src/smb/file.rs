@@ -14,7 +14,7 @@ use smb_wire::{
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
-use crate::smb::link::Part;
+use crate::smb::link::FrameRequest;
 use crate::smb::ranges::Ranges;
 use crate::smb::tree::{NETWORK_OPEN_SIZE, TreeInner, network_open};
 
@@ -91,7 +91,7 @@ impl File {
         payload: u32,
         body: &(dyn Fn(&mut Vec<u8>) + Sync),
     ) -> Result<Reply> {
-        let [reply] = self.tree.call([Part { command, payload, body }]).await?.success()?;
+        let [reply] = self.tree.call([FrameRequest { command, payload, body }]).await?.success()?;
         Ok(reply)
     }
 
@@ -103,7 +103,7 @@ impl File {
     pub async fn read(&self, offset: u64, length: u32) -> Result<Data> {
         let request = read::Request::new(self.id, offset, length.min(self.tree.limits().0));
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: Command::Read, payload: request.length, body: &body };
+        let part = FrameRequest { command: Command::Read, payload: request.length, body: &body };
         let [reply] = self.tree.call([part]).await?.replies;
         if reply.status() == NtStatus::END_OF_FILE {
             return Ok(Data { reply, range: 0..0 });
@@ -242,7 +242,11 @@ impl File {
                 output_buffer_length: LIST_STEP.min(self.tree.limits().2),
             };
             let body = |out: &mut Vec<u8>| request.write(out);
-            let part = Part { command: Command::QueryDirectory, payload: request.payload_len(), body: &body };
+            let part = FrameRequest {
+                command: Command::QueryDirectory,
+                payload: request.payload_len(),
+                body: &body,
+            };
             let answer = self.tree.call([part]).await?;
             if answer.replayed && flags.is_empty() {
                 // The server may have advanced over a part of the listing that never arrived.

@@ -8,7 +8,7 @@ use smb_wire::{Command, Malformed, NtStatus};
 
 use crate::Error;
 use crate::error::Result;
-use crate::smb::link::Part;
+use crate::smb::link::FrameRequest;
 use crate::smb::{File, Reply};
 
 /// The room for ranges, in bytes. It costs one credit.
@@ -70,7 +70,7 @@ impl File {
     pub(crate) async fn control(&self, code: CtlCode, input: &[u8], room: u32) -> Result<Reply> {
         let request = ioctl::Request::fsctl(code, self.id, input, room);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let part = FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &body };
         let [reply] = self.tree.call([part]).await?.replies;
         Ok(reply)
     }

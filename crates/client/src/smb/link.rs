@@ -19,14 +19,14 @@ use wire::frame::Frame;
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
-use crate::smb::credits::{Credits, Taken};
+use crate::smb::credits::{CreditOutcome, Credits};
 use crate::smb::negotiate::CREDIT;
 use crate::smb::protection::{ChannelKeys, Protection};
 use crate::transport::{Entry, PREFIX, Pending, Protocol, Tasks, Transport};
 
 /// One request of a frame.
 #[derive(Clone, Copy)]
-pub(crate) struct Part<'a> {
+pub(crate) struct FrameRequest<'a> {
     pub(crate) command: Command,
     /// The larger of the payload sent and the payload that may be returned, in bytes.
     pub(crate) payload: u32,
@@ -35,8 +35,8 @@ pub(crate) struct Part<'a> {
 }
 
 /// Checks that the server is alive.
-pub(crate) const ECHO: Part<'static> =
-    Part { command: Command::Echo, payload: 0, body: &|out| echo::Request.write(out) };
+pub(crate) const ECHO: FrameRequest<'static> =
+    FrameRequest { command: Command::Echo, payload: 0, body: &|out| echo::Request.write(out) };
 
 /// The common fields of the requests of a frame.
 #[derive(Clone, Copy)]
@@ -91,13 +91,13 @@ pub(crate) struct Own {
 
 /// The data beside the lock.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct LinkSettings {
     /// Whether requests carry a credit charge: dialect 2.1 and later with large MTU.
     multi_credit: AtomicBool,
 }
 
 impl Protocol for Smb {
-    type Shared = Shared;
+    type Shared = LinkSettings;
     type Own = Own;
     type Request = Request;
     type Reply = Reply;
@@ -161,7 +161,7 @@ impl Link {
     pub(crate) async fn send<const N: usize>(
         self: &Arc<Self>,
         envelope: Envelope<'_>,
-        parts: [Part<'_>; N],
+        parts: [FrameRequest<'_>; N],
         mut kept: Option<&mut Vec<u8>>,
     ) -> Result<[Pending<Smb>; N]> {
         let mut before = None;
@@ -185,7 +185,7 @@ impl Link {
     async fn send_now<const N: usize>(
         self: &Arc<Self>,
         envelope: Envelope<'_>,
-        parts: [Part<'_>; N],
+        parts: [FrameRequest<'_>; N],
         kept: Option<&mut Vec<u8>>,
     ) -> Result<[Pending<Smb>; N]> {
         if envelope.protection == Protection::Sealed && !envelope.keys.is_some_and(ChannelKeys::can_seal) {
@@ -219,7 +219,7 @@ impl Link {
     async fn admit<const N: usize>(
         &self,
         envelope: &Envelope<'_>,
-        parts: &[Part<'_>; N],
+        parts: &[FrameRequest<'_>; N],
         charges: &[u16; N],
     ) -> Result<(Frame, u64, [u16; N])> {
         let total: u16 = charges.iter().fold(0, |sum, charge| sum.saturating_add(*charge));
@@ -231,12 +231,12 @@ impl Link {
                 return Poll::Ready(Err(error.clone()));
             }
             let ask = match state.own.credits.take(total, waiting.ticket, context.waker()) {
-                Taken::Ask(ask) => ask,
-                Taken::Wait(ticket) => {
+                CreditOutcome::Ask(ask) => ask,
+                CreditOutcome::Wait(ticket) => {
                     waiting.ticket = Some(ticket);
                     return Poll::Pending;
                 }
-                Taken::Starved(granted) => {
+                CreditOutcome::Starved(granted) => {
                     waiting.ticket = None;
                     return Poll::Ready(Err(Error::Credits { needed: total, granted }));
                 }
@@ -283,7 +283,7 @@ pub(crate) fn charge(payload: u32) -> u16 {
 }
 
 /// The bytes that a request itself carries, for the choice of a buffer.
-fn sent(part: &Part<'_>) -> usize {
+fn sent(part: &FrameRequest<'_>) -> usize {
     match part.command {
         Command::Write | Command::SetInfo => part.payload as usize,
         _ => 0,
@@ -307,7 +307,7 @@ fn encode<const N: usize>(
     frame: &mut Frame,
     first_id: u64,
     envelope: &Envelope<'_>,
-    parts: &[Part<'_>; N],
+    parts: &[FrameRequest<'_>; N],
     charges: &[u16; N],
     asks: &[u16; N],
     multi_credit: bool,

@@ -10,9 +10,9 @@ use smb_wire::query_info::InfoType;
 use smb_wire::{Command, NtStatus};
 
 use crate::error::Result;
-use crate::smb::link::{Part, RELATED};
+use crate::smb::link::{FrameRequest, RELATED};
+use crate::smb::small_file::rename_buffer;
 use crate::smb::tree::{CLOSE_RELATED, create_request, wire_path};
-use crate::smb::whole::rename_buffer;
 use crate::smb::{File, OpenOptions, Tree};
 
 /// The room for a reparse point, in bytes (MS-FSCC 2.1.2.2).
@@ -38,8 +38,8 @@ impl Tree {
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let get_body = |out: &mut Vec<u8>| request.write(out);
         let parts = [
-            Part { command: Command::Create, payload: 0, body: &create_body },
-            Part { command: Command::Ioctl, payload: request.payload_len(), body: &get_body },
+            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
+            FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &get_body },
             CLOSE_RELATED,
         ];
         let [opened, got, closed] = self.inner.call(parts).await?.replies;

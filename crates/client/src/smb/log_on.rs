@@ -12,8 +12,8 @@ use wire::Now;
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
-use crate::smb::connection::Inner;
-use crate::smb::link::{Envelope, Part};
+use crate::smb::connection::ConnectionCore;
+use crate::smb::link::{Envelope, FrameRequest};
 use crate::smb::protection::{ChannelKeys, Protection};
 use crate::smb::{Credentials, negotiate};
 
@@ -25,23 +25,27 @@ pub(crate) struct LoggedOn {
 }
 
 /// A logon after its first round trip. The server has sent its challenge.
-pub(crate) struct Begun<'a> {
+pub(crate) struct LogonChallenge<'a> {
     exchange: Exchange<'a>,
     next: Next,
 }
 
 /// Begins a session on `connection`, in the place of `previous` unless that is 0. The password has no
 /// influence on this request.
-pub(crate) async fn begin<'a>(connection: &'a Inner, who: &Credentials, previous: u64) -> Result<Begun<'a>> {
+pub(crate) async fn begin<'a>(
+    connection: &'a ConnectionCore,
+    who: &Credentials,
+    previous: u64,
+) -> Result<LogonChallenge<'a>> {
     let mut exchange = Exchange { previous, ..Exchange::new(connection, who, None) };
     let next = exchange.begin().await?;
-    Ok(Begun { exchange, next })
+    Ok(LogonChallenge { exchange, next })
 }
 
-impl Begun<'_> {
+impl LogonChallenge<'_> {
     /// Proves that we know the password.
     pub(crate) async fn finish(self) -> Result<LoggedOn> {
-        let Begun { mut exchange, next } = self;
+        let LogonChallenge { mut exchange, next } = self;
         let (reply, flags) = exchange.go_on(next).await?;
         // MS-SMB2 3.2.5.3.1
         if flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL) {
@@ -62,7 +66,7 @@ impl Begun<'_> {
 /// Binds the session with the signing key and encryption keys `session` to `connection`. Returns the keys of
 /// the new channel.
 pub(crate) async fn bind(
-    connection: &Inner,
+    connection: &ConnectionCore,
     who: &Credentials,
     session: &ChannelKeys,
 ) -> Result<ChannelKeys> {
@@ -82,7 +86,7 @@ pub(crate) async fn bind(
 /// Authenticates again over `connection` for the expired session with these keys. Its keys stay the same.
 /// `protection` is that of the session.
 pub(crate) async fn renew(
-    connection: &Inner,
+    connection: &ConnectionCore,
     who: &Credentials,
     session: &ChannelKeys,
     protection: Protection,
@@ -105,7 +109,7 @@ enum Next {
 
 /// The SESSION_SETUP messages of one login.
 struct Exchange<'a> {
-    connection: &'a Inner,
+    connection: &'a ConnectionCore,
     initiator: Initiator,
     /// The keys of the session that is bound or renewed, if any.
     session: Option<&'a ChannelKeys>,
@@ -119,7 +123,11 @@ struct Exchange<'a> {
 
 impl<'a> Exchange<'a> {
     /// An exchange that has not begun, for a new session or to bind `session`.
-    fn new(connection: &'a Inner, who: &Credentials, session: Option<&'a ChannelKeys>) -> Exchange<'a> {
+    fn new(
+        connection: &'a ConnectionCore,
+        who: &Credentials,
+        session: Option<&'a ChannelKeys>,
+    ) -> Exchange<'a> {
         let target = format!("cifs/{}", connection.host);
         let identity = ClientIdentity::new(&who.user, &who.domain, who.hash.clone(), &target);
         let initiator = Initiator::new(identity, Wrap::Spnego);
@@ -203,7 +211,8 @@ impl<'a> Exchange<'a> {
             security_buffer: token,
         };
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: Command::SessionSetup, payload: request.payload_len(), body: &body };
+        let part =
+            FrameRequest { command: Command::SessionSetup, payload: request.payload_len(), body: &body };
         let (session_id, protection) = (self.session_id, self.protection);
         let envelope = Envelope { session_id, protection, keys: self.session, ..Envelope::PLAIN };
         let mut sent = Vec::new();

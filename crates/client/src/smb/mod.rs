@@ -44,7 +44,6 @@
 //! requests then use another channel or fail. For an earlier limit, wrap the request in
 //! `tokio::time::timeout`.
 
-mod beside;
 mod buffer;
 mod channels;
 mod connection;
@@ -52,29 +51,30 @@ mod credits;
 mod deliver;
 mod file;
 mod holes;
-mod lasting;
 mod link;
 mod links;
 mod log_on;
 mod negotiate;
 mod offload;
 mod options;
+mod persistent;
 mod protection;
 mod ranges;
 mod session;
+mod sidecar;
+mod small_file;
 mod tree;
-mod whole;
 
-pub use beside::{ExtendedAttribute, Stream};
 pub use buffer::Reply;
 pub use connection::Connection;
 pub use file::{Data, DirectoryEntry, File};
 pub use holes::Allocated;
-pub use lasting::Lasting;
 pub use negotiate::Negotiated;
 pub use offload::{COPIED_AT_ONCE, CopySource};
 pub use options::{Credentials, DIALECTS, Options};
-pub use session::open::{ChannelOptions, Opened};
+pub use persistent::PersistentHandle;
+pub use session::open::{ChannelOptions, OpenedChannels};
 pub use session::{LoggingOn, Session};
+pub use sidecar::{ExtendedAttribute, Stream};
+pub use small_file::{Fetched, Settings};
 pub use tree::{OpenOptions, Tree};
-pub use whole::{Fetched, Settings};

@@ -11,7 +11,7 @@ use smb_wire::{Command, Guid, List, Utf16, utf16};
 use crate::Error;
 use crate::error::Result;
 use crate::smb::Options;
-use crate::smb::link::{Envelope, Link, Part};
+use crate::smb::link::{Envelope, FrameRequest, Link};
 use crate::smb::protection::Agreed;
 
 /// The result of the negotiation.
@@ -121,7 +121,7 @@ pub(crate) async fn negotiate(link: &Arc<Link>, options: &Options, host: &str) -
         contexts: Contexts::Values(&contexts),
     };
     let body = |out: &mut Vec<u8>| request.write(out);
-    let part = Part { command: Command::Negotiate, payload: 0, body: &body };
+    let part = FrameRequest { command: Command::Negotiate, payload: 0, body: &body };
     let mut sent = Vec::new();
     let [pending] = link.send(Envelope::PLAIN, [part], Some(&mut sent)).await?;
     let reply = pending.await?.success()?;

@@ -17,8 +17,8 @@ use tokio::sync::RwLock;
 use crate::Error;
 use crate::error::Result;
 use crate::smb::File;
-use crate::smb::link::Part;
-use crate::smb::session::call::Answer;
+use crate::smb::link::FrameRequest;
+use crate::smb::session::call::FrameReplies;
 
 /// The number of lock sequence entries that a server keeps for each open.
 const LOCK_PLACES: u32 = 64;
@@ -158,14 +158,15 @@ impl File {
     }
 
     /// Sends one LOCK request.
-    async fn change(&self, range: Range, flags: Flags, sequence: Sequence) -> Result<Answer<1>> {
+    async fn change(&self, range: Range, flags: Flags, sequence: Sequence) -> Result<FrameReplies<1>> {
         let Range { offset, length } = range;
         let elements = [LockElement { offset, length, flags }];
         let (file_id, locks) = (self.id(), List::Values(&elements));
         let (lock_sequence_index, lock_sequence_number) = sequence;
         let request = lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks };
         let body = |out: &mut Vec<u8>| request.write(out);
-        let answer = self.tree.call([Part { command: Command::Lock, payload: 0, body: &body }]).await?;
+        let answer =
+            self.tree.call([FrameRequest { command: Command::Lock, payload: 0, body: &body }]).await?;
         let [reply] = &answer.replies;
         if reply.status().is_success() {
             lock::Response::parse(reply.message())?;

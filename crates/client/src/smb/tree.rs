@@ -14,11 +14,11 @@ use smb_wire::{Command, FileId, List, NtStatus, Utf16, close, query_info, tree_d
 
 use crate::Error;
 use crate::error::Result;
-use crate::patience::answered;
-use crate::smb::link::{Envelope, Part, RELATED};
+use crate::retry::answered;
+use crate::smb::link::{Envelope, FrameRequest, RELATED};
 use crate::smb::protection::Protection;
 use crate::smb::session::SessionInner;
-use crate::smb::session::call::Answer;
+use crate::smb::session::call::FrameReplies;
 use crate::smb::{File, Reply, negotiate};
 
 /// The options of a CREATE. The constructors cover the usual cases.
@@ -120,13 +120,16 @@ fn at_least(session: &SessionInner) -> Protection {
 
 impl TreeInner {
     /// Sends one frame and waits for all its replies.
-    pub(crate) async fn call<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+    pub(crate) async fn call<const N: usize>(&self, parts: [FrameRequest<'_>; N]) -> Result<FrameReplies<N>> {
         self.session.call(self.id, self.protection, parts).await
     }
 
     /// Sends one frame that must not be sent twice, because nothing in it lets the server recognise a
     /// repetition.
-    pub(crate) async fn call_once<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+    pub(crate) async fn call_once<const N: usize>(
+        &self,
+        parts: [FrameRequest<'_>; N],
+    ) -> Result<FrameReplies<N>> {
         self.session.call_again(self.id, self.protection, parts, false).await
     }
 
@@ -134,7 +137,7 @@ impl TreeInner {
     pub(crate) async fn close(&self, file_id: FileId) -> Result<()> {
         let request = close::Request { flags: close::Flags::empty(), file_id };
         let body = |out: &mut Vec<u8>| request.write(out);
-        let answer = self.call([Part { command: Command::Close, payload: 0, body: &body }]).await?;
+        let answer = self.call([FrameRequest { command: Command::Close, payload: 0, body: &body }]).await?;
         if let [reply] = &answer.replies
             && reply.status().is_success()
         {
@@ -157,7 +160,7 @@ impl Tree {
         let time = session.options.connect_timeout;
         let path = share_path(&session, share);
         let body = |out: &mut Vec<u8>| connect_request(&path).write(out);
-        let part = Part { command: Command::TreeConnect, payload: 0, body: &body };
+        let part = FrameRequest { command: Command::TreeConnect, payload: 0, body: &body };
         let connecting = session.call(0, at_least(&session), [part]);
         let [reply] = answered(TREE_CONNECT, time, connecting).await?.success()?;
         Tree::connected(session, &reply).await
@@ -179,8 +182,8 @@ impl Tree {
         let connect_body = |out: &mut Vec<u8>| connect_request(&share).write(out);
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let parts = [
-            Part { command: Command::TreeConnect, payload: 0, body: &connect_body },
-            Part { command: Command::Create, payload: 0, body: &create_body },
+            FrameRequest { command: Command::TreeConnect, payload: 0, body: &connect_body },
+            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
             CLOSE_RELATED,
         ];
         let connecting = session.call(0, at_least(&session), parts);
@@ -247,7 +250,7 @@ impl Tree {
         let file_id = FileId { persistent: u64::MAX, volatile: u64::MAX };
         let request = ioctl::Request::fsctl(CtlCode::ValidateNegotiateInfo, file_id, &input, 24);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let part = FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &body };
         let envelope = Envelope {
             session_id: session.id,
             tree_id: self.inner.id,
@@ -285,7 +288,7 @@ impl Tree {
         let file_id = FileId { persistent: u64::MAX, volatile: u64::MAX };
         let request = ioctl::Request::fsctl(CtlCode::QueryNetworkInterfaceInfo, file_id, &[], ROOM);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let part = FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &body };
         let [reply] = self.inner.call([part]).await?.success()?;
         let list = interfaces::parse(ioctl::Response::parse(reply.message())?.output);
         Ok(list.collect::<std::result::Result<_, _>>()?)
@@ -316,7 +319,7 @@ impl Tree {
     pub async fn open(&self, path: &str, how: &OpenOptions) -> Result<File> {
         let (name, contexts) = (wire_path(path), self.inner.session.create_contexts());
         let body = |out: &mut Vec<u8>| create_request(&name, how, &contexts).write(out);
-        let part = Part { command: Command::Create, payload: 0, body: &body };
+        let part = FrameRequest { command: Command::Create, payload: 0, body: &body };
         let [reply] = self.inner.call([part]).await?.success()?;
         let response = create::Response::parse(reply.message())?;
         Ok(File::new(Arc::clone(&self.inner), response.file_id, response.info))
@@ -341,8 +344,8 @@ impl Tree {
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let query_body = |out: &mut Vec<u8>| query.write(out);
         let parts = [
-            Part { command: Command::Create, payload: 0, body: &create_body },
-            Part { command: Command::QueryInfo, payload: query.payload_len(), body: &query_body },
+            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
+            FrameRequest { command: Command::QueryInfo, payload: query.payload_len(), body: &query_body },
             CLOSE_RELATED,
         ];
         let [_, queried, _] = self.inner.call(parts).await?.success()?;
@@ -369,8 +372,8 @@ impl Tree {
         let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
         let write_body = |out: &mut Vec<u8>| request.write(out);
         let parts = [
-            Part { command: Command::Create, payload: 0, body: &create_body },
-            Part { command: Command::Write, payload: request.payload_len(), body: &write_body },
+            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
+            FrameRequest { command: Command::Write, payload: request.payload_len(), body: &write_body },
             CLOSE_RELATED,
         ];
         let [_, written, _] = self.inner.call(parts).await?.success()?;
@@ -389,7 +392,7 @@ impl Tree {
         }
         let name = wire_path(path);
         let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
-        let create = Part { command: Command::Create, payload: 0, body: &create_body };
+        let create = FrameRequest { command: Command::Create, payload: 0, body: &create_body };
         self.inner.call([create, CLOSE_RELATED]).await?.success()?;
         Ok(())
     }
@@ -411,13 +414,13 @@ impl Tree {
     /// When the server did not confirm it.
     pub async fn disconnect(self) -> Result<()> {
         let body = |out: &mut Vec<u8>| tree_disconnect::Request.write(out);
-        let part = Part { command: Command::TreeDisconnect, payload: 0, body: &body };
+        let part = FrameRequest { command: Command::TreeDisconnect, payload: 0, body: &body };
         self.inner.call([part]).await?.success_or(NtStatus::NETWORK_NAME_DELETED)
     }
 }
 
 /// Closes the open of the previous request.
-pub(crate) const CLOSE_RELATED: Part<'static> = Part {
+pub(crate) const CLOSE_RELATED: FrameRequest<'static> = FrameRequest {
     command: Command::Close,
     payload: 0,
     body: &|out| close::Request { flags: close::Flags::empty(), file_id: RELATED }.write(out),

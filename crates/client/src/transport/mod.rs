@@ -9,12 +9,12 @@
 
 mod buffers;
 mod incoming;
+mod liveness;
 mod pace;
 mod pending;
 mod socket;
 mod traffic;
 mod tune;
-mod liveness;
 mod writer;
 
 use std::collections::{HashMap, VecDeque};
@@ -122,7 +122,7 @@ impl From<Frame> for Outgoing {
 
 /// The data under the lock.
 #[derive(Debug)]
-pub(crate) struct State<P: Protocol> {
+pub(crate) struct TransportState<P: Protocol> {
     pub(crate) own: P::Own,
     pub(crate) entries: HashMap<u64, Entry<P>, BuildHasherDefault<IdHasher>>,
     pub(crate) frames: FramePool,
@@ -135,7 +135,7 @@ pub(crate) struct State<P: Protocol> {
 /// The shared part of a connection.
 #[derive(Debug)]
 pub(crate) struct Transport<P: Protocol> {
-    state: Mutex<State<P>>,
+    state: Mutex<TransportState<P>>,
     written: Notify,
     /// Whether the writer holds data that the host has not taken.
     writing: AtomicBool,
@@ -154,7 +154,7 @@ impl<P: Protocol> Transport<P> {
         receiver: impl Receiver<P>,
         silence: Duration,
     ) -> (Arc<Transport<P>>, Tasks) {
-        let state = State {
+        let state = TransportState {
             own,
             entries: HashMap::default(),
             frames: FramePool::default(),
@@ -178,7 +178,7 @@ impl<P: Protocol> Transport<P> {
         (transport, Tasks([reader, writer, liveness].map(|task| task.abort_handle())))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<P>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, TransportState<P>> {
         // Nothing under the lock can panic half way through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client::remote::{Directory, File, OpenMode, Session};
+use client::remote::{Directory, OpenMode, RemoteFile, RemoteSession};
 use load::noise;
 
 use crate::drive::{self, Bench, Failure, Order};
@@ -130,7 +130,7 @@ impl Patient<'_> {
         Ok(Bench { places, extent, content, made: self.made.clone() })
     }
 
-    async fn root(&self, line: &Session) -> Result<Directory, Stopped> {
+    async fn root(&self, line: &RemoteSession) -> Result<Directory, Stopped> {
         let root = line.root(MOUNT_OPTIONS);
         let looking = root.directory(&self.target.path);
         let found = tokio::time::timeout(self.course.stall, looking).await;
@@ -138,7 +138,7 @@ impl Patient<'_> {
         found.map_err(|why| protocol::stopped(Stage::Share, &why))
     }
 
-    async fn directory(&self, line: &Session, scratch: &str) -> Result<Directory, Stopped> {
+    async fn directory(&self, line: &RemoteSession, scratch: &str) -> Result<Directory, Stopped> {
         let root = self.root(line).await?;
         let found = tokio::time::timeout(self.course.stall, root.directory(scratch)).await;
         let found = found.map_err(|_| self.silent(Stage::Data, "looking for a directory"))?;
@@ -184,7 +184,7 @@ async fn close(bench: Bench) {
     for (_, file) in bench.places {
         if let Some(file) = file.and_then(Arc::into_inner) {
             // What is not closed is closed with its session.
-            let _ = tokio::time::timeout(Duration::from_secs(2), File::close(file)).await;
+            let _ = tokio::time::timeout(Duration::from_secs(2), RemoteFile::close(file)).await;
         }
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use admin::Transactions;
-use client::remote::Session;
+use client::remote::RemoteSession;
 use client::smb::Credentials;
 use client::{Scheme, Url, join, nfs};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
@@ -238,11 +238,13 @@ impl<'a> Patient<'a> {
         let client_off = self.args.one_connection;
         let mut facts = Connections { asked, client_off, ..Connections::default() };
         let offered = match (&self.lines[0], &self.facts.protocol) {
-            (Session::Smb { .. }, Some(Protocol::Smb(smb))) => smb.capabilities.contains(&"Multichannel"),
+            (RemoteSession::Smb { .. }, Some(Protocol::Smb(smb))) => {
+                smb.capabilities.contains(&"Multichannel")
+            }
             _ => true,
         };
         facts.offered = offered;
-        if let (Session::Smb { session, .. }, true) = (&self.lines[0], offered) {
+        if let (RemoteSession::Smb { session, .. }, true) = (&self.lines[0], offered) {
             let asking = async {
                 let tree = session.connect("IPC$").await?;
                 let interfaces = tree.interfaces().await;
@@ -292,7 +294,7 @@ impl<'a> Patient<'a> {
     /// Decides where further connections go: where a client would go by what the server offers, without what cannot be
     /// reached. Answers how many connections can come of it, or why that is not known.
     async fn find_ways(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
-        let Session::Smb { session, .. } = &self.lines[0] else { return Ok(asked) };
+        let RemoteSession::Smb { session, .. } = &self.lines[0] else { return Ok(asked) };
         let planning = tokio::time::timeout(self.course.stall, session.addresses(asked as usize)).await;
         let planned = planning.map_err(|_| "the server did not tell its addresses in time".to_owned())?;
         let mut planned = planned.map_err(|why| format!("the server does not tell its addresses: {why}"))?;
@@ -383,7 +385,7 @@ impl<'a> Patient<'a> {
         if let Some(transport) = &mut self.facts.transport {
             transport.first_connection = first;
         }
-        if let (Some(Protocol::Smb(smb)), Some(Session::Smb { connection, .. })) =
+        if let (Some(Protocol::Smb(smb)), Some(RemoteSession::Smb { connection, .. })) =
             (&mut self.facts.protocol, self.lines.first())
         {
             smb.credits = connection.credits();
@@ -461,7 +463,7 @@ impl<'a> Patient<'a> {
 }
 
 /// Logs off, if the server hears it in time.
-async fn farewell(session: Session, patience: Duration) {
+async fn farewell(session: RemoteSession, patience: Duration) {
     // A server that is gone needs none.
     let _ = tokio::time::timeout(patience, session.close()).await;
 }

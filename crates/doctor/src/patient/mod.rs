@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use client::Url;
-use client::remote::Session;
+use client::remote::RemoteSession;
 
 use crate::args::{Args, Course};
 use crate::clear::Made;
@@ -24,7 +24,7 @@ pub(crate) struct Patient<'a> {
     pub(crate) how: How,
     pub(crate) facts: Facts,
     /// Sessions: one, or several where one takes a single connection.
-    pub(crate) lines: Vec<Session>,
+    pub(crate) lines: Vec<RemoteSession>,
     /// The directory of the test files, once it was asked for.
     pub(crate) scratch: Option<String>,
     /// What lies in it.
@@ -42,7 +42,7 @@ pub(crate) struct Patient<'a> {
 }
 
 /// The two ends of each connection of a session, ours first.
-fn ends(session: &Session) -> Vec<(SocketAddr, SocketAddr)> {
+fn ends(session: &RemoteSession) -> Vec<(SocketAddr, SocketAddr)> {
     session.channels().iter().map(|it| (it.local, it.peer)).collect()
 }
 

@@ -71,7 +71,7 @@ impl Running {
         session.connect("files").await.unwrap()
     }
 
-    async fn directory(&self) -> nfs::Directory {
+    async fn directory(&self) -> nfs::ExportDirectory {
         let client = nfs::Client::connect(self.nfs, nfs::Options::default()).await.unwrap();
         client.directory("/files").await.unwrap()
     }

@@ -7,14 +7,14 @@ use nfs_wire::op::create::{self, CreateType};
 use nfs_wire::op::{Args, names, setattr};
 use nfs_wire::types::{FileType, NfsTime, StateId};
 
-use super::whole::set;
-use super::{Directory, lookup};
+use super::small_file::set;
+use super::{ExportDirectory, lookup};
 use crate::error::Result;
 use crate::nfs::Security;
-use crate::nfs::answer::result_of;
 use crate::nfs::attributes::{Attributes, attributes, read_attributes, settings};
+use crate::nfs::compound_reply::result_of;
 
-impl Directory {
+impl ExportDirectory {
     /// Reads the text and the attributes of the symbolic link `name` in one round trip. Returns none if it is
     /// not a link.
     ///
@@ -77,7 +77,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Refused`](crate::Error::Refused), with NFS4ERR_EXIST when the name exists.
-    pub async fn link(&self, name: &str, to: &Directory, new_name: &str) -> Result<()> {
+    pub async fn link(&self, name: &str, to: &ExportDirectory, new_name: &str) -> Result<()> {
         let linking = names::LinkArgs { newname: new_name.as_bytes() };
         let push = |writer: &mut CallWriter| {
             writer.push(&self.here()).push(&lookup(name)).push(&Args::SaveFh);

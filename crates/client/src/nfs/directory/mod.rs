@@ -2,7 +2,7 @@
 //! it.
 
 pub(crate) mod links;
-mod whole;
+mod small_file;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use nfs_wire::op::{Args, close, names, readdir};
 use nfs_wire::types::{FileHandle, FileType, Identity, Owner, StableHow, StateId};
 use nfs_wire::{NfsStat, op};
 
-use super::answer::{Answer, Results, result_of};
 use super::attributes::{Attributes, WANTED};
-use super::file::File;
-use super::inner::call::Request;
+use super::client_core::call::Request;
+use super::compound_reply::{CompoundReply, Results, result_of};
+use super::file::ExportFile;
 use super::link::Operations;
 use super::opens::Open;
 use super::owners;
 use crate::Error;
 use crate::error::Result;
 use crate::nfs::attributes::{attributes, read_attributes};
-use crate::nfs::inner::Inner;
+use crate::nfs::client_core::ClientCore;
 use crate::nfs::opens::{Creation, OpenOptions};
 
 /// A directory. Copies share it.
 #[derive(Debug, Clone)]
-pub struct Directory {
-    pub(crate) client: Arc<Inner>,
+pub struct ExportDirectory {
+    pub(crate) client: Arc<ClientCore>,
     pub(super) handle: Arc<[u8]>,
 }
 
@@ -52,9 +52,9 @@ const LIST_STEP: u32 = 64 * 1024;
 /// The operations around the lookups of a path: SEQUENCE, PUTFH, GETFH and GETATTR.
 const AROUND: usize = 4;
 
-impl Directory {
+impl ExportDirectory {
     /// The root of all exports of the server.
-    pub(crate) async fn root(client: Arc<Inner>) -> Result<Directory> {
+    pub(crate) async fn root(client: Arc<ClientCore>) -> Result<ExportDirectory> {
         let push = |writer: &mut CallWriter| {
             writer.push(&Args::PutRootFh).push(&Args::GetFh);
         };
@@ -62,7 +62,7 @@ impl Directory {
         let mut results = answer.results();
         result_of!(results, PutRootFh)?;
         let handle = handle(&mut results)?;
-        Ok(Directory { client, handle })
+        Ok(ExportDirectory { client, handle })
     }
 
     pub(crate) fn here(&self) -> Args<'_> {
@@ -70,12 +70,12 @@ impl Directory {
     }
 
     /// Sends `more` for this directory. Each operation may be carried out twice.
-    pub(crate) async fn ask(&self, more: &[Args<'_>]) -> Result<Answer> {
+    pub(crate) async fn ask(&self, more: &[Args<'_>]) -> Result<CompoundReply> {
         self.client.ask(&|writer| self.push(more, writer)).await
     }
 
     /// Sends `more` for this directory. The first operation is carried out once only.
-    pub(crate) async fn change(&self, more: &[Args<'_>]) -> Result<Answer> {
+    pub(crate) async fn change(&self, more: &[Args<'_>]) -> Result<CompoundReply> {
         self.client.change(1, &|writer| self.push(more, writer)).await
     }
 
@@ -90,12 +90,13 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Refused`] when it does not exist, or its path leads over a symbolic link.
-    pub async fn directory(&self, path: &str) -> Result<Directory> {
+    pub async fn directory(&self, path: &str) -> Result<ExportDirectory> {
         self.find(path, None).await
     }
 
-    /// Does the same as [`Directory::directory`]. A `step` on the way to an export must be answered in time.
-    pub(crate) async fn find(&self, path: &str, step: Option<&'static str>) -> Result<Directory> {
+    /// Does the same as [`ExportDirectory::directory`]. A `step` on the way to an export must be answered in
+    /// time.
+    pub(crate) async fn find(&self, path: &str, step: Option<&'static str>) -> Result<ExportDirectory> {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         let mut at = self.clone();
         // RFC 8881 18.36.3
@@ -178,8 +179,8 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
-    pub async fn open(&self, name: &str, how: &OpenOptions) -> Result<File> {
-        let taken = Taken::new(&self.client);
+    pub async fn open(&self, name: &str, how: &OpenOptions) -> Result<ExportFile> {
+        let taken = BorrowedOwner::new(&self.client);
         let room = &mut Vec::new();
         let open = self.open_args(name, *how, &taken.name, room);
         let more = [open, Args::GetFh, attributes()];
@@ -196,7 +197,7 @@ impl Directory {
         let handle = handle(&mut results)?;
         let attributes = read_attributes(&mut results)?;
         let open = Open::new(handle, taken.keep(), *how, opened.stateid, answer.instance);
-        let file = File::new(Arc::clone(&self.client), open, attributes);
+        let file = ExportFile::new(Arc::clone(&self.client), open, attributes);
         if let Some(responder) = self.client.responder.as_ref().filter(|_| !file.is_lost()) {
             responder.hold(&opened.delegation, &file.open.handle);
         }
@@ -208,7 +209,7 @@ impl Directory {
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
     pub async fn touch(&self, name: &str, how: &OpenOptions) -> Result<()> {
-        let taken = Taken::new(&self.client);
+        let taken = BorrowedOwner::new(&self.client);
         let room = &mut Vec::new();
         let more = [self.open_args(name, *how, &taken.name, room), CLOSE];
         let answer = self.change(&more).await?;
@@ -232,7 +233,7 @@ impl Directory {
             let closed = file.close().await;
             return written.and(closed);
         }
-        let taken = Taken::new(&self.client);
+        let taken = BorrowedOwner::new(&self.client);
         let room = &mut Vec::new();
         let open = self.open_args(name, *how, &taken.name, room);
         let push = |writer: &mut CallWriter| {
@@ -259,7 +260,7 @@ impl Directory {
         }
         // The file is open. The rest is done step by step.
         let open = Open::new(handle, taken.keep(), *how, stateid, answer.instance);
-        let file = File::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
+        let file = ExportFile::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
         let written = file.write_whole(data).await;
         let closed = file.close().await;
         written.and(closed)
@@ -344,16 +345,16 @@ pub(crate) fn handle(results: &mut Results<'_>) -> Result<Arc<[u8]>> {
 }
 
 /// An open-owner during an OPEN. It is returned unless the file stays open.
-pub(crate) struct Taken<'a> {
-    client: &'a Inner,
+pub(crate) struct BorrowedOwner<'a> {
+    client: &'a ClientCore,
     owner: Option<u32>,
     pub(crate) name: [u8; 4],
 }
 
-impl Taken<'_> {
-    pub(crate) fn new(client: &Inner) -> Taken<'_> {
+impl BorrowedOwner<'_> {
+    pub(crate) fn new(client: &ClientCore) -> BorrowedOwner<'_> {
         let owner = client.owners.take();
-        Taken { client, owner: Some(owner), name: owners::name(owner) }
+        BorrowedOwner { client, owner: Some(owner), name: owners::name(owner) }
     }
 
     pub(crate) fn keep(mut self) -> u32 {
@@ -361,7 +362,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for BorrowedOwner<'_> {
     fn drop(&mut self) {
         if let Some(owner) = self.owner {
             self.client.owners.give_back(owner);

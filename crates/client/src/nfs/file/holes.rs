@@ -5,16 +5,16 @@ use nfs_wire::compound::CallWriter;
 use nfs_wire::op::seek::{self, ContentType};
 use nfs_wire::op::{Args, OpNum, Res};
 
-use super::File;
+use super::ExportFile;
 use crate::Error;
 use crate::error::Result;
-use crate::nfs::answer::result_of;
-use crate::nfs::inner::establish::OPERATIONS;
+use crate::nfs::client_core::establish::OPERATIONS;
+use crate::nfs::compound_reply::result_of;
 
 /// The most offsets of one COMPOUND. SEQUENCE and PUTFH precede them.
 pub const SEEKS: usize = OPERATIONS as usize - 2;
 
-impl File {
+impl ExportFile {
     /// Finds the first data at or after each of `offsets`, in one round trip. The offsets must ascend, and
     /// there may be at most [`SEEKS`]. A result is none if only a hole follows. There may be fewer results
     /// than offsets, but at least one.

@@ -14,35 +14,36 @@ use nfs_wire::op::{Args, Res, close, commit, read, setattr, write};
 use nfs_wire::types::{FileHandle, NfsTime, StableHow, Verifier};
 use nfs_wire::{Malformed, op};
 
-use super::answer::{Answer, result_of};
 use super::attributes::Attributes;
-use super::inner::call::Request;
+use super::client_core::call::Request;
+use super::compound_reply::{CompoundReply, result_of};
 use super::link::Operations;
 use super::opens::Open;
 use crate::Error;
 use crate::error::Result;
 use crate::nfs::attributes::{attributes, read_attributes, settings};
-use crate::nfs::inner::Inner;
+use crate::nfs::client_core::ClientCore;
 use crate::transport::Message;
 
 /// An open file. Any number of its operations can be pending at once.
 ///
 /// Dropping it does not close it on the server. It stays open there as long as the client lives, or until the
-/// server restarts. Use [`File::close`] to close it.
+/// server restarts. Use [`ExportFile::close`] to close it.
 ///
 /// It stays open over a restart of the server. If the server does not return it, all its operations fail with
 /// [`Error::StateLost`], because others may have changed the file meanwhile. The user must open it again.
 ///
 /// A restart loses data that was written [`StableHow::Unstable`] and not committed, even if the file stays
-/// open. The verifiers of [`File::write`] and [`File::commit`] differ then, and so does [`File::instance`].
+/// open. The verifiers of [`ExportFile::write`] and [`ExportFile::commit`] differ then, and so does
+/// [`ExportFile::instance`].
 #[derive(Debug)]
-pub struct File {
-    pub(super) client: Arc<Inner>,
+pub struct ExportFile {
+    pub(super) client: Arc<ClientCore>,
     pub(super) open: Arc<Open>,
     attributes: Attributes,
 }
 
-impl Drop for File {
+impl Drop for ExportFile {
     fn drop(&mut self) {
         self.client.opens.remove(&self.open);
     }
@@ -82,10 +83,10 @@ pub struct Written {
     pub verifier: Verifier,
 }
 
-impl File {
-    pub(crate) fn new(client: Arc<Inner>, open: Open, attributes: Attributes) -> File {
+impl ExportFile {
+    pub(crate) fn new(client: Arc<ClientCore>, open: Open, attributes: Attributes) -> ExportFile {
         let open = client.opens.enter(open);
-        File { client, open, attributes }
+        ExportFile { client, open, attributes }
     }
 
     /// Whether the server has restarted and not returned the open.
@@ -95,8 +96,8 @@ impl File {
     }
 
     /// The instance of the server at which it is open. It changes when the server has restarted and returned
-    /// the open. Results without a verifier, such as that of [`File::share_storage_of`], may be lost then if
-    /// they were not committed before.
+    /// the open. Results without a verifier, such as that of [`ExportFile::share_storage_of`], may be lost
+    /// then if they were not committed before.
     ///
     /// # Errors
     /// [`Error::StateLost`].
@@ -115,11 +116,11 @@ impl File {
     }
 
     /// Sends operations on this open. Each may be carried out twice.
-    pub(super) async fn ask(&self, push: &(dyn Fn(&mut CallWriter) + Sync)) -> Result<Answer> {
+    pub(super) async fn ask(&self, push: &(dyn Fn(&mut CallWriter) + Sync)) -> Result<CompoundReply> {
         self.call(Request { operations: Operations::of(push), once: None }).await
     }
 
-    async fn call(&self, request: Request<'_>) -> Result<Answer> {
+    async fn call(&self, request: Request<'_>) -> Result<CompoundReply> {
         self.client.call_on([&self.open], request).await
     }
 
@@ -173,12 +174,12 @@ impl File {
     }
 
     /// Writes all of `data` at `offset`, in pieces, without a sync. The verifier is the one that
-    /// [`File::commit`] returns as long as none of the data is lost. It is none if all data is on stable
-    /// storage already.
+    /// [`ExportFile::commit`] returns as long as none of the data is lost. It is none if all data is on
+    /// stable storage already.
     ///
     /// # Errors
-    /// The errors of [`File::write`], [`Error::UnstableLost`] when the server restarts between two pieces,
-    /// and [`Error::Protocol`] when it writes nothing of a piece.
+    /// The errors of [`ExportFile::write`], [`Error::UnstableLost`] when the server restarts between two
+    /// pieces, and [`Error::Protocol`] when it writes nothing of a piece.
     pub async fn write_all(&self, offset: u64, data: &Bytes) -> Result<Option<Verifier>> {
         let (mut done, mut verifier) = (0, None);
         while done < data.len() {

@@ -7,22 +7,22 @@ use nfs_wire::op::{Args, OpNum, clone, copy};
 use nfs_wire::types::Verifier;
 use nfs_wire::xdr::List;
 
-use super::File;
+use super::ExportFile;
 use crate::Error;
 use crate::error::Result;
-use crate::nfs::answer::result_of;
-use crate::nfs::inner::call::Request;
+use crate::nfs::client_core::call::Request;
+use crate::nfs::compound_reply::result_of;
 use crate::nfs::link::Operations;
 
-impl File {
+impl ExportFile {
     /// Makes the server copy up to `length` bytes from `at` in `source` to the same place in this file.
-    /// Returns the number of copied bytes, and the verifier that [`File::commit`] returns as long as none of
-    /// them is lost.
+    /// Returns the number of copied bytes, and the verifier that [`ExportFile::commit`] returns as long as
+    /// none of them is lost.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses, for example because it speaks NFSv4.1, or when it would
     /// copy asynchronously.
-    pub async fn copy_from(&self, source: &File, at: u64, length: u64) -> Result<(u64, Verifier)> {
+    pub async fn copy_from(&self, source: &ExportFile, at: u64, length: u64) -> Result<(u64, Verifier)> {
         let args = || copy::Args {
             src_stateid: source.open.argument(),
             dst_stateid: self.open.argument(),
@@ -57,7 +57,7 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses, for example because its file system cannot share storage.
-    pub async fn share_storage_of(&self, source: &File, at: u64, length: u64) -> Result<()> {
+    pub async fn share_storage_of(&self, source: &ExportFile, at: u64, length: u64) -> Result<()> {
         let args = || clone::Args {
             src_stateid: source.open.argument(),
             dst_stateid: self.open.argument(),
@@ -80,7 +80,7 @@ impl File {
 
     /// Writes `last` after the operations that make `source` the saved filehandle and this file the current
     /// one.
-    fn push_both(&self, source: &File, last: &Args<'_>, writer: &mut CallWriter) {
+    fn push_both(&self, source: &ExportFile, last: &Args<'_>, writer: &mut CallWriter) {
         writer.push(&source.here()).push(&Args::SaveFh).push(&self.here()).push(last);
     }
 }

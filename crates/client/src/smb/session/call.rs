@@ -3,12 +3,12 @@
 //!
 //! When a channel is lost, its unanswered requests go to another one. The server may have carried them out
 //! already:
+//!
 //! * A CREATE has a CreateGuid, by which the server finds the open it has made.
 //! * WRITE, SET_INFO and IOCTL are marked as replays. The server refuses a replay while the first copy is in
 //!   progress, and refuses the first copy when it arrives after its replay.
 //! * Every other command changes nothing when it is repeated, or its second reply says that it is done.
-//!   Readers of such a reply check [`Answer::replayed`].
-//!   of such a reply check [`Answer::replayed`].
+//!   Readers of such a reply check [`FrameReplies::replayed`].
 //!
 //! A frame that the credits of a connection do not cover goes as a [`Series`].
 
@@ -20,12 +20,12 @@ use smb_wire::{Command, NtStatus};
 use super::series::Series;
 use crate::Error;
 use crate::error::Result;
-use crate::patience::Patience;
+use crate::retry::Backoff;
 use crate::smb::buffer::Reply;
 use crate::smb::channels::Chosen;
-use crate::smb::link::{Envelope, Part};
+use crate::smb::link::{Envelope, FrameRequest};
 use crate::smb::protection::Protection;
-use crate::smb::session::inner::SessionInner;
+use crate::smb::session::state::SessionInner;
 
 /// The time for which a server may refuse a replay because the original is still in progress. An open that
 /// waits for a break may do so for 35 s (MS-SMB2 3.3.2.1). One that waits for an NFS client's delegation may
@@ -33,7 +33,7 @@ use crate::smb::session::inner::SessionInner;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The replies to the requests of one frame.
-pub(crate) struct Answer<const N: usize> {
+pub(crate) struct FrameReplies<const N: usize> {
     /// The replies, whatever their status.
     pub(crate) replies: [Reply; N],
     /// Whether the server may have carried it out before, with a lost reply.
@@ -60,8 +60,8 @@ impl SessionInner {
         &self,
         tree_id: u32,
         at_least: Protection,
-        parts: [Part<'_>; N],
-    ) -> Result<Answer<N>> {
+        parts: [FrameRequest<'_>; N],
+    ) -> Result<FrameReplies<N>> {
         self.call_again(tree_id, at_least, parts, true).await
     }
 
@@ -71,9 +71,9 @@ impl SessionInner {
         &self,
         tree_id: u32,
         at_least: Protection,
-        parts: [Part<'_>; N],
+        parts: [FrameRequest<'_>; N],
         again: bool,
-    ) -> Result<Answer<N>> {
+    ) -> Result<FrameReplies<N>> {
         let terms = Terms { tree_id, at_least, again };
         let mut replayed = false;
         match self.carry(terms, parts, &mut replayed).await {
@@ -82,7 +82,7 @@ impl SessionInner {
                 // Boxed, to keep the future of the usual frame small.
                 Box::pin(series.send(parts)).await
             }
-            carried => carried.map(|replies| Answer { replies, replayed }),
+            carried => carried.map(|replies| FrameReplies { replies, replayed }),
         }
     }
 
@@ -91,12 +91,12 @@ impl SessionInner {
     pub(crate) async fn carry<const N: usize>(
         &self,
         terms: Terms,
-        parts: [Part<'_>; N],
+        parts: [FrameRequest<'_>; N],
         replayed: &mut bool,
     ) -> Result<[Reply; N]> {
         let weight = parts.iter().map(|part| u64::from(part.payload) + HEADERS).sum();
         let mut renewed = false;
-        let mut patience = Patience::new(PATIENCE);
+        let mut patience = Backoff::new(PATIENCE);
         loop {
             let renewals = self.renewals.load(Ordering::Relaxed);
             let mut chosen = self.channels.choose(weight)?;
@@ -138,7 +138,7 @@ impl SessionInner {
         &self,
         chosen: &Chosen<'_>,
         terms: Terms,
-        parts: [Part<'_>; N],
+        parts: [FrameRequest<'_>; N],
         is_replay: bool,
         posted: &mut bool,
     ) -> Result<[Reply; N]> {
@@ -170,7 +170,11 @@ fn is_expired(reply: &Reply) -> bool {
 }
 
 /// Whether the server refuses some of `parts` only temporarily, because the original is in progress.
-fn is_refused_for_now<const N: usize>(parts: &[Part<'_>; N], replies: &[Reply; N], replayed: bool) -> bool {
+fn is_refused_for_now<const N: usize>(
+    parts: &[FrameRequest<'_>; N],
+    replies: &[Reply; N],
+    replayed: bool,
+) -> bool {
     // The usual case, checked first.
     if replies.iter().all(|reply| reply.status() != NtStatus::FILE_NOT_AVAILABLE) {
         return false;
@@ -187,7 +191,7 @@ fn is_refused_for_now<const N: usize>(parts: &[Part<'_>; N], replies: &[Reply; N
     })
 }
 
-impl<const N: usize> Answer<N> {
+impl<const N: usize> FrameReplies<N> {
     /// The replies, if each has a status of success.
     ///
     /// # Errors

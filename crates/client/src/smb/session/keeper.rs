@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::smb::session::inner::SessionInner;
+use crate::smb::session::state::SessionInner;
 
 /// The longest pause between two attempts.
 const LONGEST: Duration = Duration::from_secs(60);

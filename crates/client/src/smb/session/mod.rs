@@ -1,10 +1,10 @@
 //! A logon: its identity, its keys and its channels (MS-SMB2 3.2.1.3).
 
 pub(crate) mod call;
-mod inner;
 mod keeper;
 pub(crate) mod open;
 mod series;
+mod state;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,13 +17,13 @@ use smb_wire::session_setup::SessionFlags;
 use smb_wire::{Command, NtStatus, logoff};
 
 use crate::error::Result;
-use crate::patience::answered;
+use crate::retry::answered;
 use crate::smb::channels::{Channel, Channels};
-use crate::smb::link::Part;
+use crate::smb::link::FrameRequest;
 use crate::smb::protection::Protection;
-use crate::smb::{ChannelOptions, Connection, Credentials, Opened, Tree, log_on};
+use crate::smb::{ChannelOptions, Connection, Credentials, OpenedChannels, Tree, log_on};
 use crate::{ChannelStatus, Error};
-pub(crate) use inner::SessionInner;
+pub(crate) use state::SessionInner;
 
 /// A session: our identity to the server. It uses connections and belongs to none of them. Copies share it.
 ///
@@ -41,7 +41,7 @@ const SESSION_SETUP: &str = "SESSION_SETUP";
 pub struct LoggingOn<'a> {
     connection: &'a Connection,
     who: Credentials,
-    begun: log_on::Begun<'a>,
+    begun: log_on::LogonChallenge<'a>,
 }
 
 impl fmt::Debug for LoggingOn<'_> {
@@ -173,7 +173,7 @@ impl Session {
     /// # Errors
     /// [`Error::NotOffered`] when the server does not offer Multichannel or has no address for it. The error
     /// of the query for interfaces.
-    pub async fn open_channels(&self, options: &ChannelOptions) -> Result<Opened> {
+    pub async fn open_channels(&self, options: &ChannelOptions) -> Result<OpenedChannels> {
         let inner = &self.inner;
         if options.channels > 1 && !open::is_offered(&inner.negotiated) {
             return Err(Error::NotOffered("several channels for one session"));
@@ -189,7 +189,7 @@ impl Session {
         // A refused channel is not requested again and again.
         let plan = plan.into_iter().take(channels.max(1)).collect();
         inner.hire_keeper(&self.inner, plan, options);
-        Ok(Opened { channels, failure })
+        Ok(OpenedChannels { channels, failure })
     }
 
     /// Closes all connections but `channels`. At least one remains. The requests pending on the others are
@@ -299,7 +299,8 @@ impl Session {
     /// When the server did not confirm it.
     pub async fn log_off(self) -> Result<()> {
         self.inner.dismiss_keeper();
-        let part = Part { command: Command::Logoff, payload: 0, body: &|out| logoff::Request.write(out) };
+        let part =
+            FrameRequest { command: Command::Logoff, payload: 0, body: &|out| logoff::Request.write(out) };
         let answer = self.inner.call(0, Protection::None, [part]).await;
         self.inner.channels.close();
         answer?.success_or(NtStatus::USER_SESSION_DELETED)

@@ -13,12 +13,12 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::error::Result;
-use crate::patience::{late, within};
+use crate::retry::{late, within};
 use crate::smb::channels::Channel;
-use crate::smb::connection::Inner;
+use crate::smb::connection::ConnectionCore;
 use crate::smb::negotiate::Negotiated;
 use crate::smb::protection::ChannelKeys;
-use crate::smb::session::inner::SessionInner;
+use crate::smb::session::state::SessionInner;
 use crate::smb::{Connection, log_on};
 
 /// An attempt to open a channel may take this part of the time to connect. There may be four attempts, two at
@@ -55,7 +55,7 @@ impl Default for ChannelOptions {
 
 /// The outcome of opening channels.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedChannels {
     /// The present connections of the session.
     pub channels: usize,
     /// The reason, if there are fewer than requested.
@@ -127,7 +127,7 @@ fn is_routable(address: IpAddr, peer: IpAddr) -> bool {
 
 /// A connection that is bound to the session.
 struct Bound {
-    connection: Arc<Inner>,
+    connection: Arc<ConnectionCore>,
     keys: ChannelKeys,
 }
 
@@ -237,7 +237,7 @@ impl SessionInner {
 
 /// Compares the negotiated values of a further channel with those of the session's first connection.
 /// Different values would be those of another server, or of an attacker in between.
-fn same_server(first: &Negotiated, connection: &Inner) -> Result<()> {
+fn same_server(first: &Negotiated, connection: &ConnectionCore) -> Result<()> {
     let other = &connection.negotiated;
     let same = first.dialect == other.dialect
         && first.server_guid == other.server_guid

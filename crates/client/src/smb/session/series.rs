@@ -13,13 +13,13 @@ use smb_wire::{
     set_info, write,
 };
 
-use super::call::{Answer, Terms};
+use super::call::{FrameReplies, Terms};
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
-use crate::smb::link::Part;
+use crate::smb::link::FrameRequest;
 use crate::smb::negotiate::CREDIT;
-use crate::smb::session::inner::SessionInner;
+use crate::smb::session::state::SessionInner;
 
 /// The requests of one frame.
 pub(crate) struct Series<'a> {
@@ -55,7 +55,10 @@ impl<'a> Series<'a> {
     /// # Errors
     /// The error that ended the last channel, or [`Error::Credits`] for a request that cannot be made
     /// smaller. An open made by the series is closed then.
-    pub(crate) async fn send<const N: usize>(mut self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+    pub(crate) async fn send<const N: usize>(
+        mut self,
+        parts: [FrameRequest<'_>; N],
+    ) -> Result<FrameReplies<N>> {
         let mut replies = [const { None }; N];
         let mut failed = None;
         for (reply, part) in replies.iter_mut().zip(parts) {
@@ -78,11 +81,11 @@ impl<'a> Series<'a> {
             *reply = Some(got);
         }
         let replies = replies.map(|reply| reply.expect("every place was just filled"));
-        Ok(Answer { replies, replayed: self.replayed })
+        Ok(FrameReplies { replies, replayed: self.replayed })
     }
 
     /// Sends one request of the frame, for the open that earlier requests have made or named.
-    async fn send_part(&mut self, part: Part<'_>) -> Result<Reply> {
+    async fn send_part(&mut self, part: FrameRequest<'_>) -> Result<Reply> {
         let mut message = Vec::with_capacity(header::SIZE + 256);
         Header::request(part.command, 0).push(&mut message);
         (part.body)(&mut message);
@@ -101,7 +104,7 @@ impl<'a> Series<'a> {
             Command::SetInfo => {
                 let asked = set_info::Request::parse(&message)?;
                 let asked = set_info::Request { file_id: self.name(asked.file_id), ..asked };
-                self.carry(Part { body: &|out| asked.write(out), ..part }).await
+                self.carry(FrameRequest { body: &|out| asked.write(out), ..part }).await
             }
             Command::Read => self.read(read::Request::parse(&message)?).await,
             Command::Write => self.write(write::Request::parse(&message)?).await,
@@ -125,7 +128,7 @@ impl<'a> Series<'a> {
 
     /// Sends a CREATE. In a compound it has no CreateGuid, because the open is used at once. Here it may have
     /// to be repeated alone.
-    async fn create(&mut self, part: Part<'_>, asked: create::Request<'_>) -> Result<Reply> {
+    async fn create(&mut self, part: FrameRequest<'_>, asked: create::Request<'_>) -> Result<Reply> {
         let contexts: std::result::Result<Vec<_>, _> = asked.contexts.requests().collect();
         let mut contexts = contexts?;
         contexts.extend(self.session.create_contexts().into_iter().flatten());
@@ -134,7 +137,7 @@ impl<'a> Series<'a> {
         let is_named = contexts.iter().any(|it| matches!(it, RequestContext::DurableHandleRequestV2 { .. }));
         let terms = Terms { again: self.terms.again || is_named, ..self.terms };
         let asked = create::Request { contexts: Contexts::Requests(&contexts), ..asked };
-        let reply = self.carry_by(terms, Part { body: &|out| asked.write(out), ..part }).await?;
+        let reply = self.carry_by(terms, FrameRequest { body: &|out| asked.write(out), ..part }).await?;
         if reply.status().is_success() {
             self.file_id = Some(create::Response::parse(reply.message())?.file_id);
             self.is_open = true;
@@ -143,11 +146,11 @@ impl<'a> Series<'a> {
     }
 
     /// Sends one request unchanged.
-    async fn carry(&mut self, part: Part<'_>) -> Result<Reply> {
+    async fn carry(&mut self, part: FrameRequest<'_>) -> Result<Reply> {
         self.carry_by(self.terms, part).await
     }
 
-    async fn carry_by(&mut self, terms: Terms, part: Part<'_>) -> Result<Reply> {
+    async fn carry_by(&mut self, terms: Terms, part: FrameRequest<'_>) -> Result<Reply> {
         let mut replayed = self.was_seen;
         let carried = self.session.carry(terms, [part], &mut replayed).await;
         self.replayed |= replayed;
@@ -166,7 +169,7 @@ impl<'a> Series<'a> {
         loop {
             let size = wanted.min(self.room);
             let body = |out: &mut Vec<u8>| body(size, out);
-            match self.carry(Part { command, payload: size, body: &body }).await {
+            match self.carry(FrameRequest { command, payload: size, body: &body }).await {
                 Err(Error::Credits { granted, .. }) if granted > 0 && paid(granted) < size => {
                     self.room = paid(granted);
                 }
@@ -263,7 +266,7 @@ impl<'a> Series<'a> {
     async fn close(&mut self, request: close::Request) -> Result<Reply> {
         let mut replayed = false;
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: Command::Close, payload: 0, body: &body };
+        let part = FrameRequest { command: Command::Close, payload: 0, body: &body };
         let carried = self.session.carry(Terms { again: true, ..self.terms }, [part], &mut replayed).await;
         (self.replayed, self.is_open) = (self.replayed || replayed, false);
         let [reply] = carried?;

@@ -216,7 +216,7 @@ async fn first(patient: &Patient<'_>, bench: &Bench, work: Work, max_io: u32) ->
         let moving = async {
             match work {
                 Work::Write => file.write(0, &bench.content.slice(..size as usize)).await,
-                _ => file.read(0, size).await.map(|data| data.len() as u32),
+                _ => file.read(0, size).await.map(|length| length as u32),
             }
         };
         let moved = tokio::time::timeout(patient.course.stall, moving).await;
