@@ -35,8 +35,6 @@ pub enum Scheme {
     Nfs,
     /// Files of this host, where something may be mounted.
     Local,
-    /// The server without files of the load generator. No text is parsed as one here.
-    Null,
 }
 
 impl Scheme {
@@ -47,7 +45,6 @@ impl Scheme {
             Scheme::Smb => "write smb://USER@HOST[:PORT]/SHARE[/PATH]",
             Scheme::Nfs => "write nfs://HOST[:PORT]/EXPORT[/PATH]",
             Scheme::Local => "write the path of a directory or file",
-            Scheme::Null => "write null://HOST:PORT",
         }
     }
 }
@@ -56,14 +53,8 @@ impl Url {
     /// A path of this host.
     #[must_use]
     pub fn local(path: impl Into<String>) -> Url {
-        Url { path: path.into(), ..Url::server(Scheme::Local, String::new(), 0) }
-    }
-
-    /// A server, without a user or a share.
-    #[must_use]
-    pub fn server(scheme: Scheme, host: String, port: u16) -> Url {
-        let none = String::new;
-        Url { scheme, user: none(), domain: none(), host, port, share: none(), path: none() }
+        let [user, domain, host, share] = [const { String::new() }; 4];
+        Url { scheme: Scheme::Local, user, domain, host, port: 0, share, path: path.into() }
     }
 
     /// The user whose password is needed.
@@ -89,7 +80,6 @@ impl fmt::Display for Url {
             Scheme::Smb => "smb",
             Scheme::Nfs => "nfs",
             Scheme::Local => return path.fmt(f),
-            Scheme::Null => return write!(f, "null://{host}:{port}"),
         };
         let semicolon = if domain.is_empty() { "" } else { ";" };
         let at = if user.is_empty() { "" } else { "@" };

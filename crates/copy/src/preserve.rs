@@ -23,8 +23,8 @@ pub struct Keep {
 }
 
 /// The letters of `--copy`.
-const LETTERS: &str = "D data, A attributes and permission bits, T times, S access lists, O owners and groups, \
-    E extended attributes; X leaves named streams out";
+const LETTERS: &str = "D data, A attributes and permission bits, T times, S access lists, O owners and \
+    groups, E extended attributes; X leaves named streams out";
 
 impl std::str::FromStr for Keep {
     type Err = String;

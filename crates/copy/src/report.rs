@@ -102,6 +102,7 @@ impl Report {
         };
         let trial = |it: &Trial| json!({ "channels": it.channels, "bytes_per_second": it.rate.round() });
         let said = |it: &(String, String)| json!({ "path": it.0, "why": it.1 });
+        let lost: BTreeMap<_, _> = self.lost.iter().map(|(kind, count)| (kind.name(), *count)).collect();
         json!({
             "source": self.source,
             "target": self.target,
@@ -118,7 +119,7 @@ impl Report {
             "bytes_per_second": self.speed(),
             "failures": self.failures.iter().map(said).collect::<Vec<_>>(),
             "notes": self.notes.iter().map(said).collect::<Vec<_>>(),
-            "not_kept": self.lost.iter().map(|(kind, count)| (kind.name(), *count)).collect::<BTreeMap<_, _>>(),
+            "not_kept": lost,
             "channels_tried": self.trials.iter().map(trial).collect::<Vec<_>>(),
             "channels": {
                 "source": self.source_channels.iter().map(channel).collect::<Vec<_>>(),

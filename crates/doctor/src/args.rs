@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::{Scheme, Url};
+use client::Url;
 use load::turns::ENOUGH_TURNS;
 
 use crate::Error;
@@ -12,7 +12,7 @@ use crate::Error;
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// What to examine: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path where one is mounted
-    #[arg(value_name = "TARGET", required = true, num_args = 1..=2, value_parser = load::target)]
+    #[arg(value_name = "TARGET", required = true, num_args = 1..=2, value_parser = target)]
     pub targets: Vec<Url>,
     /// Be done within 15 seconds
     #[arg(long, conflicts_with = "full")]
@@ -59,17 +59,21 @@ pub struct Args {
     pub html: Option<PathBuf>,
 }
 
+fn target(text: &str) -> Result<Url, String> {
+    match load::target(text)? {
+        load::Target::Files(url) => Ok(url),
+        load::Target::Null { .. } => Err("null:// has nothing to examine; take smb:// or nfs://".to_owned()),
+    }
+}
+
 impl Args {
     /// The password of each target, from files and the environment; else `ask` is called with the user.
     ///
     /// # Errors
-    /// When a file cannot be read, a target is of no use here, or whatever `ask` says.
+    /// When a file cannot be read, or whatever `ask` says.
     pub fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Vec<String>, Error> {
         let mut passwords: Vec<String> = Vec::new();
         for (number, target) in self.targets.iter().enumerate() {
-            if target.scheme == Scheme::Null {
-                return Err(Error::Usage("null:// has nothing to examine; take smb:// or nfs://".to_owned()));
-            }
             let own = self.second_password_file.as_ref().filter(|_| number == 1);
             let file = own.or(self.password_file.as_ref());
             let password = match file {

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use client::Url;
 use client::written::size;
 use smb_wire::negotiate::Dialect;
 
-use crate::target::target;
+use crate::target::{Target, target};
 use crate::units::time;
 
 /// What to load, and how.
@@ -19,7 +18,7 @@ pub struct Args {
     /// What to load: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path of a mounted
     /// directory. Several targets, or one with diskspd's flags, are files
     #[arg(value_name = "TARGET", required_unless_present = "agent", value_parser = target)]
-    pub targets: Vec<Url>,
+    pub targets: Vec<Target>,
     /// One of diskspd's flags, as `diskspd::spell_out` hands it on
     #[arg(long = "diskspd", value_name = "FLAG", hide = true, allow_hyphen_values = true, conflicts_with_all = [
         "rw", "metadata", "bs", "iodepth", "numjobs", "nrfiles", "filesize", "runtime", "ramp_time", "direct", "sync", "time_based",
@@ -235,7 +234,7 @@ impl Args {
     /// Whom a password is asked for.
     #[must_use]
     pub fn user(&self) -> &str {
-        self.targets.first().map_or("", |target| &target.user)
+        self.targets.first().and_then(Target::login).unwrap_or_default()
     }
 
     /// The password from `--password-file` or the environment; none when it must be asked for, and an empty one where

@@ -1,21 +1,39 @@
-//! What is loaded: a URL of [`client`], or the null server.
+//! The target of a load: the location of files, or a null server.
+
+use std::fmt;
 
 use client::{Scheme, Url, written};
 
-/// Reads one: `smb://USER@HOST[:PORT]/SHARE[/DIR]`, `nfs://HOST[:PORT]/EXPORT[/DIR]`, `null://HOST:PORT`, or a path of this host,
-/// where something may be mounted.
+/// The target of a load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A directory or a file.
+    Files(Url),
+    /// A server without files, which answers reads alone.
+    Null {
+        /// Its name or address.
+        host: String,
+        /// Its TCP port.
+        port: u16,
+    },
+}
+
+/// Reads a target: `smb://USER@HOST[:PORT]/SHARE[/DIR]`, `nfs://HOST[:PORT]/EXPORT[/DIR]`,
+/// `null://HOST:PORT`, or a path of this host, where something may be mounted.
 ///
 /// # Errors
-/// What is wrong, for whoever wrote it.
-pub fn target(text: &str) -> Result<Url, String> {
+/// A message for the user.
+pub fn target(text: &str) -> Result<Target, String> {
     match text.split_once("://") {
         Some(("null", place)) => null(place),
-        Some(("smb" | "nfs", _)) => text.parse(),
-        // Two slashes or backslashes are how Windows names a share.
-        None if !text.starts_with("//") && !text.starts_with(r"\\") && !text.is_empty() => text.parse(),
+        Some(("smb" | "nfs", _)) => text.parse().map(Target::Files),
+        // With two slashes or backslashes Windows names a share.
+        None if !text.starts_with("//") && !text.starts_with(r"\\") && !text.is_empty() => {
+            text.parse().map(Target::Files)
+        }
         _ => {
             let (smb, nfs) = (Scheme::Smb.form(), Scheme::Nfs.form());
-            // What stands behind a scheme may hold a password.
+            // The text behind a scheme may hold a password.
             let shown = text
                 .split_once("://")
                 .map_or_else(|| format!("{text:?}"), |(scheme, _)| format!("{scheme}://"));
@@ -24,30 +42,60 @@ pub fn target(text: &str) -> Result<Url, String> {
     }
 }
 
-fn null(place: &str) -> Result<Url, String> {
+fn null(place: &str) -> Result<Target, String> {
     match written::place(place.trim_end_matches('/'), 0)? {
-        (host, port) if port > 0 && !host.is_empty() => Ok(Url::server(Scheme::Null, host, port)),
-        _ => Err(format!("no host or no port; {}", Scheme::Null.form())),
+        (host, port) if port > 0 && !host.is_empty() => Ok(Target::Null { host, port }),
+        _ => Err("no host or no port; write null://HOST:PORT".to_owned()),
     }
 }
 
-/// Whether both are in the same share, reached in the same way.
-pub(crate) fn are_beside(one: &Url, other: &Url) -> bool {
-    root(one) == root(other)
+impl Target {
+    /// The user whose password is needed.
+    pub(crate) fn login(&self) -> Option<&str> {
+        match self {
+            Target::Files(url) => url.login(),
+            Target::Null { .. } => None,
+        }
+    }
+
+    /// The directory or file. A null server has none, and an empty path stands for it.
+    pub(crate) fn directory(&self) -> Url {
+        match self {
+            Target::Files(url) => url.clone(),
+            Target::Null { .. } => Url::local(""),
+        }
+    }
+
+    /// Whether both are in the same share, reached in the same way.
+    pub(crate) fn shares_root(&self, other: &Target) -> bool {
+        match (self, other) {
+            (Target::Files(one), Target::Files(other)) => root(one) == root(other),
+            _ => self == other,
+        }
+    }
 }
 
-/// The same share, at its root.
+/// The share for error messages and reports.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Files(url) => place(url).fmt(f),
+            Target::Null { host, port } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+/// The root of the same share.
 pub(crate) fn root(url: &Url) -> Url {
     Url { path: String::new(), ..url.clone() }
 }
 
-/// Where it is, for people.
+/// The share for reports.
 pub(crate) fn place(url: &Url) -> String {
     match url.scheme {
         Scheme::Local if url.path.is_empty() => "this host".to_owned(),
         Scheme::Local => url.path.clone(),
         Scheme::Smb | Scheme::Nfs => format!("{}/{}", url.host, url.share),
-        Scheme::Null => format!("{}:{}", url.host, url.port),
     }
 }
 
