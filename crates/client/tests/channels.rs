@@ -17,7 +17,7 @@ use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::Flags;
 use smb_wire::{Command, FileId, Guid, Header, NtStatus, close, lock, read, write};
-use support::peer::{ChannelPeer, Message, Server};
+use support::peer::{ChannelPeer, MessageBytes, Server};
 use testkit::samba::USER;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -148,13 +148,13 @@ fn written(out: &mut Vec<u8>) {
 }
 
 /// ChannelSequence and whether it is a replay.
-fn marks(message: &Message) -> (u16, bool) {
+fn marks(message: &MessageBytes) -> (u16, bool) {
     let header = Header::parse(message).unwrap();
     (header.channel_sequence(), header.flags().contains(Flags::REPLAY_OPERATION))
 }
 
 /// The name that a CREATE goes by.
-fn create_guid(message: &Message) -> Guid {
+fn create_guid(message: &MessageBytes) -> Guid {
     let request = create::Request::parse(message).unwrap();
     let contexts: Vec<_> = request.contexts.requests().map(|it| it.unwrap()).collect();
     match contexts[..] {
@@ -163,7 +163,7 @@ fn create_guid(message: &Message) -> Guid {
     }
 }
 
-fn write_of(message: &Message) -> (u64, &[u8]) {
+fn write_of(message: &MessageBytes) -> (u64, &[u8]) {
     let request = write::Request::parse(message).unwrap();
     (request.offset, request.data)
 }
@@ -429,7 +429,7 @@ async fn what_changes_nothing_twice_is_sent_again_and_a_second_close_finds_it_cl
 }
 
 /// Index and number of a LOCK.
-fn lock_sequence(message: &Message) -> (u32, u8) {
+fn lock_sequence(message: &MessageBytes) -> (u32, u8) {
     let request = lock::Request::parse(message).unwrap();
     (request.lock_sequence_index, request.lock_sequence_number)
 }
@@ -459,7 +459,7 @@ async fn a_lock_is_sent_again_by_the_number_it_had_and_no_other_has_that() {
 }
 
 /// The range that a LOCK asks for, how, and by which number.
-fn locking(message: &Message) -> (u64, u64, lock::Flags, (u32, u8)) {
+fn locking(message: &MessageBytes) -> (u64, u64, lock::Flags, (u32, u8)) {
     let request = lock::Request::parse(message).unwrap();
     let element = request.locks.iter().next().unwrap();
     (element.offset, element.length, element.flags, lock_sequence(message))

@@ -11,7 +11,7 @@ use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::{RenameFlags, RenameLayout, RenameRequest};
 use smb_wire::{Command, FileId, NtStatus, close, set_info, write};
-use support::peer::{ChannelPeer, Message, Server};
+use support::peer::{ChannelPeer, MessageBytes, Server};
 use testkit::samba::USER;
 use tokio::task::JoinHandle;
 
@@ -38,7 +38,7 @@ where
 }
 
 /// The requests for `commands`: all of them, before any is answered.
-async fn all_of(peer: &mut ChannelPeer, commands: &[Command]) -> Vec<Message> {
+async fn all_of(peer: &mut ChannelPeer, commands: &[Command]) -> Vec<MessageBytes> {
     let mut requests = Vec::new();
     for command in commands {
         requests.push(peer.next_of(*command).await);
@@ -52,7 +52,7 @@ fn how_to_make(disposition: Disposition) -> OpenOptions {
 }
 
 /// A client that creates a file of four bytes, and the other end with the requests for it.
-async fn delivering() -> (JoinHandle<Result<()>>, ChannelPeer, Vec<Message>) {
+async fn delivering() -> (JoinHandle<Result<()>>, ChannelPeer, Vec<MessageBytes>) {
     let (client, mut peer) = in_session(async |session| {
         let (tree, how) = (session.connect("files").await?, how_to_make(Disposition::OverwriteIf));
         tree.deliver("part", "new", &how, b"data", Settings::default()).await

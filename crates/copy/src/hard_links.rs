@@ -3,16 +3,16 @@
 
 use std::collections::HashMap;
 
-use client::remote::Node;
+use client::remote::FileIdentity;
 
 use crate::job::Job;
 
 /// The files with several names found so far. The number of a deleted file is reused, so another size or time
 /// makes another file.
 #[derive(Debug, Default)]
-pub(crate) struct HardLinks(HashMap<(Node, u64, i128), First>);
+pub(crate) struct HardLinks(HashMap<(FileIdentity, u64, i128), First>);
 
-fn key(job: &Job) -> Option<(Node, u64, i128)> {
+fn key(job: &Job) -> Option<(FileIdentity, u64, i128)> {
     job.facts.node.map(|node| (node, job.facts.size, job.facts.modified))
 }
 
@@ -22,7 +22,7 @@ enum First {
     /// It is being copied, and others wait for it.
     UnderWay(Vec<Job>),
     /// The target has it at this path, with this identity if it is known.
-    Whole(String, Option<Node>),
+    Whole(String, Option<FileIdentity>),
 }
 
 impl HardLinks {
@@ -42,7 +42,7 @@ impl HardLinks {
 
     /// Takes a file that equals the file `there` of the target. Returns false if `there` is another file than
     /// that of earlier names, and must be linked to them.
-    pub(crate) fn is_joined(&mut self, job: &Job, there: Option<Node>) -> bool {
+    pub(crate) fn is_joined(&mut self, job: &Job, there: Option<FileIdentity>) -> bool {
         let Some(key) = key(job) else { return true };
         match self.0.get(&key) {
             None => {

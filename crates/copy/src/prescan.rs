@@ -59,11 +59,11 @@ fn sees_many_small(root: PathBuf, plan: &Plan) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::Cli;
+    use crate::tests::ParsedCommand;
 
     fn plan(root: &std::path::Path, options: &str) -> Plan {
         let line = format!("copy {} smb://ann@h/x {options}", root.display());
-        let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+        let args = <ParsedCommand as clap::Parser>::parse_from(line.split_whitespace()).args;
         Plan::new(&args, &|_| Ok("secret".to_owned())).unwrap()
     }
 

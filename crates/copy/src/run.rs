@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::Url;
-use client::remote::{Attributes, Kind, Node, SPECIAL};
+use client::remote::{Attributes, FileIdentity, Kind, SPECIAL};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::concurrency::ConcurrencyLimit;
@@ -457,7 +457,7 @@ impl Run {
 
     /// Takes jobs. With -H a further name of a file waits for the first one, and an equal file is linked to
     /// it.
-    fn admit(&mut self, jobs: Vec<Job>, alike: Vec<(Job, Option<Node>)>) {
+    fn admit(&mut self, jobs: Vec<Job>, alike: Vec<(Job, Option<FileIdentity>)>) {
         if !self.shared.plan.hard_links {
             return self.jobs.extend(jobs);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::remote::Node;
+use client::remote::FileIdentity;
 
 use crate::error::Fault;
 use crate::job::{Directory, Job};
@@ -25,7 +25,7 @@ pub(crate) struct Survey {
     pub(crate) jobs: Vec<Job>,
     pub(crate) directories: Vec<Directory>,
     /// Files with several names that the target has already, with their identity there.
-    pub(crate) alike: Vec<(Job, Option<Node>)>,
+    pub(crate) alike: Vec<(Job, Option<FileIdentity>)>,
     pub(crate) tally: Tally,
     /// Paths that failed, each with the reason.
     pub(crate) failures: Vec<(String, String)>,

@@ -25,7 +25,7 @@ use crate::tree::like::Like;
 use crate::{Args, Plan};
 
 #[derive(Debug, clap::Parser)]
-pub(crate) struct Cli {
+pub(crate) struct ParsedCommand {
     #[command(flatten)]
     pub(crate) args: Args,
 }
@@ -37,7 +37,7 @@ pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<CopyContext> {
     fs::create_dir_all(&source).unwrap();
     fs::create_dir_all(&target).unwrap();
     let line = format!("copy {} {} {options}", source.display(), target.display());
-    let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+    let args = <ParsedCommand as clap::Parser>::parse_from(line.split_whitespace()).args;
     let plan = Plan::new(&args, &|_| unreachable!("nobody logs on")).unwrap();
     let source = Tree::open(&plan.source, &plan.source_access).await.unwrap();
     let target = Tree::open(&plan.target, &plan.target_access).await.unwrap();
@@ -274,7 +274,7 @@ async fn a_rate_is_kept_over_all_files_and_pieces() {
 /// Runs a whole copy between two directories of this host.
 fn run(dir: &Path, options: &str) -> crate::Report {
     let line = format!("copy {0}/source {0}/target {options}", dir.display());
-    let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+    let args = <ParsedCommand as clap::Parser>::parse_from(line.split_whitespace()).args;
     crate::run(Plan::new(&args, &|_| unreachable!("nobody logs on")).unwrap()).unwrap()
 }
 
@@ -332,7 +332,7 @@ async fn what_could_be_run_can_be_run_where_its_list_has_become_permission_bits(
 fn patterns_for_a_share_have_no_case() {
     let wants = |target: &str, path: &str| {
         let line = format!("copy /here {target} --exclude cache --mirror");
-        let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+        let args = <ParsedCommand as clap::Parser>::parse_from(line.split_whitespace()).args;
         Plan::new(&args, &|_| Ok("secret".to_owned())).unwrap().wants(path, true)
     };
     assert!(!wants("smb://ann@192.0.2.1/x", "a/Cache") && !wants("smb://ann@192.0.2.1/x", "a/cache"));

@@ -14,7 +14,7 @@ use testkit::samba::{Samba, USER};
 use volume::security::{Ace, AceFlags, Acl, Control, Descriptor, Rights, Sid, well_known};
 
 #[derive(Debug, Parser)]
-struct Cli {
+struct ForeignCommand {
     #[command(flatten)]
     args: Args,
 }
@@ -22,7 +22,7 @@ struct Cli {
 fn copy(source: &str, target: &str, options: &str) -> Report {
     let words = ["copy", source, target].into_iter().chain(options.split_whitespace());
     let ask = |_: &str| Ok(USER.1.to_owned());
-    copy::run(Plan::new(&Cli::parse_from(words).args, &ask).unwrap()).unwrap()
+    copy::run(Plan::new(&ForeignCommand::parse_from(words).args, &ask).unwrap()).unwrap()
 }
 
 /// A tree with many small files, a large one, an empty one, a directory without files, and names of all
@@ -320,7 +320,7 @@ fn many_small_files_go_over_sessions_that_are_opened_together() {
         std::fs::write(Path::new(&here).join(format!("small-{number}")), number.to_string()).unwrap();
     }
     let remote = format!("smb://{}@{}/files/not/yet/many", USER.0, samba.address);
-    let wrong = Cli::parse_from(["copy", here.as_str(), remote.as_str()]).args;
+    let wrong = ForeignCommand::parse_from(["copy", here.as_str(), remote.as_str()]).args;
     let refused = copy::run(Plan::new(&wrong, &|_: &str| Ok("no".to_owned())).unwrap()).unwrap_err();
     assert!(refused.to_string().contains("wrong password"), "{refused}");
     let there = copy(&here, &remote, "");

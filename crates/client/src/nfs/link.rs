@@ -15,7 +15,9 @@ use wire::limits::MAX_MESSAGE;
 use super::callback::Responder;
 use crate::Error;
 use crate::error::Result;
-use crate::transport::{Entry, Message, Outgoing, PREFIX, Pending, Protocol, Receiver, Tasks, Transport};
+use crate::transport::{
+    Message, Outgoing, PREFIX, Pending, Protocol, Receiver, Tasks, Transport, UnfetchedRequest,
+};
 
 /// The protocol NFS on a connection.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ pub(crate) struct Own {
 }
 
 impl Protocol for Nfs {
-    type Shared = ();
+    type Unlocked = ();
     type Own = Own;
     type Request = ();
     type Reply = Message;
@@ -104,7 +106,7 @@ impl Link {
         }
         let xid = state.own.next_xid;
         state.own.next_xid = xid.wrapping_add(1);
-        state.entries.insert(u64::from(xid), Entry::new(()));
+        state.entries.insert(u64::from(xid), UnfetchedRequest::new(()));
         Ok((state.frames.take(SMALL), xid, Pending::new(Arc::clone(self), u64::from(xid))))
     }
 

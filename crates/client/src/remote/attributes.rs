@@ -36,7 +36,7 @@ pub const KEPT: FileAttributes = FileAttributes::READONLY
     .union(FileAttributes::ARCHIVE);
 
 /// The file system of a file, and the file's number in it.
-pub type Node = (u128, u64);
+pub type FileIdentity = (u128, u64);
 
 /// The attributes of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Attributes {
     /// too early for every side.
     pub modified: i128,
     /// The identity of a file with further names, if it is known.
-    pub node: Option<Node>,
+    pub node: Option<FileIdentity>,
     /// Whether it may have holes.
     pub sparse: bool,
     /// The permission bits, including those of [`SPECIAL`], if it has any.
@@ -197,8 +197,8 @@ impl From<&Metadata> for Attributes {
     }
 }
 
-impl From<smb::DirectoryEntry> for Entry {
-    fn from(it: smb::DirectoryEntry) -> Entry {
+impl From<smb::NamedEntry> for Entry {
+    fn from(it: smb::NamedEntry) -> Entry {
         Entry { attributes: Attributes::from(&it.entry), name: it.name.into_bytes() }
     }
 }

@@ -12,7 +12,7 @@ mod options;
 mod session;
 mod times;
 
-pub use attributes::{Attributes, Entry, KEPT, Kind, LINKS, MODE, Node, SPECIAL};
+pub use attributes::{Attributes, Entry, FileIdentity, KEPT, Kind, LINKS, MODE, SPECIAL};
 pub use directory::Directory;
 pub use file::RemoteFile;
 pub use local::HostFile;

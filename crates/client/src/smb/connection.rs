@@ -9,7 +9,7 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 use crate::error::Result;
 use crate::retry::{answered, within};
 use crate::smb::Options;
-use crate::smb::link::{ECHO, Envelope, Link};
+use crate::smb::link::{ECHO, Envelope, SmbTransport};
 use crate::smb::negotiate::{Negotiated, negotiate};
 use crate::transport::{Tasks, Tuning, tune};
 
@@ -22,7 +22,7 @@ pub struct Connection {
 
 #[derive(Debug)]
 pub(crate) struct ConnectionCore {
-    pub(crate) link: Arc<Link>,
+    pub(crate) link: Arc<SmbTransport>,
     pub(crate) negotiated: Negotiated,
     pub(crate) options: Options,
     pub(crate) host: String,
@@ -60,7 +60,7 @@ impl Connection {
     pub async fn over(stream: TcpStream, host: &str, options: &Options) -> Result<Connection> {
         tune(&stream, Tuning { dead_after: options.dead_after, is_paced: options.pace.is_some() })?;
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
-        let (link, tasks) = Link::start(stream, options.credits, options.silence);
+        let (link, tasks) = SmbTransport::start(stream, options.credits, options.silence);
         let negotiating = negotiate(&link, options, host);
         let negotiated = answered("NEGOTIATE", options.connect_timeout, negotiating).await?;
         link.rate.set(options.pace);

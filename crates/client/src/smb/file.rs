@@ -32,18 +32,18 @@ pub struct File {
 
 /// The bytes of a READ, in the buffer in which they arrived.
 #[derive(Debug)]
-pub struct Data {
+pub struct ReadPayload {
     pub(crate) reply: Reply,
     pub(crate) range: Range<usize>,
 }
 
-impl AsRef<[u8]> for Data {
+impl AsRef<[u8]> for ReadPayload {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
-impl Deref for Data {
+impl Deref for ReadPayload {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -53,7 +53,7 @@ impl Deref for Data {
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DirectoryEntry {
+pub struct NamedEntry {
     /// Its name. Invalid UTF-16 is replaced.
     pub name: String,
     /// Its times, sizes and attributes.
@@ -100,13 +100,13 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
-    pub async fn read(&self, offset: u64, length: u32) -> Result<Data> {
+    pub async fn read(&self, offset: u64, length: u32) -> Result<ReadPayload> {
         let request = read::Request::new(self.id, offset, length.min(self.tree.limits().0));
         let body = |out: &mut Vec<u8>| request.write(out);
         let part = FrameRequest { command: Command::Read, payload: request.length, body: &body };
         let [reply] = self.tree.call([part]).await?.replies;
         if reply.status() == NtStatus::END_OF_FILE {
-            return Ok(Data { reply, range: 0..0 });
+            return Ok(ReadPayload { reply, range: 0..0 });
         }
         let reply = reply.success()?;
         let data = read::Response::parse(reply.message())?.data;
@@ -114,7 +114,7 @@ impl File {
             return Err(Malformed::new("READ response", "DataLength").into());
         }
         let range = reply.range_of(data);
-        Ok(Data { reply, range })
+        Ok(ReadPayload { reply, range })
     }
 
     /// Writes `data` at `offset`. Returns the number of bytes written, which is less than all if the server's
@@ -226,7 +226,7 @@ impl File {
     /// # Errors
     /// [`Error::Status`] when the server refuses. [`Error::Protocol`] when the listing goes on without
     /// anything new.
-    pub async fn list(&self, pattern: &str) -> Result<Vec<DirectoryEntry>> {
+    pub async fn list(&self, pattern: &str) -> Result<Vec<NamedEntry>> {
         let pattern = utf16::encode(pattern);
         let mut entries = Vec::new();
         // The start of the reply before the last one, and the number of empty replies in a row.
@@ -271,7 +271,7 @@ impl File {
                     found.map_err(|_| Malformed::new("QUERY_DIRECTORY response", "Buffer"))?;
                 let name = name.to_string_lossy();
                 if name != "." && name != ".." {
-                    entries.push(DirectoryEntry { name, entry });
+                    entries.push(NamedEntry { name, entry });
                 }
             }
             // MS-SMB2 3.2.5.15

@@ -1,8 +1,8 @@
 //! The inside of a connection: pending requests, queued frames and waiters.
 //!
-//! [`Link::send`] takes the credits of a request, assigns its message IDs and an entry in the table, writes
-//! it into a frame of its own, protects it and queues it. From then on [`crate::transport`] carries it.
-//! [`reader`] checks the received messages and completes the entries.
+//! [`SmbTransport::send`] takes the credits of a request, assigns its message IDs and an entry in the table,
+//! writes it into a frame of its own, protects it and queues it. From then on [`crate::transport`] carries
+//! it. [`reader`] checks the received messages and completes the entries.
 
 mod reader;
 
@@ -22,7 +22,7 @@ use crate::smb::buffer::Reply;
 use crate::smb::credits::{CreditOutcome, Credits};
 use crate::smb::negotiate::CREDIT;
 use crate::smb::protection::{ChannelKeys, Protection};
-use crate::transport::{Entry, PREFIX, Pending, Protocol, Tasks, Transport};
+use crate::transport::{PREFIX, Pending, Protocol, Tasks, Transport, UnfetchedRequest};
 
 /// One request of a frame.
 #[derive(Clone, Copy)]
@@ -69,11 +69,11 @@ impl Envelope<'_> {
 pub(crate) struct Smb;
 
 /// A connection that carries SMB. A zero byte and a 24-bit length precede each frame (MS-SMB2 2.1).
-pub(crate) type Link = Transport<Smb>;
+pub(crate) type SmbTransport = Transport<Smb>;
 
 /// The data of a pending request.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct SmbRequest {
     command: Command,
     charge: u16,
     asked: u16,
@@ -97,30 +97,30 @@ pub(crate) struct LinkSettings {
 }
 
 impl Protocol for Smb {
-    type Shared = LinkSettings;
+    type Unlocked = LinkSettings;
     type Own = Own;
-    type Request = Request;
+    type Request = SmbRequest;
     type Reply = Reply;
 
     fn ended(own: &mut Own) {
         own.credits.wake_all();
     }
 
-    async fn ask(link: &Arc<Link>) {
+    async fn ask(link: &Arc<SmbTransport>) {
         // A failure ends the connection now or later.
         let _asked = link.send(Envelope::PLAIN, [ECHO], None).await;
     }
 }
 
-impl Link {
+impl SmbTransport {
     /// Starts a link over `stream` and its tasks.
     pub(crate) fn start(
         stream: tokio::net::TcpStream,
         credits: u16,
         silence: Duration,
-    ) -> (Arc<Link>, Tasks) {
+    ) -> (Arc<SmbTransport>, Tasks) {
         let own = Own { credits: Credits::new(credits), next_message_id: 0, channels: Vec::new() };
-        Transport::begin(stream, own, reader::Reader::default(), silence)
+        Transport::begin(stream, own, reader::SmbReceiver::default(), silence)
     }
 
     /// Allows requests of more than 64 KiB to take more than one credit.
@@ -245,7 +245,7 @@ impl Link {
             let asks = spread(ask, charges);
             let first_id = state.own.next_message_id;
             for at in 0..N {
-                let entry = Entry::new(Request {
+                let entry = UnfetchedRequest::new(SmbRequest {
                     command: parts[at].command,
                     charge: charges[at],
                     asked: asks[at],
@@ -265,7 +265,7 @@ impl Link {
 
 /// A place in the queue for credits. It is given up when the request is dropped.
 struct Waiting<'a> {
-    link: &'a Link,
+    link: &'a SmbTransport,
     ticket: Option<u64>,
 }
 

@@ -67,7 +67,7 @@ mod tree;
 
 pub use buffer::Reply;
 pub use connection::Connection;
-pub use file::{Data, DirectoryEntry, File};
+pub use file::{File, NamedEntry, ReadPayload};
 pub use holes::Allocated;
 pub use negotiate::Negotiated;
 pub use offload::{COPIED_AT_ONCE, CopySource};

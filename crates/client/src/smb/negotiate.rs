@@ -11,7 +11,7 @@ use smb_wire::{Command, Guid, List, Utf16, utf16};
 use crate::Error;
 use crate::error::Result;
 use crate::smb::Options;
-use crate::smb::link::{Envelope, FrameRequest, Link};
+use crate::smb::link::{Envelope, FrameRequest, SmbTransport};
 use crate::smb::protection::Agreed;
 
 /// The result of the negotiation.
@@ -95,7 +95,7 @@ pub(crate) fn security_mode(options: &Options) -> SecurityMode {
 }
 
 /// Exchanges NEGOTIATE. `host` is the name by which the server was reached.
-pub(crate) async fn negotiate(link: &Arc<Link>, options: &Options, host: &str) -> Result<Negotiated> {
+pub(crate) async fn negotiate(link: &Arc<SmbTransport>, options: &Options, host: &str) -> Result<Negotiated> {
     let salt: [u8; 32] = auth::crypto::random();
     let ciphers: Vec<_> =
         options.ciphers.iter().map(|cipher| wire_negotiate::Cipher::new(*cipher as u16)).collect();

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::smb::link::{FrameRequest, RELATED};
 use crate::smb::sidecar::read_streams;
 use crate::smb::tree::{CLOSE_RELATED, create_request, wire_path};
-use crate::smb::{Data, File, OpenOptions, Reply, Tree};
+use crate::smb::{File, OpenOptions, ReadPayload, Reply, Tree};
 
 /// The times and attributes to set. Zero leaves a value as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,7 +47,7 @@ impl Settings {
 #[derive(Debug)]
 pub struct Fetched {
     /// The data of the file.
-    pub data: Data,
+    pub data: ReadPayload,
     /// Its attributes after it was read.
     pub info: FileInfo,
     /// Whether it has named streams, if that was queried.
@@ -136,7 +136,7 @@ impl Tree {
             return Ok(Fetched { has_streams, ..plain });
         }
         if got.status() == NtStatus::END_OF_FILE {
-            let data = Data { reply: got, range: 0..0 };
+            let data = ReadPayload { reply: got, range: 0..0 };
             return Ok(Fetched { data, info: opened.info, has_streams });
         }
         let got = got.success()?;
@@ -147,7 +147,7 @@ impl Tree {
             return Err(Malformed::new("READ response", "DataLength").into());
         }
         let range = got.range_of(data);
-        Ok(Fetched { data: Data { reply: got, range }, info, has_streams })
+        Ok(Fetched { data: ReadPayload { reply: got, range }, info, has_streams })
     }
 
     /// Creates a file with the content `data` and leaves it open, in one round trip: CREATE, WRITE and

@@ -55,7 +55,7 @@ pub(super) async fn run<P: Protocol, R: Receiver<P>>(
     receiver: R,
 ) {
     let socket = Socket::new(socket);
-    let mut reader = Reader {
+    let mut reader = StreamReader {
         held: transport.buffers.take(HELD),
         filled: 0..0,
         pace: Pace::default(),
@@ -70,7 +70,7 @@ pub(super) async fn run<P: Protocol, R: Receiver<P>>(
     reader.transport.fail(error);
 }
 
-struct Reader<P: Protocol, R> {
+struct StreamReader<P: Protocol, R> {
     transport: Arc<Transport<P>>,
     socket: Socket,
     held: Vec<u8>,
@@ -80,7 +80,7 @@ struct Reader<P: Protocol, R> {
     receiver: R,
 }
 
-impl<P: Protocol, R: Receiver<P>> Reader<P, R> {
+impl<P: Protocol, R: Receiver<P>> StreamReader<P, R> {
     /// Reads until the server closes the connection between two frames.
     async fn read(&mut self) -> Result<()> {
         let mut peeking = false;

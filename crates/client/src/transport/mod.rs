@@ -45,7 +45,7 @@ pub(crate) use tune::{Tuning, tune};
 /// The protocol's part of a connection.
 pub(crate) trait Protocol: fmt::Debug + Sized + Send + Sync + 'static {
     /// The protocol's data beside the lock.
-    type Shared: fmt::Debug + Default + Send + Sync;
+    type Unlocked: fmt::Debug + Default + Send + Sync;
     /// The protocol's data under the lock.
     type Own: fmt::Debug + Send;
     /// The data of a request that is kept until its reply has been fetched.
@@ -62,14 +62,14 @@ pub(crate) trait Protocol: fmt::Debug + Sized + Send + Sync + 'static {
 
 /// A request whose reply has not been fetched.
 #[derive(Debug)]
-pub(crate) struct Entry<P: Protocol> {
+pub(crate) struct UnfetchedRequest<P: Protocol> {
     state: EntryState<P::Reply>,
     pub(crate) request: P::Request,
 }
 
-impl<P: Protocol> Entry<P> {
-    pub(crate) fn new(request: P::Request) -> Entry<P> {
-        Entry { state: EntryState::Waiting(None), request }
+impl<P: Protocol> UnfetchedRequest<P> {
+    pub(crate) fn new(request: P::Request) -> UnfetchedRequest<P> {
+        UnfetchedRequest { state: EntryState::Waiting(None), request }
     }
 
     /// Whether the reply has come.
@@ -124,7 +124,7 @@ impl From<Frame> for Outgoing {
 #[derive(Debug)]
 pub(crate) struct TransportState<P: Protocol> {
     pub(crate) own: P::Own,
-    pub(crate) entries: HashMap<u64, Entry<P>, BuildHasherDefault<IdHasher>>,
+    pub(crate) entries: HashMap<u64, UnfetchedRequest<P>, BuildHasherDefault<IdHasher>>,
     pub(crate) frames: FramePool,
     pub(crate) failed: Option<Error>,
     outbox: VecDeque<Outgoing>,
@@ -142,7 +142,7 @@ pub(crate) struct Transport<P: Protocol> {
     meter: Meter,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) rate: Rate,
-    pub(crate) shared: P::Shared,
+    pub(crate) shared: P::Unlocked,
 }
 
 impl<P: Protocol> Transport<P> {
@@ -169,7 +169,7 @@ impl<P: Protocol> Transport<P> {
             meter: Meter::of(&stream),
             buffers: Arc::default(),
             rate: Rate::default(),
-            shared: P::Shared::default(),
+            shared: P::Unlocked::default(),
         });
         let (read, write) = stream.into_split();
         let reader = tokio::spawn(incoming::run(Arc::clone(&transport), read, receiver));

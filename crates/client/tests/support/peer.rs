@@ -45,12 +45,12 @@ pub struct Server {
 }
 
 /// A message with its header in front.
-pub type Message = Vec<u8>;
+pub type MessageBytes = Vec<u8>;
 
 /// One connection.
 pub struct ChannelPeer {
     stream: TcpStream,
-    requests: VecDeque<Message>,
+    requests: VecDeque<MessageBytes>,
     /// The hash over NEGOTIATE and SESSION_SETUP.
     preauth: [u8; 64],
     /// The channel's signing key, once there is one.
@@ -228,7 +228,7 @@ impl ChannelPeer {
     }
 
     /// The next request, which must be a `command` in the session, signed with this channel's own key.
-    pub async fn next_of(&mut self, command: Command) -> Message {
+    pub async fn next_of(&mut self, command: Command) -> MessageBytes {
         let message = self.next().await;
         let header = Header::parse(&message).unwrap();
         assert_eq!((header.command(), header.session_id()), (command, SESSION));
@@ -238,7 +238,7 @@ impl ChannelPeer {
     }
 
     /// The next request.
-    pub async fn next(&mut self) -> Message {
+    pub async fn next(&mut self) -> MessageBytes {
         while self.requests.is_empty() {
             let frame = tokio::time::timeout(Duration::from_secs(20), self.frame()).await;
             self.split(&frame.expect("a request"));
@@ -247,7 +247,7 @@ impl ChannelPeer {
     }
 
     /// The next request, or none when the client has closed the connection.
-    pub async fn next_if_any(&mut self) -> Option<Message> {
+    pub async fn next_if_any(&mut self) -> Option<MessageBytes> {
         if self.requests.is_empty() && self.stream.peek(&mut [0]).await.ok()? == 0 {
             return None;
         }
@@ -319,7 +319,7 @@ impl ChannelPeer {
     }
 
     /// A response with credits.
-    fn answer(&self, request: &[u8], status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Message {
+    fn answer(&self, request: &[u8], status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> MessageBytes {
         let mut header = Header::response_to(Header::parse(request).unwrap(), status);
         header.set_credits(self.grants);
         let mut message = Vec::new();
@@ -328,14 +328,14 @@ impl ChannelPeer {
         message
     }
 
-    async fn send_signed(&mut self, mut message: Message) {
+    async fn send_signed(&mut self, mut message: MessageBytes) {
         if let Some(key) = &self.key {
             sign(key, &mut message);
         }
         self.send(message).await;
     }
 
-    async fn send(&mut self, message: Message) {
+    async fn send(&mut self, message: MessageBytes) {
         let mut frame = (message.len() as u32).to_be_bytes().to_vec();
         frame.extend_from_slice(&message);
         self.stream.write_all(&frame).await.unwrap();

@@ -119,8 +119,8 @@ impl File {
                 let (file, keep) = (file.file().clone(), *keep);
                 Ok(local::in_pool(move || host::sidecar::read(&file, &keep)).await?)
             }
-            RemoteFile::Smb(file) => smb::sidecar::Node(file).read(keep).await,
-            RemoteFile::Nfs(file, _) => nfs::sidecar::Node::File(file).read(keep).await,
+            RemoteFile::Smb(file) => smb::sidecar::SmbNode(file).read(keep).await,
+            RemoteFile::Nfs(file, _) => nfs::sidecar::NfsNode::File(file).read(keep).await,
         }
     }
 
@@ -131,8 +131,8 @@ impl File {
                 let (file, sidecar, keep) = (file.file().clone(), sidecar.clone(), *keep);
                 Ok(local::in_pool(move || host::sidecar::write(&file, &sidecar, &keep)).await?)
             }
-            RemoteFile::Smb(file) => smb::sidecar::Node(file).write(sidecar, keep).await,
-            RemoteFile::Nfs(file, _) => nfs::sidecar::Node::File(file).write(sidecar, keep).await,
+            RemoteFile::Smb(file) => smb::sidecar::SmbNode(file).write(sidecar, keep).await,
+            RemoteFile::Nfs(file, _) => nfs::sidecar::NfsNode::File(file).write(sidecar, keep).await,
         }
     }
 

@@ -8,7 +8,7 @@ use smb_wire::header::{Packet, SIZE, transform};
 use smb_wire::{Header, Malformed, NtStatus};
 use wire::limits::MAX_MESSAGE;
 
-use super::{Link, Smb};
+use super::{Smb, SmbTransport};
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
@@ -17,7 +17,7 @@ use crate::transport::{Message, PREFIX, Receiver};
 
 /// The receiving end of a connection.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct SmbReceiver {
     /// The keys used last. A connection with one session, the usual case, needs no lookup.
     keys: Option<Arc<ChannelKeys>>,
 }
@@ -32,7 +32,7 @@ enum Judged {
     Final,
 }
 
-impl Receiver<Smb> for Reader {
+impl Receiver<Smb> for SmbReceiver {
     fn length(prefix: [u8; PREFIX]) -> Result<usize> {
         // MS-SMB2 2.1
         if prefix[0] != 0 {
@@ -45,14 +45,14 @@ impl Receiver<Smb> for Reader {
         Ok(length)
     }
 
-    fn take(&mut self, link: &Arc<Link>, _: [u8; PREFIX], frame: &mut [u8]) -> Result<()> {
+    fn take(&mut self, link: &Arc<SmbTransport>, _: [u8; PREFIX], frame: &mut [u8]) -> Result<()> {
         let (messages, sealed_in) = self.unseal(link, frame)?;
         self.take_messages(link, &mut frame[messages], sealed_in)
     }
 
     fn take_large(
         &mut self,
-        link: &Arc<Link>,
+        link: &Arc<SmbTransport>,
         _: [u8; PREFIX],
         mut buffer: Vec<u8>,
         length: usize,
@@ -72,9 +72,14 @@ impl Receiver<Smb> for Reader {
     }
 }
 
-impl Reader {
+impl SmbReceiver {
     /// Processes the messages of a frame, one after the other.
-    fn take_messages(&mut self, link: &Arc<Link>, mut rest: &mut [u8], sealed_in: Option<u64>) -> Result<()> {
+    fn take_messages(
+        &mut self,
+        link: &Arc<SmbTransport>,
+        mut rest: &mut [u8],
+        sealed_in: Option<u64>,
+    ) -> Result<()> {
         while !rest.is_empty() {
             let header = Header::parse(rest)?;
             let id = header.message_id();
@@ -95,7 +100,7 @@ impl Reader {
     }
 
     /// Returns the range of the messages in `frame`, and the session whose keys sealed them.
-    fn unseal(&mut self, link: &Link, frame: &mut [u8]) -> Result<(Range<usize>, Option<u64>)> {
+    fn unseal(&mut self, link: &SmbTransport, frame: &mut [u8]) -> Result<(Range<usize>, Option<u64>)> {
         match Packet::classify(frame) {
             Some(Packet::Smb2) => Ok((0..frame.len(), None)),
             Some(Packet::Transform) => {
@@ -111,7 +116,7 @@ impl Reader {
         }
     }
 
-    fn keys_of(&mut self, link: &Link, session_id: u64) -> Option<Arc<ChannelKeys>> {
+    fn keys_of(&mut self, link: &SmbTransport, session_id: u64) -> Option<Arc<ChannelKeys>> {
         if self.keys.as_ref().is_none_or(|keys| keys.session_id != session_id) {
             self.keys = link.channel(session_id);
         }
@@ -120,7 +125,7 @@ impl Reader {
 
     /// Checks a message against its request: its protection, and whether it is final. Accounts for the
     /// credits of an interim reply. The credits of a final reply are accounted for when it is completed.
-    fn judge(&mut self, link: &Link, message: &mut [u8], sealed_in: Option<u64>) -> Result<Judged> {
+    fn judge(&mut self, link: &SmbTransport, message: &mut [u8], sealed_in: Option<u64>) -> Result<Judged> {
         let header = Header::parse(message)?;
         if !header.is_response() {
             return Err(Error::Protocol("a request"));
@@ -175,7 +180,7 @@ impl Reader {
 }
 
 /// Passes the reply to its waiter, and accounts for its credits.
-fn complete(link: &Link, id: u64, reply: Reply) {
+fn complete(link: &SmbTransport, id: u64, reply: Reply) {
     let granted = reply.header().credits();
     link.complete(id, reply, |own, request| {
         let (charge, asked) = (std::mem::take(&mut request.charge), std::mem::take(&mut request.asked));

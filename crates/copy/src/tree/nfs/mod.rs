@@ -24,7 +24,7 @@ use crate::sidecar::{Sidecar, SidecarOutcome};
 use crate::tree::File;
 use crate::tree::facts::Fetched;
 use crate::tree::like::Like;
-use sidecar::Node;
+use sidecar::NfsNode;
 
 /// A directory of an export.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Nfs {
     }
 
     pub(super) async fn sidecar(&self, path: &str, keep: &Keep) -> FileResult<Sidecar> {
-        Node::Directory(&self.directory(path).await?).read(keep).await
+        NfsNode::Directory(&self.directory(path).await?).read(keep).await
     }
 
     pub(super) async fn set_sidecar(
@@ -152,6 +152,6 @@ impl Nfs {
         sidecar: &Sidecar,
         keep: &Keep,
     ) -> FileResult<SidecarOutcome> {
-        Node::Directory(&self.directory(path).await?).write(sidecar, keep).await
+        NfsNode::Directory(&self.directory(path).await?).write(sidecar, keep).await
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{Fault, FileResult};
 use crate::sidecar::{List, Lost, Owner, OwnerId, Sidecar, SidecarOutcome, Xattr};
 
 /// A file or a directory. Both have the same operations.
-pub(in crate::tree) enum Node<'a> {
+pub(in crate::tree) enum NfsNode<'a> {
     File(&'a ExportFile),
     Directory(&'a ExportDirectory),
 }
@@ -15,13 +15,13 @@ pub(in crate::tree) enum Node<'a> {
 macro_rules! of_node {
     ($self:expr, $node:ident => $call:expr) => {
         match $self {
-            Node::File($node) => $call,
-            Node::Directory($node) => $call,
+            NfsNode::File($node) => $call,
+            NfsNode::Directory($node) => $call,
         }
     };
 }
 
-impl Node<'_> {
+impl NfsNode<'_> {
     pub(in crate::tree) async fn read(&self, keep: &Keep) -> FileResult<Sidecar> {
         let mut found = Sidecar::default();
         if keep.lists || keep.owners {

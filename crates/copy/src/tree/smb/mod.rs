@@ -38,7 +38,7 @@ use crate::tree::like::Like;
 use crate::{Keep, name};
 use lanes::Lanes;
 use live::{Live, Order};
-use sidecar::Node;
+use sidecar::SmbNode;
 use together::{Together, is_alive};
 
 /// A directory of a share.
@@ -393,7 +393,7 @@ impl Smb {
     pub(super) async fn sidecar(&self, path: &str, keep: &Keep) -> FileResult<Sidecar> {
         let how = OpenOptions::directory(Disposition::Open);
         let directory = self.tree().open(&self.path(path), &how).await?;
-        let found = Node(&directory).read(keep).await;
+        let found = SmbNode(&directory).read(keep).await;
         directory.close().await?;
         found
     }
@@ -407,7 +407,7 @@ impl Smb {
         let how = OpenOptions::directory(Disposition::Open);
         let how = OpenOptions { access: how.access | Rights::WRITE_EA | changing(keep), ..how };
         let directory = self.tree().open(&self.path(path), &how).await?;
-        let outcome = Node(&directory).write(found, keep).await;
+        let outcome = SmbNode(&directory).write(found, keep).await;
         directory.close().await?;
         outcome
     }

@@ -21,9 +21,9 @@ fn owner_of(descriptor: &Descriptor) -> Option<Owner> {
 }
 
 /// An open file or directory.
-pub(in crate::tree) struct Node<'a>(pub(in crate::tree) &'a client::smb::File);
+pub(in crate::tree) struct SmbNode<'a>(pub(in crate::tree) &'a client::smb::File);
 
-impl Node<'_> {
+impl SmbNode<'_> {
     pub(in crate::tree) async fn read(&self, keep: &Keep) -> FileResult<Sidecar> {
         let mut found = Sidecar::default();
         if keep.lists || keep.owners {
