@@ -9,7 +9,8 @@ use std::path::Path;
 
 /// Parses a host and a port. The port is `usual` if none is written. An IPv6 address needs brackets.
 ///
-/// # Errors The reason, for the user.
+/// # Errors
+/// The reason, for the user.
 pub fn place(text: &str, usual: u16) -> Result<(String, u16), String> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -34,7 +35,8 @@ pub fn place(text: &str, usual: u16) -> Result<(String, u16), String> {
 /// Parses the domain and the user of `[DOMAIN;]USER`, or of `DOMAIN\USER`, which Windows and Azure's portal
 /// write.
 ///
-/// # Errors When the text has a password, which the message does not repeat.
+/// # Errors
+/// When the text has a password, which the message does not repeat.
 pub fn login(text: &str) -> Result<(&str, &str), String> {
     if text.contains(':') {
         let secret = "a password must not stand on the command line; use --password-file";
@@ -49,7 +51,8 @@ pub const NOTHING: &str = "a size of nothing";
 /// Parses a number of bytes: a number with an optional k, m, g or t (1024 each, as fio's default) in either
 /// case, and an optional `b` or `ib` after it.
 ///
-/// # Errors The reason, for the user.
+/// # Errors
+/// The reason, for the user.
 pub fn size(text: &str) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.len() - lower.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -87,7 +90,8 @@ pub fn exposure(file: &Path) -> Option<String> {
 /// Reads the first line of a file with a secret, which may be empty. Prints a line on standard error if
 /// others may read the file.
 ///
-/// # Errors The errors of the host.
+/// # Errors
+/// The errors of the host.
 pub fn secret(file: &Path) -> io::Result<String> {
     if let Some(why) = exposure(file) {
         eprintln!("trunkline: warning: {}: {why}", file.display());

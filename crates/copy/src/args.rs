@@ -128,7 +128,8 @@ impl Args {
     /// The passwords that are needed, from files and the environment, or else from `ask`, which is called
     /// with the user.
     ///
-    /// # Errors When a file cannot be read, and the errors of `ask`.
+    /// # Errors
+    /// When a file cannot be read, and the errors of `ask`.
     pub(crate) fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Passwords, Error> {
         let obtain = |place: &Url, file: Option<&Path>, option: &str, variable: &str| match file {
             _ if place.login().is_none() => Ok(None),

@@ -53,7 +53,8 @@ const SLOTS: u32 = 256;
 impl Plan {
     /// Checks the options. `ask` is called for the password of a user if nothing else has it.
     ///
-    /// # Errors The reason why the options do not go together or cannot be met.
+    /// # Errors
+    /// The reason why the options do not go together or cannot be met.
     pub fn new(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Plan, Error> {
         let usage = |text: String| Error::new("nothing was copied", text);
         let sides = [&args.source, &args.target];

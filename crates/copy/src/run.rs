@@ -44,7 +44,8 @@ const SETTLING: usize = 32;
 
 /// Runs `plan` to its end. Faults of single files are in the report, and printed on standard error.
 ///
-/// # Errors When nothing could begin: a server cannot be reached, a login is refused, or the source does not
+/// # Errors
+/// When nothing could begin: a server cannot be reached, a login is refused, or the source does not
 /// exist.
 pub fn run(plan: Plan) -> Result<Report, Error> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();

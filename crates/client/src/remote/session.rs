@@ -96,7 +96,8 @@ impl RemoteSession {
 
     /// Sends a request that costs the server nothing.
     ///
-    /// # Errors When the server does not answer.
+    /// # Errors
+    /// When the server does not answer.
     pub async fn echo(&self) -> Result<()> {
         match self {
             RemoteSession::Smb { connection, .. } => connection.echo().await,
@@ -107,7 +108,8 @@ impl RemoteSession {
 
     /// Ends the session.
     ///
-    /// # Errors When the server did not confirm it.
+    /// # Errors
+    /// When the server did not confirm it.
     pub async fn close(self) -> Result<()> {
         match self {
             RemoteSession::Smb { session, .. } => session.log_off().await,

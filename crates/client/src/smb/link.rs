@@ -156,7 +156,8 @@ impl SmbTransport {
     /// Servers may grant the requested credits little by little. Windows before 2016 grants 32 credits at a
     /// time. When no pending request brings more, as with the first large request, an ECHO asks for them.
     ///
-    /// # Errors The error that ended the link, or [`Error::Credits`] when no more credits come. Later
+    /// # Errors
+    /// The error that ended the link, or [`Error::Credits`] when no more credits come. Later
     /// requests then fail at once, until the server grants more.
     pub(crate) async fn send<const N: usize>(
         self: &Arc<Self>,
