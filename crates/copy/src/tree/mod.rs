@@ -40,7 +40,7 @@ pub(crate) use file::File;
 pub(crate) enum Tree {
     Local(local::Local),
     Smb(Box<smb::Smb>),
-    Nfs(nfs::Nfs),
+    Nfs(Box<nfs::Nfs>),
 }
 
 /// Calls the same method of each side.
@@ -69,7 +69,7 @@ impl Tree {
     ) -> Result<Tree, Error> {
         Ok(match url.scheme {
             Scheme::Smb => Tree::Smb(Box::new(smb::Smb::open(url, access, is_many).await?)),
-            Scheme::Nfs => Tree::Nfs(nfs::Nfs::open(url, access).await?),
+            Scheme::Nfs => Tree::Nfs(Box::new(nfs::Nfs::open(url, access).await?)),
             _ => Tree::Local(local::Local::new(url.path.as_ref())),
         })
     }
