@@ -61,8 +61,10 @@ pub struct Args {
 
 fn target(text: &str) -> Result<Url, String> {
     match load::target(text)? {
-        load::Target::Files(url) => Ok(url),
-        load::Target::Null { .. } => Err("null:// has nothing to examine; take smb:// or nfs://".to_owned()),
+        load::LoadTarget::Files(url) => Ok(url),
+        load::LoadTarget::Null { .. } => {
+            Err("null:// has nothing to examine; take smb:// or nfs://".to_owned())
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use client::written::size;
 use smb_wire::negotiate::Dialect;
 
-use crate::target::{Target, target};
+use crate::target::{LoadTarget, target};
 use crate::units::time;
 
 /// What to load, and how.
@@ -18,7 +18,7 @@ pub struct Args {
     /// What to load: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path of a mounted
     /// directory. Several targets, or one with diskspd's flags, are files
     #[arg(value_name = "TARGET", required_unless_present = "agent", value_parser = target)]
-    pub targets: Vec<Target>,
+    pub targets: Vec<LoadTarget>,
     /// One of diskspd's flags, as `diskspd::spell_out` hands it on
     #[arg(long = "diskspd", value_name = "FLAG", hide = true, allow_hyphen_values = true, conflicts_with_all = [
         "rw", "metadata", "bs", "iodepth", "numjobs", "nrfiles", "filesize", "runtime", "ramp_time", "direct", "sync", "time_based",
@@ -234,7 +234,7 @@ impl Args {
     /// Whom a password is asked for.
     #[must_use]
     pub fn user(&self) -> &str {
-        self.targets.first().and_then(Target::login).unwrap_or_default()
+        self.targets.first().and_then(LoadTarget::login).unwrap_or_default()
     }
 
     /// The password from `--password-file` or the environment; none when it must be asked for, and an empty one where

@@ -44,5 +44,5 @@ pub use measure::Stop;
 pub use plan::Plan;
 pub use report::{Report, html, json, plots};
 pub use run::{run, run_until};
-pub use target::{Target, target};
+pub use target::{LoadTarget, target};
 pub use work::data::noise;

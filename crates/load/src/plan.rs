@@ -11,7 +11,7 @@ use client::{Scheme, Url, join};
 
 use crate::args::{Args, Metadata, Pattern};
 use crate::diskspd::Flags;
-use crate::{Error, Target, target};
+use crate::{Error, LoadTarget, target};
 
 /// One load, ready to run.
 #[derive(Debug, Clone)]
@@ -382,7 +382,7 @@ fn block_of(option: &str, bytes: u64) -> Result<u32, Error> {
 /// Whether the targets are files, not a directory in which each job makes its own.
 fn are_files(args: &Args) -> bool {
     let is_directory = || match &args.targets[0] {
-        Target::Files(url) if url.scheme == Scheme::Local => std::path::Path::new(&url.path).is_dir(),
+        LoadTarget::Files(url) if url.scheme == Scheme::Local => std::path::Path::new(&url.path).is_dir(),
         _ => true,
     };
     args.metadata.is_none() && (!args.diskspd.is_empty() || args.targets.len() > 1 || !is_directory())

@@ -6,7 +6,7 @@ use client::{Scheme, Url, written};
 
 /// The target of a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum LoadTarget {
     /// A directory or a file.
     Files(Url),
     /// A server without files, which answers reads alone.
@@ -23,13 +23,13 @@ pub enum Target {
 ///
 /// # Errors
 /// A message for the user.
-pub fn target(text: &str) -> Result<Target, String> {
+pub fn target(text: &str) -> Result<LoadTarget, String> {
     match text.split_once("://") {
         Some(("null", place)) => null(place),
-        Some(("smb" | "nfs", _)) => text.parse().map(Target::Files),
+        Some(("smb" | "nfs", _)) => text.parse().map(LoadTarget::Files),
         // With two slashes or backslashes Windows names a share.
         None if !text.starts_with("//") && !text.starts_with(r"\\") && !text.is_empty() => {
-            text.parse().map(Target::Files)
+            text.parse().map(LoadTarget::Files)
         }
         _ => {
             let (smb, nfs) = (Scheme::Smb.form(), Scheme::Nfs.form());
@@ -42,45 +42,45 @@ pub fn target(text: &str) -> Result<Target, String> {
     }
 }
 
-fn null(place: &str) -> Result<Target, String> {
+fn null(place: &str) -> Result<LoadTarget, String> {
     match written::place(place.trim_end_matches('/'), 0)? {
-        (host, port) if port > 0 && !host.is_empty() => Ok(Target::Null { host, port }),
+        (host, port) if port > 0 && !host.is_empty() => Ok(LoadTarget::Null { host, port }),
         _ => Err("no host or no port; write null://HOST:PORT".to_owned()),
     }
 }
 
-impl Target {
+impl LoadTarget {
     /// The user whose password is needed.
     pub(crate) fn login(&self) -> Option<&str> {
         match self {
-            Target::Files(url) => url.login(),
-            Target::Null { .. } => None,
+            LoadTarget::Files(url) => url.login(),
+            LoadTarget::Null { .. } => None,
         }
     }
 
     /// The directory or file. A null server has none, and an empty path stands for it.
     pub(crate) fn directory(&self) -> Url {
         match self {
-            Target::Files(url) => url.clone(),
-            Target::Null { .. } => Url::local(""),
+            LoadTarget::Files(url) => url.clone(),
+            LoadTarget::Null { .. } => Url::local(""),
         }
     }
 
     /// Whether both are in the same share, reached in the same way.
-    pub(crate) fn shares_root(&self, other: &Target) -> bool {
+    pub(crate) fn shares_root(&self, other: &LoadTarget) -> bool {
         match (self, other) {
-            (Target::Files(one), Target::Files(other)) => root(one) == root(other),
+            (LoadTarget::Files(one), LoadTarget::Files(other)) => root(one) == root(other),
             _ => self == other,
         }
     }
 }
 
 /// The share for error messages and reports.
-impl fmt::Display for Target {
+impl fmt::Display for LoadTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Files(url) => place(url).fmt(f),
-            Target::Null { host, port } => write!(f, "{host}:{port}"),
+            LoadTarget::Files(url) => place(url).fmt(f),
+            LoadTarget::Null { host, port } => write!(f, "{host}:{port}"),
         }
     }
 }

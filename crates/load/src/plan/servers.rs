@@ -6,7 +6,7 @@ use client::smb::{Credentials, Options};
 
 use super::{Load, Protocol, Smb};
 use crate::args::{Args, Encryption, Signing};
-use crate::{Error, Target};
+use crate::{Error, LoadTarget};
 
 /// The credits that one connection keeps in stock at most, and at least.
 const CREDITS: std::ops::RangeInclusive<u64> = 128..=8192;
@@ -14,8 +14,8 @@ const CREDITS: std::ops::RangeInclusive<u64> = 128..=8192;
 /// Looks at the target for what to speak.
 pub(super) fn protocol(args: &Args, password: &str, load: Load) -> Result<Protocol, Error> {
     let target = match &args.targets[0] {
-        Target::Files(url) => url,
-        Target::Null { host, port } => {
+        LoadTarget::Files(url) => url,
+        LoadTarget::Null { host, port } => {
             alone(&Args { connections: 1, ..args.clone() }, "null://")?;
             return Ok(Protocol::Null { host: host.clone(), port: *port });
         }
