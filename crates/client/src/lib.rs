@@ -1,14 +1,17 @@
-//! Layer 4: user-space clients of file servers, asynchronous and pipelined, with several connections for one session.
+//! Layer 4: user-space clients of file servers, asynchronous and pipelined, with several connections for one
+//! session.
 //!
-//! [`smb`] speaks SMB 2.0.2 to 3.1.1 and [`nfs`] NFSv4.1 and 4.2; each begins with an example. Both stand on one transport
-//! (`transport`), which writes what tasks send in one turn in one system call, and they fail with one [`Error`].
+//! [`smb`] speaks SMB 2.0.2 to 3.1.1 and [`nfs`] speaks NFSv4.1 and 4.2. Each begins with an example. Both
+//! use the same transport (`transport`), which writes the frames of all tasks of a batch with one system
+//! call. All operations fail with one [`Error`].
 //!
-//! [`remote`] is what both have in common with a directory of this host. A [`Url`] says where files are, and [`written`] reads what else people write down of a server.
+//! [`remote`] is the common tree of files over SMB, NFS and this host. A [`Url`] says where files are.
+//! [`written`] parses other text that users write: servers, sizes and files with secrets.
 
 mod error;
 pub mod nfs;
-mod patience;
 pub mod remote;
+mod retry;
 pub mod smb;
 mod status;
 mod transport;

@@ -1,24 +1,25 @@
-//! What a connection of a session looks like from outside.
+//! The public view of a connection of a session.
 
 use std::net::SocketAddr;
 
 use crate::Traffic;
 
-/// A connection that carries a session, and what it has carried.
+/// A connection of a session and its counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelStatus {
-    /// Our end.
+    /// Our address.
     pub local: SocketAddr,
-    /// The server's end.
+    /// The server's address.
     pub peer: SocketAddr,
-    /// Requests that it has carried: frames of SMB, calls of NFS.
+    /// The requests that it has carried: SMB frames or NFS calls.
     pub requests: u64,
-    /// Bytes of data that they have moved; over SMB with headers, estimated.
+    /// The bytes of data that these requests have moved. Over SMB the number is an estimate that includes
+    /// headers.
     pub bytes: u64,
-    /// Bytes that the path itself has carried.
+    /// The bytes that the path itself has carried.
     pub traffic: Traffic,
-    /// Whether a request is under way on it.
+    /// Whether a request is pending on it.
     pub is_busy: bool,
-    /// As [`Connection::most_credits`](crate::smb::Connection::most_credits).
+    /// See [`Connection::most_credits`](crate::smb::Connection::most_credits).
     pub most_credits: Option<u32>,
 }

@@ -1,26 +1,28 @@
-//! Where files are: `smb://USER@HOST[:PORT]/SHARE[/PATH]`, `nfs://HOST[:PORT]/EXPORT[/PATH]`, or a path of this host.
+//! The location of files: `smb://USER@HOST[:PORT]/SHARE[/PATH]`, `nfs://HOST[:PORT]/EXPORT[/PATH]`, or a path
+//! of this host.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::written;
 
-/// A file or directory at a server, and who goes there; of this host it has a path alone.
+/// The location of a file or directory on a server, and the user. For this host it is a path alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     /// The protocol.
     pub scheme: Scheme,
-    /// The user; none over NFS.
+    /// The user, or nothing over NFS.
     pub user: String,
     /// The user's domain, or nothing.
     pub domain: String,
-    /// Name or address of the server.
+    /// The name or address of the server.
     pub host: String,
-    /// TCP port.
+    /// The TCP port.
     pub port: u16,
     /// The share, or the first part of the path to an export.
     pub share: String,
-    /// The path in it, parts divided by `/`; nothing for its root. Of this host the whole path, as it was written.
+    /// The path in the share or export, with parts divided by `/`, or nothing for its root. For this host it
+    /// is the whole path, as it was written.
     pub path: String,
 }
 
@@ -33,19 +35,16 @@ pub enum Scheme {
     Nfs,
     /// Files of this host, where something may be mounted.
     Local,
-    /// The load generator's server that has no files. No text is read as one here.
-    Null,
 }
 
 impl Scheme {
-    /// How a URL is written.
+    /// The form of a URL, for error messages.
     #[must_use]
     pub fn form(self) -> &'static str {
         match self {
             Scheme::Smb => "write smb://USER@HOST[:PORT]/SHARE[/PATH]",
             Scheme::Nfs => "write nfs://HOST[:PORT]/EXPORT[/PATH]",
             Scheme::Local => "write the path of a directory or file",
-            Scheme::Null => "write null://HOST:PORT",
         }
     }
 }
@@ -54,14 +53,8 @@ impl Url {
     /// A path of this host.
     #[must_use]
     pub fn local(path: impl Into<String>) -> Url {
-        Url { path: path.into(), ..Url::server(Scheme::Local, String::new(), 0) }
-    }
-
-    /// A server, without user and share.
-    #[must_use]
-    pub fn server(scheme: Scheme, host: String, port: u16) -> Url {
-        let none = String::new;
-        Url { scheme, user: none(), domain: none(), host, port, share: none(), path: none() }
+        let [user, domain, host, share] = [const { String::new() }; 4];
+        Url { scheme: Scheme::Local, user, domain, host, port: 0, share, path: path.into() }
     }
 
     /// The user whose password is needed.
@@ -71,7 +64,7 @@ impl Url {
     }
 }
 
-/// Joins parts of a path, either of which may be empty.
+/// Joins two parts of a path, either of which may be empty.
 #[must_use]
 pub fn join(path: &str, name: &str) -> String {
     match (path, name) {
@@ -87,7 +80,6 @@ impl fmt::Display for Url {
             Scheme::Smb => "smb",
             Scheme::Nfs => "nfs",
             Scheme::Local => return path.fmt(f),
-            Scheme::Null => return write!(f, "null://{host}:{port}"),
         };
         let semicolon = if domain.is_empty() { "" } else { ";" };
         let at = if user.is_empty() { "" } else { "@" };
@@ -108,7 +100,8 @@ impl FromStr for Url {
                 let (smb, nfs) = (Scheme::Smb.form(), Scheme::Nfs.form());
                 // What stands behind it may hold a password.
                 return Err(format!(
-                    "{scheme}:// is not known; {smb}, or {nfs}, or a path (put ./ in front for a file of that name)"
+                    "{scheme}:// is not known; {smb}, or {nfs}, or a path (put ./ in front for a file of \
+                     that name)"
                 ));
             }
             _ if text.is_empty() => return Err("an empty path".to_owned()),

@@ -1,16 +1,16 @@
-//! What people write down of a server and of who goes there: `[DOMAIN;]USER@HOST[:PORT]`, sizes, and files with a secret.
+//! Parses text that users write: `[DOMAIN;]USER@HOST[:PORT]`, sizes, and files with a secret.
 //!
-//! Each command has forms of its own around it; what is the same in all of them is read here, and refused in the
-//! same words.
+//! Each command has further forms of its own. The common forms are parsed here, and refused with the same
+//! words.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Host and port, `usual` where none is written; an IPv6 address stands in brackets.
+/// Parses a host and a port. The port is `usual` if none is written. An IPv6 address needs brackets.
 ///
 /// # Errors
-/// What is wrong, for whoever wrote it.
+/// The reason, for the user.
 pub fn place(text: &str, usual: u16) -> Result<(String, u16), String> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -32,10 +32,11 @@ pub fn place(text: &str, usual: u16) -> Result<(String, u16), String> {
     Ok((host.to_owned(), port))
 }
 
-/// Domain and user of `[DOMAIN;]USER`, or of `DOMAIN\USER`, as Windows and Azure's portal write it.
+/// Parses the domain and the user of `[DOMAIN;]USER`, or of `DOMAIN\USER`, which Windows and Azure's portal
+/// write.
 ///
 /// # Errors
-/// When a password is written there, which is not repeated.
+/// When the text has a password, which the message does not repeat.
 pub fn login(text: &str) -> Result<(&str, &str), String> {
     if text.contains(':') {
         let secret = "a password must not stand on the command line; use --password-file";
@@ -44,13 +45,14 @@ pub fn login(text: &str) -> Result<(&str, &str), String> {
     Ok(text.split_once([';', '\\']).unwrap_or(("", text)))
 }
 
-/// What is wrong with a [`size`] of zero.
+/// The error of a [`size`] of zero.
 pub const NOTHING: &str = "a size of nothing";
 
-/// Bytes: a number with an optional k, m, g or t (1024 each, as fio's default), in either case, an optional `b` or `ib` behind it.
+/// Parses a number of bytes: a number with an optional k, m, g or t (1024 each, as fio's default) in either
+/// case, and an optional `b` or `ib` after it.
 ///
 /// # Errors
-/// What is wrong, for whoever wrote it.
+/// The reason, for the user.
 pub fn size(text: &str) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.len() - lower.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -71,8 +73,9 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Why others than its owner may read a file with a secret, if they may. The group counts only where the file is this process's
-/// own: a service's file is often root's, and its group is the way in which the service reads it.
+/// The warning if others than its owner may read a file with a secret. The group counts only if the file
+/// belongs to this process's user, because a service's file often belongs to root, and the service reads it
+/// by its group.
 #[must_use]
 pub fn exposure(file: &Path) -> Option<String> {
     let meta = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file)?;
@@ -84,10 +87,11 @@ pub fn exposure(file: &Path) -> Option<String> {
     })
 }
 
-/// The first line of a file with a secret, which may have none. Standard error has a line when others may read it.
+/// Reads the first line of a file with a secret, which may be empty. Prints a line on standard error if
+/// others may read the file.
 ///
 /// # Errors
-/// As the host says.
+/// The errors of the host.
 pub fn secret(file: &Path) -> io::Result<String> {
     if let Some(why) = exposure(file) {
         eprintln!("trunkline: warning: {}: {why}", file.display());

@@ -1,4 +1,5 @@
-//! The NFS client against a foreign server: every operation once, and connections that are cut while it works.
+//! The NFS client against a foreign server: every operation once, and connections that are cut while it
+//! works.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use client::Bytes;
-use client::nfs::{Client, Creation, Directory, FileType, NfsStat, OpenOptions, Options, StableHow};
+use client::nfs::{Client, Creation, ExportDirectory, FileType, NfsStat, OpenOptions, Options, StableHow};
 use testkit::ganesha::Ganesha;
 use testkit::proxy::{Proxy, until};
 
-async fn connected(address: SocketAddr, options: Options) -> (Client, Directory) {
+async fn connected(address: SocketAddr, options: Options) -> (Client, ExportDirectory) {
     let client = Client::connect(address, options).await.unwrap();
     let directory = client.directory("/files").await.unwrap();
     (client, directory)
@@ -87,8 +88,9 @@ async fn neither_name_nor_byte_is_lost_or_done_twice_when_all_connections_are_cu
     }
 }
 
-/// Makes, writes, reads and removes a file over and over. A step that was done twice is refused the second time.
-async fn work(directory: Directory, number: u64, over: Arc<AtomicBool>) -> u64 {
+/// Makes, writes, reads and removes a file over and over. A step that was done twice is refused the second
+/// time.
+async fn work(directory: ExportDirectory, number: u64, over: Arc<AtomicBool>) -> u64 {
     let name = format!("file-{number}");
     let mut rounds = 0;
     while !over.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! An NFS client against a peer that plays tricks: what is sent again must be told as a retry, and what was done must
-//! not be done twice.
+//! An NFS client against a peer that plays tricks. A repeated request must be recognisable as a retry, and a
+//! finished one must not be carried out twice.
 
 mod support {
     pub mod nfs;
@@ -7,13 +7,13 @@ mod support {
 
 use std::time::Duration;
 
-use client::nfs::{Client, Creation, Directory, File, NfsStat, OpenOptions, Options, StableHow};
+use client::nfs::{Client, Creation, ExportDirectory, ExportFile, NfsStat, OpenOptions, Options, StableHow};
 use client::{Bytes, Error};
 use nfs_wire::op::OpNum;
-use support::nfs::{Server, Trick};
+use support::nfs::{NfsTestServer, Trick};
 
 /// A client with so many connections, and the directory of the server.
-async fn connected(server: &Server, connections: usize) -> (Client, Directory) {
+async fn connected(server: &NfsTestServer, connections: usize) -> (Client, ExportDirectory) {
     let patience = Duration::from_secs(20);
     let reconnect_after = Duration::from_millis(1);
     let options = Options { connections, patience, reconnect_after, ..Options::default() };
@@ -22,11 +22,11 @@ async fn connected(server: &Server, connections: usize) -> (Client, Directory) {
     (client, directory)
 }
 
-async fn file(directory: &Directory) -> File {
+async fn file(directory: &ExportDirectory) -> ExportFile {
     directory.open("file", &OpenOptions::write(Creation::IfMissing(0o644))).await.unwrap()
 }
 
-/// Waits until `done`, which is bound to happen.
+/// Waits for `done`, which is bound to happen.
 async fn until(done: impl Fn() -> bool) {
     let waiting = async {
         while !done() {
@@ -38,7 +38,7 @@ async fn until(done: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn a_session_is_begun_once_and_ended() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (client, directory) = connected(&server, 3).await;
     assert_eq!((client.connections().len(), client.slots(), client.max_io()), (3, 64, 1 << 20));
     directory.remove("name").await.unwrap();
@@ -57,7 +57,7 @@ async fn a_session_is_begun_once_and_ended() {
 
 #[tokio::test]
 async fn one_request_after_the_other_goes_in_the_first_slot_with_the_next_number_over_connections_in_turn() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 4).await;
     for _ in 0..8 {
         directory.remove("name").await.unwrap();
@@ -74,7 +74,7 @@ async fn one_request_after_the_other_goes_in_the_first_slot_with_the_next_number
 
 #[tokio::test]
 async fn no_more_requests_are_under_way_than_there_are_slots() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     server.state().slots = 2;
     let (client, directory) = connected(&server, 2).await;
     assert_eq!(client.slots(), 2);
@@ -97,7 +97,7 @@ async fn no_more_requests_are_under_way_than_there_are_slots() {
 #[tokio::test]
 async fn what_was_done_when_its_connection_was_cut_is_not_done_again() {
     for connections in [1, 3] {
-        let server = Server::start().await;
+        let server = NfsTestServer::start().await;
         let (client, directory) = connected(&server, connections).await;
         server.play(Trick::CutAfter(OpNum::Remove));
         directory.remove("name").await.unwrap();
@@ -114,7 +114,7 @@ async fn what_was_done_when_its_connection_was_cut_is_not_done_again() {
 
 #[tokio::test]
 async fn what_was_lost_with_its_connection_is_sent_again_with_the_same_number() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 2).await;
     let file = file(&directory).await;
     server.play(Trick::CutBefore(OpNum::Write));
@@ -127,7 +127,7 @@ async fn what_was_lost_with_its_connection_is_sent_again_with_the_same_number() 
 
 #[tokio::test]
 async fn what_the_server_has_done_and_forgotten_is_asked_again_only_where_that_does_no_harm() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     for operation in [OpNum::Sequence, OpNum::PutFh] {
         server.play(Trick::Refuse(operation, NfsStat::RetryUncachedRep));
@@ -141,7 +141,7 @@ async fn what_the_server_has_done_and_forgotten_is_asked_again_only_where_that_d
 
 #[tokio::test]
 async fn a_server_that_asks_to_come_later_is_asked_later() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     // At an operation the slot has moved on; at SEQUENCE it has not.
     server.play(Trick::Refuse(OpNum::Remove, NfsStat::Delay));
@@ -156,7 +156,7 @@ async fn a_server_that_asks_to_come_later_is_asked_later() {
 
 #[tokio::test]
 async fn a_server_that_asks_to_come_later_for_ever_is_believed_in_the_end() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let options = Options { patience: Duration::from_millis(30), ..Options::default() };
     let client = Client::connect(server.address, options).await.unwrap();
     let directory = client.directory("/").await.unwrap();
@@ -167,7 +167,7 @@ async fn a_server_that_asks_to_come_later_for_ever_is_believed_in_the_end() {
 
 #[tokio::test]
 async fn what_was_made_before_the_server_asks_to_come_later_is_not_made_again() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     server.play(Trick::Refuse(OpNum::Write, NfsStat::Delay));
     let new = OpenOptions { read: false, write: true, creation: Creation::Always(0o644) };
@@ -178,7 +178,7 @@ async fn what_was_made_before_the_server_asks_to_come_later_is_not_made_again() 
 
 #[tokio::test]
 async fn a_lost_session_is_made_anew_with_the_same_client_id() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 2).await;
     server.play(Trick::ForgetSessions(OpNum::Remove));
     directory.remove("name").await.unwrap();
@@ -189,7 +189,7 @@ async fn a_lost_session_is_made_anew_with_the_same_client_id() {
 
 #[tokio::test]
 async fn a_server_that_began_anew_gets_to_know_the_client_again() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     server.play(Trick::ForgetClients(OpNum::Remove));
     directory.remove("name").await.unwrap();
@@ -200,7 +200,7 @@ async fn a_server_that_began_anew_gets_to_know_the_client_again() {
 #[tokio::test]
 async fn a_server_that_does_not_agree_about_slots_gets_another_session() {
     for status in [NfsStat::BadSlot, NfsStat::BadHighSlot, NfsStat::SeqMisordered] {
-        let server = Server::start().await;
+        let server = NfsTestServer::start().await;
         let (_client, directory) = connected(&server, 1).await;
         server.play(Trick::Refuse(OpNum::Sequence, status));
         directory.remove("name").await.unwrap();
@@ -211,7 +211,7 @@ async fn a_server_that_does_not_agree_about_slots_gets_another_session() {
 
 #[tokio::test]
 async fn a_session_that_is_lost_twice_is_an_error() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     (0..2).for_each(|_| server.play(Trick::ForgetSessions(OpNum::Remove)));
     let refused = directory.remove("name").await.unwrap_err();
@@ -222,7 +222,7 @@ async fn a_session_that_is_lost_twice_is_an_error() {
 
 #[tokio::test]
 async fn the_slot_of_a_request_that_was_given_up_is_asked_about_before_it_is_used_again() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     server.play(Trick::Hold(OpNum::Remove));
     {
@@ -245,7 +245,7 @@ async fn the_slot_of_a_request_that_was_given_up_is_asked_about_before_it_is_use
 #[tokio::test]
 async fn data_of_every_length_comes_and_goes_whole_in_one_piece_or_in_fragments() {
     for fragments in [false, true] {
-        let server = Server::start().await;
+        let server = NfsTestServer::start().await;
         let (_client, directory) = connected(&server, 2).await;
         server.state().fragments = fragments;
         let file = file(&directory).await;
@@ -264,7 +264,7 @@ async fn data_of_every_length_comes_and_goes_whole_in_one_piece_or_in_fragments(
 
 #[tokio::test]
 async fn a_delegation_is_given_back_when_the_server_asks_and_a_repeated_recall_changes_nothing() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     server.state().delegates = true;
     let options = Options { delegations: true, ..Options::default() };
     let client = Client::connect(server.address, options).await.unwrap();
@@ -293,7 +293,7 @@ async fn a_delegation_is_given_back_when_the_server_asks_and_a_repeated_recall_c
 
 #[tokio::test]
 async fn a_file_in_one_piece_is_on_the_store_before_it_gets_its_name() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let data = Bytes::from_static(b"data");
     directory.deliver("part", "file", 0o600, &data, None).await.unwrap();
@@ -304,12 +304,12 @@ async fn a_file_in_one_piece_is_on_the_store_before_it_gets_its_name() {
     assert!(matches!(refused, Error::Protocol("a WRITE is less safe than was asked for")), "{refused}");
 }
 
-/// As [`connected`], with one connection over which silence may last `silence`.
+/// Does the same as [`connected`], with one connection on which silence may last `silence`.
 async fn connected_impatiently(
-    server: &Server,
+    server: &NfsTestServer,
     silence: Duration,
     patience: Duration,
-) -> (Client, Directory) {
+) -> (Client, ExportDirectory) {
     let reconnect_after = Duration::from_millis(1);
     let options = Options { silence, patience, reconnect_after, ..Options::default() };
     let client = Client::connect(server.address, options).await.unwrap();
@@ -317,14 +317,14 @@ async fn connected_impatiently(
     (client, directory)
 }
 
-/// What comes of `doing`, which ends.
+/// The result of `doing`, which ends.
 async fn soon<T>(doing: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), doing).await.expect("it ends")
 }
 
 #[tokio::test]
 async fn a_connection_on_which_nothing_comes_is_lost_and_its_request_goes_over_the_next() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (client, directory) =
         connected_impatiently(&server, Duration::from_millis(200), Duration::from_secs(20)).await;
     server.state().is_mute = true;
@@ -336,7 +336,7 @@ async fn a_connection_on_which_nothing_comes_is_lost_and_its_request_goes_over_t
 
 #[tokio::test]
 async fn a_request_may_take_longer_than_silence_where_the_server_says_that_it_is_there() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (client, directory) =
         connected_impatiently(&server, Duration::from_millis(800), Duration::from_secs(20)).await;
     server.play(Trick::Hold(OpNum::Remove));
@@ -350,7 +350,7 @@ async fn a_request_may_take_longer_than_silence_where_the_server_says_that_it_is
 
 #[tokio::test]
 async fn a_server_that_takes_connections_and_never_answers_ends_a_request() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (client, directory) =
         connected_impatiently(&server, Duration::from_secs(60), Duration::from_millis(200)).await;
     server.state().is_dead = true;
@@ -375,9 +375,10 @@ async fn connecting_ends_where_nobody_answers_and_where_somebody_hangs_up() {
     assert!(error.is_loss() && !error.to_string().contains("timed out"), "{error}");
 }
 
-/// Whether the server is asked, and says, that it is there while a step hangs that is to end after `time`, which must be named.
+/// Whether the server is asked, and says, that it is there while a step hangs that is to end after `time`,
+/// which must be named.
 async fn is_there_while_it_hangs(hung: OpNum, time: Duration) -> bool {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let options = Options { connect_timeout: time, silence: time / 2, ..Options::default() };
     let connecting = async {
         if hung != OpNum::PutRootFh && hung != OpNum::Lookup {
@@ -414,17 +415,19 @@ async fn a_step_to_an_export_that_is_not_answered_is_named_although_the_server_i
 
 #[tokio::test]
 async fn a_path_is_looked_up_in_as_many_steps_as_the_server_demands() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     server.state().operations = 16;
     let (client, _) = connected(&server, 1).await;
     client.directory(&"/name".repeat(25)).await.unwrap();
-    let names = |seen: &support::nfs::Seen| seen.operations.iter().filter(|it| **it == OpNum::Lookup).count();
+    let names = |seen: &support::nfs::RecordedCompound| {
+        seen.operations.iter().filter(|it| **it == OpNum::Lookup).count()
+    };
     assert_eq!(server.seen(OpNum::Lookup).iter().map(names).collect::<Vec<_>>(), [12, 12, 1]);
 }
 
 #[tokio::test]
 async fn a_server_without_our_minor_version_is_told_from_a_broken_one() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     server.state().is_old = true;
     let error = soon(Client::connect(server.address, Options::default())).await.unwrap_err();
     assert!(error.to_string().contains("does not offer this minor version of NFSv4"), "{error}");
@@ -432,7 +435,7 @@ async fn a_server_without_our_minor_version_is_told_from_a_broken_one() {
 
 #[tokio::test]
 async fn the_lease_is_renewed_while_one_of_the_connections_cannot_be_had_again() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     server.state().lease_s = 3;
     let (client, directory) = connected(&server, 2).await;
     server.state().is_dead = true;
@@ -447,7 +450,7 @@ async fn the_lease_is_renewed_while_one_of_the_connections_cannot_be_had_again()
 
 #[tokio::test]
 async fn a_new_connection_is_one_over_which_the_server_can_ask_for_a_delegation() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let reconnect_after = Duration::from_millis(1);
     let options = Options { delegations: true, reconnect_after, ..Options::default() };
     let client = Client::connect(server.address, options).await.unwrap();
@@ -460,7 +463,7 @@ async fn a_new_connection_is_one_over_which_the_server_can_ask_for_a_delegation(
 
 #[tokio::test]
 async fn a_listing_that_comes_back_to_where_it_was_is_given_up() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     server.state().circle = 3;
     let (_client, directory) = connected(&server, 1).await;
     let listed = soon(directory.list()).await;

@@ -1,5 +1,5 @@
-//! An NFS client whose server restarts: what is open is claimed again before anything else is done, and what the server
-//! does not give back is lost and says so.
+//! An NFS client whose server restarts. The client reclaims its opens before it does anything else. An open
+//! that the server does not return is lost, and reports it.
 
 mod support {
     pub mod nfs;
@@ -7,33 +7,33 @@ mod support {
 
 use std::time::Duration;
 
-use client::nfs::{Client, Creation, Directory, File, NfsStat, OpenOptions, Options, StableHow};
+use client::nfs::{Client, Creation, ExportDirectory, ExportFile, NfsStat, OpenOptions, Options, StableHow};
 use client::{Bytes, Error, Result};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::open::ShareAccess;
-use support::nfs::{Server, Trick};
+use support::nfs::{NfsTestServer, Trick};
 
 /// A client with so many connections, and the directory of the server.
-async fn connected(server: &Server, connections: usize) -> (Client, Directory) {
+async fn connected(server: &NfsTestServer, connections: usize) -> (Client, ExportDirectory) {
     connected_as(server, Options { connections, ..Options::default() }).await
 }
 
-async fn connected_as(server: &Server, options: Options) -> (Client, Directory) {
+async fn connected_as(server: &NfsTestServer, options: Options) -> (Client, ExportDirectory) {
     let client = Client::connect(server.address, options).await.unwrap();
     let directory = client.directory("/").await.unwrap();
     (client, directory)
 }
 
-async fn file(directory: &Directory) -> File {
+async fn file(directory: &ExportDirectory) -> ExportFile {
     directory.open("file", &OpenOptions::write(Creation::IfMissing(0o644))).await.unwrap()
 }
 
-async fn write(file: &File) -> Result<()> {
+async fn write(file: &ExportFile) -> Result<()> {
     file.write(0, &Bytes::from_static(b"data"), StableHow::FileSync).await.map(drop)
 }
 
-/// How often each of these was carried out.
-fn done<const N: usize>(server: &Server, operations: [OpNum; N]) -> [usize; N] {
+/// The number of times that each of these was carried out.
+fn done<const N: usize>(server: &NfsTestServer, operations: [OpNum; N]) -> [usize; N] {
     operations.map(|operation| server.done(operation))
 }
 
@@ -43,7 +43,7 @@ fn is_lost<T>(result: Result<T>, why: NfsStat) -> bool {
 
 #[tokio::test]
 async fn an_open_file_is_claimed_before_anything_else_is_done_in_the_new_session() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let reading = directory.open("file", &OpenOptions::read()).await.unwrap();
     let writing = file(&directory).await;
@@ -79,7 +79,7 @@ async fn an_open_file_is_claimed_before_anything_else_is_done_in_the_new_session
 
 #[tokio::test]
 async fn all_is_claimed_once_however_many_requests_and_connections_meet_the_restart() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 3).await;
     let mut files = Vec::new();
     for _ in 0..5 {
@@ -107,7 +107,7 @@ async fn all_is_claimed_once_however_many_requests_and_connections_meet_the_rest
 #[tokio::test]
 async fn a_file_that_is_not_given_back_is_lost_and_each_use_says_so() {
     for why in [NfsStat::NoGrace, NfsStat::ReclaimBad, NfsStat::ReclaimConflict, NfsStat::Stale] {
-        let server = Server::start().await;
+        let server = NfsTestServer::start().await;
         let (_client, directory) = connected(&server, 1).await;
         let lost = file(&directory).await;
         server.play(Trick::ForgetClients(OpNum::Write));
@@ -133,7 +133,7 @@ async fn a_file_that_is_not_given_back_is_lost_and_each_use_says_so() {
 
 #[tokio::test]
 async fn nothing_is_claimed_of_another_server_in_its_place() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (client, directory) = connected(&server, 1).await;
     let file = file(&directory).await;
     server.state().scope = b"other";
@@ -144,7 +144,7 @@ async fn nothing_is_claimed_of_another_server_in_its_place() {
 
 #[tokio::test]
 async fn one_lost_file_costs_no_other() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let files = [file(&directory).await, file(&directory).await];
     server.play(Trick::ForgetClients(OpNum::Remove));
@@ -158,7 +158,7 @@ async fn one_lost_file_costs_no_other() {
 
 #[tokio::test]
 async fn a_server_that_asks_to_come_later_gets_the_claim_again() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let file = file(&directory).await;
     server.play(Trick::ForgetClients(OpNum::Write));
@@ -177,7 +177,7 @@ async fn a_server_that_asks_to_come_later_gets_the_claim_again() {
 
 #[tokio::test]
 async fn a_server_that_puts_a_claim_off_for_ever_is_believed_in_the_end() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let options = Options { patience: Duration::from_millis(30), ..Options::default() };
     let (_client, directory) = connected_as(&server, options).await;
     let file = file(&directory).await;
@@ -190,7 +190,7 @@ async fn a_server_that_puts_a_claim_off_for_ever_is_believed_in_the_end() {
 #[tokio::test]
 async fn a_server_that_restarts_while_files_are_claimed_gets_them_all_again() {
     for operation in [OpNum::Open, OpNum::ReclaimComplete] {
-        let server = Server::start().await;
+        let server = NfsTestServer::start().await;
         let (_client, directory) = connected(&server, 1).await;
         let files = [file(&directory).await, file(&directory).await];
         server.play(Trick::ForgetClients(OpNum::Write));
@@ -205,7 +205,7 @@ async fn a_server_that_restarts_while_files_are_claimed_gets_them_all_again() {
 
 #[tokio::test]
 async fn what_is_left_of_claiming_is_done_by_the_next_request() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let file = file(&directory).await;
     server.play(Trick::ForgetClients(OpNum::Write));
@@ -221,7 +221,7 @@ async fn what_is_left_of_claiming_is_done_by_the_next_request() {
 
 #[tokio::test]
 async fn a_server_that_keeps_its_sessions_says_that_files_are_to_be_claimed() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 2).await;
     let file = file(&directory).await;
     // The request that is told so has what is void; the next one has what is claimed by then.
@@ -239,7 +239,7 @@ async fn a_server_that_keeps_its_sessions_says_that_files_are_to_be_claimed() {
 
 #[tokio::test]
 async fn what_nobody_has_open_any_more_is_not_claimed() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let [closed, dropped] = [file(&directory).await, file(&directory).await];
     closed.close().await.unwrap();
@@ -252,7 +252,7 @@ async fn what_nobody_has_open_any_more_is_not_claimed() {
 
 #[tokio::test]
 async fn delegations_end_with_the_server_and_the_files_stay_open() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     server.state().delegates = true;
     let options = Options { delegations: true, ..Options::default() };
     let (client, directory) = connected_as(&server, options).await;
@@ -266,7 +266,7 @@ async fn delegations_end_with_the_server_and_the_files_stay_open() {
 
 #[tokio::test]
 async fn a_client_that_asks_for_nothing_claims_what_it_has_open_within_the_lease() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     server.state().lease_s = 3;
     let (_client, directory) = connected(&server, 1).await;
     let file = file(&directory).await;
@@ -283,7 +283,7 @@ async fn a_client_that_asks_for_nothing_claims_what_it_has_open_within_the_lease
 
 #[tokio::test]
 async fn the_instance_of_an_open_file_tells_of_a_restart_that_no_verifier_tells_of() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let [source, target] = [file(&directory).await, file(&directory).await];
     let before = target.instance().unwrap();
@@ -297,7 +297,7 @@ async fn the_instance_of_an_open_file_tells_of_a_restart_that_no_verifier_tells_
 
 #[tokio::test]
 async fn unstable_pieces_on_both_sides_of_a_restart_are_no_success() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (client, directory) = connected(&server, 1).await;
     server.state().committed = Some(StableHow::Unstable);
     let long = Bytes::from(vec![7; client.max_io() as usize + 1]);
@@ -330,7 +330,7 @@ async fn unstable_pieces_on_both_sides_of_a_restart_are_no_success() {
 
 #[tokio::test]
 async fn a_server_that_never_says_that_all_is_claimed_costs_no_open() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let file = file(&directory).await;
     server.state().is_always_in_need = true;
@@ -344,7 +344,7 @@ async fn a_server_that_never_says_that_all_is_claimed_costs_no_open() {
 
 #[tokio::test]
 async fn a_commit_that_meets_the_restart_does_not_succeed_on_a_lost_file() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let file = file(&directory).await;
     server.play(Trick::ForgetClients(OpNum::Commit));
@@ -354,7 +354,7 @@ async fn a_commit_that_meets_the_restart_does_not_succeed_on_a_lost_file() {
 
 #[tokio::test]
 async fn a_request_that_meets_the_restart_says_that_the_file_is_lost_whatever_the_server_says() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let file = file(&directory).await;
     server.play(Trick::ForgetClients(OpNum::Write));
@@ -365,7 +365,7 @@ async fn a_request_that_meets_the_restart_says_that_the_file_is_lost_whatever_th
 
 #[tokio::test]
 async fn a_file_that_is_dropped_while_it_is_claimed_is_closed() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let file = file(&directory).await;
     server.play(Trick::ForgetClients(OpNum::Remove));
@@ -384,7 +384,7 @@ async fn a_file_that_is_dropped_while_it_is_claimed_is_closed() {
 
 #[tokio::test]
 async fn a_server_that_restarts_at_each_attempt_is_not_asked_for_ever() {
-    let server = Server::start().await;
+    let server = NfsTestServer::start().await;
     let (_client, directory) = connected(&server, 1).await;
     let file = file(&directory).await;
     (0..10).for_each(|_| server.play(Trick::Restart(OpNum::Write)));

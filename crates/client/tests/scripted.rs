@@ -1,4 +1,4 @@
-//! The client against a peer that answers as a script says: out of order, late, short of credits, wrongly.
+//! The client against a peer that answers by a script: out of order, late, short of credits, wrongly.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The server's end of a connection.
-struct Peer {
+struct RawPeer {
     stream: TcpStream,
     /// Requests that have come and not been looked at.
     requests: VecDeque<Header>,
 }
 
 /// A connection that has been negotiated, with `credits` granted by the answer to NEGOTIATE.
-async fn connected(credits: u16, stock: u16) -> (Connection, Peer) {
+async fn connected(credits: u16, stock: u16) -> (Connection, RawPeer) {
     connected_by(credits, Options { credits: stock, ..Options::default() }).await
 }
 
 /// The same with these options.
-async fn connected_by(credits: u16, options: Options) -> (Connection, Peer) {
+async fn connected_by(credits: u16, options: Options) -> (Connection, RawPeer) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let peer = tokio::spawn(async move {
-        let mut peer = Peer { stream: listener.accept().await.unwrap().0, requests: VecDeque::new() };
+        let mut peer = RawPeer { stream: listener.accept().await.unwrap().0, requests: VecDeque::new() };
         let request = peer.next().await;
         assert_eq!((request.command(), request.message_id()), (SmbCommand::Negotiate, 0));
         peer.send(&negotiated(&request, credits)).await;
@@ -87,7 +87,7 @@ fn refused(request: &Header, status: NtStatus, async_id: Option<u64>, credits: u
     message
 }
 
-impl Peer {
+impl RawPeer {
     /// The next request.
     async fn next(&mut self) -> Header {
         while self.requests.is_empty() {
@@ -254,7 +254,7 @@ async fn a_dialect_that_was_not_offered_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let peer = tokio::spawn(async move {
-        let mut peer = Peer { stream: listener.accept().await.unwrap().0, requests: VecDeque::new() };
+        let mut peer = RawPeer { stream: listener.accept().await.unwrap().0, requests: VecDeque::new() };
         let request = peer.next().await;
         peer.send(&negotiated(&request, 1)).await;
         peer

@@ -1,5 +1,5 @@
-//! What servers of other makes do that ours does not: few credits at a time, old dialects, sessions that end, other
-//! mechanisms. The peer does what the script says.
+//! Behaviour of other servers that ours does not show: few credits at a time, old dialects, sessions that
+//! expire, other mechanisms. The peer follows the script.
 
 mod support {
     pub mod peer;
@@ -17,21 +17,21 @@ use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::{
     FileId, Header, NtStatus, SmbCommand, Utf16, close, echo, query_directory, query_info, read, utf16, write,
 };
-use support::peer::{Peer, Server};
+use support::peer::{ChannelPeer, Server};
 use testkit::samba::USER;
 use tokio::task::JoinHandle;
 
-/// A server that is as usual but for what `how` changes.
+/// A server with the usual properties, except for the changes of `how`.
 async fn server(how: impl FnOnce(&mut Server)) -> Server {
     let mut server = Server::start().await;
     how(&mut server);
     server
 }
 
-/// Logs on and connects a share, while the other end does what `script` says.
+/// Logs on and connects a share, while the other end follows `script`.
 async fn connecting<F>(
     mut server: Server,
-    script: impl FnOnce(Server, Peer) -> F,
+    script: impl FnOnce(Server, ChannelPeer) -> F,
 ) -> (client::Result<Tree>, F::Output)
 where
     F: Future<Output: Send + 'static> + Send + 'static,
@@ -49,7 +49,7 @@ where
 }
 
 /// A share, and the other end.
-async fn connected(server: Server) -> (Tree, Server, Peer) {
+async fn connected(server: Server) -> (Tree, Server, ChannelPeer) {
     let (tree, (server, peer)) = connecting(server, |server, mut peer| async move {
         peer.connect_tree().await;
         (server, peer)
@@ -97,8 +97,9 @@ async fn credits_that_come_little_by_little_are_asked_for_until_a_large_request_
     assert_eq!(reading.await.unwrap().unwrap(), 0);
 }
 
-/// A share and an open file on a server that never grants more than one credit, which it has been asked for more already.
-async fn with_one_credit() -> (Tree, File, Peer) {
+/// A share and an open file on a server that never grants more than one credit, and was already asked for
+/// more.
+async fn with_one_credit() -> (Tree, File, ChannelPeer) {
     let (tree, _server, mut peer) = connected(server(|it| it.grants = 1).await).await;
     let opening = opening(&tree);
     let request = peer.next_of(SmbCommand::Create).await;

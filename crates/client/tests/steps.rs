@@ -1,5 +1,5 @@
-//! A server that hangs in one step on the way to a share, while its host takes every byte and it says itself that it is
-//! there, is an error that names the step.
+//! A server hangs in one step on the way to a share, while its host accepts every byte and it still answers
+//! that it is alive. The error names the step.
 
 mod support {
     pub mod peer;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use client::Error;
 use client::smb::{Connection, Credentials, Options, Session, Tree};
-use smb_wire::{Header, SmbCommand};
-use support::peer::{Peer, Server};
+use smb_wire::{Command, Header};
+use support::peer::{ChannelPeer, Server};
 use testkit::samba::USER;
 
-/// How long a step may take here.
+/// The time limit of a step here.
 const TIME: Duration = Duration::from_millis(400);
 
-/// Goes the whole way to a share. A server that says nothing for `silence` is lost, and is asked before.
+/// Goes the whole way to a share. A server that is silent for `silence` is lost, and is asked before.
 async fn connect(address: SocketAddr, silence: Duration) -> client::Result<Tree> {
     let options = Options { connect_timeout: TIME, silence, ..Options::default() };
     let connection = Connection::connect(address, "peer", &options).await?;
@@ -25,20 +25,20 @@ async fn connect(address: SocketAddr, silence: Duration) -> client::Result<Tree>
     session.connect("files").await
 }
 
-/// Says that the server is there as often as it is asked, and nothing else. Answers what else was asked for.
-async fn hang(mut peer: Peer) -> Vec<SmbCommand> {
+/// Answers every ECHO, and nothing else. Returns the other requests.
+async fn hang(mut peer: ChannelPeer) -> Vec<Command> {
     let mut asked = Vec::new();
     while let Some(message) = peer.next_if_any().await {
         match Header::parse(&message).unwrap().command() {
-            SmbCommand::Echo => peer.echo(&message).await,
+            Command::Echo => peer.echo(&message).await,
             command => asked.push(command),
         }
     }
     asked
 }
 
-/// Has the client connect to a server that hangs after it has done so many steps.
-async fn hanging_after(steps: usize) -> (Error, Vec<SmbCommand>) {
+/// Connects the client to a server that hangs after so many steps.
+async fn hanging_after(steps: usize) -> (Error, Vec<Command>) {
     let mut server = Server::start().await;
     let address = server.address;
     let playing = async {
@@ -59,9 +59,9 @@ async fn hanging_after(steps: usize) -> (Error, Vec<SmbCommand>) {
 #[tokio::test]
 async fn a_step_that_is_not_answered_is_named_although_the_server_is_there() {
     let steps = [
-        ("NEGOTIATE", SmbCommand::Negotiate),
-        ("SESSION_SETUP", SmbCommand::SessionSetup),
-        ("TREE_CONNECT", SmbCommand::TreeConnect),
+        ("NEGOTIATE", Command::Negotiate),
+        ("SESSION_SETUP", Command::SessionSetup),
+        ("TREE_CONNECT", Command::TreeConnect),
     ];
     for (done, (name, command)) in steps.into_iter().enumerate() {
         let (error, asked) = hanging_after(done).await;

@@ -6,20 +6,20 @@ use client::{Url, written};
 
 use crate::{Error, Keep, Pattern};
 
-/// What to copy, where to, and how.
+/// The options of a copy.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// What to copy: a path, smb://USER@HOST[:PORT]/SHARE[/PATH] or nfs://HOST[:PORT]/EXPORT[/PATH]
+    /// The source: a path, smb://USER@HOST[:PORT]/SHARE[/PATH] or nfs://HOST[:PORT]/EXPORT[/PATH]
     #[arg(value_name = "SRC")]
     pub source: Url,
-    /// Where to: of a directory what is in it goes into DST, which is made; a file becomes DST, or goes into it when DST
-    /// is a directory
+    /// The target: the contents of a directory go into DST, which is created; a file becomes DST, or goes
+    /// into it if DST is a directory
     #[arg(value_name = "DST")]
     pub target: Url,
     /// File whose first line is the password of smb:// [default: the variable TRUNKLINE_PASSWORD, else ask]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
-    /// The same for DST, where both sides are smb:// with different passwords [default: the variable
+    /// The same for DST, if both sides are smb:// with different passwords [default: the variable
     /// TRUNKLINE_DST_PASSWORD, else that of SRC]
     #[arg(long, value_name = "FILE")]
     pub dst_password_file: Option<PathBuf>,
@@ -32,8 +32,9 @@ pub struct Args {
     /// With smb://: encrypt everything; without it everything is signed
     #[arg(long)]
     pub encrypt: bool,
-    /// What of each file is kept: D data, A attributes and permission bits, T times, S access lists, O owners and groups,
-    /// E extended attributes; X leaves named streams out, which else go from share to share
+    /// The parts of each file to keep: D data, A attributes and permission bits, T times, S access lists, O
+    /// owners and groups, E extended attributes; X leaves named streams out, which otherwise go from share to
+    /// share
     #[arg(long, value_name = "FLAGS", default_value = "DAT")]
     pub copy: Keep,
     /// The same as --copy DATSOE
@@ -54,35 +55,39 @@ pub struct Args {
     /// Keep hard links: a file of several names in SRC is one file in DST
     #[arg(short = 'H', long)]
     pub hard_links: bool,
-    /// Delete in DST what SRC does not have
+    /// Delete from DST everything that SRC does not have
     #[arg(long)]
     pub mirror: bool,
-    /// Read back what was written and compare its SHA-256 before it gets its name
+    /// Read the written data back and compare its SHA-256 before a file gets its name
     #[arg(long)]
     pub verify: bool,
-    /// Have each file on the target's store before it gets its name
+    /// Wait until each file is on the target's stable storage before it gets its name
     #[arg(long)]
     pub sync: bool,
-    /// Copy only files that fit; may be repeated. *, ** and ?; with a / held against the path, else against the name
+    /// Copy only matching files; may be repeated. *, ** and ?; a pattern with a / matches the path, else the
+    /// name
     #[arg(long, value_name = "PATTERN")]
     pub include: Vec<Pattern>,
-    /// Leave files and directories out that fit; may be repeated
+    /// Leave matching files and directories out; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<Pattern>,
-    /// Say what would be copied and deleted, and do nothing
+    /// Report what would be copied and deleted, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Bytes to copy in a second at most, such as 20m
+    /// The most bytes to copy per second, such as 20m
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub rate: Option<u64>,
-    /// How often a file is tried again when the server or the connection failed, or it was changed meanwhile
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
+    /// The number of further attempts for a file when the server or the connection failed, or it was changed
+    /// meanwhile
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
     pub retries: u32,
     /// Connections to each server [default: one, then four, then eight as long as more make the copy faster]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub channels: Option<u32>,
-    /// Files under way at once, at most
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// The most files to copy at once
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
     /// Report as JSON
     #[arg(long)]
@@ -92,16 +97,16 @@ pub struct Args {
 /// The treatment of symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Links {
-    /// They become links that lead to the same.
+    /// Links become links with the same target.
     #[default]
     Copy,
-    /// Their targets are copied in their place.
+    /// The targets of links are copied in their place.
     Follow,
-    /// They are left out.
+    /// Links are left out.
     Skip,
 }
 
-/// The password of each side, where it has one.
+/// The password of each side that needs one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Passwords {
     pub(crate) source: Option<String>,
@@ -109,7 +114,7 @@ pub(crate) struct Passwords {
 }
 
 impl Args {
-    /// What of each file is kept.
+    /// The parts of each file to keep.
     pub(crate) fn keep(&self) -> Keep {
         let mut keep = self.copy;
         keep.attributes |= self.copyall;
@@ -120,10 +125,11 @@ impl Args {
         keep
     }
 
-    /// The passwords that are needed, from files and the environment; else `ask` is called with the user and the place.
+    /// The passwords that are needed, from files and the environment, or else from `ask`, which is called
+    /// with the user.
     ///
     /// # Errors
-    /// When a file cannot be read, or whatever `ask` says.
+    /// When a file cannot be read, and the errors of `ask`.
     pub(crate) fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Passwords, Error> {
         let obtain = |place: &Url, file: Option<&Path>, option: &str, variable: &str| match file {
             _ if place.login().is_none() => Ok(None),
@@ -152,7 +158,7 @@ fn first_line(file: &Path, option: &str) -> Result<String, Error> {
     secret.map_err(|why| Error::new(format!("{option} {}", file.display()), why))
 }
 
-/// Bytes of a second.
+/// Parses bytes per second.
 fn rate(text: &str) -> Result<u64, String> {
     let of_nothing = "at that rate nothing is ever copied";
     written::size(text).map_err(|why| if why == written::NOTHING { of_nothing.to_owned() } else { why })

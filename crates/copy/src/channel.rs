@@ -1,6 +1,6 @@
-//! How much so many connections of a copy carry.
+//! The throughput of a copy with a number of connections.
 
-/// One measurement: how many connections there were to each server, and the bytes that they carried in a second.
+/// One measurement: the number of connections to each server, and the bytes that they carried per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Trial {
     pub(crate) channels: usize,

@@ -1,12 +1,12 @@
-//! One file from one side to the other.
+//! Copies one file from one side to the other.
 //!
-//! A small one is read in one round trip and written in one or two. A large one is moved in many pieces at once, which
-//! the client spreads over the channels of each side. Both are written under a name of their own and get their final
-//! one when they are whole.
+//! A small file is read in one round trip and written in one or two. A large file is moved in many pieces at
+//! once, which the client spreads over the channels of each side. Both get a temporary name first and their
+//! final name when they are complete.
 //!
-//! Pieces of a large file are begun in order, and none further than [`WINDOW`] behind the first that is not done ([`Front`]).
-//! So of what a broken copy has left, all but the last [`WINDOW`] bytes is known to be there, and the next copy goes on
-//! from there: nothing else has to be remembered.
+//! The pieces of a large file begin in order, and none further than [`WINDOW`] after the first unfinished one
+//! ([`PieceWindow`]). So all but the last [`WINDOW`] bytes of a file from a broken copy are known to be
+//! written, and the next copy continues from there without any other record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use bytes::Bytes;
 use client::remote::{Attributes, Kind};
 use tokio::task::JoinSet;
 
-use crate::beside::carry::carry;
-use crate::beside::{Lost, kept};
-use crate::error::{Done, Fault};
-use crate::front::Front;
-use crate::inside;
+use crate::context::CopyContext;
+use crate::error::{Fault, FileResult};
 use crate::job::{Job, part_of};
 use crate::link::{self, Outcome};
 use crate::name;
 use crate::name::{join, split};
-use crate::patience::{Pauses, patiently};
-use crate::shared::Shared;
+use crate::retry::{Pauses, patiently};
+use crate::server_copy;
+use crate::sidecar::carry::carry;
+use crate::sidecar::{Lost, kept};
 use crate::tree::File;
 use crate::tree::facts::Spot;
-use crate::tree::inside::{AT_ONCE, Inside};
+use crate::tree::offload::{AT_ONCE, OffloadSource};
+use crate::window::PieceWindow;
 
 type Hash = [u8; 32];
 
@@ -39,8 +39,8 @@ fn hash(data: &[u8]) -> Hash {
     hash
 }
 
-/// Copies a file or a link. What most files do not need is boxed: all of this is moved for each of them.
-pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<Outcome> {
+/// Copies a file or a link. Rare work is boxed, because the whole future is moved for each file.
+pub(crate) async fn copy(shared: &Arc<CopyContext>, job: &Job) -> FileResult<Outcome> {
     if job.facts.kind == Kind::Link {
         return Box::pin(patiently(shared, || link::copy(shared, job))).await;
     }
@@ -57,7 +57,7 @@ pub(crate) async fn copy(shared: &Arc<Shared>, job: &Job) -> Done<Outcome> {
     Ok(Outcome::Made(size))
 }
 
-async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
+async fn again_and_again(shared: &Arc<CopyContext>, job: &Job) -> FileResult<u64> {
     let mut job = job.clone();
     let mut pauses = Pauses::new();
     for attempt in 0..shared.plan.retries {
@@ -72,9 +72,9 @@ async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
         }
         match Box::pin(shared.source.stat(&job.from)).await {
             Ok(Some(now)) if now.kind == Kind::File => job.facts = now,
-            // It is gone, or something else by now.
+            // It is gone, or is something else by now.
             Ok(_) => return Err(Fault::Changed),
-            // The next attempt is made all the same, and knows what it began with.
+            // The next attempt is made all the same, with the attributes of the first one.
             Err(fault) if fault.may_pass() => {}
             Err(fault) => return Err(fault),
         }
@@ -83,13 +83,13 @@ async fn again_and_again(shared: &Arc<Shared>, job: &Job) -> Done<u64> {
     done(shared, &job).await
 }
 
-/// Looks what the target has kept of a file that is whole. Answers its size.
-async fn done(shared: &Shared, job: &Job) -> Done<u64> {
+/// Checks what the target has kept of a complete file. Returns its size.
+async fn done(shared: &CopyContext, job: &Job) -> FileResult<u64> {
     kept::check(shared, &job.path, &job.facts).await?;
     Ok(job.facts.size)
 }
 
-async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
+async fn once(shared: &Arc<CopyContext>, job: &Job, attempt: u32) -> FileResult<()> {
     let size = job.facts.size;
     let is_small = shared.plan.is_plain() && shared.is_small(size) && !shared.at_server.takes(size);
     if is_small && small(shared, job, attempt).await? {
@@ -98,13 +98,13 @@ async fn once(shared: &Arc<Shared>, job: &Job, attempt: u32) -> Done<()> {
     Box::pin(large(shared, job)).await
 }
 
-/// Copies a file that fits one piece. False when it has more than that takes, and nothing was done.
-async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
+/// Copies a file that fits one piece. Returns false if it has more than that, and nothing was done.
+async fn small(shared: &CopyContext, job: &Job, attempt: u32) -> FileResult<bool> {
     let Job { from, path, facts, spot, .. } = job;
     let _permit = shared.permit(facts.size).await?;
     shared.pace.take(facts.size).await;
     let content = match facts.size {
-        // One that is empty may have streams.
+        // An empty file may have streams.
         0 if !shared.plan.keep.streams => Bytes::new(),
         size => {
             let fetched = shared.source.fetch(from, size).await?;
@@ -123,8 +123,8 @@ async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
     if attempt == 0 {
         shared.target.put(path, &first, &content, &like, *spot).await?;
     } else {
-        // What an attempt on a lost connection has sent may still come to be done, to a name that is not this one; or to
-        // one that is taken by then, which it leaves alone.
+        // A request of an attempt on a lost connection may still be carried out. It then affects another
+        // name, or one that exists by then, which it leaves alone.
         let of = [&shared.nonce[..], &attempt.to_le_bytes()].concat();
         let part = join(above, &name::part(split(path).1, &of));
         shared.target.put(path, &part, &content, &like, Spot::Taken).await?;
@@ -135,30 +135,30 @@ async fn small(shared: &Shared, job: &Job, attempt: u32) -> Done<bool> {
     Ok(true)
 }
 
-async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
+async fn large(shared: &Arc<CopyContext>, job: &Job) -> FileResult<()> {
     let Job { from, path, facts, .. } = job;
     let part = join(split(path).0, &part_of(path, facts));
     let reader = Arc::new(shared.source.open_file(from).await?);
-    let inside = inside::open(shared, from, facts).await?.map(Arc::new);
-    let done = match shared.target.create(&part, true, &shared.plan.keep.like(facts)).await {
+    let inside = server_copy::open(shared, from, facts).await?.map(Arc::new);
+    let done = match shared.target.create(&part, &shared.plan.keep.like(facts)).await {
         Ok(writer) => {
             let done =
                 make(shared, &Sources { reader: &reader, inside: inside.as_ref() }, writer, job, &part).await;
             if done.as_ref().is_err_and(|fault| !fault.is_interruption()) {
-                // Only what the loss of a server has left is gone on with.
+                // A copy only continues files that the loss of a server has left.
                 let _ = shared.target.remove(&part).await;
             }
             done
         }
-        // What is there may be what a lost session has left and still has open.
+        // The file may belong to a lost session, and still be open in it.
         Err(fault) => Err(fault),
     };
     if let Some(inside) = inside.and_then(Arc::into_inner) {
-        // All that was wanted of it has been copied.
+        // All needed data has been copied.
         let _ = inside.close().await;
     }
     if let Ok(reader) = Arc::try_unwrap(reader) {
-        // All that was wanted of it has been read.
+        // All needed data has been read.
         let _ = reader.close().await;
     }
     done
@@ -166,14 +166,20 @@ async fn large(shared: &Arc<Shared>, job: &Job) -> Done<()> {
 
 /// The source of one file.
 struct Sources<'a> {
-    /// As this host reads it.
+    /// The file as this host reads it.
     reader: &'a Arc<File>,
-    /// As its server copies it by itself.
-    inside: Option<&'a Arc<Inside>>,
+    /// The file as its server copies it by itself.
+    inside: Option<&'a Arc<OffloadSource>>,
 }
 
-/// Fills the file `part`, which is open, and gives it its name.
-async fn make(shared: &Arc<Shared>, sources: &Sources<'_>, writer: File, job: &Job, part: &str) -> Done<()> {
+/// Fills the open file `part`, and renames it to its final name.
+async fn make(
+    shared: &Arc<CopyContext>,
+    sources: &Sources<'_>,
+    writer: File,
+    job: &Job,
+    part: &str,
+) -> FileResult<()> {
     let (writer, reader) = (Arc::new(writer), sources.reader);
     let filled = fill(shared, sources, &writer, &job.facts).await;
     let Ok(writer) = Arc::try_unwrap(writer) else {
@@ -186,22 +192,22 @@ async fn make(shared: &Arc<Shared>, sources: &Sources<'_>, writer: File, job: &J
     match carried {
         Ok(like) => shared.target.finish(writer, part, &job.path, &like).await,
         Err(fault) => {
-            // What counts is why it was not filled.
+            // The caller gets the first error.
             let _ = writer.close().await;
             Err(fault)
         }
     }
 }
 
-/// Fills `writer` with what `reader` has, from where an earlier copy stopped.
+/// Fills `writer` with the data of `reader`, from the place where an earlier copy stopped.
 async fn fill(
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyContext>,
     sources: &Sources<'_>,
     writer: &Arc<File>,
     facts: &Attributes,
-) -> Done<()> {
+) -> FileResult<()> {
     let reader = sources.reader;
-    let (read, written) = tokio::try_join!(reader.opened(), writer.opened())?;
+    let (read, written) = (reader.opened(), writer.opened());
     if !read.looks_like(facts) {
         return Err(Fault::Changed);
     }
@@ -212,7 +218,7 @@ async fn fill(
         false => 0,
     };
     if facts.sparse && have > start {
-        // What is left out behind it must be a hole there too, whatever an earlier copy has left.
+        // An omitted range must be a hole in the target too, whatever an earlier copy has left there.
         writer.set_length(start).await?;
         have = start;
     }
@@ -249,27 +255,27 @@ async fn fill(
     done
 }
 
-/// What was written of a file.
+/// The written data of a file.
 #[derive(Debug, Default)]
 struct Written {
-    /// The hash of each piece by where it begins, where that is wanted.
+    /// The hash of each piece by its offset, if hashes are needed.
     hashes: BTreeMap<u64, Hash>,
-    /// Where the last piece ends that was not left out as a hole.
+    /// The end of the last piece that was not omitted as a hole.
     end: u64,
 }
 
-/// Moves all pieces from `start` on. Answers what was written, and how many bytes were moved.
+/// Moves all pieces from `start` on. Returns the written data, and the number of moved bytes.
 async fn pieces(
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyContext>,
     sources: &Sources<'_>,
     writer: &Arc<File>,
     facts: &Attributes,
     start: u64,
-) -> (Done<Written>, u64) {
+) -> (FileResult<Written>, u64) {
     let (mut tasks, reader) = (JoinSet::new(), sources.reader);
-    // Small pieces leave more holes.
+    // Smaller pieces leave more holes.
     let piece = if sources.inside.is_some() && !facts.sparse { AT_ONCE } else { shared.piece() };
-    let mut front = Front::new(start, facts.size, piece, shared.window.max(piece), writer.may_lose());
+    let mut front = PieceWindow::new(start, facts.size, piece, shared.window.max(piece), writer.may_lose());
     let (mut written, mut moved) = (Written::default(), 0);
     let mut sparse = facts.sparse;
     let all = async {
@@ -281,7 +287,7 @@ async fn pieces(
             if front.is_open(shared.depth()) {
                 if sparse {
                     let data = reader.data_from(front.next(), piece).await?;
-                    // LinkChecks only where there is one, and before anything behind it is written.
+                    // The target is asked only if there is a hole, and before anything after it is written.
                     sparse = data == front.next() || writer.keeps_holes().await?;
                     let skipped = if sparse { front.skip(data) } else { 0 };
                     moved += skipped;
@@ -322,19 +328,19 @@ async fn pieces(
             }
         }
     };
-    let all: Done<()> = all.await;
+    let all: FileResult<()> = all.await;
     tasks.shutdown().await;
     (all.map(|()| written), moved)
 }
 
-/// What is done of a file.
+/// The result of one task of a file.
 enum Step {
     Moved(Moved),
-    /// The target will keep what it has up to here.
+    /// The target has committed all data up to here.
     Kept(u64),
 }
 
-/// A piece that was moved: where it begins, its length, whether it is a hole, and its hash where that is wanted.
+/// A moved piece: its offset, its length, whether it is a hole, and its hash if it is needed.
 struct Moved {
     at: u64,
     length: u32,
@@ -343,22 +349,22 @@ struct Moved {
 }
 
 impl Moved {
-    /// A piece that the server has copied. What it is read back against is the source.
+    /// A piece that the server has copied. It is verified against the source.
     fn by_server(at: u64, length: u64) -> Moved {
         Moved { at, length: length as u32, is_hole: false, hash: None }
     }
 }
 
-/// Has the server copy one piece, or moves it in several where it refuses.
+/// Makes the server copy one piece, or moves it in several pieces if the server refuses.
 async fn copy_inside(
-    shared: &Shared,
-    inside: &Inside,
+    shared: &CopyContext,
+    inside: &OffloadSource,
     reader: &File,
     writer: &File,
     at: u64,
     length: u64,
-) -> Done<()> {
-    if inside::copy(shared, inside, writer, at, length).await? {
+) -> FileResult<()> {
+    if server_copy::copy(shared, inside, writer, at, length).await? {
         return Ok(());
     }
     let mut done = 0;
@@ -370,7 +376,7 @@ async fn copy_inside(
     Ok(())
 }
 
-/// Moves one piece.
+/// Moves the piece of `length` bytes at `at` from `reader` to `writer`.
 async fn move_piece(
     reader: &File,
     writer: &File,
@@ -378,13 +384,13 @@ async fn move_piece(
     length: u32,
     sparse: bool,
     hashed: bool,
-) -> Done<Moved> {
+) -> FileResult<Moved> {
     let data = reader.read(at, length).await?;
     if data.len() != length as usize {
         return Err(Fault::Changed);
     }
     let hash = hashed.then(|| hash(&data));
-    // A hole stays one.
+    // A hole stays a hole.
     let is_hole = sparse && data.iter().all(|byte| *byte == 0) && writer.keeps_holes().await?;
     if !is_hole {
         writer.write(at, &data).await?;
@@ -392,15 +398,15 @@ async fn move_piece(
     Ok(Moved { at, length, is_hole, hash })
 }
 
-/// Reads back all of `writer` and holds it against `hashes`; where there is none, against zeros if `reader` has a hole
-/// there, and else against what it has, which an earlier copy has written.
+/// Reads all of `writer` back and compares it with `hashes`. A piece without a hash is compared with zeros if
+/// `reader` has a hole there, or else with the data of `reader`, because an earlier copy has written it.
 async fn verify(
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyContext>,
     reader: &Arc<File>,
     writer: &Arc<File>,
     facts: &Attributes,
     hashes: &BTreeMap<u64, Hash>,
-) -> Done<()> {
+) -> FileResult<()> {
     let piece = u64::from(shared.piece);
     let mut tasks = JoinSet::new();
     let (mut at, mut done) = (0, Ok(()));

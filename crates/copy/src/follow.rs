@@ -1,34 +1,34 @@
-//! Links of the source that are followed, and what keeps that from going round for ever.
+//! Follows links of the source, without going round for ever.
 //!
-//! The target of a link is found by its path. On this host it is that without any further link in it, as the host finds it; on a
-//! server it is found by the text of the link, and stays in SRC. A directory that the way to the link leads through is not
-//! copied into itself once more.
+//! The target of a link is found by its path. On this host it is the path without any link in it, as the host
+//! resolves it. On a server it comes from the text of the link, and stays in SRC. A directory on the way to
+//! the link is not copied into itself again.
 
 use std::sync::Arc;
 
 use client::remote::{Attributes, Kind};
 
-use crate::error::{Done, Fault};
+use crate::context::CopyContext;
+use crate::error::{Fault, FileResult};
 use crate::job::{Directory, Trail};
 use crate::name::{join, split};
-use crate::shared::Shared;
 use crate::tree::Tree;
 
-/// Links that are followed one after the other, as many as Linux follows (path_resolution(7)).
+/// The most links followed one after the other, as many as Linux follows (path_resolution(7)).
 const MOST: usize = 40;
 
-/// What a name of the source stands for.
+/// The object that a name of the source stands for.
 #[derive(Debug)]
 pub(crate) struct Followed {
-    /// Where the source has it.
+    /// Its path in the source.
     pub(crate) from: String,
     pub(crate) facts: Attributes,
-    /// The links that have led there.
+    /// The links that led to it.
     pub(crate) trail: Option<Arc<Trail>>,
 }
 
 /// Follows the link `link` in `directory`.
-pub(crate) async fn follow(shared: &Shared, directory: &Directory, link: &str) -> Done<Followed> {
+pub(crate) async fn follow(shared: &CopyContext, directory: &Directory, link: &str) -> FileResult<Followed> {
     let (from, facts) = match &shared.source {
         Tree::Local(side) => side.follow(link).await?,
         Tree::Smb(_) | Tree::Nfs(_) => by_text(shared, link).await?,
@@ -53,15 +53,15 @@ pub(crate) async fn follow(shared: &Shared, directory: &Directory, link: &str) -
     Ok(Followed { from, facts, trail: Some(Arc::new(trail)) })
 }
 
-/// Makes sure that a link does not lead to the copy itself: that would be copied into itself without end, or over itself.
-async fn spare_target(shared: &Shared, from: &str) -> Done<()> {
+/// Fails if a link leads to the copy itself, which would be copied into itself without end, or over itself.
+async fn spare_target(shared: &CopyContext, from: &str) -> FileResult<()> {
     let (Tree::Local(source), Tree::Local(target)) = (&shared.source, &shared.target) else { return Ok(()) };
     let (source, target) = (source.real("").await?, target.real_root().await?);
-    // A source that lies within the target is copied anyway.
+    // A source within the target is copied anyway.
     let is_in_target = is_within(from, &target) && !is_within(from, &source);
     if is_in_target || is_within(&target, from) {
-        let why = "it leads into DST, or to a directory that DST is in, and the copy would be copied into itself; \
-                   copy it as a link, or leave it out";
+        let why = "it leads into DST, or to a directory that DST is in, and the copy would be copied into \
+                   itself; copy it as a link, or leave it out";
         return Err(Fault::Said(why.to_owned()));
     }
     Ok(())
@@ -86,8 +86,8 @@ fn is_within(path: &str, other: &str) -> bool {
     other.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || other == "/")
 }
 
-/// What the link `link` of a server leads to, link for link.
-async fn by_text(shared: &Shared, link: &str) -> Done<(String, Attributes)> {
+/// Follows the link `link` of a server, link by link.
+async fn by_text(shared: &CopyContext, link: &str) -> FileResult<(String, Attributes)> {
     let mut at = link.to_owned();
     for _ in 0..MOST {
         let Some(read) = shared.source.read_link(&at).await? else {
@@ -96,7 +96,8 @@ async fn by_text(shared: &Shared, link: &str) -> Done<(String, Attributes)> {
             return Ok((at, facts));
         };
         let out = || {
-            let why = "it leads out of SRC, where only its server can follow it; copy it as a link, or leave it out";
+            let why = "it leads out of SRC, where only its server can follow it; copy it as a link, or leave \
+                       it out";
             Fault::Said(why.to_owned())
         };
         at = std::str::from_utf8(&read.text).ok().and_then(|text| beside(&at, text)).ok_or_else(out)?;
@@ -104,7 +105,7 @@ async fn by_text(shared: &Shared, link: &str) -> Done<(String, Attributes)> {
     Err(Fault::Said(format!("it leads over more than {MOST} links; remove it, or copy it as a link")))
 }
 
-/// The path that `text` means in the directory of `link`, as long as it is in the copy.
+/// The path of `text` relative to the directory of `link`, if it stays in the copy.
 fn beside(link: &str, text: &str) -> Option<String> {
     if text.starts_with('/') {
         return None;

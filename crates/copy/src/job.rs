@@ -1,4 +1,4 @@
-//! What is to be copied: a directory that is to be looked at, and a file.
+//! The units of work: a directory to survey, and a file to copy.
 
 use std::sync::Arc;
 
@@ -7,50 +7,52 @@ use client::remote::Attributes;
 use crate::name::{self, split};
 use crate::tree::facts::Spot;
 
-/// A directory of the source that is to be looked at.
+/// A directory of the source to survey.
 #[derive(Debug, Clone)]
 pub(crate) struct Directory {
     pub(crate) path: String,
-    /// Where the source has it, which is elsewhere below a link that was followed.
+    /// Its path in the source, which differs below a followed link.
     pub(crate) from: String,
-    /// The links that have led there.
+    /// The links that led to it.
     pub(crate) trail: Option<Arc<Trail>>,
     pub(crate) facts: Attributes,
-    /// What the target has in its place.
+    /// The attributes of the directory in the target, if it exists.
     pub(crate) there: Option<Attributes>,
-    /// The permission bits that it gets back at the end where it has none of the source's, if it was given others meanwhile.
+    /// The permission bits to restore at the end, if it was given others meanwhile and gets none from the
+    /// source.
     pub(crate) restore: Option<u32>,
 }
 
-/// A file that is to be copied.
+/// A file to copy.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    /// Where the source has it.
+    /// Its path in the source.
     pub(crate) from: String,
-    /// Where the target gets it: the same, unless one file alone is given another name, or its directory has none yet.
+    /// Its path in the target. It is the same, unless a single file gets another name, or its directory is
+    /// staged.
     pub(crate) path: String,
     pub(crate) facts: Attributes,
     pub(crate) spot: Spot,
-    /// Where the target has the same file by another name, which is given this one too.
+    /// The path in the target of the same file by another name, which gets this name too.
     pub(crate) twin: Option<String>,
 }
 
-/// All that an owner may do with a directory.
+/// All rights of an owner of a directory.
 pub(crate) const OWNERS: u32 = 0o700;
 
-/// A way from where a followed link has led to the next one.
+/// A step from the target of a followed link to the next link.
 #[derive(Debug)]
 pub(crate) struct Trail {
-    /// Where it has led.
+    /// The target of the link.
     pub(crate) entry: String,
-    /// The ways before this one.
+    /// The earlier steps.
     pub(crate) above: Option<Arc<Trail>>,
-    /// The directory in which the link was.
+    /// The directory of the link.
     pub(crate) before: String,
 }
 
-/// The name that a file has while it is made: the same in every copy of it as it is now, so that the next one finds what
-/// a broken one has left.
+/// The temporary name of a file. It is the same in every copy of the file in its present state, so the next
+/// copy finds the file of a broken one.
 pub(crate) fn part_of(path: &str, facts: &Attributes) -> String {
     let of = [facts.size.to_le_bytes(), (facts.modified.div_euclid(100) as i64).to_le_bytes()].concat();
     name::part(split(path).1, &of)

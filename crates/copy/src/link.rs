@@ -1,29 +1,29 @@
-//! One symbolic link, or one further name of a file, from one side to the other.
+//! Copies one symbolic link, or one further name of a file.
 
-use crate::beside::Lost;
-use crate::error::{Done, Fault};
+use crate::context::CopyContext;
+use crate::error::{Fault, FileResult};
 use crate::job::{Job, part_of};
 use crate::name;
 use crate::name::{join, split};
-use crate::shared::Shared;
+use crate::sidecar::Lost;
 use crate::tree::facts::Spot;
 use crate::tree::links::LinkMade;
 
-/// What came of one thing that was to be copied.
+/// The outcome of one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It was made, with so many bytes.
+    /// The file was copied with this many bytes.
     Made(u64),
     /// The target has the same already.
     Same,
     /// The target cannot hold it, which was counted.
     Left,
-    /// The target has something of another kind in its place.
+    /// The target has an object of another type in its place.
     Mismatch,
 }
 
-/// Copies a symbolic link. Links are compared by where they lead: two of them may well be of one time.
-pub(crate) async fn copy(shared: &Shared, job: &Job) -> Done<Outcome> {
+/// Copies a symbolic link. Links are compared by their targets, because two of them may well have one time.
+pub(crate) async fn copy(shared: &CopyContext, job: &Job) -> FileResult<Outcome> {
     let keep = &shared.plan.keep;
     let Some(mut link) = shared.source.read_link(&job.from).await? else {
         // A special file of a share looks like a link until it is read.
@@ -59,11 +59,12 @@ pub(crate) async fn copy(shared: &Shared, job: &Job) -> Done<Outcome> {
     }
 }
 
-/// Gives the file `first` of the target, which is whole, the name that `job` is to have. False where it cannot have another.
-pub(crate) async fn join_names(shared: &Shared, first: &str, job: &Job) -> Done<bool> {
+/// Gives the complete file `first` of the target the name of `job`. Returns false if the file cannot have a
+/// further name.
+pub(crate) async fn join_names(shared: &CopyContext, first: &str, job: &Job) -> FileResult<bool> {
     let part = join(split(&job.path).0, &name::part(split(&job.path).1, b"name"));
     match shared.target.link(first, &job.path, &part).await {
-        Err(Fault::Server(error)) if error.is_loss() => Err(Fault::Server(error)),
+        Err(Fault::Remote(error)) if error.is_loss() => Err(Fault::Remote(error)),
         linked => linked,
     }
 }

@@ -1,9 +1,9 @@
-//! Which directories of a share are links.
+//! Remembers which directories of a share are links.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Which directories of a share were asked whether they are links.
+/// The directories of a share that were queried, and whether they are links.
 #[derive(Debug, Default)]
 pub(crate) struct LinkChecks(Mutex<HashMap<String, bool>>);
 

@@ -1,38 +1,38 @@
-//! What the target has beyond the source: it is counted, and deleted in a mirror. What patterns leave out stays, and so
-//! does every directory that still holds such a thing.
+//! Counts the extras of the target, which the source does not have, and deletes them in a mirror. Names
+//! excluded by patterns stay, and so does every directory that still holds one.
 
 use std::collections::BTreeMap;
 
 use client::remote::{Attributes, Kind};
 
-use crate::error::{Done, Fault};
-use crate::found::Survey;
+use crate::context::CopyContext;
+use crate::error::{Fault, FileResult};
 use crate::job::{Directory, Job, OWNERS, part_of};
 use crate::name;
 use crate::name::join;
-use crate::patience::patiently;
-use crate::shared::Shared;
+use crate::retry::patiently;
+use crate::survey_result::Survey;
 use crate::tally::Tally;
 use crate::tree::facts::Entry;
 use crate::tree::like::Like;
 
-/// Keeps in mind what the source has where the copy begins, where what a mirror deletes may be just that by another
-/// name.
-pub(crate) fn remember_root(shared: &Shared, entries: &[Entry]) {
+/// Remembers the source's root, if a mirror might delete the source under another name.
+pub(crate) fn remember_root(shared: &CopyContext, entries: &[Entry]) {
     if shared.plan.is_doubtful {
-        // Where this was done before, it was the same.
+        // An earlier call stored the same value.
         let _ = shared.root.set(by_name(entries));
     }
 }
 
-/// Makes sure that a directory of the target is not the source by another name: it has not all that the source has.
-pub(crate) fn spare_source(shared: &Shared, entries: &[Entry]) -> Done<()> {
+/// Fails if a directory of the target has all that the source has, because it may be the source under another
+/// name.
+pub(crate) fn spare_source(shared: &CopyContext, entries: &[Entry]) -> FileResult<()> {
     let Some(source) = shared.root.get().filter(|source| !source.is_empty()) else { return Ok(()) };
     let found = by_name(entries);
     match source.iter().all(|(name, size)| found.get(name) == Some(size)) {
         true => Err(Fault::Said(
-            "it has all that the source has and may be the source by another name; it stays. Where it is not, \
-             delete it yourself"
+            "it has all that the source has and may be the source by another name; it stays. Where it is \
+             not, delete it yourself"
                 .to_owned(),
         )),
         false => Ok(()),
@@ -44,9 +44,9 @@ fn by_name(entries: &[Entry]) -> BTreeMap<String, u64> {
     own.map(|entry| (entry.name.to_lowercase(), entry.facts.size)).collect()
 }
 
-/// Counts what the target has beyond the source, and deletes it in a mirror.
+/// Counts the extras of the target, and deletes them in a mirror.
 pub(crate) async fn extras(
-    shared: &Shared,
+    shared: &CopyContext,
     survey: &mut Survey,
     path: &str,
     left: impl Iterator<Item = Entry>,
@@ -65,12 +65,12 @@ pub(crate) async fn extras(
             continue;
         }
         if is_part {
-            // What a broken copy has left is gone on with when its file is copied.
-            // Only in a share have we made such directories.
+            // A file from a broken copy is continued when its source is copied. Only in a share has a copy
+            // made directories with such names.
             let is_ours = !is_directory || shared.target.is_share();
             if is_ours && plan.mirror && !is_spared && !plan.dry_run && !is_due(shared, survey, &entry, &own)
             {
-                // It is in nobody's way. What is in it counts as little.
+                // It is in nobody's way, so the result does not matter.
                 let _ = delete(shared, own, entry.facts, &mut Survey::default()).await;
             }
             continue;
@@ -86,9 +86,10 @@ pub(crate) async fn extras(
     }
 }
 
-/// Whether a directory of the target lies behind a link, so that what is deleted there would be missing elsewhere. Only a share
-/// shows a link as what it leads to; it is asked for each directory once, and only where something is to be deleted.
-async fn is_behind_link(shared: &Shared, survey: &mut Survey, path: &str) -> bool {
+/// Whether a directory of the target lies behind a link, so that a deletion there would remove files
+/// elsewhere. Only a share shows a link as its target. Each directory is queried once, and only before a
+/// deletion.
+async fn is_behind_link(shared: &CopyContext, survey: &mut Survey, path: &str) -> bool {
     if !shared.target.is_share() {
         return false;
     }
@@ -99,14 +100,15 @@ async fn is_behind_link(shared: &Shared, survey: &mut Survey, path: &str) -> boo
             None => match patiently(shared, || shared.target.is_link(above)).await {
                 Ok(is_link) => shared.asked.learn(above, is_link),
                 Err(fault) => {
-                    // Nothing is deleted where that is not known.
+                    // Nothing is deleted if that is not known.
                     survey.fail(path.to_owned(), fault);
                     return true;
                 }
             },
         };
         if is_link {
-            let what = "what only the target has here stays: a link leads there; remove the link, or what is behind it";
+            let what = "what only the target has here stays: a link leads there; remove the link, or what is \
+                        behind it";
             survey.notes.push((path.to_owned(), what.to_owned()));
             return true;
         }
@@ -114,10 +116,10 @@ async fn is_behind_link(shared: &Shared, survey: &mut Survey, path: &str) -> boo
     false
 }
 
-/// Whether a part that a broken copy has left is gone on with.
-fn is_due(shared: &Shared, survey: &Survey, entry: &Entry, own: &str) -> bool {
+/// Whether a file or directory from a broken copy will be continued.
+fn is_due(shared: &CopyContext, survey: &Survey, entry: &Entry, own: &str) -> bool {
     let of_job = |job: &Job| entry.name == part_of(&job.path, &job.facts);
-    let of_directory = |it: &Directory| shared.target.unnamed(&it.path).as_deref() == Some(own);
+    let of_directory = |it: &Directory| shared.target.staging_path(&it.path).as_deref() == Some(own);
     match entry.facts.kind {
         Kind::Directory => survey.directories.iter().filter(|it| it.there.is_none()).any(of_directory),
         _ => survey.jobs.iter().any(of_job),
@@ -137,17 +139,23 @@ struct Doomed {
     path: String,
     facts: Attributes,
     left: std::vec::IntoIter<Entry>,
-    /// What has no name that we could say, which may be what a pattern leaves out.
+    /// A name that cannot be used. A pattern may exclude it.
     unusable: Option<(String, String)>,
-    /// Whether all that was looked at so far is gone.
+    /// Whether all entries so far are gone.
     is_empty: bool,
-    /// The permission bits that it gets back if it stays.
+    /// The permission bits to restore if the directory stays.
     restore: Option<u32>,
 }
 
-/// Deletes a file or a whole directory, and counts what is gone; in a dry run it only says and counts. False when it stays
-/// for what is in it. The way down is kept here and not on the stack, which a server could exhaust by a deep tree.
-async fn delete(shared: &Shared, path: String, facts: Attributes, survey: &mut Survey) -> Done<bool> {
+/// Deletes a file or a whole directory, and counts the deletions. A dry run only reports and counts them.
+/// Returns false if the directory stays because of its contents. The way down is kept here and not on the
+/// stack, which a server could exhaust with a deep tree.
+async fn delete(
+    shared: &CopyContext,
+    path: String,
+    facts: Attributes,
+    survey: &mut Survey,
+) -> FileResult<bool> {
     let mut way = Vec::new();
     let deleted = delete_along(shared, path, facts, survey, &mut way).await;
     for directory in way.into_iter().rev() {
@@ -156,14 +164,14 @@ async fn delete(shared: &Shared, path: String, facts: Attributes, survey: &mut S
     deleted
 }
 
-/// The same; what is left on the way stays.
+/// Does the same. The directories that are left on the way stay.
 async fn delete_along(
-    shared: &Shared,
+    shared: &CopyContext,
     path: String,
     facts: Attributes,
     survey: &mut Survey,
     way: &mut Vec<Doomed>,
-) -> Done<bool> {
+) -> FileResult<bool> {
     let mut next = Some((path, facts));
     loop {
         match next.take() {
@@ -204,18 +212,18 @@ async fn delete_along(
     }
 }
 
-/// Whether what a share shows as a directory is a link: that goes itself, and nothing of what it leads to.
-async fn is_link(shared: &Shared, path: &str) -> Done<bool> {
+/// Whether a directory that a share shows is a link. Then the link is deleted, and nothing behind it.
+async fn is_link(shared: &CopyContext, path: &str) -> FileResult<bool> {
     let is_asked = shared.target.is_share();
     Ok(is_asked && patiently(shared, || shared.target.is_link(path)).await?)
 }
 
-/// Lists a directory that is to go.
-async fn begin(shared: &Shared, path: String, facts: Attributes) -> Done<Doomed> {
+/// Lists a directory that is to be deleted.
+async fn begin(shared: &CopyContext, path: String, facts: Attributes) -> FileResult<Doomed> {
     let restore = facts.mode.filter(|mode| mode & OWNERS != OWNERS && !shared.plan.dry_run);
     if let Some(mode) = restore {
         let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
-        // Whoever may not do this is told so by what cannot be deleted.
+        // A failure shows when the entries cannot be deleted.
         let _ = shared.target.settle_directory(&path, &like).await;
     }
     let listed = patiently(shared, || shared.target.list(&path)).await;
@@ -230,16 +238,16 @@ async fn begin(shared: &Shared, path: String, facts: Attributes) -> Done<Doomed>
     Ok(Doomed { path, facts, left: listing.entries.into_iter(), unusable, is_empty: true, restore })
 }
 
-/// Gives a directory that stays its permission bits back, if it was opened.
-async fn close(shared: &Shared, path: &str, restore: Option<u32>) {
+/// Restores the permission bits of a directory that stays, if they were changed.
+async fn close(shared: &CopyContext, path: &str, restore: Option<u32>) {
     if restore.is_some() && !shared.target.is_lost() {
-        // What counts is why it stays.
+        // The caller gets the reason why it stays.
         let _ = shared.target.settle_directory(path, &Like { mode: restore, ..Like::default() }).await;
     }
 }
 
-/// Removes a file or a directory in which nothing is left, or says that it would, and counts it.
-async fn gone(shared: &Shared, path: String, facts: &Attributes, survey: &mut Survey) -> Done<()> {
+/// Removes a file or an empty directory, or reports that it would, and counts it.
+async fn gone(shared: &CopyContext, path: String, facts: &Attributes, survey: &mut Survey) -> FileResult<()> {
     match shared.plan.dry_run {
         true => survey.doomed.push(path),
         false => patiently(shared, || remove(shared, &path, facts.kind == Kind::Directory)).await?,
@@ -249,8 +257,8 @@ async fn gone(shared: &Shared, path: String, facts: &Attributes, survey: &mut Su
     Ok(())
 }
 
-/// Removes a file or an empty directory. One that is gone already was removed by an attempt whose answer was lost.
-pub(crate) async fn remove(shared: &Shared, path: &str, is_directory: bool) -> Done<()> {
+/// Removes a file or an empty directory. If it is missing, an attempt with a lost reply has removed it.
+pub(crate) async fn remove(shared: &CopyContext, path: &str, is_directory: bool) -> FileResult<()> {
     let removed = match is_directory {
         true => shared.target.remove_directory(path).await,
         false => shared.target.remove(path).await,

@@ -1,16 +1,16 @@
-//! Names: which of them a side can hold, how paths are made of them, those of files that are being made, and patterns for them.
+//! Names: the names that a side can hold, temporary names, paths, and patterns.
 
 use std::path::Path;
 
 use aws_lc_rs::digest::{SHA256, digest};
 pub(crate) use client::join;
 
-/// Behind the name of a file that is being made, where nobody takes it for the whole.
+/// The suffix of a temporary name. Nobody takes such a file for a complete one.
 const PART: &str = ".trunkline-part";
 /// The longest name that every side holds, in bytes.
 const LONGEST: usize = 255;
 
-/// What keeps `name` from being a name here or at a server: it would lead elsewhere.
+/// Fails if `name` would lead to another place on this host or a server.
 pub(crate) fn check(name: &str) -> Result<(), String> {
     match name {
         "" | "." | ".." => Err(format!("{name:?} is no name of a file")),
@@ -19,7 +19,7 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     }
 }
 
-/// What keeps `name` from being that of a file on a share, where `:` leads to a stream and `\` into a directory.
+/// Fails if `name` cannot be a name on a share, where `:` leads to a stream and `\` into a directory.
 pub(crate) fn check_for_smb(name: &str) -> Result<(), String> {
     let wrong = |c: &char| matches!(c, '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|') || (*c as u32) < 32;
     if let Some(c) = name.chars().find(wrong) {
@@ -34,8 +34,8 @@ pub(crate) fn check_for_smb(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The name of `name` while it is being made. The same `of` leads to the same name, so that a copy that was broken off
-/// finds what there is of a file, and nothing else.
+/// The temporary name of `name`. The same `of` gives the same name, so a copy finds the file of a broken
+/// copy, and nothing else.
 pub(crate) fn part(name: &str, of: &[u8]) -> String {
     let hash = digest(&SHA256, &[name.as_bytes(), &[0], of].concat());
     let hash: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -46,15 +46,15 @@ pub(crate) fn part(name: &str, of: &[u8]) -> String {
     format!(".{}.{hash}{PART}", &name[..end])
 }
 
-/// Whether `name` is one that [`part`] has made.
+/// Whether `name` is a temporary name made by [`part`].
 pub(crate) fn is_part(name: &str) -> bool {
     let hash = name.strip_suffix(PART).and_then(|rest| rest.rsplit_once('.'));
     name.starts_with('.')
         && hash.is_some_and(|(_, hash)| hash.len() == 16 && hash.bytes().all(|c| c.is_ascii_hexdigit()))
 }
 
-/// A pattern: `*` stands for any characters but `/`, `**` for any at all, `?` for one. With a `/` in it, it is held
-/// against the path from the source on, without one against the name alone.
+/// A pattern. `*` stands for any characters but `/`, `**` for any characters at all, and `?` for one. A
+/// pattern with a `/` matches the path from the source on, one without matches the name alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
@@ -70,12 +70,13 @@ impl std::str::FromStr for Pattern {
 }
 
 impl Pattern {
-    /// The same in lower case: it fits paths in lower case as this one does without regard to case.
+    /// The pattern in lower case. It matches paths in lower case as this one matches them without regard to
+    /// case.
     pub(crate) fn folded(&self) -> Pattern {
         Pattern(self.0.to_lowercase())
     }
 
-    /// Whether it fits the path `path`.
+    /// Whether it matches `path`.
     pub(crate) fn fits(&self, path: &str) -> bool {
         match self.0.strip_prefix('/') {
             Some(anchored) => fits(anchored.as_bytes(), path.as_bytes()),
@@ -85,9 +86,9 @@ impl Pattern {
     }
 }
 
-/// Whether `pattern` fits all of `text`, going back to the last star of each kind only.
+/// Whether `pattern` matches all of `text`.
 fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    // Which beginnings of the text are reached by the pattern so far.
+    // The beginnings of the text that the pattern matches so far.
     let mut reached = vec![false; text.len() + 1];
     reached[0] = true;
     let mut at = 0;
@@ -112,12 +113,20 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
     reached[text.len()]
 }
 
-/// The directory that `path` is in, and its name.
+/// Splits `path` into its directory and its name.
 pub(crate) fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
 
-/// The last part of a path of the host, as text.
+/// Cuts the last name off the path `root` and returns it, if there is one.
+pub(crate) fn step_up(root: &mut String) -> Option<String> {
+    let (above, name) = split(root);
+    let (above, name) = (above.to_owned(), name.to_owned());
+    *root = above;
+    (!name.is_empty()).then_some(name)
+}
+
+/// The last part of a path of this host, as text.
 pub(crate) fn last_part(path: &Path) -> Option<String> {
     path.file_name().and_then(|name| name.to_str()).map(str::to_owned)
 }

@@ -1,9 +1,9 @@
-//! New directories, and when they get their names.
+//! Names new directories, early or late.
 //!
-//! A file that is made under a name of its own costs the server a rename, which for Samba is a large part of all its work for
-//! it. Where a directory is new, its small files need none: it is made under a name of its own instead ([`make`]),
-//! they are made in it under their final names, and all of them are to be seen at once when it gets its own ([`name`]).
-//! What else is to be in it waits until then.
+//! A file with a temporary name costs the server a rename, which is a large part of Samba's work for it. The
+//! small files of a new directory need none. The directory itself gets a temporary name ([`make`]), its small
+//! files are created in it under their final names, and all of them become visible at once when it gets its
+//! own name ([`name`]). Other contents wait until then.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,31 +11,35 @@ use std::sync::Arc;
 use client::remote::{Attributes, Kind};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::beside::kept;
-use crate::error::{Done, Fault};
+use crate::context::{CopyContext, MANY};
+use crate::error::{Fault, FileResult};
 use crate::job::{Directory, Job, part_of};
 use crate::mirror::remove;
 use crate::name::{is_part, join};
-use crate::patience::{patiently, patiently_where};
-use crate::shared::{MANY, Shared};
+use crate::retry::{patiently, patiently_where};
+use crate::sidecar::kept;
+use crate::staged::{NewDirectory, StagedDirectory};
 use crate::tree::facts::{Entry, Listing};
 use crate::tree::like::Like;
-use crate::unnamed::{Made, Unnamed};
 
-/// Files that are moved at once, where a directory cannot be given its name.
+/// The most files moved at once if a directory cannot be renamed.
 const MOVING: usize = 32;
 
-/// A directory that has its name.
+/// A directory that has its final name.
 #[derive(Debug)]
-pub(crate) struct Named {
-    /// Whether it is like that of the source, too.
+pub(crate) struct NamedDirectory {
+    /// Whether its attributes are set too.
     pub(crate) is_settled: bool,
-    /// What could not come with it, where its files had to be moved one by one.
+    /// The files that could not be moved, if they had to be moved one by one.
     pub(crate) stayed: Vec<(Entry, Fault)>,
 }
 
-/// Makes a directory for what is listed of the source: under a name of its own if that pays.
-pub(crate) async fn make(shared: &Shared, directory: &Directory, listed: &Listing) -> Done<Made> {
+/// Creates a directory for the listing of the source, under a temporary name if that pays.
+pub(crate) async fn make(
+    shared: &CopyContext,
+    directory: &Directory,
+    listed: &Listing,
+) -> FileResult<NewDirectory> {
     let path = directory.path.as_str();
     let is_one = |it: &&Entry| {
         let own = join(path, &it.name);
@@ -47,22 +51,22 @@ pub(crate) async fn make(shared: &Shared, directory: &Directory, listed: &Listin
     let is_many = || listed.entries.iter().filter(is_one).take(MANY).count() == MANY;
     match shared
         .target
-        .unnamed(path)
+        .staging_path(path)
         .filter(|_| shared.plan.is_plain() && !shared.plan.hard_links && is_many())
     {
         Some(unnamed) => make_unnamed(shared, path, unnamed).await,
-        None if path.is_empty() => shared.target.make_root().await.map(|()| Made::default()),
+        None if path.is_empty() => shared.target.make_root().await.map(|()| NewDirectory::default()),
         None => {
             let like = shared.plan.keep.like(&directory.facts);
-            shared.target.make_directory(path, &like).await.map(|_| Made::default())
+            shared.target.make_directory(path, &like).await.map(|_| NewDirectory::default())
         }
     }
 }
 
-async fn make_unnamed(shared: &Shared, path: &str, unnamed: String) -> Done<Made> {
+async fn make_unnamed(shared: &CopyContext, path: &str, unnamed: String) -> FileResult<NewDirectory> {
     let target = &shared.target;
     let is_made = match target.make_directory(&unnamed, &Like::default()).await {
-        // Something is missing above it.
+        // A directory above it is missing.
         Err(fault) if path.is_empty() && fault.is_missing() => {
             target.make_above_root().await?;
             target.make_directory(&unnamed, &Like::default()).await?
@@ -70,11 +74,17 @@ async fn make_unnamed(shared: &Shared, path: &str, unnamed: String) -> Done<Made
         made => made?,
     };
     let there = if is_made { Listing::default() } else { target.list(&unnamed).await? };
-    Ok(Made { unnamed: Some(unnamed), there })
+    Ok(NewDirectory { unnamed: Some(unnamed), there })
 }
 
-/// Takes away what an earlier copy has left in `unnamed` and the source does not have: nobody knows whether it is whole.
-pub(crate) async fn clear(shared: &Shared, unnamed: &str, left: impl Iterator<Item = Entry>, jobs: &[Job]) {
+/// Removes files of an earlier copy from `unnamed` that the source does not have. Nobody knows whether they
+/// are complete.
+pub(crate) async fn clear(
+    shared: &CopyContext,
+    unnamed: &str,
+    left: impl Iterator<Item = Entry>,
+    jobs: &[Job],
+) {
     let (parts, others): (Vec<Entry>, Vec<Entry>) =
         left.filter(|entry| entry.facts.kind == Kind::File).partition(|entry| is_part(&entry.name));
     let due: HashSet<String> = match parts.is_empty() {
@@ -85,33 +95,36 @@ pub(crate) async fn clear(shared: &Shared, unnamed: &str, left: impl Iterator<It
         if shared.is_over() {
             return;
         }
-        // What stays is beyond the source, and goes with a mirror.
+        // A file that stays is an extra, which a mirror deletes.
         let _ = shared.target.remove(&join(unnamed, &entry.name)).await;
     }
 }
 
-/// Gives a directory its name, without what is not whole in it.
-pub(crate) async fn name(shared: &Arc<Shared>, unnamed: &Unnamed) -> Done<Named> {
+/// Renames a directory to its final name, without incomplete files in it.
+pub(crate) async fn name(shared: &Arc<CopyContext>, unnamed: &StagedDirectory) -> FileResult<NamedDirectory> {
     let withheld = withdraw(shared, unnamed).await?;
     if withheld.is_empty() {
-        // Windows refuses it as long as anybody has a file in it open, as who looks through all that is new.
+        // Windows refuses this as long as a file in it is open, for example in a scanner of new files.
         let may_pass = |fault: &Fault| fault.may_pass() || fault.is_denied();
         match patiently_where(shared, may_pass, || rename(shared, unnamed)).await {
-            Ok(is_settled) => return Ok(Named { is_settled, stayed: Vec::new() }),
-            // Somebody has made one of that name meanwhile, or the server does not want it.
-            Err(Fault::Server(error)) if !error.is_loss() => {}
+            Ok(is_settled) => return Ok(NamedDirectory { is_settled, stayed: Vec::new() }),
+            // A directory of that name was created meanwhile, or the server refuses.
+            Err(Fault::Remote(error)) if !error.is_loss() => {}
             Err(fault) => return Err(fault),
         }
     }
     move_all(shared, &unnamed.path, &unnamed.directory.path, &withheld).await
 }
 
-/// Removes what is there and not whole. Answers what cannot be removed.
-async fn withdraw(shared: &Shared, Unnamed { path, doubtful, .. }: &Unnamed) -> Done<HashSet<String>> {
+/// Removes incomplete files. Returns those that cannot be removed.
+async fn withdraw(
+    shared: &CopyContext,
+    StagedDirectory { path, doubtful, .. }: &StagedDirectory,
+) -> FileResult<HashSet<String>> {
     if doubtful.is_empty() {
         return Ok(HashSet::new());
     }
-    // Another file may be there instead, whose name the server takes for the same.
+    // There may be another file with a name that the server considers equal.
     let listed = patiently(shared, || shared.target.list(path)).await?;
     let there: HashMap<String, Attributes> =
         listed.entries.into_iter().map(|it| (it.name, it.facts)).collect();
@@ -130,9 +143,12 @@ async fn withdraw(shared: &Shared, Unnamed { path, doubtful, .. }: &Unnamed) -> 
     Ok(withheld)
 }
 
-async fn rename(shared: &Shared, Unnamed { path, directory, jobs, directories, .. }: &Unnamed) -> Done<bool> {
+async fn rename(
+    shared: &CopyContext,
+    StagedDirectory { path, directory, jobs, directories, .. }: &StagedDirectory,
+) -> FileResult<bool> {
     let keep = &shared.plan.keep;
-    // Nothing more is put into it, and it has nothing beside that.
+    // Nothing more is put into it, and it has no sidecar data.
     let is_plain = !keep.is_more() && !keep.streams && !kept::is_doubtful(&directory.facts);
     let is_done = jobs.is_empty() && directories.is_empty() && is_plain;
     let like = if is_done { keep.like(&directory.facts) } else { Like::default() };
@@ -143,19 +159,19 @@ async fn rename(shared: &Shared, Unnamed { path, directory, jobs, directories, .
     }
 }
 
-/// Whether what was refused has its new path by an attempt whose answer was lost.
-async fn was_done_before<T>(shared: &Shared, done: &Done<T>, new_path: &str) -> Done<bool> {
+/// Whether an attempt with a lost reply did the rename that is refused now.
+async fn was_done_before<T>(shared: &CopyContext, done: &FileResult<T>, new_path: &str) -> FileResult<bool> {
     let is_gone = done.as_ref().is_err_and(Fault::is_missing);
     Ok(is_gone && shared.target.stat(new_path).await?.is_some())
 }
 
-/// Moves what is in one directory into another, in the place of what is there, but for what is `withheld`.
+/// Moves the files of one directory into another, replacing existing files, except those that are `withheld`.
 async fn move_all(
-    shared: &Arc<Shared>,
+    shared: &Arc<CopyContext>,
     unnamed: &str,
     path: &str,
     withheld: &HashSet<String>,
-) -> Done<Named> {
+) -> FileResult<NamedDirectory> {
     let like = Like::default();
     patiently(shared, || shared.target.make_directory(path, &like)).await?;
     let listed = patiently(shared, || shared.target.list(unnamed)).await?;
@@ -175,19 +191,19 @@ async fn move_all(
     while !moving.is_empty() {
         stayed.extend(ended(moving.join_next().await)?);
     }
-    // What is left keeps it there, and is in nobody's way.
+    // The remaining files keep the directory, which is in nobody's way.
     let _ = shared.target.remove_directory(unnamed).await;
-    Ok(Named { is_settled: false, stayed })
+    Ok(NamedDirectory { is_settled: false, stayed })
 }
 
-async fn replace(shared: &Shared, from: &str, to: &str) -> Done<()> {
+async fn replace(shared: &CopyContext, from: &str, to: &str) -> FileResult<()> {
     let moved = shared.target.replace(from, to).await;
     if was_done_before(shared, &moved, to).await? { Ok(()) } else { moved }
 }
 
 type Stayed = Option<(Entry, Fault)>;
 
-fn ended(moved: Option<Result<Stayed, JoinError>>) -> Done<Stayed> {
+fn ended(moved: Option<Result<Stayed, JoinError>>) -> FileResult<Stayed> {
     let why = |why| Fault::Said(format!("a part of the copy ended early: {why}"));
     moved.transpose().map(Option::flatten).map_err(why)
 }

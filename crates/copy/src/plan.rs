@@ -1,10 +1,10 @@
-//! What is to be done, checked.
+//! A checked copy.
 
 use client::smb::Credentials;
 use client::{Scheme, Url};
 
 use crate::args::Passwords;
-use crate::{Args, Error, Keep, Links, Pattern, place};
+use crate::{Args, Error, Keep, Links, Pattern, overlap};
 
 /// A copy that can be run.
 #[derive(Debug, Clone)]
@@ -16,45 +16,45 @@ pub struct Plan {
     pub(crate) links: Links,
     pub(crate) hard_links: bool,
     pub(crate) mirror: bool,
-    /// Whether what a mirror deletes may be the source by another name.
+    /// Whether a mirror might delete the source under another name.
     pub(crate) is_doubtful: bool,
     pub(crate) verify: bool,
     pub(crate) sync: bool,
     pub(crate) include: Vec<Pattern>,
     pub(crate) exclude: Vec<Pattern>,
-    /// Whether patterns fit names without regard to case, as names of a share are the same without it; they are in lower
-    /// case then.
+    /// Whether patterns match names without regard to case, because one side is a share. The patterns are in
+    /// lower case then.
     folds: bool,
     pub(crate) dry_run: bool,
     pub(crate) rate: Option<u64>,
     pub(crate) retries: u32,
     pub(crate) keep: Keep,
     pub(crate) threads: usize,
-    /// Connections to each server, unless they are chosen by what they gain.
+    /// The connections to each server, unless the copy chooses their number.
     pub(crate) channels: Option<usize>,
 }
 
-/// How a server is gone to.
+/// The access to a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
     pub(crate) credentials: Option<Credentials>,
     pub(crate) encrypt: bool,
-    /// What is kept of files: it takes rights of its own.
+    /// The parts of files to keep, which need rights of their own.
     pub(crate) keep: Keep,
     pub(crate) smb: client::smb::Options,
     pub(crate) nfs: client::nfs::Options,
 }
 
-/// Credits that each connection keeps in stock: 32 pieces of 1 MiB and as many small files as are usual.
+/// The credits that each connection keeps in stock: 32 pieces of 1 MiB and the usual number of small files.
 const CREDITS: u16 = 1024;
-/// Requests under way at once over NFS.
+/// The requests in flight over NFS.
 const SLOTS: u32 = 256;
 
 impl Plan {
-    /// Checks what was asked for. `ask` is asked for the password of a user that is given nowhere else.
+    /// Checks the options. `ask` is called for the password of a user if nothing else has it.
     ///
     /// # Errors
-    /// What does not go together, or cannot be had.
+    /// The reason why the options do not go together or cannot be met.
     pub fn new(args: &Args, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Plan, Error> {
         let usage = |text: String| Error::new("nothing was copied", text);
         let sides = [&args.source, &args.target];
@@ -71,17 +71,17 @@ impl Plan {
                 return Err(usage(format!("{option} has no meaning for these places; leave it out")));
             }
         }
-        if place::is_within(&args.target, &args.source) {
+        if overlap::is_within(&args.target, &args.source) {
             let text = "the target lies inside of the source, or is the source; choose another one";
             return Err(usage(text.to_owned()));
         }
-        if args.mirror && place::is_within(&args.source, &args.target) {
+        if args.mirror && overlap::is_within(&args.source, &args.target) {
             let text =
                 "--mirror would delete the source, which lies inside of the target; choose another one";
             return Err(usage(text.to_owned()));
         }
         let mut keep = args.keep();
-        // Nothing else has any.
+        // Only shares have streams.
         keep.streams &= sides.iter().all(is_smb);
         let folds = sides.iter().any(is_smb);
         let patterns = |given: &[Pattern]| -> Vec<Pattern> {
@@ -96,7 +96,7 @@ impl Plan {
             links: args.links,
             hard_links: args.hard_links,
             mirror: args.mirror,
-            is_doubtful: args.mirror && place::is_doubtful(&args.source, &args.target),
+            is_doubtful: args.mirror && overlap::is_doubtful(&args.source, &args.target),
             verify: args.verify,
             sync: args.sync,
             include: patterns(&args.include),
@@ -111,18 +111,18 @@ impl Plan {
         })
     }
 
-    /// Whether a small file is only its data, its time and its bits, and so can be written in one piece.
+    /// Whether a small file consists only of its data, time and bits, and so can be written in one piece.
     pub(crate) fn is_plain(&self) -> bool {
         !self.verify && !self.sync && !self.keep.is_more()
     }
 
-    /// Whether many small files are worth sessions of their own. With what is checked or kept beyond the plain file they go the
-    /// way of large ones, through the first.
+    /// Whether many small files are worth sessions of their own. If more is checked or kept, they are copied
+    /// like large ones, in the first session.
     pub(crate) fn may_split(&self) -> bool {
         self.channels.is_none() && !self.dry_run && self.is_plain()
     }
 
-    /// Whether the path, of a directory or not, is to be copied at all.
+    /// Whether `path` is to be copied at all.
     pub(crate) fn wants(&self, path: &str, is_directory: bool) -> bool {
         let folded = (self.folds && !(self.include.is_empty() && self.exclude.is_empty()))
             .then(|| path.to_lowercase());

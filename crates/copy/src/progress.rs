@@ -1,8 +1,8 @@
-//! What the user sees while it goes on: a bar on a terminal, and a line for each thing that went wrong.
+//! The output while a copy runs: a bar on a terminal, and a line for each fault.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The bar, which is there on a terminal only.
+/// The bar, which only a terminal shows.
 #[derive(Debug, Clone)]
 pub(crate) struct Progress(ProgressBar);
 
@@ -18,27 +18,27 @@ impl Progress {
         Progress(bar)
     }
 
-    /// More has been found to be copied.
+    /// Adds bytes that will be copied.
     pub(crate) fn expect(&self, bytes: u64) {
         self.0.inc_length(bytes);
     }
 
-    /// So much has been copied.
+    /// Counts copied bytes.
     pub(crate) fn moved(&self, bytes: u64) {
         self.0.inc(bytes);
     }
 
-    /// So much turned out not to be copied after all, or will be copied once more.
+    /// Uncounts bytes that are not copied after all, or will be copied again.
     pub(crate) fn back(&self, bytes: u64) {
         self.0.dec(bytes);
     }
 
-    /// So many files are done.
+    /// Shows the number of finished files.
     pub(crate) fn files(&self, done: u64, known: u64) {
         self.0.set_message(format!("{done} of {known} files"));
     }
 
-    /// A line for the user.
+    /// Prints a line for the user.
     pub(crate) fn say(&self, line: &str) {
         self.0.suspend(|| eprintln!("{line}"));
     }

@@ -1,4 +1,4 @@
-//! What a copy has done: robocopy's table, its exit status, and JSON.
+//! The report of a copy: robocopy's table, its exit status, and JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,14 +8,14 @@ use client::ChannelStatus;
 use serde_json::{Value, json};
 
 use crate::Plan;
-use crate::beside::Lost;
 use crate::channel::Trial;
+use crate::sidecar::Lost;
 use crate::tally::{Counts, Tally};
 
 /// The exit status of a copy that could not begin, and the bit of one that ended early.
 pub const FATAL: u8 = 16;
 
-/// What a copy has done.
+/// The results of a copy.
 #[derive(Debug, Clone)]
 pub struct Report {
     source: String,
@@ -27,18 +27,18 @@ pub struct Report {
     pub(crate) gave_up: bool,
     pub(crate) source_channels: Vec<ChannelStatus>,
     pub(crate) target_channels: Vec<ChannelStatus>,
-    /// What each number of connections was worth.
+    /// The measured throughput for each number of connections.
     pub(crate) trials: Vec<Trial>,
-    /// What the target could not hold, and of how many files.
+    /// The kinds of data that the target could not hold, with the number of files.
     pub(crate) lost: BTreeMap<Lost, u64>,
-    /// Bytes that the server of both sides has copied by itself.
+    /// The bytes that the server of both sides has copied by itself.
     pub(crate) at_server: u64,
     pub(crate) elapsed: Duration,
-    /// While some file was under way.
+    /// The time during which some file was in flight.
     pub(crate) copying: Duration,
-    /// What files took that were not copied in the end, each by itself.
+    /// The time of files that were not copied in the end, added up.
     pub(crate) failing: Duration,
-    /// What looking for extras and deleting them took, each directory by itself.
+    /// The time spent on finding and deleting extras, added up over directories.
     pub(crate) deleting: Duration,
 }
 
@@ -64,8 +64,8 @@ impl Report {
         }
     }
 
-    /// robocopy's exit status: 1 when files were copied, 2 when the target has more than the source, 4 when something
-    /// of another kind is in a file's place, 8 when something could not be copied, 16 when the copy ended early.
+    /// robocopy's exit status. 1: files were copied. 2: the target has extras. 4: an object of another type
+    /// is in a file's place. 8: something could not be copied. 16: the copy ended early.
     #[must_use]
     pub fn status(&self) -> u8 {
         let any = |of: fn(&Counts) -> u64| of(&self.tally.files) + of(&self.tally.directories) > 0;
@@ -80,12 +80,12 @@ impl Report {
         bits.iter().filter(|(is_set, _)| *is_set).map(|(_, bit)| bit).sum()
     }
 
-    /// Bytes copied in a second.
+    /// The bytes copied per second.
     fn speed(&self) -> f64 {
         self.tally.bytes.copied as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Everything, for programs. Times are in seconds.
+    /// All results, for programs. Times are in seconds.
     #[must_use]
     pub fn json(&self) -> Value {
         let row = |it: &Counts| {
@@ -102,6 +102,7 @@ impl Report {
         };
         let trial = |it: &Trial| json!({ "channels": it.channels, "bytes_per_second": it.rate.round() });
         let said = |it: &(String, String)| json!({ "path": it.0, "why": it.1 });
+        let lost: BTreeMap<_, _> = self.lost.iter().map(|(kind, count)| (kind.name(), *count)).collect();
         json!({
             "source": self.source,
             "target": self.target,
@@ -118,7 +119,7 @@ impl Report {
             "bytes_per_second": self.speed(),
             "failures": self.failures.iter().map(said).collect::<Vec<_>>(),
             "notes": self.notes.iter().map(said).collect::<Vec<_>>(),
-            "not_kept": self.lost.iter().map(|(kind, count)| (kind.name(), *count)).collect::<BTreeMap<_, _>>(),
+            "not_kept": lost,
             "channels_tried": self.trials.iter().map(trial).collect::<Vec<_>>(),
             "channels": {
                 "source": self.source_channels.iter().map(channel).collect::<Vec<_>>(),
@@ -128,7 +129,7 @@ impl Report {
     }
 }
 
-/// Bytes as robocopy writes them: whole below 1024, else with a unit and two places.
+/// Bytes in robocopy's form: whole below 1024, else with a unit and two places.
 fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["k", "m", "g", "t"];
     let mut value = count as f64;

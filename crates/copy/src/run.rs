@@ -1,51 +1,52 @@
-//! A copy from its beginning to its end: one loop that hands out directories to look at and files to copy, and counts
-//! what comes of them.
+//! Runs a copy from its beginning to its end. One loop hands out directories to survey and files to copy, and
+//! counts the results.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::Url;
-use client::remote::{Attributes, Kind, Node, SPECIAL};
+use client::remote::{Attributes, FileIdentity, Kind, SPECIAL};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::beside::carry::carry_directory;
-use crate::beside::kept;
-use crate::crowd::Crowd;
-use crate::error::{Doing, Done, Fault};
+use crate::concurrency::ConcurrencyLimit;
+use crate::context::{CopyContext, MANY};
+use crate::error::{Doing, Fault, FileResult};
 use crate::file;
-use crate::found::{Known, Survey};
+use crate::hard_links::HardLinks;
 use crate::job::{Directory, Job};
 use crate::link::Outcome;
 use crate::name::{join, split};
-use crate::naming::{self, Named};
-use crate::patience::patiently;
+use crate::naming::{self, NamedDirectory};
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::shared::{MANY, Shared};
+use crate::retry::patiently;
+use crate::sidecar::carry::carry_directory;
+use crate::sidecar::kept;
+use crate::staged::StagedDirectory;
 use crate::survey;
+use crate::survey_result::{PriorSurvey, Survey};
 use crate::tree::Tree;
 use crate::tree::facts::{Listing, Spot};
 use crate::tree::like::Like;
-use crate::twins::Twins;
-use crate::unnamed::Unnamed;
-use crate::{Error, Plan, glance, name, widen};
+use crate::{Error, Plan, channel_count, name, prescan};
 
-/// Threads that work on files of this host.
+/// The threads that work on files of this host.
 const THREADS: usize = 64;
-/// Directories that are looked at at once.
+/// The directories surveyed at once.
 const SURVEYS: usize = 16;
-/// No further directory is looked at while so many files wait.
+/// The number of waiting files from which no further directory is surveyed.
 const WAITING: usize = 10_000;
-/// Files under way while that begins.
+/// The files in flight while further sessions are opened.
 const MEANWHILE: usize = 128;
-/// Directories whose times are set at once.
+/// The directories whose times are set at once.
 const SETTLING: usize = 32;
 
-/// Runs `plan` to its end. What goes wrong with single files is in the report, and a line on standard error.
+/// Runs `plan` to its end. Faults of single files are in the report, and printed on standard error.
 ///
 /// # Errors
-/// When nothing could be begun: a server that cannot be reached, a login that is refused, a source that is not there.
+/// When nothing could begin: a server cannot be reached, a login is refused, or the source does not
+/// exist.
 pub fn run(plan: Plan) -> Result<Report, Error> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(THREADS).build();
@@ -53,61 +54,61 @@ pub fn run(plan: Plan) -> Result<Report, Error> {
     runtime.block_on(go(plan))
 }
 
-/// What is done at once, and what came of it.
+/// The result of one task.
 enum Event {
     Surveyed(Box<Survey>, Directory),
-    Copied(Job, Done<Outcome>, Duration),
-    Named(Box<Unnamed>, Done<Named>),
-    Settled(String, Done<()>),
+    Copied(Job, FileResult<Outcome>, Duration),
+    Named(Box<StagedDirectory>, FileResult<NamedDirectory>),
+    Settled(String, FileResult<()>),
 }
 
 struct Run {
-    shared: Arc<Shared>,
+    shared: Arc<CopyContext>,
     report: Report,
     events: JoinSet<Event>,
     directories: VecDeque<Directory>,
     jobs: VecDeque<Job>,
-    /// What is known of the directory in which the copy begins.
-    known: Known,
-    /// Directories that have no names yet, by where they are.
-    unnamed: HashMap<String, Unnamed>,
+    /// The knowledge about the root before its survey.
+    known: PriorSurvey,
+    /// The staged directories by their paths.
+    unnamed: HashMap<String, StagedDirectory>,
     surveys: usize,
     copies: usize,
-    /// How many files may be under way.
-    crowd: Crowd,
-    /// Small files that were found.
+    /// The limit of files in flight.
+    crowd: ConcurrencyLimit,
+    /// The number of small files found.
     small: usize,
-    /// What opens further sessions since there are many of them.
+    /// The task that opens further sessions for many small files.
     splitting: Option<JoinHandle<()>>,
-    /// Since when some file has been under way.
+    /// The time since which some file has been in flight.
     copying_since: Option<Instant>,
     /// Whether the source is a file itself.
     is_one_file: bool,
-    /// Directories that are to have the times of the source when all is in them.
+    /// The directories that get the times of the source when they are complete.
     touched: Vec<Directory>,
-    /// Directories that are to have them as soon as something has been put into them, by where they are.
+    /// The directories that get them as soon as something has been put into them, by their paths.
     watched: HashMap<String, Directory>,
-    /// Files of several names, where these are kept.
-    twins: Twins,
+    /// The files with several names, if hard links are kept.
+    twins: HardLinks,
 }
 
 async fn go(plan: Plan) -> Result<Report, Error> {
     let begun = Instant::now();
     let ((mut source, found), mut target) = tokio::try_join!(
-        Found::open(&plan),
-        Tree::open_for(&plan.target, &plan.target_access, glance::begin(&plan))
+        SourceRoot::open(&plan),
+        Tree::open_for(&plan.target, &plan.target_access, prescan::begin(&plan))
     )?;
     let first = begin(&plan, found, &mut source, &mut target).await?;
     let report = Report::new(&plan);
-    let shared = Arc::new(Shared::new(plan, source, target, Progress::new()));
+    let shared = Arc::new(CopyContext::new(plan, source, target, Progress::new()));
     let mut run = Run::new(Arc::clone(&shared), report, matches!(first, First::File { .. }));
     let first = first.arrive(&shared).await?;
     let widening = match shared.plan.channels {
         Some(channels) => {
-            widen::open(&shared, channels).await;
+            channel_count::open(&shared, channels).await;
             None
         }
-        None => Some(tokio::spawn(widen::run(Arc::clone(&shared)))),
+        None => Some(tokio::spawn(channel_count::run(Arc::clone(&shared)))),
     };
     run.begin_with(first).await;
     run.work().await;
@@ -128,27 +129,28 @@ async fn go(plan: Plan) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Waits until `task` has ended; for ever when there is none.
+/// Waits until `task` has ended, or for ever if there is none.
 async fn ended(task: &mut Option<JoinHandle<()>>) {
     match task {
         Some(task) => {
-            // However it ended.
+            // Its result does not matter.
             let _ = task.await;
         }
         None => std::future::pending().await,
     }
 }
 
-/// What there is at the source.
-struct Found {
+/// The root of the source.
+struct SourceRoot {
     facts: Attributes,
-    /// What is in it, if it is a directory; what keeps us from that is said when it is looked at again.
+    /// Its listing, if it is a directory. A failure is reported when it is listed again.
     listed: Option<Listing>,
 }
 
-impl Found {
-    /// Goes to the source and looks. That takes no time where the way to the target takes longer.
-    async fn open(plan: &Plan) -> Result<(Tree, Found), Error> {
+impl SourceRoot {
+    /// Connects to the source and queries it. That takes no time if the connection to the target takes
+    /// longer.
+    async fn open(plan: &Plan) -> Result<(Tree, SourceRoot), Error> {
         let source = Tree::open(&plan.source, &plan.source_access).await?;
         let looking = || format!("looking at {}", plan.source);
         let missing = || Error::new(looking(), "there is no such file or directory; check the path");
@@ -157,24 +159,24 @@ impl Found {
             Kind::Directory => source.list("").await.ok(),
             _ => None,
         };
-        Ok((source, Found { facts, listed }))
+        Ok((source, SourceRoot { facts, listed }))
     }
 }
 
-/// What the copy begins with.
+/// The first job of a copy.
 enum First {
-    Directory(Directory, Known),
-    /// A file, the name it gets, and what the target has of that name.
+    Directory(Directory, PriorSurvey),
+    /// A single file with its name in the target, and the attributes of the target's file of that name.
     File {
         job: Job,
         there: Option<Attributes>,
     },
 }
 
-/// Finds what there is on both sides.
-async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) -> Result<First, Error> {
+/// Queries both sides.
+async fn begin(plan: &Plan, found: SourceRoot, source: &mut Tree, target: &mut Tree) -> Result<First, Error> {
     let looking = |place: &Url| format!("looking at {place}");
-    let Found { facts, listed } = found;
+    let SourceRoot { facts, listed } = found;
     let there = target.stat("").await.doing(|| looking(&plan.target))?;
     match facts.kind {
         Kind::Directory => {
@@ -183,7 +185,7 @@ async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) 
             }
             let (path, from) = Default::default();
             let directory = Directory { path, from, trail: None, facts, there, restore: None };
-            Ok(First::Directory(directory, Known { listed, made: None }))
+            Ok(First::Directory(directory, PriorSurvey { listed, made: None }))
         }
         Kind::File => {
             let name = source.step_up().doing(|| looking(&plan.source))?;
@@ -212,9 +214,9 @@ async fn begin(plan: &Plan, found: Found, source: &mut Tree, target: &mut Tree) 
 }
 
 impl First {
-    /// Makes the directory in which the copy begins its beginning, unless it is there.
-    async fn arrive(mut self, shared: &Shared) -> Result<First, Error> {
-        if let First::Directory(directory, Known { listed: Some(listed), made }) = &mut self
+    /// Creates the root of the target, unless it exists.
+    async fn arrive(mut self, shared: &CopyContext) -> Result<First, Error> {
+        if let First::Directory(directory, PriorSurvey { listed: Some(listed), made }) = &mut self
             && directory.there.is_none()
             && !shared.plan.dry_run
         {
@@ -226,15 +228,15 @@ impl First {
 }
 
 /// Makes a directory of the target like that of the source.
-async fn settle_directory(shared: &Shared, directory: &Directory) -> Done<()> {
+async fn settle_directory(shared: &CopyContext, directory: &Directory) -> FileResult<()> {
     let Directory { path, from, facts, restore, .. } = directory;
     let like = carry_directory(shared, from, path, facts).await?;
     let like = Like { mode: like.mode.or(*restore), ..like };
     shared.target.settle_directory(path, &like).await
 }
 
-/// The same, as often as that may help. A directory that does not become like that of the source gets back what it had.
-async fn settle_patiently(shared: &Shared, directory: Directory) -> Done<()> {
+/// Does the same, with retries. If that fails, the directory gets its former bits back.
+async fn settle_patiently(shared: &CopyContext, directory: Directory) -> FileResult<()> {
     if let Err(fault) = patiently(shared, || settle_directory(shared, &directory)).await {
         restore(shared, vec![directory]).await;
         return Err(fault);
@@ -242,26 +244,26 @@ async fn settle_patiently(shared: &Shared, directory: Directory) -> Done<()> {
     patiently(shared, || kept::check(shared, &directory.path, &directory.facts)).await
 }
 
-/// Gives directories the permission bits back that they had before a copy that ends early, where that can still be done.
-async fn restore(shared: &Shared, touched: Vec<Directory>) {
+/// Restores the former permission bits of directories when a copy ends early, where that is still possible.
+async fn restore(shared: &CopyContext, touched: Vec<Directory>) {
     for Directory { path, restore, .. } in touched {
         if restore.is_some() && !shared.target.is_lost() {
-            // What counts is why the copy has ended.
+            // The report has the reason why the copy ended.
             let _ = shared.target.settle_directory(&path, &Like { mode: restore, ..Like::default() }).await;
         }
     }
 }
 
 impl Run {
-    fn new(shared: Arc<Shared>, report: Report, is_one_file: bool) -> Run {
-        let crowd = Crowd::new(shared.plan.threads);
+    fn new(shared: Arc<CopyContext>, report: Report, is_one_file: bool) -> Run {
+        let crowd = ConcurrencyLimit::new(shared.plan.threads);
         Run {
             shared,
             report,
             events: JoinSet::new(),
             directories: VecDeque::new(),
             jobs: VecDeque::new(),
-            known: Known::default(),
+            known: PriorSurvey::default(),
             unnamed: HashMap::new(),
             surveys: 0,
             copies: 0,
@@ -272,7 +274,7 @@ impl Run {
             is_one_file,
             touched: Vec::new(),
             watched: HashMap::new(),
-            twins: Twins::default(),
+            twins: HardLinks::default(),
         }
     }
 
@@ -337,7 +339,7 @@ impl Run {
             {
                 self.surveys += 1;
                 let shared = Arc::clone(&self.shared);
-                // The first one is that in which the copy begins.
+                // The first one is the root.
                 let known = std::mem::take(&mut self.known);
                 self.events.spawn(async move {
                     let survey = survey::survey(shared, directory.clone(), known).await;
@@ -357,13 +359,14 @@ impl Run {
         }
     }
 
-    /// Files that may be under way. While further sessions are opened few are: what is under way stays where it is.
+    /// The limit of files in flight. It is low while further sessions are opened, because files in flight
+    /// stay in their session.
     fn most(&self) -> usize {
         let most = self.crowd.size();
         if self.splitting.is_some() { most.min(MEANWHILE) } else { most }
     }
 
-    /// Counts what came of something.
+    /// Counts the result of a task.
     fn take(&mut self, event: Result<Event, tokio::task::JoinError>) {
         match event {
             Ok(Event::Surveyed(survey, directory)) => {
@@ -445,21 +448,23 @@ impl Run {
         self.admit(survey.jobs, survey.alike);
     }
 
-    /// Whether a directory of the target has another time than that of the source, or lacks bits that it should have.
+    /// Whether a directory of the target has another time than that of the source, or lacks bits that it
+    /// should have.
     fn differs(&self, there: &Attributes, facts: &Attributes) -> bool {
         let wanted = self.shared.plan.keep.like(facts).mode.map(|mode| mode & SPECIAL);
         let has_bits = wanted.is_none_or(|wanted| there.mode.is_none_or(|mode| mode & SPECIAL == wanted));
         !there.looks_like(facts) || !has_bits
     }
 
-    /// Takes jobs. With -H a further name of a file waits for the first one, and one that looks like it is joined with it.
-    fn admit(&mut self, jobs: Vec<Job>, alike: Vec<(Job, Option<Node>)>) {
+    /// Takes jobs. With -H a further name of a file waits for the first one, and an equal file is linked to
+    /// it.
+    fn admit(&mut self, jobs: Vec<Job>, alike: Vec<(Job, Option<FileIdentity>)>) {
         if !self.shared.plan.hard_links {
             return self.jobs.extend(jobs);
         }
         let mut parted = Vec::new();
         for (job, there) in alike {
-            // A share does not tell which file is which.
+            // A share does not tell the identity of a file.
             if !self.twins.is_joined(&job, there) && !self.shared.target.is_share() {
                 let tally = &mut self.report.tally;
                 tally.files.skipped -= 1;
@@ -473,7 +478,7 @@ impl Run {
         }
     }
 
-    /// Takes notice of a file that is done, if its directory has waited for it.
+    /// Notes that a file is done, if its directory is staged.
     fn done_for_name(&mut self, job: &Job, is_made: bool) {
         let path = split(&job.path).0;
         let Some(unnamed) = self.unnamed.get_mut(path) else { return };
@@ -484,8 +489,8 @@ impl Run {
         }
     }
 
-    /// Gives a new directory its name.
-    fn begin_naming(&mut self, unnamed: Unnamed) {
+    /// Renames a staged directory.
+    fn begin_naming(&mut self, unnamed: StagedDirectory) {
         let shared = Arc::clone(&self.shared);
         self.events.spawn(async move {
             let named = shared.unless_over(naming::name(&shared, &unnamed)).await;
@@ -493,9 +498,9 @@ impl Run {
         });
     }
 
-    /// Goes on with what was to wait for the name of a directory.
-    fn named(&mut self, unnamed: Unnamed, named: Done<Named>) {
-        let Named { is_settled, stayed } = match named {
+    /// Continues with the work that waited for the name of a directory.
+    fn named(&mut self, unnamed: StagedDirectory, named: FileResult<NamedDirectory>) {
+        let NamedDirectory { is_settled, stayed } = match named {
             Ok(named) => named,
             Err(fault) => {
                 let why = format!(
@@ -510,10 +515,10 @@ impl Run {
                 return;
             }
         };
-        let Unnamed { path, directory, jobs, directories, .. } = unnamed;
+        let StagedDirectory { path, directory, jobs, directories, .. } = unnamed;
         let tally = &mut self.report.tally;
         tally.directories.copied += 1;
-        // They have been counted when they were made.
+        // They were counted when they were created.
         tally.files.copied = tally.files.copied.saturating_sub(stayed.len() as u64);
         tally.files.failed += stayed.len() as u64;
         for (entry, fault) in stayed {
@@ -533,7 +538,7 @@ impl Run {
         }
     }
 
-    fn copied(&mut self, job: &Job, copied: Done<Outcome>, took: Duration) {
+    fn copied(&mut self, job: &Job, copied: FileResult<Outcome>, took: Duration) {
         self.done_for_name(job, copied.is_ok());
         let released = self.twins.end(job, copied.is_ok());
         self.jobs.extend(released);
@@ -555,7 +560,7 @@ impl Run {
                 tally.files.copied += 1;
                 tally.bytes.copied += size;
                 self.touched.extend(self.watched.remove(split(&job.path).0));
-                // An empty one is not asked for at the source: how quick that is says nothing of the others.
+                // An empty file is not read from the source, so its time tells nothing about other files.
                 if size > 0 && self.shared.is_small(size) {
                     self.crowd.took(took);
                 }
@@ -568,7 +573,7 @@ impl Run {
                 tally.bytes.failed += job.facts.size;
                 self.report.failing += took;
                 self.fail(&job.from, fault.to_string());
-                // Of several connections one may have been lost alone.
+                // It may have been one of several connections.
                 if fault.is_loss() && self.shared.is_lost() {
                     self.give_up(&fault);
                 }
@@ -576,8 +581,8 @@ impl Run {
         }
     }
 
-    /// Makes directories like those of the source, now that nothing more is put into them: the deepest first, since a list
-    /// may keep us from what is below.
+    /// Makes complete directories like those of the source. The deepest go first, because an access list may
+    /// keep us from the directories below.
     async fn settle(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         if self.shared.plan.dry_run {
@@ -604,7 +609,7 @@ impl Run {
         }
     }
 
-    /// Begins nothing further, and ends what is under way: it would end as badly.
+    /// Begins nothing further, and ends all work, which would fail too.
     fn give_up(&mut self, fault: &Fault) {
         if !self.report.gave_up {
             self.report.gave_up = true;
@@ -614,7 +619,7 @@ impl Run {
         self.abandon_all();
     }
 
-    /// Begins nothing of what waits.
+    /// Abandons all waiting work.
     fn abandon_all(&mut self) {
         for (_, unnamed) in std::mem::take(&mut self.unnamed) {
             self.abandon_unnamed(unnamed);
@@ -625,13 +630,13 @@ impl Run {
         self.abandon(waiting, []);
     }
 
-    /// Counts a directory that does not get its name, and what has waited for that.
-    fn abandon_unnamed(&mut self, unnamed: Unnamed) {
+    /// Counts a staged directory that does not get its name, and the work that waited for it.
+    fn abandon_unnamed(&mut self, unnamed: StagedDirectory) {
         self.report.tally.directories.failed += 1;
         self.abandon(unnamed.jobs, unnamed.directories);
     }
 
-    /// Counts what is not going to be begun any more.
+    /// Counts work that will not be begun.
     fn abandon(
         &mut self,
         jobs: impl IntoIterator<Item = Job>,
@@ -642,7 +647,7 @@ impl Run {
             tally.files.failed += 1;
             tally.bytes.failed += job.facts.size;
         }
-        // One that is there has been counted.
+        // An existing directory has been counted.
         tally.directories.failed += directories.into_iter().filter(|it| it.there.is_none()).count() as u64;
     }
 
@@ -657,14 +662,14 @@ impl Run {
         self.report.notes.push((path.to_owned(), what.to_owned()));
     }
 
-    /// A note about what only the target has.
+    /// Prints a note about an extra of the target.
     fn note_beyond(&mut self, path: &str, what: &str) {
         let shown = join(&self.shared.plan.target.to_string(), path);
         self.shared.progress.say(&format!("trunkline: {shown}: {what}"));
         self.report.notes.push((path.to_owned(), what.to_owned()));
     }
 
-    /// A path as the user can find it.
+    /// A path in the form in which the user can find it.
     fn shown(&self, path: &str) -> String {
         if self.is_one_file {
             return self.shared.plan.source.to_string();
@@ -704,7 +709,7 @@ mod tests {
         let job = job(&shared, "file").await;
         let lost = || Fault::from(client::Error::Closed);
         let mut run = Run::new(Arc::clone(&shared), Report::new(&shared.plan), false);
-        // No side has lost its last connection here: this host has none.
+        // No side has lost its last connection here, because this host has none.
         run.copied(&job, Err(lost()), Duration::ZERO);
         assert_eq!((run.report.status(), run.report.tally.files.failed), (8, 1));
         let directory = || Directory { path: "d".to_owned(), there: None, ..directory_of(job.facts) };
@@ -715,8 +720,8 @@ mod tests {
         run.give_up(&lost());
         assert_eq!((run.jobs.len(), run.report.tally.files.failed), (0, 2));
         assert!(run.report.status() == 8 | FATAL && shared.is_over());
-        // One that waits for its name fails with what it has.
-        let (first, unnamed) = Unnamed::new(
+        // A staged directory fails with its contents.
+        let (first, unnamed) = StagedDirectory::new(
             &shared,
             "part".to_owned(),
             directory(),
@@ -728,7 +733,7 @@ mod tests {
         let after = run.report.tally;
         assert_eq!(after.files.failed - before.files.failed, 2);
         assert_eq!(after.directories.failed - before.directories.failed, 2);
-        // One that has ended only now begins nothing.
+        // A survey that ends only now begins nothing.
         let beyond = Survey { directories: vec![directory()], ..survey() };
         run.surveyed(beyond, directory());
         assert_eq!((run.jobs.len(), run.directories.len(), run.report.tally.files.failed), (0, 0, 5));

@@ -1,5 +1,5 @@
-//! One directory on both sides: what of it is to be copied, what is there already, what does not fit, and what the
-//! target has beyond it.
+//! Compares one directory on both sides: files to copy, files that exist already, mismatches, and extras of
+//! the target.
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -8,27 +8,32 @@ use std::time::Instant;
 
 use client::remote::{Attributes, Kind};
 
-use crate::error::Done;
+use crate::context::CopyContext;
+use crate::error::FileResult;
 use crate::follow::{self, Followed};
-use crate::found::{Known, Survey};
 use crate::job::{Directory, Job, OWNERS};
 use crate::mirror::{extras, remember_root, spare_source};
 use crate::name::{join, split};
 use crate::naming;
-use crate::patience::patiently;
-use crate::shared::Shared;
+use crate::retry::patiently;
+use crate::staged::{NewDirectory, StagedDirectory};
+use crate::survey_result::{PriorSurvey, Survey};
 use crate::tree::facts::{Entry, Listing, Spot};
 use crate::tree::like::Like;
-use crate::unnamed::{Made, Unnamed};
 use crate::{Links, name};
 
-/// How the target tells names apart.
-fn key(shared: &Shared, name: &str) -> String {
+/// The form of a name by which the target tells names apart.
+fn key(shared: &CopyContext, name: &str) -> String {
     if shared.target.is_share() { name.chars().map(wire::fold::fold).collect() } else { name.to_owned() }
 }
 
-/// What a directory holds in the source, and in the target, where it is made if it is not there.
-async fn both(shared: &Shared, directory: &Directory, known: Known) -> Done<(Listing, Made)> {
+/// The contents of a directory in the source and in the target. The target's directory is created if it does
+/// not exist.
+async fn both(
+    shared: &CopyContext,
+    directory: &Directory,
+    known: PriorSurvey,
+) -> FileResult<(Listing, NewDirectory)> {
     let path = &directory.path;
     let listed = match known.listed {
         Some(listed) => listed,
@@ -37,20 +42,20 @@ async fn both(shared: &Shared, directory: &Directory, known: Known) -> Done<(Lis
     let made = match (directory.there, known.made) {
         (Some(_), _) => {
             let there = patiently(shared, || shared.target.list(path)).await?;
-            Made { there, unnamed: None }
+            NewDirectory { there, unnamed: None }
         }
         (None, Some(made)) => made,
-        (None, None) if shared.plan.dry_run => Made::default(),
+        (None, None) if shared.plan.dry_run => NewDirectory::default(),
         (None, None) => patiently(shared, || naming::make(shared, directory, &listed)).await?,
     };
     Ok((listed, made))
 }
 
-/// Looks at a directory, and makes it in the target if it is new. With a mirror, what the target has beyond it is deleted.
-pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Known) -> Survey {
+/// Surveys a directory, and creates it in the target if it is new. A mirror deletes the extras of the target.
+pub(crate) async fn survey(shared: Arc<CopyContext>, directory: Directory, known: PriorSurvey) -> Survey {
     let mut survey = Survey::default();
     let path = &directory.path;
-    let (listed, Made { unnamed, there }) = match both(&shared, &directory, known).await {
+    let (listed, NewDirectory { unnamed, there }) = match both(&shared, &directory, known).await {
         Ok(both) => both,
         Err(fault) => {
             survey.tally.directories.failed += 1;
@@ -94,7 +99,8 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
         Some(unnamed) => {
             naming::clear(&shared, &unnamed, there.into_values(), &survey.jobs).await;
             let (jobs, directories) = (take(&mut survey.jobs), take(&mut survey.directories));
-            let (first, unnamed) = Unnamed::new(&shared, unnamed, directory.clone(), jobs, directories);
+            let (first, unnamed) =
+                StagedDirectory::new(&shared, unnamed, directory.clone(), jobs, directories);
             survey.jobs = first;
             survey.unnamed = Some(unnamed);
         }
@@ -109,24 +115,25 @@ pub(crate) async fn survey(shared: Arc<Shared>, directory: Directory, known: Kno
     survey
 }
 
-/// Lets the owner of the target's directory put something into it, or take something out, if that is to be done and its
-/// permission bits forbid it. As with rsync it gets its bits back at the end.
-async fn open_up(shared: &Shared, survey: &mut Survey, directory: &Directory, has_extras: bool) {
+/// Gives the owner of the target's directory the rights to add or remove entries, if that is necessary and
+/// its permission bits forbid it. As with rsync, it gets its bits back at the end.
+async fn open_up(shared: &CopyContext, survey: &mut Survey, directory: &Directory, has_extras: bool) {
     let is_due = survey.changes || survey.may_change || (shared.plan.mirror && has_extras);
     let Some(mode) = directory.there.and_then(|there| there.mode) else { return };
     if !is_due || shared.plan.dry_run || mode & OWNERS == OWNERS {
         return;
     }
     let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
-    // Whoever may not do this is told so by what cannot be done there.
+    // A failure shows when the entries cannot be changed.
     if shared.target.settle_directory(&directory.path, &like).await.is_ok() {
         survey.opened = Some(mode);
     }
 }
 
-/// What a name of the source leads to, as the copy takes it. None for what is left out, or fails here.
+/// The object that a name of the source stands for, as the copy treats it. None if it is left out, or has
+/// failed here.
 async fn resolve(
-    shared: &Shared,
+    shared: &CopyContext,
     survey: &mut Survey,
     directory: &Directory,
     own: &str,
@@ -150,7 +157,7 @@ async fn resolve(
         (Kind::Other, _) => "neither a file nor a directory",
         _ => return Some(Followed { from, facts: entry.facts, trail: directory.trail.clone() }),
     };
-    // As robocopy counts what it leaves out, for which it has no bit of the exit status.
+    // robocopy counts objects that it leaves out the same way, without a bit in the exit status.
     survey.tally.files.total += 1;
     survey.tally.files.skipped += 1;
     survey.tally.others += 1;
@@ -158,7 +165,7 @@ async fn resolve(
     None
 }
 
-/// What is said of a thing that is not copied, since one of `kind` is in its place.
+/// The note about an object that is not copied, because one of `kind` is in its place.
 fn in_its_place(kind: Kind) -> String {
     let what = match kind {
         Kind::File => "a file",
@@ -171,7 +178,7 @@ fn in_its_place(kind: Kind) -> String {
 
 /// Decides about one name.
 fn consider(
-    shared: &Shared,
+    shared: &CopyContext,
     survey: &mut Survey,
     path: String,
     found: Followed,
@@ -196,7 +203,8 @@ fn consider(
     }
     let is_link = facts.kind == Kind::Link;
     match target {
-        // A share may show a link as what it leads to. What is there is looked at once more when the link is copied.
+        // A share may show a link as its target. The existing object is examined again when the link is
+        // copied.
         Some(target) if is_link && (target.kind == Kind::Link || shared.target.is_share()) => {
             survey.may_change = true;
             let (spot, twin) = (Spot::Taken, None);

@@ -1,29 +1,29 @@
-//! What is counted of a copy.
+//! The counts of a copy.
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// What the source has.
+    /// Objects in the source.
     pub total: u64,
-    /// What was copied, or made.
+    /// Objects that were copied or created.
     pub copied: u64,
-    /// What the target has already, and what is left out as neither a file nor a directory.
+    /// Objects that the target has already, and objects left out as neither a file nor a directory.
     pub skipped: u64,
-    /// What has something of another kind in its place.
+    /// Objects with an object of another type in their place.
     pub mismatch: u64,
-    /// What could not be copied.
+    /// Objects that could not be copied.
     pub failed: u64,
-    /// What only the target has, or had.
+    /// Objects that only the target has, or had.
     pub extras: u64,
 }
 
-/// The rows that are counted.
+/// The rows of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tally {
     pub(crate) directories: Counts,
     pub(crate) files: Counts,
     pub(crate) bytes: Counts,
-    /// Of the files that were skipped, what is neither a file nor a directory.
+    /// The skipped objects that are neither files nor directories.
     pub(crate) others: u64,
 }
 

@@ -1,4 +1,5 @@
-//! What cannot be brought about from outside at the right moment: files that change, and copies that were broken off.
+//! Situations that cannot be caused from outside at the right moment: files that change, and copies that
+//! break off.
 
 mod links;
 
@@ -9,48 +10,48 @@ use std::sync::Arc;
 
 use client::remote::Attributes;
 
+use crate::context::CopyContext;
 use crate::error::Fault;
 use crate::file;
-use crate::found::{Known, Survey};
 use crate::job::{Directory, Job, part_of};
 use crate::link::Outcome;
 use crate::mirror::extras;
 use crate::progress::Progress;
-use crate::shared::Shared;
 use crate::survey::survey;
+use crate::survey_result::{PriorSurvey, Survey};
 use crate::tree::Tree;
 use crate::tree::facts::Spot;
 use crate::tree::like::Like;
 use crate::{Args, Plan};
 
 #[derive(Debug, clap::Parser)]
-struct Cli {
+pub(crate) struct ParsedCommand {
     #[command(flatten)]
-    args: Args,
+    pub(crate) args: Args,
 }
 
 const MIB: u64 = 1024 * 1024;
 
-pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<Shared> {
+pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<CopyContext> {
     let [source, target] = ["source", "target"].map(|name| dir.join(name));
     fs::create_dir_all(&source).unwrap();
     fs::create_dir_all(&target).unwrap();
     let line = format!("copy {} {} {options}", source.display(), target.display());
-    let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+    let args = <ParsedCommand as clap::Parser>::parse_from(line.split_whitespace()).args;
     let plan = Plan::new(&args, &|_| unreachable!("nobody logs on")).unwrap();
     let source = Tree::open(&plan.source, &plan.source_access).await.unwrap();
     let target = Tree::open(&plan.target, &plan.target_access).await.unwrap();
-    let mut shared = Shared::new(plan, source, target, Progress::new());
+    let mut shared = CopyContext::new(plan, source, target, Progress::new());
     shared.window = 4 * MIB;
     Arc::new(shared)
 }
 
-pub(crate) async fn job(shared: &Shared, path: &str) -> Job {
+pub(crate) async fn job(shared: &CopyContext, path: &str) -> Job {
     let facts = shared.source.stat(path).await.unwrap().unwrap();
     Job { from: path.to_owned(), path: path.to_owned(), facts, spot: Spot::Taken, twin: None }
 }
 
-/// The directory in which a copy begins, where both sides have it.
+/// The root of a copy that exists on both sides.
 pub(crate) fn directory_of(facts: Attributes) -> Directory {
     let (path, from) = Default::default();
     Directory { path, from, trail: None, facts, there: Some(facts), restore: None }
@@ -71,7 +72,7 @@ async fn a_broken_copy_goes_on_behind_what_is_known_to_be_there() {
     let shared = shared(dir.path(), "--retries 0").await;
     fs::write(dir.path().join("source/film"), content(10 * MIB + 17)).unwrap();
     let job = job(&shared, "film").await;
-    // 9 MiB have been there: the first 5 cannot be in doubt. What was put there tells whether they are read again.
+    // 9 MiB exist, and the first 5 are certain. The content tells whether they are read again.
     let part = dir.path().join("target").join(part_of(&job.path, &job.facts));
     fs::write(&part, vec![0xee; 9 * MIB as usize]).unwrap();
     assert_eq!(file::copy(&shared, &job).await.unwrap(), Outcome::Made(10 * MIB + 17));
@@ -86,7 +87,7 @@ async fn what_an_earlier_copy_has_left_wrong_is_found_by_reading_back() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("source")).unwrap();
     fs::write(dir.path().join("source/film"), content(10 * MIB)).unwrap();
-    let damaged = |shared: &Shared, facts: &Attributes| {
+    let damaged = |shared: &CopyContext, facts: &Attributes| {
         assert!(shared.plan.verify);
         let part = dir.path().join("target").join(part_of("film", facts));
         fs::write(part, vec![0xee; 9 * MIB as usize]).unwrap();
@@ -141,7 +142,7 @@ async fn holes_stay_holes() {
     assert_eq!(&middle, b"in the middle");
 }
 
-/// A sparse file `disk` of 20 MiB with data at 1 and at 12 MiB, and what it reads as.
+/// A sparse file `disk` of 20 MiB with data at 1 and at 12 MiB, and its content.
 fn disk(dir: &Path) -> Vec<u8> {
     let source = dir.join("source/disk");
     let file = fs::File::create(&source).unwrap();
@@ -177,7 +178,7 @@ async fn holes_are_read_back_as_well() {
     let job = job(&shared, "disk").await;
     file::copy(&shared, &job).await.unwrap();
     assert!(fs::read(dir.path().join("target/disk")).unwrap() == content);
-    // What an earlier copy has left is right but for what should be a hole.
+    // An earlier copy has left everything right except for one hole.
     let part = dir.path().join("target").join(part_of(&job.path, &job.facts));
     let mut wrong = content[..9 * MIB as usize].to_vec();
     wrong[3 * MIB as usize + 7] = 1;
@@ -196,7 +197,7 @@ async fn what_has_permission_bits_is_nobody_elses_until_it_is_whole() {
     let none = Like::default();
     for (like, file, directory) in [(Like { mode: Some(0o644), ..none }, 0o600, 0o700), (none, 0o666, 0o777)]
     {
-        let part = shared.target.create("part", true, &like).await.unwrap();
+        let part = shared.target.create("part", &like).await.unwrap();
         shared.target.make_directory("private", &like).await.unwrap();
         // The process's umask takes its part of those that have none of their own.
         assert_eq!(bits("part") & !file, 0);
@@ -247,7 +248,7 @@ async fn what_is_under_way_ends_with_the_copy_and_a_mirror_deletes_no_more() {
     assert!(matches!(copied, Err(Fault::Over)), "{copied:?}");
     let facts = shared.source.stat("").await.unwrap().unwrap();
     let directory = directory_of(facts);
-    let survey = survey(Arc::clone(&shared), directory, Known::default()).await;
+    let survey = survey(Arc::clone(&shared), directory, PriorSurvey::default()).await;
     assert!(!survey.done && survey.jobs.is_empty());
     let mut survey = Survey::default();
     let listing = shared.target.list("").await.unwrap();
@@ -273,7 +274,7 @@ async fn a_rate_is_kept_over_all_files_and_pieces() {
 /// Runs a whole copy between two directories of this host.
 fn run(dir: &Path, options: &str) -> crate::Report {
     let line = format!("copy {0}/source {0}/target {options}", dir.display());
-    let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+    let args = <ParsedCommand as clap::Parser>::parse_from(line.split_whitespace()).args;
     crate::run(Plan::new(&args, &|_| unreachable!("nobody logs on")).unwrap()).unwrap()
 }
 
@@ -314,12 +315,13 @@ async fn what_could_be_run_can_be_run_where_its_list_has_become_permission_bits(
         &fs::metadata(dir.path()).unwrap(),
     ));
     let descriptor = volume::security::from_mode(0o755, owner, volume::security::Sid::unix_group(7), false);
-    let list = Some(crate::beside::List::Nt(Box::new(descriptor)));
+    let list = Some(crate::sidecar::List::Nt(Box::new(descriptor)));
     for (mode, made) in [(Some(0o755), 0o755), (Some(0o644), 0o644)] {
         let like = Like { mode, ..Like::default() };
-        let part = shared.target.create("part", false, &like).await.unwrap();
-        let found = crate::beside::Beside { list: list.clone(), mode, ..crate::beside::Beside::default() };
-        let given = part.set_beside(&found, &shared.plan.keep).await.unwrap();
+        let part = shared.target.create("part", &like).await.unwrap();
+        let found =
+            crate::sidecar::Sidecar { list: list.clone(), mode, ..crate::sidecar::Sidecar::default() };
+        let given = part.set_sidecar(&found, &shared.plan.keep).await.unwrap();
         assert!(given.list);
         let bits = fs::metadata(dir.path().join("target/part")).unwrap().permissions().mode() & 0o777;
         assert_eq!(bits, made, "{bits:o}");
@@ -330,7 +332,7 @@ async fn what_could_be_run_can_be_run_where_its_list_has_become_permission_bits(
 fn patterns_for_a_share_have_no_case() {
     let wants = |target: &str, path: &str| {
         let line = format!("copy /here {target} --exclude cache --mirror");
-        let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+        let args = <ParsedCommand as clap::Parser>::parse_from(line.split_whitespace()).args;
         Plan::new(&args, &|_| Ok("secret".to_owned())).unwrap().wants(path, true)
     };
     assert!(!wants("smb://ann@192.0.2.1/x", "a/Cache") && !wants("smb://ann@192.0.2.1/x", "a/cache"));
@@ -352,7 +354,7 @@ async fn a_mirror_that_may_meet_the_source_by_another_name_deletes_nothing_that_
     }
     let facts = shared.source.stat("").await.unwrap().unwrap();
     let directory = directory_of(facts);
-    let survey = survey(Arc::clone(&shared), directory, Known::default()).await;
+    let survey = survey(Arc::clone(&shared), directory, PriorSurvey::default()).await;
     let [(path, why)] = &survey.failures[..] else { panic!("{:?}", survey.failures) };
     assert!(path == "deep" && why.contains("may be the source"), "{path}: {why}");
     assert_eq!(names(&dir.path().join("target")), ["deep"]);
@@ -398,7 +400,7 @@ fn bits_that_restrict_are_kept_and_those_that_lend_rights_only_with_the_owner() 
 
 #[tokio::test]
 async fn bits_that_lend_rights_are_not_given_to_an_owner_who_is_another() {
-    use crate::beside::{Beside, Owner, Who};
+    use crate::sidecar::{Owner, OwnerId, Sidecar};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let dir = tempfile::tempdir().unwrap();
     let shared = shared(dir.path(), "--owner").await;
@@ -407,19 +409,19 @@ async fn bits_that_lend_rights_are_not_given_to_an_owner_who_is_another() {
     fs::set_permissions(&source, fs::Permissions::from_mode(0o6755)).unwrap();
     let job = job(&shared, "runs").await;
     let known = fs::metadata(&source).unwrap();
-    let own = Owner { user: Who::Number(known.uid()), group: Who::Number(known.gid()) };
-    let other = Owner { user: Who::Name(b"mallory@example.com".to_vec()), ..own.clone() };
+    let own = Owner { user: OwnerId::Number(known.uid()), group: OwnerId::Number(known.gid()) };
+    let other = Owner { user: OwnerId::Name(b"mallory@example.com".to_vec()), ..own.clone() };
     for (owner, kept) in [(Some(own), 0o6755), (Some(other), 0o755), (None, 0o755)] {
         let like = shared.plan.keep.like(&job.facts);
-        let part = shared.target.create("part", true, &like).await.unwrap();
-        let found = Beside { owner, mode: job.facts.mode, ..Beside::default() };
-        let given = part.set_beside(&found, &shared.plan.keep).await.unwrap();
-        let like = like.beside(&given, job.facts.kind);
+        let part = shared.target.create("part", &like).await.unwrap();
+        let found = Sidecar { owner, mode: job.facts.mode, ..Sidecar::default() };
+        let given = part.set_sidecar(&found, &shared.plan.keep).await.unwrap();
+        let like = like.with_sidecar(&given, job.facts.kind);
         shared.target.finish(part, "part", "runs", &like).await.unwrap();
         let mode = fs::metadata(dir.path().join("target/runs")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, kept, "{:?}", found.owner);
-        crate::beside::kept::check(&shared, "runs", &job.facts).await.unwrap();
-        assert_eq!(shared.lost().contains_key(&crate::beside::Lost::Special), kept == 0o755);
+        crate::sidecar::kept::check(&shared, "runs", &job.facts).await.unwrap();
+        assert_eq!(shared.lost().contains_key(&crate::sidecar::Lost::Special), kept == 0o755);
     }
     // What was listed may be another file's.
     fs::set_permissions(&source, fs::Permissions::from_mode(0o755)).unwrap();

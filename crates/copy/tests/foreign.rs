@@ -1,4 +1,4 @@
-//! Whole copies to and from foreign servers: what comes back must be what was there.
+//! Whole copies to and from foreign servers. The files that come back must equal the original ones.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use testkit::samba::{Samba, USER};
 use volume::security::{Ace, AceFlags, Acl, Control, Descriptor, Rights, Sid, well_known};
 
 #[derive(Debug, Parser)]
-struct Cli {
+struct ForeignCommand {
     #[command(flatten)]
     args: Args,
 }
@@ -22,10 +22,11 @@ struct Cli {
 fn copy(source: &str, target: &str, options: &str) -> Report {
     let words = ["copy", source, target].into_iter().chain(options.split_whitespace());
     let ask = |_: &str| Ok(USER.1.to_owned());
-    copy::run(Plan::new(&Cli::parse_from(words).args, &ask).unwrap()).unwrap()
+    copy::run(Plan::new(&ForeignCommand::parse_from(words).args, &ask).unwrap()).unwrap()
 }
 
-/// A tree with many small files, a large one, an empty one, a directory without files, and names of all kinds.
+/// A tree with many small files, a large one, an empty one, a directory without files, and names of all
+/// kinds.
 fn plant(root: &Path) {
     for directory in ["many", "deep/er", "empty"] {
         std::fs::create_dir_all(root.join(directory)).unwrap();
@@ -91,7 +92,7 @@ async fn tree(samba: &Samba) -> client::smb::Tree {
     session.connect("files").await.unwrap()
 }
 
-/// What Samba has of a file or directory beside its data.
+/// The sidecar data that Samba has of a file or directory.
 async fn beside(
     tree: &client::smb::Tree,
     path: &str,
@@ -183,31 +184,32 @@ fn plant_holes(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// What the connections to one side have carried, in bytes.
+/// The bytes that the connections to one side have carried.
 fn carried(report: &serde_json::Value, side: &str) -> u64 {
     report["channels"][side].as_array().unwrap().iter().map(|it| it["bytes"].as_u64().unwrap()).sum()
 }
 
-/// A file system in the place of a directory, as long as it is kept.
-struct Mounted(PathBuf);
+/// A file system mounted over a directory, until it is dropped.
+struct ForeignMount(PathBuf);
 
-impl Mounted {
+impl ForeignMount {
     /// None for who may not mount.
-    fn new(at: PathBuf, kind: &str, options: &str) -> Option<Mounted> {
+    fn new(at: PathBuf, kind: &str, options: &str) -> Option<ForeignMount> {
         std::fs::create_dir(&at).unwrap();
         let mount =
             std::process::Command::new("mount").args(["-t", kind, "-o", options, "none"]).arg(&at).status();
-        mount.is_ok_and(|status| status.success()).then(|| Mounted(at))
+        mount.is_ok_and(|status| status.success()).then(|| ForeignMount(at))
     }
 }
 
-impl Drop for Mounted {
+impl Drop for ForeignMount {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// There and back: nothing but the two places with data is moved or stored. `stored` is where the server has it.
+/// There and back: nothing but the two places with data is moved or stored. `stored` is where the server has
+/// it.
 fn holes_there_and_back(remote: &str, stored: &Path) {
     const LITTLE: u64 = 4 << 20;
     let dir = tempfile::tempdir().unwrap();
@@ -245,7 +247,7 @@ fn holes_go_to_samba_and_come_back() {
 fn what_cannot_keep_holes_gets_all_of_their_zeros() {
     let Some(samba) = Samba::start("what_cannot_keep_holes_gets_all_of_their_zeros") else { return };
     // It has no extended attributes, in which Samba would note that a file is sparse.
-    let Some(mounted) = Mounted::new(samba.files().join("plain"), "ramfs", "mode=0777") else { return };
+    let Some(mounted) = ForeignMount::new(samba.files().join("plain"), "ramfs", "mode=0777") else { return };
     let dir = tempfile::tempdir().unwrap();
     let content = plant_holes(&dir.path().join("disk"));
     let remote = format!("smb://{}@{}/files/plain", USER.0, samba.address);
@@ -284,7 +286,9 @@ fn many_holes_are_asked_for_in_parts_where_samba_has_no_room_for_all() {
 #[test]
 fn a_full_samba_has_no_file_that_looks_whole() {
     let Some(samba) = Samba::start("a_full_samba_has_no_file_that_looks_whole") else { return };
-    let Some(small) = Mounted::new(samba.files().join("small"), "tmpfs", "size=5m,mode=0777") else { return };
+    let Some(small) = ForeignMount::new(samba.files().join("small"), "tmpfs", "size=5m,mode=0777") else {
+        return;
+    };
     let dir = tempfile::tempdir().unwrap();
     for number in 0..60 {
         std::fs::write(dir.path().join(number.to_string()), "x".repeat(150_000 + number)).unwrap();
@@ -316,7 +320,7 @@ fn many_small_files_go_over_sessions_that_are_opened_together() {
         std::fs::write(Path::new(&here).join(format!("small-{number}")), number.to_string()).unwrap();
     }
     let remote = format!("smb://{}@{}/files/not/yet/many", USER.0, samba.address);
-    let wrong = Cli::parse_from(["copy", here.as_str(), remote.as_str()]).args;
+    let wrong = ForeignCommand::parse_from(["copy", here.as_str(), remote.as_str()]).args;
     let refused = copy::run(Plan::new(&wrong, &|_: &str| Ok("no".to_owned())).unwrap()).unwrap_err();
     assert!(refused.to_string().contains("wrong password"), "{refused}");
     let there = copy(&here, &remote, "");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use client::remote::{Directory, Session};
+use client::remote::{Directory, RemoteSession};
 
 use crate::protocol::MOUNT_OPTIONS;
 
@@ -41,7 +41,7 @@ impl CreatedNames {
 /// Deletes the directory `scratch` in `directory` with its files. Returns whether nothing is left. It
 /// tries until the time is over, or until the session is lost.
 pub(crate) async fn clear(
-    session: &Session,
+    session: &RemoteSession,
     directory: &str,
     scratch: &str,
     made: &CreatedNames,
@@ -63,7 +63,7 @@ pub(crate) async fn clear(
 /// Tries it once with the names that are `known`, or with those from a listing. Returns whether nothing
 /// is left.
 async fn once(
-    session: &Session,
+    session: &RemoteSession,
     directory: &str,
     scratch: &str,
     made: &CreatedNames,

@@ -45,5 +45,5 @@ pub use plan::Plan;
 pub use report::{Report, html, json, plots};
 pub use round_robin::run_all;
 pub use run::{run, run_until};
-pub use target::target;
+pub use target::{LoadTarget, target};
 pub use work::data::noise;

@@ -338,7 +338,7 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
     if let Some(operations) = plan.operations {
         options.push(("number_ios", operations.to_string()));
     }
-    let place = crate::target::place(&plan.target);
+    let place = plan.place();
     let title = match plan.protocol {
         Protocol::Local => format!("{what}, {} jobs of depth {} to {place}", plan.jobs, plan.depth),
         _ => format!(

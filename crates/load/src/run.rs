@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Bytes, Scheme};
+use client::Bytes;
 use tokio::sync::Semaphore;
 
 use crate::channel::{Channel, Security};
@@ -147,7 +147,7 @@ pub(crate) fn measure(
     stop: &Stop,
     ready: impl FnOnce() -> Result<(), Error>,
 ) -> Result<Measured, Error> {
-    if plan.target.scheme == Scheme::Local {
+    if matches!(plan.protocol, Protocol::Local) {
         raise_limit();
     }
     threads::alone(plan)?.block_on(prepare(plan))?;

@@ -1,38 +1,38 @@
-//! What is asked about files, and what came of it.
+//! The attributes of files that the client queries and sets.
 
 use nfs_wire::attr::{Attr, AttrNum, Bitmap, Fattr};
 use nfs_wire::op::{Args, getattr};
 use nfs_wire::types::{FileType, NfsTime, SetTime};
 
-use super::answer::{Results, result_of};
+use super::compound_reply::{Results, result_of};
 
 use crate::Error;
 use crate::error::Result;
 
-/// What is known of a file.
+/// The attributes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// The type.
     pub kind: FileType,
-    /// Changes with every change of data or metadata.
+    /// The change attribute, which changes with data and metadata.
     pub change: u64,
-    /// Bytes of its data.
+    /// The size of its data in bytes.
     pub size: u64,
-    /// The file system that it is in.
+    /// The file system of the file.
     pub file_system: (u64, u64),
-    /// Number of the file in its file system.
+    /// The number of the file in its file system.
     pub file_id: u64,
     /// Permission bits.
     pub mode: u32,
-    /// Names that it has.
+    /// The number of its names.
     pub links: u32,
-    /// Bytes that it takes of the server's store; none where the server does not say.
+    /// The bytes it takes on the server's storage, or none where the server does not tell.
     pub space_used: Option<u64>,
-    /// When its data was changed.
+    /// The time of the last change of its data.
     pub modified: NfsTime,
 }
 
-/// What [`Attributes`] are made of.
+/// The attributes to query for [`Attributes`].
 pub(crate) const WANTED: Bitmap = Bitmap::of(&[
     AttrNum::Type.get(),
     AttrNum::Change.get(),
@@ -46,7 +46,7 @@ pub(crate) const WANTED: Bitmap = Bitmap::of(&[
 ]);
 
 impl Attributes {
-    /// Those of a file that nothing is known of.
+    /// The attributes of an unknown file.
     pub(crate) const UNKNOWN: Attributes = Attributes {
         kind: FileType::Reg,
         change: 0,
@@ -59,7 +59,8 @@ impl Attributes {
         modified: NfsTime { seconds: 0, nseconds: 0 },
     };
 
-    /// Reads what [`WANTED`] asks for. What the server does not have is zero or none; kind, change and size it must have.
+    /// Parses the attributes of [`WANTED`]. Those that the server does not have are zero or none. It must
+    /// have type, change and size.
     pub(crate) fn read(attributes: &Fattr<'_>) -> Result<Attributes> {
         let mut read = Attributes::UNKNOWN;
         for attribute in attributes.iter() {
@@ -88,15 +89,15 @@ pub(crate) fn attributes() -> Args<'static> {
     Args::GetAttr(getattr::Args { attr_request: WANTED })
 }
 
-/// The result of GETATTR.
+/// Parses the result of GETATTR.
 pub(crate) fn read_attributes(results: &mut Results<'_>) -> Result<Attributes> {
     let got: getattr::ResOk<'_> = result_of!(results, GetAttr)?;
     Attributes::read(&got.obj_attributes)
 }
 
-/// Values that are set with a file.
+/// The attributes to set with a file.
 pub(crate) fn settings(modified: Option<NfsTime>, mode: Option<u32>) -> Vec<Attr<'static>> {
-    // In the order of their numbers, as an attribute list must be.
+    // An attribute list must be in the order of the attribute numbers.
     let modified = modified.map(|time| Attr::TimeModifySet(SetTime::Client(time)));
     mode.map(Attr::Mode).into_iter().chain(modified).collect()
 }

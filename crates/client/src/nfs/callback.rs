@@ -1,4 +1,5 @@
-//! The client's end of the back channel: answers what the server asks, and gives delegations back (RFC 8881 20).
+//! The client's end of the back channel: it answers the server's calls, and returns delegations (RFC 8881
+//! 20).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -17,26 +18,26 @@ use wire::Frame;
 use super::link::Link;
 use crate::Error;
 use crate::error::Result;
-use crate::nfs::inner::Inner;
+use crate::nfs::client_core::ClientCore;
 
-/// The program number that callbacks carry: of those that anybody may use (RFC 5531 8.4.2).
+/// The program number of callbacks, from the range that anybody may use (RFC 5531 8.4.2).
 pub(crate) const CB_PROGRAM: u32 = 0x4000_0000;
-/// Slots of the back channel.
+/// The slots of the back channel.
 pub(crate) const BACK_SLOTS: u32 = 16;
 
 /// Answers calls of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Responder {
-    client: OnceLock<Weak<Inner>>,
-    state: Mutex<State>,
+    client: OnceLock<Weak<ClientCore>>,
+    state: Mutex<BackChannelState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BackChannelState {
     /// The last reply of each slot.
     slots: HashMap<u32, Replied>,
-    /// Delegations that we hold, and their files.
-    delegations: HashMap<[u8; 12], Held>,
+    /// The delegations that the client holds, with their files.
+    delegations: HashMap<[u8; 12], HeldDelegation>,
 }
 
 #[derive(Debug)]
@@ -46,40 +47,40 @@ struct Replied {
 }
 
 #[derive(Debug, Clone)]
-struct Held {
+struct HeldDelegation {
     stateid: StateId,
     handle: Arc<[u8]>,
 }
 
 impl Responder {
-    /// Answers in the name of `client`.
-    pub(crate) fn serve(&self, client: &Arc<Inner>) {
+    /// Starts to answer for `client`.
+    pub(crate) fn serve(&self, client: &Arc<ClientCore>) {
         self.client.get_or_init(|| Arc::downgrade(client));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BackChannelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers a delegation that came with an OPEN of the file `handle`.
+    /// Stores a delegation that came with an OPEN of the file `handle`.
     pub(crate) fn hold(&self, delegation: &Delegation<'_>, handle: &Arc<[u8]>) {
         let stateid = match delegation {
             Delegation::Read(read) | Delegation::ReadAttrs(read) => read.stateid,
             Delegation::Write(write) | Delegation::WriteAttrs(write) => write.stateid,
             Delegation::None | Delegation::NoneExt(_) => return,
         };
-        self.lock().delegations.insert(stateid.other, Held { stateid, handle: Arc::clone(handle) });
+        self.lock().delegations.insert(stateid.other, HeldDelegation { stateid, handle: Arc::clone(handle) });
     }
 
-    /// How many delegations are held.
+    /// The number of delegations held.
     pub(crate) fn held(&self) -> usize {
         self.lock().delegations.len()
     }
 
-    /// Answers a call that came over `link`.
+    /// Answers a call that arrived over `link`.
     ///
     /// # Errors
-    /// When it is not one that can be answered.
+    /// When the call cannot be answered.
     pub(crate) fn answer(&self, link: &Arc<Link>, message: &[u8]) -> Result<()> {
         let Message::Call(Ok(call)) = Message::parse(message)? else {
             return Err(Error::Protocol("a callback without a header"));
@@ -126,7 +127,7 @@ impl Responder {
                 },
                 _ if slot.is_none() => NfsStat::OpNotInSession,
                 Args::Recall(args) => self.recall(args.stateid),
-                // Nothing of it is ever held, or it is advice.
+                // The client never holds any of these, or the call is advice.
                 Args::RecallAny(_) | Args::RecallSlot(_) | Args::NotifyLock(_) => NfsStat::Ok,
                 Args::Illegal(_) => NfsStat::OpIllegal,
                 _ => NfsStat::NotSupp,
@@ -146,7 +147,7 @@ impl Responder {
         frame
     }
 
-    /// The reply to give again, if this is a retry.
+    /// The stored reply, if this is a retry.
     fn sequence(&self, args: &SequenceArgs<'_>) -> std::result::Result<Option<Vec<u8>>, NfsStat> {
         // RFC 8881 20.9.3
         let client = self.client.get().and_then(Weak::upgrade).ok_or(NfsStat::BadSession)?;
@@ -166,17 +167,17 @@ impl Responder {
         }
     }
 
-    /// A session has begun, whose slots have seen nothing.
+    /// Resets the slots for a new session.
     pub(crate) fn begin_session(&self) {
         self.lock().slots.clear();
     }
 
-    /// The server has none of the delegations any more.
+    /// Forgets all delegations. The server no longer has them.
     pub(crate) fn lose_delegations(&self) {
         self.lock().delegations.clear();
     }
 
-    /// Gives a delegation back, once this call has been answered.
+    /// Returns a delegation after this call has been answered.
     fn recall(&self, stateid: StateId) -> NfsStat {
         // RFC 8881 20.2.3
         let Some(held) = self.lock().delegations.remove(&stateid.other) else { return NfsStat::BadStateId };
@@ -187,7 +188,7 @@ impl Responder {
                 writer.push(&op::Args::PutFh(PutArgs { object: FileHandle(&held.handle) }));
                 writer.push(&op::Args::DelegReturn(delegation));
             };
-            // If this fails the server revokes what it asked for.
+            // If this fails, the server revokes the delegation.
             client.change(1, &push).await.map(drop)
         });
         NfsStat::Ok
@@ -204,7 +205,7 @@ fn accepted(args: &SequenceArgs<'_>) -> std::result::Result<SequenceResOk, NfsSt
     })
 }
 
-/// A reply that is no COMPOUND.
+/// A reply without a COMPOUND.
 fn plain(mut frame: Frame, xid: u32, accepted: Accepted<'_>) -> Frame {
     let out = frame.tail();
     rpc::RpcReply::accepted(xid, accepted).write(out);
@@ -213,7 +214,7 @@ fn plain(mut frame: Frame, xid: u32, accepted: Accepted<'_>) -> Frame {
     frame
 }
 
-/// An earlier reply with the number of the retry.
+/// A stored reply with the transaction ID of the retry.
 fn again(xid: u32, reply: &[u8]) -> Frame {
     let mut frame = Frame::with_capacity(reply.len());
     frame.tail().extend_from_slice(reply);

@@ -1,7 +1,7 @@
-//! The connections of a client: which one carries a request, and what happens when one is lost.
+//! The connections of a client: the choice of one for each request, and the loss of connections.
 //!
-//! Requests go round in turn, as Linux does with `nconnect`; a connection with more under way than the others have on
-//! average is passed over, so that a slow one holds up no more than its share.
+//! Requests use the connections in turn, as Linux does with `nconnect`. A connection with more in flight than
+//! the average is skipped, so that a slow one delays no more than its share.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,17 +14,17 @@ use super::callback::Responder;
 use super::link::Link;
 use super::{Options, port};
 use crate::error::Result;
-use crate::patience::within;
+use crate::retry::within;
 use crate::transport::{Tasks, Tuning, tune};
 use crate::{ChannelStatus, Error};
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct BoundConnection {
     pub(crate) link: Arc<Link>,
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
-    /// Its place among the connections, which whoever replaces it takes.
+    /// Its place among the connections. Its replacement takes the same place.
     place: usize,
     outstanding: AtomicUsize,
     requests: AtomicU64,
@@ -32,14 +32,14 @@ pub(crate) struct Channel {
     _tasks: Tasks,
 }
 
-impl Channel {
+impl BoundConnection {
     /// Connects to `address`.
     pub(crate) async fn connect(
         address: SocketAddr,
         place: usize,
         options: &Options,
         responder: Option<Arc<Responder>>,
-    ) -> Result<Channel> {
+    ) -> Result<BoundConnection> {
         let connecting = async { Ok(port::connect(address).await?) };
         let stream = within(options.connect_timeout, connecting).await?;
         tune(&stream, Tuning { dead_after: options.dead_after, is_paced: options.pace.is_some() })?;
@@ -47,7 +47,7 @@ impl Channel {
         let (link, tasks) = Link::start(stream, responder, options.silence);
         link.rate.set(options.pace);
         let [requests, bytes] = [const { AtomicU64::new(0) }; 2];
-        Ok(Channel {
+        Ok(BoundConnection {
             link,
             local,
             peer,
@@ -63,42 +63,42 @@ impl Channel {
 /// The connections of one client.
 #[derive(Debug)]
 pub(crate) struct Channels {
-    state: RwLock<State>,
+    state: RwLock<ConnectionList>,
     /// Counts the choices.
     next: AtomicUsize,
-    /// Requests under way on all.
+    /// The requests in flight on all connections.
     outstanding: AtomicUsize,
-    /// Whether there was an answer since the last loss.
+    /// Whether there was a reply since the last loss.
     answered: AtomicBool,
-    /// Called when one is lost.
+    /// Notified when a connection is lost.
     pub(crate) lost: Arc<Notify>,
-    /// Called when one is there again.
+    /// Notified when a connection is back.
     back: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct ConnectionList {
     /// Ordered by place.
-    list: Vec<Arc<Channel>>,
+    list: Vec<Arc<BoundConnection>>,
     losses: u64,
-    /// When the first one was lost since there was an answer.
+    /// The time of the first loss since the last reply.
     fruitless_since: Option<Instant>,
-    /// Why the last one was lost.
+    /// The error that ended the last lost connection.
     failure: Option<Error>,
-    /// Whether somebody connects again what is lost.
+    /// Whether a task reconnects lost connections.
     is_kept: bool,
     closed: bool,
 }
 
-/// A connection that has been chosen for one request. Dropping it says that the request is no longer under way.
+/// The connection chosen for one request. Dropping it ends the request's count on the connection.
 #[derive(Debug)]
 pub(crate) struct Chosen<'a> {
-    pub(crate) channel: Arc<Channel>,
+    pub(crate) channel: Arc<BoundConnection>,
     channels: &'a Channels,
 }
 
 impl Chosen<'_> {
-    /// The request has been answered, and has moved so many bytes of data.
+    /// Counts the reply to the request, which has moved `bytes` of data.
     pub(crate) fn moved(&self, bytes: usize) {
         if !self.channels.answered.load(Ordering::Relaxed) {
             self.channels.answered.store(true, Ordering::Relaxed);
@@ -115,9 +115,9 @@ impl Drop for Chosen<'_> {
 }
 
 impl Channels {
-    /// None yet.
+    /// No connection yet.
     pub(crate) fn new() -> Channels {
-        let state = State {
+        let state = ConnectionList {
             list: Vec::new(),
             losses: 0,
             fruitless_since: None,
@@ -135,21 +135,22 @@ impl Channels {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, ConnectionList> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, ConnectionList> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection for the next request. Where none is left it waits up to `patience` for one, if one is to come.
+    /// Chooses the connection for the next request. If none is left, it waits for up to `patience`, if one is
+    /// to come.
     ///
     /// # Errors
-    /// What ended the last connection.
+    /// The error that ended the last connection.
     pub(crate) async fn choose(&self, patience: Duration) -> Result<Chosen<'_>> {
         loop {
-            // Told from here on, so that nothing is missed in between.
+            // Registered before the check, so that no notification is missed.
             let back = self.back.notified();
             if let Some(chosen) = self.try_choose()? {
                 return Ok(chosen);
@@ -176,7 +177,7 @@ impl Channels {
                 if chosen.outstanding.load(Ordering::Relaxed) * count <= all {
                     break;
                 }
-                // Those that were passed over have had their turn.
+                // Skipped connections have had their turn.
                 self.next.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -186,8 +187,8 @@ impl Channels {
         Ok(Some(Chosen { channel: Arc::clone(chosen), channels: self }))
     }
 
-    /// Drops a connection that has failed with `error`, if nobody has done so before.
-    pub(crate) fn lose(&self, channel: &Arc<Channel>, error: &Error) {
+    /// Drops a connection that has failed with `error`, unless it has been dropped already.
+    pub(crate) fn lose(&self, channel: &Arc<BoundConnection>, error: &Error) {
         let mut state = self.write();
         if let Some(at) = state.list.iter().position(|it| Arc::ptr_eq(it, channel)) {
             let lost = state.list.remove(at);
@@ -202,28 +203,28 @@ impl Channels {
         }
     }
 
-    /// For how long connections have been lost one after the other without an answer over any of them.
+    /// The time for which connections have been lost one after the other without a reply over any of them.
     pub(crate) fn fruitless_for(&self) -> Duration {
         let since = self.read().fruitless_since.filter(|_| !self.answered.load(Ordering::Relaxed));
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Says whether somebody connects again what is lost.
+    /// Sets whether a task reconnects lost connections.
     pub(crate) fn keep(&self, is_kept: bool) {
         self.write().is_kept = is_kept;
     }
 
     /// Drops all connections that have ended.
     pub(crate) fn lose_failed(&self) {
-        let ended = |it: &Arc<Channel>| it.link.failure().map(|error| (Arc::clone(it), error));
+        let ended = |it: &Arc<BoundConnection>| it.link.failure().map(|error| (Arc::clone(it), error));
         let failed: Vec<_> = self.read().list.iter().filter_map(ended).collect();
         for (channel, error) in &failed {
             self.lose(channel, error);
         }
     }
 
-    /// Adds a connection. Nothing when the client has ended.
-    pub(crate) fn add(&self, channel: Channel) {
+    /// Adds a connection, unless the client has ended.
+    pub(crate) fn add(&self, channel: BoundConnection) {
         channel.link.watch(&self.lost);
         let mut state = self.write();
         if !state.closed {
@@ -234,12 +235,12 @@ impl Channels {
         }
     }
 
-    /// Why there is no connection, for those who wait for one.
+    /// Sets the error for requests that wait for a connection.
     pub(crate) fn set_failure(&self, error: Error) {
         self.write().failure = Some(error);
     }
 
-    /// Lets go of all whose place is `count` or above; what is under way on them still ends there.
+    /// Drops all connections at place `count` or above. Requests pending on them still end there.
     pub(crate) fn narrow(&self, count: usize) {
         let mut state = self.write();
         let at = state.list.partition_point(|it| it.place < count);
@@ -248,7 +249,7 @@ impl Channels {
         drop(gone);
     }
 
-    /// Drops all: the client is over.
+    /// Drops all connections. The client is over.
     pub(crate) fn close(&self) {
         let list = {
             let mut state = self.write();
@@ -260,24 +261,24 @@ impl Channels {
         self.lost.notify_one();
     }
 
-    /// The places out of `count` that no connection has.
+    /// The places below `count` that no connection has.
     pub(crate) fn free_places(&self, count: usize) -> Vec<usize> {
         let state = self.read();
         (0..count).filter(|place| state.list.iter().all(|it| it.place != *place)).collect()
     }
 
-    /// All connections there are.
-    pub(crate) fn all(&self) -> Vec<Arc<Channel>> {
+    /// All present connections.
+    pub(crate) fn all(&self) -> Vec<Arc<BoundConnection>> {
         self.read().list.clone()
     }
 
-    /// How many were lost so far.
+    /// The number of connections lost so far.
     pub(crate) fn losses(&self) -> u64 {
         self.read().losses
     }
 
     pub(crate) fn status(&self) -> Vec<ChannelStatus> {
-        let status = |channel: &Arc<Channel>| ChannelStatus {
+        let status = |channel: &Arc<BoundConnection>| ChannelStatus {
             local: channel.local,
             peer: channel.peer,
             requests: channel.requests.load(Ordering::Relaxed),

@@ -1,4 +1,4 @@
-//! A client of one server: its session, its connections, and the task that looks after both.
+//! A client of one server: its session, its connections, and the tasks that keep both.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -7,26 +7,26 @@ use nfs_wire::op::sequence::StatusFlags;
 use tokio::net::ToSocketAddrs;
 
 use super::callback::Responder;
-use super::channels::{Channel, Channels};
+use super::channels::{BoundConnection, Channels};
 use super::link::Caller;
 use super::opens::Opens;
 use super::owners::Owners;
-use super::{Directory, Options};
+use super::{ExportDirectory, Options};
 use crate::error::Result;
-use crate::nfs::inner::{About, Inner};
+use crate::nfs::client_core::{About, ClientCore};
 use crate::{ChannelStatus, Error};
 
 /// A client of one server, with one session over any number of connections. Copies share it.
 ///
-/// Dropping the last copy, and the last directory and file, leaves the client to the server, which forgets it when
-/// its lease is over. [`Client::close`] ends it now.
+/// Dropping the last copy, and the last directory and file, leaves the client record to the server, which
+/// drops it when the lease expires. [`Client::close`] ends it at once.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<ClientCore>,
 }
 
 impl Client {
-    /// Connects to a server, which usually listens on port 2049, and makes a session.
+    /// Connects to a server, which usually listens on port 2049, and creates a session.
     ///
     /// ```no_run
     /// # async fn example() -> client::Result<()> {
@@ -40,14 +40,13 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] when not all connections can be made, [`Error::Late`] when the server does not answer in time
-    /// ([`Options::connect_timeout`]), [`Error::Refused`] when the server wants no session with
-    /// us.
+    /// [`Error::Io`] when not all connections can be made, [`Error::Late`] when the server does not answer in
+    /// time ([`Options::connect_timeout`]), [`Error::Refused`] when the server refuses a session.
     pub async fn connect(address: impl ToSocketAddrs, options: Options) -> Result<Client> {
         let responder = options.delegations.then(Arc::<Responder>::default);
         let mut first = Err(Error::Io(Arc::new(std::io::ErrorKind::AddrNotAvailable.into())));
         for address in tokio::net::lookup_host(address).await? {
-            first = Channel::connect(address, 0, &options, responder.clone()).await;
+            first = BoundConnection::connect(address, 0, &options, responder.clone()).await;
             if first.is_ok() {
                 break;
             }
@@ -62,7 +61,7 @@ impl Client {
             groups: options.groups.clone(),
             minor_version: options.minor_version,
         };
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ClientCore {
             caller,
             owner: format!("trunkline {} {number:032x}", options.machine_name).into_bytes(),
             verifier: auth::crypto::random(),
@@ -90,7 +89,8 @@ impl Client {
         Ok(Client { inner })
     }
 
-    /// A directory by its path from the root of the server's exports; nothing between slashes counts.
+    /// Finds a directory by its path from the root of the server's exports. Empty names between slashes are
+    /// ignored.
     ///
     /// ```no_run
     /// # async fn example(client: client::nfs::Client) -> client::Result<()> {
@@ -103,22 +103,22 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Refused`] when there is none, or the way there leads over a symbolic link.
-    pub async fn directory(&self, path: &str) -> Result<Directory> {
-        Directory::root(Arc::clone(&self.inner)).await?.find(path, Some("LOOKUP")).await
+    /// [`Error::Refused`] when it does not exist, or its path leads over a symbolic link.
+    pub async fn directory(&self, path: &str) -> Result<ExportDirectory> {
+        ExportDirectory::root(Arc::clone(&self.inner)).await?.find(path, Some("LOOKUP")).await
     }
 
-    /// The connections that carry the session now.
+    /// The present connections of the session.
     #[must_use]
     pub fn connections(&self) -> Vec<ChannelStatus> {
         self.inner.channels.status()
     }
 
-    /// Has so many connections from now on, if that is more than before: opens those that are missing, while the others
-    /// carry what they carry. Answers how many there are.
+    /// Raises the number of connections to `connections`, if that is more than before. It opens the missing
+    /// ones, while the others carry requests. Returns the present number.
     ///
     /// # Errors
-    /// What kept one from being made. There will be no more than there are then.
+    /// The error of a connection that could not be made. No further ones are opened then.
     pub async fn widen(&self, connections: usize) -> Result<usize> {
         let inner = &self.inner;
         let before = inner.wanted.load(Ordering::Relaxed);
@@ -129,76 +129,76 @@ impl Client {
         Ok(self.connections().len())
     }
 
-    /// Gives up all connections but `connections`, of which at least one is left. What is under way on the others is
-    /// answered there before they are closed.
+    /// Closes all connections but `connections`. At least one remains. The requests pending on the others are
+    /// answered before they are closed.
     pub fn narrow(&self, connections: usize) {
         let wanted = connections.max(1).min(self.inner.wanted.load(Ordering::Relaxed));
         self.inner.wanted.store(wanted, Ordering::Relaxed);
         self.inner.channels.narrow(wanted);
     }
 
-    /// Lets the connection at a place of [`Client::connections`] carry at most `rate` bytes in a second in each
-    /// direction, or as many as it can.
+    /// Limits the connection at an index of [`Client::connections`] to `rate` bytes per second in each
+    /// direction, or lifts the limit.
     pub fn pace(&self, place: usize, rate: Option<u64>) {
         if let Some(channel) = self.inner.channels.all().get(place) {
             channel.link.rate.set(rate);
         }
     }
 
-    /// How many connections were lost so far.
+    /// The number of connections lost so far.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.inner.channels.losses()
     }
 
-    /// Who the server says it is.
+    /// The identity of the server, as it states it.
     #[must_use]
     pub fn about(&self) -> About {
         self.inner.about.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How long the server keeps what a silent client has, in seconds.
+    /// The lease time of the server, in seconds.
     #[must_use]
     pub fn lease_time_s(&self) -> u32 {
         self.inner.lease_time_s.load(Ordering::Relaxed)
     }
 
-    /// Asks the server whether it is there: a SEQUENCE and nothing more.
+    /// Sends a SEQUENCE alone, to check that the server is alive.
     ///
     /// # Errors
-    /// When it is not.
+    /// When the server does not answer.
     pub async fn echo(&self) -> Result<()> {
         self.inner.ask(&|_| {}).await.map(drop)
     }
 
-    /// How many requests the server lets us have under way at once.
+    /// The number of requests that the server lets us have in flight.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.inner.session().map_or(0, |session| session.slots.len())
     }
 
-    /// The most data that one READ or WRITE carries, in bytes.
+    /// The most data of one READ or WRITE, in bytes.
     #[must_use]
     pub fn max_io(&self) -> u32 {
         self.inner.session().map_or(0, |session| session.room.0.min(session.room.1))
     }
 
-    /// How many delegations the server has granted and not asked back.
+    /// The number of delegations that the server has granted and not recalled.
     #[must_use]
     pub fn delegations(&self) -> usize {
         self.inner.responder.as_ref().map_or(0, |responder| responder.held())
     }
 
-    /// What the server said in its last SEQUENCE.
+    /// The status flags of the server's last SEQUENCE.
     #[must_use]
     pub fn status_flags(&self) -> StatusFlags {
         StatusFlags::from_bits_retain(self.inner.flags.load(Ordering::Relaxed))
     }
 
-    /// Ends the session and the client ID. Files that are still open are closed by the server.
+    /// Ends the session and the client ID. The server closes files that are still open.
     ///
     /// # Errors
-    /// When the server did not take notice; [`nfs_wire::NfsStat::ClientIdBusy`] while files are open.
+    /// When the server did not confirm it. [`nfs_wire::NfsStat::ClientIdBusy`] while files are open.
     pub async fn close(self) -> Result<()> {
         self.inner.dismiss_keepers();
         let ended = self.inner.destroy().await;

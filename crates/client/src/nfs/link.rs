@@ -1,4 +1,4 @@
-//! NFS on a connection: calls with their transaction numbers, records with their marks (RFC 5531).
+//! NFS on a connection: calls with transaction IDs, and records with marks (RFC 5531).
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,23 +15,25 @@ use wire::limits::MAX_MESSAGE;
 use super::callback::Responder;
 use crate::Error;
 use crate::error::Result;
-use crate::transport::{Entry, Message, Outgoing, PREFIX, Pending, Protocol, Receiver, Tasks, Transport};
+use crate::transport::{
+    Message, Outgoing, PREFIX, Pending, Protocol, Receiver, Tasks, Transport, UnfetchedRequest,
+};
 
-/// NFS on a connection.
+/// The protocol NFS on a connection.
 #[derive(Debug)]
 pub(crate) struct Nfs;
 
 /// A connection that carries NFS.
 pub(crate) type Link = Transport<Nfs>;
 
-/// What is under the lock of a connection.
+/// The data under the lock of a connection.
 #[derive(Debug)]
 pub(crate) struct Own {
     next_xid: u32,
 }
 
 impl Protocol for Nfs {
-    type Shared = ();
+    type Unlocked = ();
     type Own = Own;
     type Request = ();
     type Reply = Message;
@@ -50,7 +52,7 @@ impl Protocol for Nfs {
     }
 }
 
-/// Who calls, and in which minor version.
+/// The credential and the minor version of calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) machine_name: Vec<u8>,
@@ -63,16 +65,17 @@ pub(crate) struct Caller {
 /// The operations of a COMPOUND, and the data of its WRITE.
 #[derive(Clone, Copy)]
 pub(crate) struct Operations<'a> {
-    /// Appends them; once more for each attempt.
+    /// Appends the operations, again for each attempt.
     pub(crate) push: &'a (dyn Fn(&mut CallWriter) + Sync),
-    /// What goes where [`CallWriter::push_write_apart`] said.
+    /// The data for the place that [`CallWriter::push_write_apart`] reserved.
     pub(crate) payload: Option<&'a Bytes>,
-    /// What they are called where they must be answered within [`Options::connect_timeout`](super::Options::connect_timeout).
+    /// The name of the step in errors, if it must be answered within
+    /// [`Options::connect_timeout`](super::Options::connect_timeout).
     pub(crate) step: Option<&'static str>,
 }
 
 impl<'a> Operations<'a> {
-    /// Those that `push` appends.
+    /// The operations that `push` appends.
     pub(crate) fn of(push: &'a (dyn Fn(&mut CallWriter) + Sync)) -> Operations<'a> {
         Operations { push, payload: None, step: None }
     }
@@ -85,7 +88,7 @@ impl fmt::Debug for Operations<'_> {
 }
 
 impl Link {
-    /// A link over `stream`, and the tasks that serve it. Calls of the server go to `responder`.
+    /// Starts a link over `stream` and its tasks. Calls of the server go to `responder`.
     pub(crate) fn start(
         stream: TcpStream,
         responder: Option<Arc<Responder>>,
@@ -95,7 +98,7 @@ impl Link {
         Transport::begin(stream, own, Reader { fragments: Vec::new(), responder }, silence)
     }
 
-    /// A frame for the next call, its number, and its reply.
+    /// Reserves a frame for the next call, with its transaction ID and its reply.
     fn enlist(self: &Arc<Self>) -> Result<(Frame, u32, Pending<Nfs>)> {
         let mut state = self.lock();
         if let Some(error) = &state.failed {
@@ -103,14 +106,14 @@ impl Link {
         }
         let xid = state.own.next_xid;
         state.own.next_xid = xid.wrapping_add(1);
-        state.entries.insert(u64::from(xid), Entry::new(()));
+        state.entries.insert(u64::from(xid), UnfetchedRequest::new(()));
         Ok((state.frames.take(SMALL), xid, Pending::new(Arc::clone(self), u64::from(xid))))
     }
 
     /// Sends a call.
     ///
     /// # Errors
-    /// What ended the link.
+    /// The error that ended the link.
     pub(crate) fn send(
         self: &Arc<Self>,
         caller: &Caller,
@@ -129,12 +132,12 @@ impl Link {
     }
 }
 
-/// What a call without its data takes, in bytes.
+/// The usual size of a call without its data, in bytes.
 const SMALL: usize = 1024;
 
 /// The receiving end of a connection.
 struct Reader {
-    /// The fragments of a message whose last one has not come.
+    /// The fragments of a message without its last fragment.
     fragments: Vec<u8>,
     responder: Option<Arc<Responder>>,
 }
@@ -183,7 +186,7 @@ impl Receiver<Nfs> for Reader {
 }
 
 impl Reader {
-    /// Whether a message is whole with this fragment. Those of a message with several are put together.
+    /// Whether this fragment completes a message. The fragments of a message are put together.
     fn is_whole(&mut self, prefix: [u8; PREFIX], fragment: &[u8]) -> Result<bool> {
         let is_last = RecordMark::parse(prefix).last;
         if is_last && self.fragments.is_empty() {
@@ -196,7 +199,7 @@ impl Reader {
         Ok(is_last)
     }
 
-    /// Hands a message to who waits for it.
+    /// Passes a reply to its waiter, and a call to the responder.
     fn deal(&self, link: &Arc<Link>, message: Message) -> Result<()> {
         let word =
             |at: usize| message.bytes().get(at..at + 4)?.first_chunk().map(|it| u32::from_be_bytes(*it));
@@ -214,6 +217,6 @@ impl Reader {
     }
 }
 
-/// Kinds of a message (msg_type of RFC 5531 9).
+/// The types of a message (msg_type of RFC 5531 9).
 const CALL: u32 = 0;
 const REPLY: u32 = 1;

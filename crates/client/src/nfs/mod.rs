@@ -1,10 +1,11 @@
 //! A client of NFSv4.1 and 4.2 servers: asynchronous, pipelined, with one session over several connections
 //! (`nconnect`).
 //!
-//! A [`Client`] has a session with a server; a [`Directory`] is found by its path, and a [`File`] is opened in one.
-//! Any number of operations can be under way at once, each in a slot of the session; those that are more wait for a
-//! slot. Requests go over the connections in turn. When a connection is lost its requests are sent again on another
-//! one, each in its slot, so that the server's reply cache keeps them from being done twice.
+//! A [`Client`] has a session with a server. A [`ExportDirectory`] is found by its path, and a [`ExportFile`]
+//! is opened in one. Any number of operations can be pending at once, each in a slot of the session. Others
+//! wait for a slot. Requests use the connections in turn. When a connection is lost, its requests are sent
+//! again on another one, each in its slot, so that the server's reply cache keeps them from being carried out
+//! twice.
 //!
 //! ```no_run
 //! use client::Bytes;
@@ -23,46 +24,48 @@
 //! # }
 //! ```
 //!
-//! To read on: `client` shows how it begins, and `inner` who looks after the connections; `inner/call.rs` follows a COMPOUND from
-//! its slot to its results; `slots`, `channels` and `session` are what it needs on the way; `link` writes calls and reads
-//! replies. Callers are who they say they are (AUTH_SYS), from a low port where we
-//! may have one (`port`). Delegations are taken only where [`Options::delegations`] asks for them, and given back when the
-//! server asks (`callback`).
+//! To read on: `client` shows the start, and `client_core` the tasks that keep the connections.
+//! `client_core/call.rs` follows a COMPOUND from its slot to its results. It uses `slots`, `channels` and
+//! `session`. `link` writes calls and reads replies. Callers state their identity themselves (AUTH_SYS), from
+//! a low port if we may use one (`port`). The client takes delegations only if [`Options::delegations`] is
+//! set, and returns them when the server recalls them (`callback`).
 //!
-//! A server that restarts forgets what is open. The client claims it again before it goes on (`inner/reclaim.rs`); a file that the
-//! server does not give back fails with [`crate::Error::StateLost`] from then on.
+//! A server that restarts forgets the open files. The client reclaims them before it goes on
+//! (`client_core/reclaim.rs`). A file that the server does not return fails with [`crate::Error::StateLost`]
+//! from then on.
 //!
-//! An operation that is dropped is still done by the server. The data of a WRITE goes from its [`crate::Bytes`] to the
-//! socket, and that of a large READ from the socket to its [`Data`], without being copied in between.
+//! The server carries out an operation even if its future is dropped. The data of a WRITE goes from its
+//! [`crate::Bytes`] to the socket, and the data of a large READ goes from the socket to its [`Data`]. Neither
+//! is copied in between.
 
-mod answer;
 mod attributes;
-mod beside;
 mod callback;
 mod channels;
 mod client;
+mod client_core;
+mod compound_reply;
 mod directory;
 mod file;
-mod inner;
 mod link;
 mod opens;
 mod options;
 mod owners;
 mod port;
 mod session;
+mod sidecar;
 mod slots;
 
 pub use attributes::Attributes;
-pub use beside::{AccessEntry, Security};
 pub use client::Client;
+pub use client_core::About;
 pub use directory::links::has_no_links;
-pub use directory::{Directory, DirectoryEntry};
+pub use directory::{DirectoryEntry, ExportDirectory};
 pub use file::holes::SEEKS;
-pub use file::{Data, File, Written};
-pub use inner::About;
+pub use file::{Data, ExportFile, Written};
 pub use nfs_wire::NfsStat;
 pub use nfs_wire::attr::{AceFlags, AceMask, AceType};
 pub use nfs_wire::op::sequence::StatusFlags;
 pub use nfs_wire::types::{FileType, NfsTime, StableHow};
 pub use opens::{Creation, OpenOptions};
 pub use options::Options;
+pub use sidecar::{AccessEntry, Security};

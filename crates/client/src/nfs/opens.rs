@@ -1,8 +1,9 @@
-//! The opens of a client, which it claims again when the server has restarted (RFC 8881 8.4.2).
+//! The opens of a client, which it reclaims when the server has restarted (RFC 8881 8.4.2).
 //!
-//! A restart voids every stateid of the server, while the open lives on in the client. So an [`Open`] is known by its file and
-//! its open-owner, and its stateid changes: `reclaim` gives it the next one, or says that it is lost. [`Opens`] counts the
-//! instances of the server that the client has met, and so tells of which one a stateid is.
+//! A restart voids every stateid of the server, while the open lives on in the client. So an [`Open`] is
+//! known by its file and its open-owner, and its stateid changes. `reclaim` sets the next stateid, or marks
+//! the open as lost. [`Opens`] counts the instances of the server that the client has met, so each stateid
+//! belongs to a known instance.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use nfs_wire::types::StateId;
 use crate::Error;
 use crate::error::Result;
 
-/// An open of the server, whose stateid a restart of the server replaces.
+/// An open. A restart of the server replaces its stateid.
 #[derive(Debug)]
 pub(crate) struct Open {
     /// The file.
@@ -22,19 +23,19 @@ pub(crate) struct Open {
     /// The open-owner, which has no other open.
     pub(crate) owner: u32,
     pub(crate) how: OpenOptions,
-    state: Mutex<State>,
+    state: Mutex<OpenStateid>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
-    /// The stateid, and the instance of the server that gave it.
+enum OpenStateid {
+    /// The stateid, and the instance of the server that issued it.
     Valid(StateId, u64),
     /// The reason why no later instance has it.
     Lost(NfsStat),
 }
 
 impl Open {
-    /// The open that an OPEN of `handle` by `owner` led to: `stateid`, from this `instance` of the server.
+    /// The open that an OPEN of `handle` by `owner` made: `stateid`, from this `instance` of the server.
     pub(crate) fn new(
         handle: Arc<[u8]>,
         owner: u32,
@@ -42,14 +43,14 @@ impl Open {
         stateid: StateId,
         instance: u64,
     ) -> Open {
-        Open { handle, owner, how, state: Mutex::new(State::Valid(stateid, instance)) }
+        Open { handle, owner, how, state: Mutex::new(OpenStateid::Valid(stateid, instance)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OpenStateid> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stateid that it has now.
+    /// The present stateid.
     ///
     /// # Errors
     /// [`Error::StateLost`].
@@ -57,21 +58,22 @@ impl Open {
         self.valid().map(|(stateid, _)| stateid)
     }
 
-    /// The stateid, and the instance of the server that gave it.
+    /// The stateid, and the instance of the server that issued it.
     fn valid(&self) -> Result<(StateId, u64)> {
         match *self.lock() {
-            State::Valid(stateid, instance) => Ok((stateid, instance)),
-            State::Lost(status) => Err(Error::StateLost { status }),
+            OpenStateid::Valid(stateid, instance) => Ok((stateid, instance)),
+            OpenStateid::Lost(status) => Err(Error::StateLost { status }),
         }
     }
 
-    /// The stateid for a request that is written now, whatever its seqid is by then (RFC 8881 8.2.2): a claim that was given
-    /// up on the way may still be carried out. That of a lost open is one that no server takes for another's (RFC 8881 8.2.3).
+    /// The stateid for a request that is written now. Its seqid is left open (RFC 8881 8.2.2), because a
+    /// reclaim that was given up on the way may still be carried out. A lost open gets one that no server
+    /// confuses with another's (RFC 8881 8.2.3).
     pub(crate) fn argument(&self) -> StateId {
         self.stateid().map_or(StateId::INVALID, |stateid| StateId { seqid: 0, ..stateid })
     }
 
-    /// The instance of the server that gave the stateid.
+    /// The instance of the server that issued the stateid.
     ///
     /// # Errors
     /// [`Error::StateLost`].
@@ -79,19 +81,19 @@ impl Open {
         self.valid().map(|(_, instance)| instance)
     }
 
-    /// Has this `stateid` of a later instance of the server.
+    /// Sets the `stateid` of a later instance of the server.
     pub(crate) fn renew(&self, stateid: StateId, instance: u64) {
-        *self.lock() = State::Valid(stateid, instance);
+        *self.lock() = OpenStateid::Valid(stateid, instance);
     }
 
-    /// Is over, as the server has not given it back.
+    /// Marks the open as lost. The server has not returned it.
     pub(crate) fn lose(&self, why: NfsStat) {
-        *self.lock() = State::Lost(why);
+        *self.lock() = OpenStateid::Lost(why);
     }
 
     /// Whether it is neither lost nor known to this `instance` of the server.
     fn is_before(&self, instance: u64) -> bool {
-        matches!(*self.lock(), State::Valid(_, of) if of < instance)
+        matches!(*self.lock(), OpenStateid::Valid(_, of) if of < instance)
     }
 }
 
@@ -115,12 +117,13 @@ impl Opens {
         self.lock().instance
     }
 
-    /// The server has restarted, or has given up all that the client had.
+    /// Counts a new instance. The server has restarted, or has dropped all state of the client.
     pub(crate) fn begin_instance(&self) {
         self.lock().instance += 1;
     }
 
-    /// Enters an open. One that an earlier instance gave is lost: what could be claimed was claimed without it.
+    /// Registers an open. An open from an earlier instance is lost, because the reclaims were made without
+    /// it.
     pub(crate) fn enter(&self, open: Open) -> Arc<Open> {
         let (open, mut registry) = (Arc::new(open), self.lock());
         if open.is_before(registry.instance) {
@@ -131,21 +134,21 @@ impl Opens {
         open
     }
 
-    /// Forgets an open: it is closed, or nobody has it any more.
+    /// Removes an open that is closed or dropped.
     pub(crate) fn remove(&self, open: &Arc<Open>) {
         let mut registry = self.lock();
-        // Its owner may have another one by now.
+        // Its owner may have another open by now.
         if registry.by_owner.get(&open.owner).is_some_and(|it| Arc::ptr_eq(it, open)) {
             registry.by_owner.remove(&open.owner);
         }
     }
 
-    /// Whether it is entered, and neither closed nor dropped since.
+    /// Whether it is registered, and neither closed nor dropped since.
     pub(crate) fn has(&self, open: &Arc<Open>) -> bool {
         self.lock().by_owner.get(&open.owner).is_some_and(|it| Arc::ptr_eq(it, open))
     }
 
-    /// Those that the server's present instance has not given back, and not refused.
+    /// The opens that the server's present instance has neither returned nor refused.
     pub(crate) fn unclaimed(&self) -> Vec<Arc<Open>> {
         let registry = self.lock();
         let is_unclaimed = |open: &&Arc<Open>| open.is_before(registry.instance);
@@ -153,38 +156,38 @@ impl Opens {
     }
 }
 
-/// How a file is opened.
+/// The options of an OPEN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Whether it is to be read.
+    /// Whether to open it to read.
     pub read: bool,
-    /// Whether it is to be written.
+    /// Whether to open it to write.
     pub write: bool,
-    /// Whether to make it.
+    /// Whether to create it.
     pub creation: Creation,
 }
 
-/// Whether to make a file.
+/// The treatment of a file that does or does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Creation {
-    /// It must be there.
+    /// It must exist.
     Never,
-    /// Make it when it is not there, with these permission bits.
+    /// Create it if it does not exist, with these permission bits.
     IfMissing(u32),
-    /// It may not be there; make it with these permission bits.
+    /// It must not exist. Create it with these permission bits.
     Always(u32),
-    /// Make it with these permission bits, or empty it.
+    /// Create it with these permission bits, or empty it.
     Anew(u32),
 }
 
 impl OpenOptions {
-    /// A file that is there, to be read.
+    /// Opens an existing file to read.
     #[must_use]
     pub fn read() -> OpenOptions {
         OpenOptions { read: true, write: false, creation: Creation::Never }
     }
 
-    /// A file to be read and written.
+    /// Opens a file to read and write.
     #[must_use]
     pub fn write(creation: Creation) -> OpenOptions {
         OpenOptions { read: true, write: true, creation }
@@ -230,7 +233,7 @@ mod tests {
         let lost = all[1].stateid().unwrap_err();
         assert!(matches!(lost, Error::StateLost { status: NfsStat::ReclaimBad }), "{lost}");
         assert_eq!(all[1].argument(), StateId::INVALID);
-        // A lost one stays lost; the others are claimed of the next instance as well.
+        // A lost open stays lost. The others are reclaimed from the next instance as well.
         opens.begin_instance();
         assert_eq!(owners(&opens.unclaimed()), [1, 3]);
         opens.remove(&all[2]);

@@ -1,52 +1,53 @@
-//! What a client asks for, and who it says that it is.
+//! The requirements of a client, and its identity.
 
 use std::time::Duration;
 
-/// What a client asks for.
+/// The options of a client.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// User of every call (AUTH_SYS).
+    /// The user of every call (AUTH_SYS).
     pub uid: u32,
-    /// Group of every call.
+    /// The group of every call.
     pub gid: u32,
-    /// Further groups, of which the first 16 count.
+    /// Further groups. The first 16 count.
     pub groups: Vec<u32>,
-    /// Name of this host, as servers and their logs see it.
+    /// The name of this host, as servers and their logs see it.
     pub machine_name: String,
-    /// Minor version: 1 or 2.
+    /// The minor version: 1 or 2.
     pub minor_version: u32,
-    /// Connections of the session (`nconnect`), at least one.
+    /// The connections of the session (`nconnect`), at least one.
     pub connections: usize,
-    /// Slots to ask for: as many requests can be under way at once, if the server grants them.
+    /// The slots to ask for. As many requests can be in flight, if the server grants them.
     pub slots: u32,
     /// The most data of one READ or WRITE, in bytes. The server may allow less.
     pub max_io: u32,
-    /// Whether to have a back channel and take delegations; they are given back when the server asks.
+    /// Whether to have a back channel and take delegations. They are returned when the server recalls them.
     pub delegations: bool,
-    /// How long each step on the way to an export may take: one attempt to connect, and each answer to what makes, binds and
-    /// ends the session (EXCHANGE_ID, CREATE_SESSION, ...) or finds the export (PUTROOTFH, LOOKUP). A server that hangs in one
-    /// of them may well answer others meanwhile.
+    /// The time limit of each step on the way to an export: one attempt to connect, each reply to the calls
+    /// that create, bind and end the session (EXCHANGE_ID, CREATE_SESSION, ...), and each reply to those that
+    /// find the export (PUTROOTFH, LOOKUP). A server that hangs in one of them may well answer others
+    /// meanwhile.
     pub connect_timeout: Duration,
-    /// How long a server may be silent, on the level of TCP, before the connection counts as lost.
+    /// The time of silence on the TCP level after which the connection counts as lost.
     pub dead_after: Duration,
-    /// How long nothing at all may come while something is awaited, before the connection counts as lost: the host of a
-    /// server that hangs goes on acknowledging for it. A server that only takes its time is asked whether it is there,
-    /// and its answer counts. Zero to wait for ever.
+    /// The time without any received byte, while a reply is awaited, after which the connection counts as
+    /// lost. The host of a server that hangs goes on acknowledging for it. A server that only needs time is
+    /// asked for a sign of life, and its reply counts. Zero waits for ever.
     pub silence: Duration,
-    /// How long after a loss the first attempt to connect again is made. Each further attempt waits twice as
-    /// long, up to a minute.
+    /// The pause between a loss and the first attempt to reconnect. Each further pause is twice as long, up
+    /// to a minute.
     pub reconnect_after: Duration,
-    /// How long requests wait for a connection when none is left or each is lost again without an answer, and for a
-    /// server that says NFS4ERR_DELAY or NFS4ERR_GRACE.
+    /// The time for which requests wait for a connection when none is left or each is lost again without a
+    /// reply, and for a server that answers NFS4ERR_DELAY or NFS4ERR_GRACE.
     pub patience: Duration,
-    /// Bytes that each connection may carry in a second in each direction: a stand-in for a narrow path, with
-    /// which the client slows itself down.
+    /// The bytes per second that each connection may carry in each direction. The client slows itself down to
+    /// imitate a narrow path.
     pub pace: Option<u64>,
 }
 
 impl Options {
-    /// Those of a caller that is this user and in this group, of ours where none is given. Another one is in none of our further
-    /// groups.
+    /// The options of a caller with this user and group, or with our own where none is given. Another user or
+    /// group is in none of our further groups.
     #[must_use]
     pub fn of_caller(uid: Option<u32>, gid: Option<u32>) -> Options {
         let own = Options::default();

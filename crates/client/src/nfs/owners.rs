@@ -1,23 +1,23 @@
-//! Who opens a file: an open-owner for each open under way at once.
+//! Open-owners: one for each open that exists at once.
 //!
-//! Two opens of one file by one owner are one to the server, and the first CLOSE would end both (RFC 8881 9.9). So an
-//! open takes an owner that has no other, and gives it back when it is closed; the server sees no more of them than
-//! there are files open at once.
+//! Two opens of one file by one owner are one open to the server, and the first CLOSE would end both (RFC
+//! 8881 9.9). So an open takes an owner without another open, and returns it when it is closed. The server
+//! sees no more owners than there are files open at once.
 
 use std::sync::{Mutex, PoisonError};
 
-/// The owners of a client.
+/// The open-owners of a client.
 #[derive(Debug, Default)]
-pub(crate) struct Owners(Mutex<State>);
+pub(crate) struct Owners(Mutex<OwnerPool>);
 
 #[derive(Debug, Default)]
-struct State {
+struct OwnerPool {
     free: Vec<u32>,
     made: u32,
 }
 
 impl Owners {
-    /// An owner with no open.
+    /// Takes an owner without an open.
     pub(crate) fn take(&self) -> u32 {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.free.pop().unwrap_or_else(|| {
@@ -26,13 +26,13 @@ impl Owners {
         })
     }
 
-    /// The open of `owner` is closed.
+    /// Returns an owner whose open is closed.
     pub(crate) fn give_back(&self, owner: u32) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).free.push(owner);
     }
 }
 
-/// What the server calls an owner.
+/// The name of an owner in the protocol.
 pub(crate) fn name(owner: u32) -> [u8; 4] {
     owner.to_be_bytes()
 }

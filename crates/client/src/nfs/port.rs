@@ -1,22 +1,23 @@
-//! Where connections come from: a low port if we may have one. Many servers take AUTH_SYS from nowhere else, since on a
-//! well-kept client only its root can have one; that is so for each export of Linux' server that does not say `insecure`.
+//! The local port of connections: a low port if we may use one. Many servers accept AUTH_SYS only from low
+//! ports, because on a well-kept client only root can use one. Each export of the Linux server without
+//! `insecure` requires it.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::net::{TcpSocket, TcpStream};
 
-/// The low ports that Linux' own client takes, of which no well-known service has one.
+/// The low ports that the Linux client uses. No well-known service has one of them.
 const FIRST: u16 = 665;
 const COUNT: u16 = 1024 - FIRST;
 
-/// Connects to `address` from a low port, or from any where we may have none or none is free.
+/// Connects to `address` from a low port, or from any port if we may not use one or none is free.
 pub(super) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let start = u16::from_ne_bytes(auth::crypto::random()) % COUNT;
     connect_from((0..COUNT).map(|at| FIRST + (start + at) % COUNT), address).await
 }
 
-/// Connects from the first of `ports` that is free.
+/// Connects from the first free port of `ports`.
 async fn connect_from(ports: impl Iterator<Item = u16>, address: SocketAddr) -> io::Result<TcpStream> {
     for port in ports {
         let (socket, any) = match address {
@@ -29,7 +30,7 @@ async fn connect_from(ports: impl Iterator<Item = u16>, address: SocketAddr) -> 
             bound => bound?,
         }
         match socket.connect(address).await {
-            // What went from here to there before is not over yet.
+            // An earlier connection between these ports is not over yet.
             Err(error) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable) => {}
             connected => return connected,
         }

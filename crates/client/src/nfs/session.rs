@@ -1,4 +1,4 @@
-//! A session as the client has it, and the client ID it is of.
+//! A session on the client's side, and its client ID.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,35 +10,35 @@ use super::slots::Slots;
 
 /// A session.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct NfsSession {
     pub(crate) id: SessionId,
     pub(crate) client_id: ClientId,
-    /// The instance of the server that made it, as [`Opens`](super::opens::Opens) counts them.
+    /// The instance of the server that created it, as [`Opens`](super::opens::Opens) counts them.
     pub(crate) instance: u64,
-    /// Whether it has been said in it that nothing is to be claimed: what is to be claimed later is of another restart.
+    /// Whether RECLAIM_COMPLETE was sent in it. Later reclaims belong to another restart.
     pub(crate) is_reclaimed: AtomicBool,
     pub(crate) slots: Arc<Slots>,
     pub(crate) has_back_channel: bool,
-    /// The most data that a request of it, and a reply, has room for.
+    /// The most data that a request and a reply in it have room for.
     pub(crate) room: (u32, u32),
-    /// How many operations a COMPOUND may have.
+    /// The most operations of a COMPOUND.
     pub(crate) operations: usize,
 }
 
-/// A client ID and the number that the next CREATE_SESSION has.
+/// A client ID, and the sequence number of the next CREATE_SESSION.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct ClientIdState {
     pub(crate) client_id: ClientId,
     pub(crate) sequence: u32,
-    /// Whether the server has been told that all is claimed.
+    /// Whether RECLAIM_COMPLETE was sent.
     pub(crate) has_reclaimed: bool,
 }
 
-/// Why another session is needed.
+/// The reason why another session is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// The server refuses the one there is.
+    /// The server refuses the present session.
     Session(NfsStat),
-    /// The server has kept the session over a restart, and not what was open.
+    /// The server has kept the session over a restart, but not the opens.
     State,
 }

@@ -1,5 +1,5 @@
-//! The slots of a session: as many requests can be under way, each in a slot of its own, whose sequence number
-//! tells a retry from a new request (RFC 8881 2.10.6).
+//! The slots of a session. Each pending request has a slot of its own, whose sequence number tells a retry
+//! from a new request (RFC 8881 2.10.6).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,31 +11,31 @@ use crate::error::Result;
 /// The slots of one session.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// One for each slot that may be taken.
+    /// One permit for each slot that may be taken.
     permits: Semaphore,
-    state: Mutex<State>,
+    state: Mutex<SlotTable>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SlotTable {
     slots: Vec<Slot>,
     /// A bit for each slot in use.
     used: Vec<u64>,
-    /// How many may be in use, as the server wishes.
+    /// The number of slots that the server allows in use.
     allowed: usize,
-    /// Permits that are to be taken away when they come back.
+    /// Permits to remove when they are returned.
     surplus: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// The number of the next request.
+    /// The sequence number of the next request.
     sequence: u32,
     /// Whether a request with that number may have reached the server, and nobody waits for its reply.
     in_doubt: bool,
 }
 
-/// A slot in the hands of a request. Dropping it hands it back, with what is known then.
+/// A slot that a request has taken. Dropping it returns the slot with its present state.
 #[derive(Debug)]
 pub(crate) struct Lease {
     slots: Arc<Slots>,
@@ -49,26 +49,26 @@ pub(crate) struct Lease {
 }
 
 impl Slots {
-    /// `count` slots that nothing was sent over.
+    /// `count` unused slots.
     pub(crate) fn new(count: u32) -> Arc<Slots> {
         let count = count.max(1) as usize;
         // RFC 8881 2.10.6.1
         let slots = vec![Slot { sequence: 1, in_doubt: false }; count];
         let used = vec![0; count.div_ceil(64)];
-        let state = State { slots, used, allowed: count, surplus: 0 };
+        let state = SlotTable { slots, used, allowed: count, surplus: 0 };
         Arc::new(Slots { permits: Semaphore::new(count), state: Mutex::new(state) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlotTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are.
+    /// The number of slots.
     pub(crate) fn len(&self) -> usize {
         self.lock().slots.len()
     }
 
-    /// Waits for a slot, in order of asking, and takes the lowest.
+    /// Waits for a slot, in order of arrival, and takes the lowest one.
     ///
     /// # Errors
     /// [`Error::Closed`] when the session is over.
@@ -85,7 +85,7 @@ impl Slots {
         Ok(Lease { slots, slot: free as u32, sequence, highest, in_doubt, consumed: false })
     }
 
-    /// Lets at most `target` + 1 slots be in use, as the server asks in each SEQUENCE.
+    /// Sets the number of slots in use to `target` + 1 at most, as the server asks in each SEQUENCE.
     pub(crate) fn set_target(&self, target: u32) {
         let mut state = self.lock();
         let allowed = (target as usize).saturating_add(1).min(state.slots.len());
@@ -94,7 +94,7 @@ impl Slots {
             return;
         }
         state.allowed = allowed;
-        // What was to be taken away and is wanted again never went.
+        // A permit that was to be removed and is wanted again stays.
         let kept = more.min(state.surplus);
         state.surplus -= kept;
         self.permits.add_permits(more - kept);
@@ -102,13 +102,13 @@ impl Slots {
         state.surplus += less - self.permits.forget_permits(less);
     }
 
-    /// Ends it for those who wait.
+    /// Ends the waits for slots.
     pub(crate) fn close(&self) {
         self.permits.close();
     }
 }
 
-impl State {
+impl SlotTable {
     fn lowest_free(&self) -> Option<usize> {
         let word = self.used.iter().position(|word| *word != u64::MAX)?;
         let slot = word * 64 + self.used[word].trailing_ones() as usize;
@@ -122,18 +122,19 @@ impl State {
 }
 
 impl Lease {
-    /// The request is about to go out.
+    /// Notes that the request is about to be sent.
     pub(crate) fn sent(&mut self) {
         self.in_doubt = true;
     }
 
-    /// The server has carried a request with this number out, and the next one has the next.
+    /// Notes that the server has carried out a request with this number. The next request has the next
+    /// number.
     pub(crate) fn consumed(&mut self) {
         self.consumed = true;
         self.in_doubt = false;
     }
 
-    /// The server has not taken notice of the request.
+    /// Notes that the server has not carried out the request.
     pub(crate) fn refused(&mut self) {
         self.in_doubt = false;
     }
@@ -171,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// The slot that can be had at once.
+    /// The slot that is free at once.
     fn now(slots: &Arc<Slots>) -> Option<Lease> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(slots.take()).poll(&mut context) {
@@ -192,7 +193,7 @@ mod tests {
         let again = now(&slots).expect("the first one");
         assert_eq!((again.slot, again.sequence, again.in_doubt, again.highest), (0, 2, false, 1));
         drop(again);
-        // Nothing was sent in it, so that the number is still free.
+        // Nothing was sent in it, so the number is still free.
         assert_eq!(now(&slots).expect("the first one").sequence, 2);
         let all: Vec<_> = std::iter::from_fn(|| now(&slots)).collect();
         assert_eq!((all.len(), all[68].slot, all[68].highest), (69, 69, 69));

@@ -1,4 +1,4 @@
-//! What is known of files and directories, whoever was asked.
+//! The attributes of files and directories, for every side alike.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use super::times::unix_ns;
 use crate::nfs::{self, FileType, NfsTime};
 use crate::smb;
 
-/// What a name stands for.
+/// The type of the object that a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A file.
@@ -19,14 +19,14 @@ pub enum Kind {
     Directory,
     /// A symbolic link.
     Link,
-    /// A device, a pipe, a junction.
+    /// A device, a pipe or a junction.
     Other,
 }
 
-/// The bits of a mode that are no permissions: setuid, setgid and sticky (POSIX, sys/stat.h).
+/// The bits of a mode that are not permissions: setuid, setgid and sticky (POSIX, sys/stat.h).
 pub const SPECIAL: u32 = 0o7000;
 
-/// All bits of a mode but those of the file type.
+/// The bits of a mode without the file type.
 pub const MODE: u32 = 0o7777;
 
 /// The FILE_ATTRIBUTE bits that users set.
@@ -35,54 +35,55 @@ pub const KEPT: FileAttributes = FileAttributes::READONLY
     .union(FileAttributes::SYSTEM)
     .union(FileAttributes::ARCHIVE);
 
-/// The file system that a file is in, and its number there.
-pub type Node = (u128, u64);
+/// The file system of a file, and the file's number in it.
+pub type FileIdentity = (u128, u64);
 
-/// What is known of a file or directory.
+/// The attributes of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// The type.
     pub kind: Kind,
-    /// Whether it may be listed: a directory, and on a share a junction or a link to one too.
+    /// Whether it may be listed: a directory, and on a share also a junction or a link to one.
     pub may_be_listed: bool,
-    /// Bytes of its data.
+    /// The size of its data in bytes.
     pub size: u64,
-    /// When its data was changed, in nanoseconds since 1970. An `i64` of them ends in 2262, and no side does.
+    /// The time of the last change of its data, in nanoseconds since 1970. An `i64` ends in 2262, which is
+    /// too early for every side.
     pub modified: i128,
-    /// What tells a file that has further names from all others, where that is known.
-    pub node: Option<Node>,
+    /// The identity of a file with further names, if it is known.
+    pub node: Option<FileIdentity>,
     /// Whether it may have holes.
     pub sparse: bool,
-    /// Permission bits, those of [`SPECIAL`] included, where there are such.
+    /// The permission bits, including those of [`SPECIAL`], if it has any.
     pub mode: Option<u32>,
-    /// Those of [`KEPT`] that it has, where there are such.
+    /// Its bits of [`KEPT`], if it has any.
     pub attributes: Option<u32>,
 }
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name; no server of NFS is bound to UTF-8.
+    /// Its name. No NFS server is bound to UTF-8.
     pub name: Vec<u8>,
-    /// What it stands for.
+    /// The attributes of the object with that name.
     pub attributes: Attributes,
 }
 
 impl Attributes {
-    /// The bits of [`SPECIAL`] that it has.
+    /// Its bits of [`SPECIAL`].
     #[must_use]
     pub fn special(&self) -> u32 {
         self.mode.unwrap_or(0) & SPECIAL
     }
 
-    /// Whether anything is known of it but its kind.
+    /// Whether anything but its type is known.
     #[must_use]
     pub fn are_known(&self) -> bool {
         self.modified != 0 || self.mode.is_some() || self.attributes.is_some()
     }
 
-    /// Whether a file was changed between two looks, or differs from another as far as that can be seen. The coarsest
-    /// clock counts, which is that of SMB: 100 ns.
+    /// Whether the two are equal as far as can be seen: one file at two times, or a file and its copy. Times
+    /// are compared with the resolution of the coarsest clock, which is that of SMB: 100 ns.
     #[must_use]
     pub fn looks_like(&self, other: &Attributes) -> bool {
         let times = (self.modified.div_euclid(100), other.modified.div_euclid(100));
@@ -90,21 +91,22 @@ impl Attributes {
     }
 }
 
-/// What a reparse point is that is no link and yet neither a file nor a directory.
+/// The tags of reparse points that are neither links nor files nor directories.
 const SPECIAL_TAGS: [ReparseTag; 4] =
     [ReparseTag::AF_UNIX, ReparseTag::LX_FIFO, ReparseTag::LX_CHR, ReparseTag::LX_BLK];
-/// What a symbolic link of a share is. What the Windows NFS server keeps may be something else, which shows when it is read.
+/// The tags of symbolic links of a share. The Windows NFS server may store something else under its tag,
+/// which a read shows.
 pub const LINKS: [ReparseTag; 3] = [ReparseTag::SYMLINK, ReparseTag::LX_SYMLINK, ReparseTag::NFS];
 
-/// Whether what has the tag stands for something else, or for nothing that has data. What is stored apart, as by
-/// deduplication or in a cloud, is a file or a directory like others.
+/// Whether a reparse point with this tag stands for something else, or for an object without data. An object
+/// that is stored elsewhere, for example by deduplication or in a cloud, is an ordinary file or directory.
 fn is_other(tag: ReparseTag) -> bool {
     // MS-FSCC 2.1.2.1
     tag.is_name_surrogate() || SPECIAL_TAGS.contains(&tag)
 }
 
-/// A `tag` is known only where a directory is listed. What was opened is no link, but what one has led to; nothing that
-/// has data is special.
+/// Converts the attributes of a share. `tag` is known only from a listing. An opened object is not a link but
+/// its target, and an object with data is not special.
 fn of_share(
     size: u64,
     allocated: u64,
@@ -128,7 +130,7 @@ fn of_share(
         may_be_listed: bits.contains(FileAttributes::DIRECTORY),
         size: if kind == Kind::File { size } else { 0 },
         modified: unix_ns(written),
-        // A listing does not tell how many names a file has.
+        // A listing does not tell the number of names of a file.
         node: None,
         sparse: bits.contains(FileAttributes::SPARSE_FILE) || allocated < size,
         mode: None,
@@ -195,8 +197,8 @@ impl From<&Metadata> for Attributes {
     }
 }
 
-impl From<smb::DirectoryEntry> for Entry {
-    fn from(it: smb::DirectoryEntry) -> Entry {
+impl From<smb::NamedEntry> for Entry {
+    fn from(it: smb::NamedEntry) -> Entry {
         Entry { attributes: Attributes::from(&it.entry), name: it.name.into_bytes() }
     }
 }

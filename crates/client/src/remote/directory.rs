@@ -1,19 +1,24 @@
-//! A directory, and what is done to the names in it.
+//! A directory, and the operations on the names in it and below it. A path has its parts divided by `/`. The
+//! empty path is the directory itself.
 
+use std::collections::HashMap;
+use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use smb_wire::create::{CreateOptions, Disposition};
 
 use super::attributes::{Attributes, Entry};
-use super::file::File;
-use super::local;
+use super::file::RemoteFile;
+use super::local::{self, HostDirectory};
 use super::options::{MountOptions, OpenMode};
 use crate::error::Result;
+use crate::nfs::ExportDirectory;
 use crate::smb::{OpenOptions, Tree};
-use crate::{Error, join, nfs};
+use crate::{join, nfs};
 
-/// A directory. Copies share what it is reached by.
+/// A directory. Copies share its session.
 #[derive(Debug, Clone)]
 pub struct Directory {
     at: At,
@@ -24,8 +29,44 @@ pub struct Directory {
 enum At {
     /// A path in a share.
     Smb(Tree, String),
-    Nfs(nfs::Directory),
-    Local(PathBuf),
+    Nfs(ExportTree),
+    Local(HostDirectory),
+}
+
+/// A directory of an export, and the directories below it that were looked up.
+#[derive(Debug, Clone)]
+struct ExportTree {
+    top: ExportDirectory,
+    lookups: Arc<Mutex<HashMap<String, ExportDirectory>>>,
+}
+
+impl ExportTree {
+    fn new(top: ExportDirectory) -> ExportTree {
+        ExportTree { top, lookups: Arc::default() }
+    }
+
+    fn lookups(&self) -> MutexGuard<'_, HashMap<String, ExportDirectory>> {
+        self.lookups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn directory(&self, path: &str) -> Result<ExportDirectory> {
+        if path.is_empty() {
+            return Ok(self.top.clone());
+        }
+        let known = self.lookups().get(path).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let directory = self.top.directory(path).await?;
+        self.lookups().insert(path.to_owned(), directory.clone());
+        Ok(directory)
+    }
+
+    /// The directory of `path`, and the name in it.
+    async fn parent<'a>(&self, path: &'a str) -> Result<(ExportDirectory, &'a str)> {
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+        Ok((self.directory(above).await?, name))
+    }
 }
 
 impl Directory {
@@ -35,47 +76,70 @@ impl Directory {
         Directory { at: At::Smb(tree, path), options }
     }
 
-    /// A directory of an export.
+    /// A directory of an export. It remembers the directories below it that it has looked up.
     #[must_use]
-    pub fn nfs(directory: nfs::Directory, options: MountOptions) -> Directory {
-        Directory { at: At::Nfs(directory), options }
+    pub fn nfs(directory: nfs::ExportDirectory, options: MountOptions) -> Directory {
+        Directory { at: At::Nfs(ExportTree::new(directory)), options }
     }
 
-    /// A directory of this host. What is done there blocks its thread.
+    /// A directory of this host. Its operations block their thread.
     #[must_use]
     pub fn local(path: PathBuf, options: MountOptions) -> Directory {
-        Directory { at: At::Local(path), options }
+        Directory { at: At::Local(HostDirectory { path, is_tree: false }), options }
     }
 
-    /// The directory `path` below this one. Over SMB it is not looked for before something is done in it.
+    /// A directory of this host in a tree that is copied. Its operations run on the threads of the runtime
+    /// that may block. They follow no link at the end of a path, except an empty one.
+    #[must_use]
+    pub fn host_tree(path: PathBuf, options: MountOptions) -> Directory {
+        Directory { at: At::Local(HostDirectory { path, is_tree: true }), options }
+    }
+
+    /// The same directory with other options.
+    #[must_use]
+    pub fn with(&self, options: MountOptions) -> Directory {
+        Directory { options, ..self.clone() }
+    }
+
+    /// The directory `path` below this one. Over SMB it is not looked up before an operation in it.
     ///
     /// # Errors
-    /// When there is none.
+    /// When it does not exist.
     pub async fn directory(&self, path: &str) -> Result<Directory> {
         let at = match &self.at {
             At::Smb(tree, base) => At::Smb(tree.clone(), join(base, path)),
-            At::Nfs(directory) => At::Nfs(directory.directory(path).await?),
-            At::Local(base) => At::Local(local::directory(base, path).map_err(Error::local)?),
+            At::Nfs(export) => At::Nfs(ExportTree::new(export.directory(path).await?)),
+            At::Local(host) => At::Local(host.directory(path).await?),
         };
         Ok(Directory { at, options: self.options })
     }
 
-    /// Makes the directory `path`, which may be there already if `may_exist`. The one above it is there.
+    /// The directory `path` of an export, for operations that NFS alone has.
     ///
     /// # Errors
-    /// What is against it.
+    /// When it does not exist, or the directory is not one of an export.
+    pub async fn export_directory(&self, path: &str) -> Result<ExportDirectory> {
+        match &self.at {
+            At::Nfs(export) => export.directory(path).await,
+            At::Smb(..) | At::Local(_) => Err(crate::Error::NotOffered("an export")),
+        }
+    }
+
+    /// Creates the directory `path`, which may exist if `may_exist`. Its parent must exist.
+    ///
+    /// # Errors
+    /// When the server or host refuses.
     pub async fn make_directory(&self, path: &str, may_exist: bool) -> Result<()> {
         let made = match &self.at {
             At::Smb(tree, base) => {
                 let disposition = if may_exist { Disposition::OpenIf } else { Disposition::Create };
-                let how = OpenOptions::directory(disposition);
-                return tree.open(&join(base, path), &how).await?.close().await;
+                return tree.touch(&join(base, path), &OpenOptions::directory(disposition)).await;
             }
-            At::Nfs(directory) => {
-                let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-                directory.directory(above).await?.make_directory(name, self.options.dir_mode).await
+            At::Nfs(export) => {
+                let (directory, name) = export.parent(path).await?;
+                directory.make_directory(name, self.options.dir_mode).await
             }
-            At::Local(base) => std::fs::create_dir(base.join(path)).map_err(Error::local),
+            At::Local(host) => host.make_directory(path, self.options.dir_mode).await,
         };
         match made {
             Err(why) if may_exist && why.is_taken() => Ok(()),
@@ -83,125 +147,166 @@ impl Directory {
         }
     }
 
+    /// Creates the directory `path` and the missing ones above it. It may exist.
+    ///
+    /// # Errors
+    /// When the server or host refuses.
+    pub async fn make_directories(&self, path: &str) -> Result<()> {
+        if let At::Local(host) = &self.at {
+            return host.run(path, fs::create_dir_all).await;
+        }
+        if path.is_empty() {
+            return Ok(());
+        }
+        match self.make_directory(path, true).await {
+            Err(why) if why.is_missing() => {}
+            made => return made,
+        }
+        for (end, _) in path.match_indices('/') {
+            self.make_directory(&path[..end], true).await?;
+        }
+        self.make_directory(path, true).await
+    }
+
     /// Opens the file `path`.
     ///
     /// # Errors
-    /// What is against it.
-    pub async fn open(&self, path: &str, mode: OpenMode) -> Result<File> {
+    /// When the server or host refuses.
+    pub async fn open(&self, path: &str, mode: OpenMode) -> Result<RemoteFile> {
         match &self.at {
             At::Smb(tree, base) => {
                 let how = mode.of_smb();
                 let how = OpenOptions { options: how.options | self.options.caching(), ..how };
-                Ok(File::Smb(tree.open(&join(base, path), &how).await?))
+                Ok(RemoteFile::Smb(tree.open(&join(base, path), &how).await?))
             }
-            At::Nfs(directory) => {
-                let how = mode.of_nfs(self.options.file_mode);
-                let file = match path.rsplit_once('/') {
-                    None => directory.open(path, &how).await?,
-                    Some((above, name)) => directory.directory(above).await?.open(name, &how).await?,
-                };
-                Ok(File::Nfs(file, self.options.stable()))
+            At::Nfs(export) => {
+                let (directory, name) = export.parent(path).await?;
+                let file = directory.open(name, &mode.of_nfs(self.options.file_mode)).await?;
+                Ok(RemoteFile::Nfs(file, self.options.stable()))
             }
-            At::Local(base) => {
-                let MountOptions { direct, sync, .. } = self.options;
-                let file = local::File::open(&base.join(path), mode, direct, sync);
-                Ok(File::Local(file.map_err(Error::local)?))
-            }
+            At::Local(host) => Ok(RemoteFile::Local(host.open(path, mode, self.options).await?)),
         }
     }
 
     /// Opens a file and closes it, in one compound.
     ///
     /// # Errors
-    /// What is against it.
-    pub async fn touch(&self, name: &str, mode: OpenMode) -> Result<()> {
+    /// When the server or host refuses.
+    pub async fn touch(&self, path: &str, mode: OpenMode) -> Result<()> {
         match &self.at {
-            At::Smb(tree, base) => tree.touch(&join(base, name), &mode.of_smb()).await,
-            At::Nfs(directory) => directory.touch(name, &mode.of_nfs(self.options.file_mode)).await,
-            At::Local(_) => self.open(name, mode).await.map(drop),
+            At::Smb(tree, base) => tree.touch(&join(base, path), &mode.of_smb()).await,
+            At::Nfs(export) => {
+                let (directory, name) = export.parent(path).await?;
+                directory.touch(name, &mode.of_nfs(self.options.file_mode)).await
+            }
+            At::Local(_) => self.open(path, mode).await.map(drop),
         }
     }
 
     /// Opens a file, writes `content` and closes it, in one compound.
     ///
     /// # Errors
-    /// What is against it.
-    pub async fn put(&self, name: &str, mode: OpenMode, content: &Bytes) -> Result<()> {
+    /// When the server or host refuses.
+    pub async fn put(&self, path: &str, mode: OpenMode, content: &Bytes) -> Result<()> {
         match &self.at {
-            At::Smb(tree, base) => tree.put(&join(base, name), &mode.of_smb(), content).await,
-            At::Nfs(directory) => directory.put(name, &mode.of_nfs(self.options.file_mode), content).await,
-            At::Local(base) => local::put(&base.join(name), mode, content).map_err(Error::local),
+            At::Smb(tree, base) => tree.put(&join(base, path), &mode.of_smb(), content).await,
+            At::Nfs(export) => {
+                let (directory, name) = export.parent(path).await?;
+                directory.put(name, &mode.of_nfs(self.options.file_mode), content).await
+            }
+            At::Local(host) => host.put(path, mode, content).await,
         }
     }
 
-    /// Deletes a file; over SMB in one compound.
+    /// Deletes a file or a link itself. Over SMB this is one compound.
     ///
     /// # Errors
-    /// What is against it.
-    pub async fn remove(&self, name: &str) -> Result<()> {
+    /// When the server or host refuses.
+    pub async fn remove(&self, path: &str) -> Result<()> {
         match &self.at {
-            At::Smb(tree, base) => tree.touch(&join(base, name), &OpenOptions::delete()).await,
-            At::Nfs(directory) => directory.remove(name).await,
-            At::Local(base) => std::fs::remove_file(base.join(name)).map_err(Error::local),
+            At::Smb(tree, base) => tree.touch(&join(base, path), &OpenOptions::delete().of_link()).await,
+            At::Nfs(export) => {
+                let (directory, name) = export.parent(path).await?;
+                directory.remove(name).await
+            }
+            At::Local(host) => host.run(path, fs::remove_file).await,
         }
     }
 
-    /// The same, over SMB in one request after the other.
+    /// Does the same, over SMB with one request after the other.
     ///
     /// # Errors
-    /// What is against it.
-    pub async fn remove_stepwise(&self, name: &str) -> Result<()> {
+    /// When the server or host refuses.
+    pub async fn remove_stepwise(&self, path: &str) -> Result<()> {
         match &self.at {
-            At::Smb(tree, base) => tree.open(&join(base, name), &OpenOptions::delete()).await?.close().await,
-            At::Nfs(_) | At::Local(_) => self.remove(name).await,
+            At::Smb(tree, base) => {
+                tree.open(&join(base, path), &OpenOptions::delete().of_link()).await?.close().await
+            }
+            At::Nfs(_) | At::Local(_) => self.remove(path).await,
         }
     }
 
     /// Deletes an empty directory.
     ///
     /// # Errors
-    /// What is against it.
-    pub async fn remove_directory(&self, name: &str) -> Result<()> {
+    /// When the server or host refuses.
+    pub async fn remove_directory(&self, path: &str) -> Result<()> {
         match &self.at {
             At::Smb(tree, base) => {
-                let how = OpenOptions::delete();
+                let how = OpenOptions::delete().of_link();
                 let options = how.options | CreateOptions::DIRECTORY_FILE;
-                tree.touch(&join(base, name), &OpenOptions { options, ..how }).await
+                tree.touch(&join(base, path), &OpenOptions { options, ..how }).await
             }
-            At::Nfs(directory) => directory.remove(name).await,
-            At::Local(base) => std::fs::remove_dir(base.join(name)).map_err(Error::local),
+            At::Nfs(export) => {
+                export.lookups().remove(path);
+                self.remove(path).await
+            }
+            At::Local(host) => host.run(path, fs::remove_dir).await,
         }
     }
 
-    /// What is known of a name in the directory.
+    /// Queries the attributes of `path`.
     ///
     /// # Errors
-    /// When there is none.
-    pub async fn stat(&self, name: &str) -> Result<Attributes> {
+    /// When it does not exist.
+    pub async fn stat(&self, path: &str) -> Result<Attributes> {
         match &self.at {
-            At::Smb(tree, base) => Ok(Attributes::from(&tree.stat(&join(base, name)).await?)),
-            At::Nfs(directory) => Ok(Attributes::from(&directory.stat(name).await?)),
-            At::Local(base) => {
-                let known = std::fs::metadata(base.join(name)).map_err(Error::local)?;
-                Ok(Attributes::from(&known))
+            At::Smb(tree, base) => Ok(Attributes::from(&tree.stat(&join(base, path)).await?)),
+            At::Nfs(export) if path.is_empty() => Ok(Attributes::from(&export.top.known().await?)),
+            At::Nfs(export) => {
+                let (directory, name) = export.parent(path).await?;
+                Ok(Attributes::from(&directory.stat(name).await?))
             }
+            At::Local(host) => host.stat(path).await,
         }
     }
 
-    /// All that is in the directory.
+    /// Lists the directory.
     ///
     /// # Errors
-    /// What is against it.
+    /// When the server or host refuses.
     pub async fn list(&self) -> Result<Vec<Entry>> {
+        self.list_at("").await
+    }
+
+    /// Lists the directory `path`.
+    ///
+    /// # Errors
+    /// When the server or host refuses.
+    pub async fn list_at(&self, path: &str) -> Result<Vec<Entry>> {
         match &self.at {
             At::Smb(tree, base) => {
-                let directory = tree.open(base, &OpenOptions::directory(Disposition::Open)).await?;
+                let how = OpenOptions::directory(Disposition::Open);
+                let directory = tree.open(&join(base, path), &how).await?;
                 let listed = directory.list("*").await;
                 directory.close().await?;
                 Ok(listed?.into_iter().map(Entry::from).collect())
             }
-            At::Nfs(directory) => Ok(directory.list().await?.into_iter().map(Entry::from).collect()),
-            At::Local(base) => local::list(base).map_err(Error::local),
+            At::Nfs(export) => {
+                let listed = export.directory(path).await?.list().await?;
+                Ok(listed.into_iter().map(Entry::from).collect())
+            }
+            At::Local(host) => host.run(path, |at| local::list(&at)).await,
         }
     }
 }

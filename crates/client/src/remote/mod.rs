@@ -1,7 +1,8 @@
-//! A tree of files wherever it is, with the operations that a share, an export and a directory of this host have in common.
+//! One tree of files over SMB, NFS and this host, with the operations that all three have.
 //!
-//! [`Session`] is the way to a server, [`Directory`] a directory there and [`File`] an open file. They are plain enums over
-//! [`crate::smb`] and [`crate::nfs`]: who needs what only one of these has takes it out of them.
+//! [`RemoteSession`] is a session with a server, [`Directory`] a directory there, and [`RemoteFile`] an open
+//! file. They are thin layers over [`crate::smb`] and [`crate::nfs`]. Operations of one protocol alone use
+//! the parts inside of them.
 
 mod attributes;
 mod directory;
@@ -11,9 +12,10 @@ mod options;
 mod session;
 mod times;
 
-pub use attributes::{Attributes, Entry, KEPT, Kind, LINKS, MODE, Node, SPECIAL};
+pub use attributes::{Attributes, Entry, FileIdentity, KEPT, Kind, LINKS, MODE, SPECIAL};
 pub use directory::Directory;
-pub use file::{Data, File};
+pub use file::RemoteFile;
+pub use local::HostFile;
 pub use options::{MountOptions, OpenMode};
-pub use session::Session;
+pub use session::RemoteSession;
 pub use times::{file_time, unix_ns};

@@ -1,20 +1,20 @@
-//! How files are opened, in the words of each protocol.
+//! The options of opening files, translated for each protocol.
 
 use smb_wire::create::{Access, CreateOptions, Disposition};
 
 use crate::nfs::{self, Creation, StableHow};
 use crate::smb::OpenOptions;
 
-/// How files below a directory are opened and made, as mount options have it.
+/// The options of opening and creating files below a directory, like those of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Data goes past the caches: O_DIRECT of this host, unbuffered opens over SMB.
+    /// Whether data bypasses the caches: O_DIRECT on this host, unbuffered opens over SMB.
     pub direct: bool,
-    /// Each write waits for the store: O_SYNC, write-through opens, FILE_SYNC4.
+    /// Whether each write waits for stable storage: O_SYNC, write-through opens, FILE_SYNC4.
     pub sync: bool,
-    /// Permission bits of a file that is made over NFS.
+    /// The permission bits of a new file over NFS, and in a tree of this host that is copied.
     pub file_mode: u32,
-    /// Permission bits of a directory that is made over NFS.
+    /// The permission bits of a new directory over NFS, and in a tree of this host that is copied.
     pub dir_mode: u32,
 }
 
@@ -24,18 +24,18 @@ impl Default for MountOptions {
     }
 }
 
-/// How a file is opened.
+/// The mode of opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// It is there, to be read.
+    /// An existing file, to read.
     Read,
-    /// It is there, to be read and written.
+    /// An existing file, to read and write.
     Write,
-    /// To be read and written, and made if it is missing.
+    /// A file to read and write, created if it does not exist.
     Make,
-    /// It is not there, and is made to be written.
+    /// A new file to write. It must not exist.
     New,
-    /// It is made, or emptied, to be written.
+    /// A file to write, created or emptied.
     Anew,
 }
 
@@ -66,7 +66,7 @@ impl OpenMode {
 }
 
 impl MountOptions {
-    /// What opens for data say of caches.
+    /// The create options for caching of an open for data.
     pub(super) fn caching(self) -> CreateOptions {
         let mut caching = CreateOptions::default();
         caching.set(CreateOptions::NO_INTERMEDIATE_BUFFERING, self.direct);

@@ -1,4 +1,4 @@
-//! The way to a server.
+//! A session with a server, whatever its protocol.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use crate::{ChannelStatus, Error, nfs, smb};
 
 /// A session with a server, and the share or export in it. Copies share it.
 #[derive(Debug, Clone)]
-pub enum Session {
-    /// A share.
+pub enum RemoteSession {
+    /// A session with a share.
     Smb {
         /// The first connection of the session.
         connection: smb::Connection,
@@ -20,47 +20,47 @@ pub enum Session {
         /// The share.
         tree: smb::Tree,
     },
-    /// An export.
+    /// A session with an export.
     Nfs {
         /// The session.
         client: nfs::Client,
         /// The export.
-        export: nfs::Directory,
+        export: nfs::ExportDirectory,
     },
-    /// This host, which needs none.
+    /// This host, which needs no session.
     Local,
 }
 
-impl Session {
+impl RemoteSession {
     /// The root of the share or export. Paths of this host begin at the working directory.
     #[must_use]
     pub fn root(&self, options: MountOptions) -> Directory {
         match self {
-            Session::Smb { tree, .. } => Directory::smb(tree.clone(), String::new(), options),
-            Session::Nfs { export, .. } => Directory::nfs(export.clone(), options),
-            Session::Local => Directory::local(PathBuf::new(), options),
+            RemoteSession::Smb { tree, .. } => Directory::smb(tree.clone(), String::new(), options),
+            RemoteSession::Nfs { export, .. } => Directory::nfs(export.clone(), options),
+            RemoteSession::Local => Directory::local(PathBuf::new(), options),
         }
     }
 
-    /// The connections that carry it now.
+    /// The present connections.
     #[must_use]
     pub fn channels(&self) -> Vec<ChannelStatus> {
         match self {
-            Session::Smb { session, .. } => session.channels(),
-            Session::Nfs { client, .. } => client.connections(),
-            Session::Local => Vec::new(),
+            RemoteSession::Smb { session, .. } => session.channels(),
+            RemoteSession::Nfs { client, .. } => client.connections(),
+            RemoteSession::Local => Vec::new(),
         }
     }
 
-    /// Has `count` connections if the server allows it, further ones over SMB to `addresses` in turn, and uses them all. Answers
-    /// how many there are, and why not more.
+    /// Raises the number of connections to `count` and uses them all. Further ones over SMB go to `addresses`
+    /// in turn. Returns the present number, and the reason if there are fewer.
     pub async fn widen(&self, count: usize, addresses: &[SocketAddr]) -> (usize, Option<Error>) {
         let had = self.channels().len();
         if had >= count {
             return (had, None);
         }
         let failure = match self {
-            Session::Smb { session, .. } => {
+            RemoteSession::Smb { session, .. } => {
                 let options = smb::ChannelOptions {
                     channels: count,
                     addresses: addresses.to_vec(),
@@ -69,18 +69,18 @@ impl Session {
                 };
                 session.open_channels(&options).await.map_or_else(Some, |opened| opened.failure)
             }
-            Session::Nfs { client, .. } => client.widen(count).await.err(),
-            Session::Local => None,
+            RemoteSession::Nfs { client, .. } => client.widen(count).await.err(),
+            RemoteSession::Local => None,
         };
         (self.channels().len(), failure)
     }
 
-    /// Gives up all connections but `count`.
+    /// Closes all connections but `count`.
     pub fn narrow(&self, count: usize) {
         match self {
-            Session::Smb { session, .. } => session.narrow(count),
-            Session::Nfs { client, .. } => client.narrow(count),
-            Session::Local => {}
+            RemoteSession::Smb { session, .. } => session.narrow(count),
+            RemoteSession::Nfs { client, .. } => client.narrow(count),
+            RemoteSession::Local => {}
         }
     }
 
@@ -88,33 +88,33 @@ impl Session {
     #[must_use]
     pub fn max_io(&self) -> u32 {
         match self {
-            Session::Smb { connection, .. } => connection.negotiated().max_io(),
-            Session::Nfs { client, .. } => client.max_io(),
-            Session::Local => u32::MAX,
+            RemoteSession::Smb { connection, .. } => connection.negotiated().max_io(),
+            RemoteSession::Nfs { client, .. } => client.max_io(),
+            RemoteSession::Local => u32::MAX,
         }
     }
 
-    /// Asks for an answer that costs the server nothing.
+    /// Sends a request that costs the server nothing.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the server does not answer.
     pub async fn echo(&self) -> Result<()> {
         match self {
-            Session::Smb { connection, .. } => connection.echo().await,
-            Session::Nfs { client, .. } => client.echo().await,
-            Session::Local => Ok(()),
+            RemoteSession::Smb { connection, .. } => connection.echo().await,
+            RemoteSession::Nfs { client, .. } => client.echo().await,
+            RemoteSession::Local => Ok(()),
         }
     }
 
-    /// Ends it.
+    /// Ends the session.
     ///
     /// # Errors
-    /// When the server did not take notice.
+    /// When the server did not confirm it.
     pub async fn close(self) -> Result<()> {
         match self {
-            Session::Smb { session, .. } => session.log_off().await,
-            Session::Nfs { client, .. } => client.close().await,
-            Session::Local => Ok(()),
+            RemoteSession::Smb { session, .. } => session.log_off().await,
+            RemoteSession::Nfs { client, .. } => client.close().await,
+            RemoteSession::Local => Ok(()),
         }
     }
 }

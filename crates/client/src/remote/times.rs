@@ -1,18 +1,19 @@
-//! Times of a share, which counts 100 ns from the year 1601 on (MS-DTYP 2.3.3), and those of POSIX.
+//! Conversion between the times of a share, which count 100 ns from 1601 on (MS-DTYP 2.3.3), and those of
+//! POSIX.
 
 use smb_wire::fscc::FileTime;
 
-/// From 1601 to 1970, in steps of 100 ns.
+/// The time from 1601 to 1970, in steps of 100 ns.
 const EPOCH: i128 = FileTime::from_unix(0, 0).0 as i128;
 
-/// The time of a share in nanoseconds since 1970.
+/// Converts a time of a share to nanoseconds since 1970.
 #[must_use]
 pub fn unix_ns(file_time: i64) -> i128 {
     (i128::from(file_time) - EPOCH) * 100
 }
 
-/// A time in nanoseconds since 1970 as it is set on a share. One that no share can hold is zero, which leaves the time as it is
-/// (MS-FSCC 2.4.7).
+/// Converts nanoseconds since 1970 to a time to set on a share. A time that no share can hold becomes zero,
+/// which leaves the time as it is (MS-FSCC 2.4.7).
 #[must_use]
 pub fn file_time(unix_ns: i128) -> i64 {
     let time = unix_ns.div_euclid(100) + EPOCH;

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use smb_wire::{Header, NtStatus, SmbCommand};
+use smb_wire::{Command, Header, NtStatus};
 
 use crate::Error;
 use crate::transport::Message;
 
-/// One message of the server, from its header on, already checked against its signature or unsealed.
+/// One message of the server, from its header on. Its signature has been checked, or it has been unsealed.
 #[derive(Debug)]
 pub struct Reply(Message);
 
@@ -17,20 +17,21 @@ impl Reply {
         Reply(message)
     }
 
-    /// A reply in the place of those to several requests, or of one to a request that was not sent.
-    pub(crate) fn made(command: SmbCommand, status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Reply {
+    /// A reply made here, in the place of the replies to several requests or of one to a request that was not
+    /// sent.
+    pub(crate) fn made(command: Command, status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Reply {
         let mut message = Vec::new();
         Header::response_to(&Header::request(command, 0), status).push(&mut message);
         body(&mut message);
         Reply(Message::own(message))
     }
 
-    /// Where `part`, which was read out of the message, lies in it.
+    /// The range of the message that `part`, a subslice of it, covers.
     pub(crate) fn range_of(&self, part: &[u8]) -> Range<usize> {
         self.0.range_of(part)
     }
 
-    /// The whole message, as the parsers of smb-wire want it.
+    /// The whole message, in the form that the parsers of smb-wire take.
     #[must_use]
     pub fn message(&self) -> &[u8] {
         self.0.bytes()
@@ -39,7 +40,7 @@ impl Reply {
     /// The header.
     ///
     /// # Panics
-    /// Never: a reply is only made of a message whose header has been read.
+    /// Never. A reply is only made from a message with a parsed header.
     #[must_use]
     pub fn header(&self) -> &Header {
         Header::parse(self.message()).expect("checked when the reply came in")
@@ -53,11 +54,11 @@ impl Reply {
 
     /// The command that was answered.
     #[must_use]
-    pub fn command(&self) -> SmbCommand {
+    pub fn command(&self) -> Command {
         self.header().command()
     }
 
-    /// The same, if the status is one of success.
+    /// Returns the reply if its status is a success.
     ///
     /// # Errors
     /// [`Error::Status`] with any other status.
@@ -66,7 +67,7 @@ impl Reply {
         if status.is_success() { Ok(self) } else { Err(self.refused()) }
     }
 
-    /// The error that this reply is.
+    /// The error that this reply stands for.
     pub(crate) fn refused(&self) -> Error {
         Error::Status { command: self.command(), status: self.status() }
     }

@@ -1,7 +1,7 @@
-//! The channels of a session: which connection carries a request, and what happens when one is lost.
+//! The channels of a session: the choice of a connection for each request, and the loss of connections.
 //!
-//! [`Channels::choose`] picks the connection of a request and [`Channels::lose`] drops one that has failed;
-//! [`open`] finds addresses and binds the session to connections there, and [`keeper`] opens again what was lost.
+//! [`Channels::choose`] picks the connection of a request. [`Channels::lose`] drops one that has failed.
+//! [`open`] finds addresses and binds the session to connections there. [`keeper`] reopens lost ones.
 //! [`spread`] decides how many of the channels are used.
 
 mod spread;
@@ -13,14 +13,14 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Notify;
 
 use crate::error::Result;
-use crate::smb::connection::Inner;
+use crate::smb::connection::ConnectionCore;
 use crate::smb::protection::ChannelKeys;
 use crate::{ChannelStatus, Error};
 use spread::{Spread, Tuner};
 
-/// How many bytes a channel may be ahead of the others before the next request goes elsewhere, when there are
-/// `outstanding` in all: as many small requests as make a system call worth it, but never so many that another
-/// channel has nothing to do.
+/// The bytes by which a channel may be ahead of the others before the next request goes elsewhere, when all
+/// channels together have `outstanding` bytes. It allows as many small requests as make a system call worth
+/// it, but never so many that another channel is idle.
 fn in_a_row(outstanding: u64) -> u64 {
     (outstanding / 8).min(64 * 1024)
 }
@@ -28,19 +28,19 @@ fn in_a_row(outstanding: u64) -> u64 {
 /// One connection that carries a session.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub(crate) connection: Arc<Inner>,
+    pub(crate) connection: Arc<ConnectionCore>,
     pub(crate) keys: Arc<ChannelKeys>,
-    /// Its place among the channels of the session, which whoever replaces it takes.
+    /// Its place among the channels of the session. Its replacement takes the same place.
     slot: usize,
-    /// The weight of what is under way.
+    /// The weight of the pending requests.
     outstanding: AtomicU64,
     requests: AtomicU64,
     weight: AtomicU64,
 }
 
 impl Channel {
-    /// `connection` as a channel, where the keys are those of the session on it.
-    pub(crate) fn new(connection: Arc<Inner>, keys: ChannelKeys, slot: usize) -> Arc<Channel> {
+    /// A channel over `connection`, with the session's keys for it.
+    pub(crate) fn new(connection: Arc<ConnectionCore>, keys: ChannelKeys, slot: usize) -> Arc<Channel> {
         let keys = Arc::new(keys);
         connection.link.add_channel(&keys);
         let [outstanding, requests, weight] = [const { AtomicU64::new(0) }; 3];
@@ -51,41 +51,41 @@ impl Channel {
 /// The channels of one session.
 #[derive(Debug)]
 pub(crate) struct Channels {
-    state: RwLock<State>,
+    state: RwLock<ChannelList>,
     spread: Spread,
-    /// Place in the list of the channel that was chosen last.
+    /// The index of the channel that was chosen last.
     last: AtomicUsize,
-    /// Whether all channels are used, however many would be enough.
+    /// Whether all channels are used, even if fewer are enough.
     use_all: AtomicBool,
-    /// Whether there ever was more than one.
+    /// Whether the session ever had more than one channel.
     several: AtomicBool,
-    /// Called when a channel is lost.
+    /// Notified when a channel is lost.
     pub(crate) lost: Arc<Notify>,
 }
 
 #[derive(Debug)]
-struct State {
-    /// Ordered by slot. Requests go to the first while that is enough.
+struct ChannelList {
+    /// Ordered by slot. Requests use the first ones while these are enough.
     list: Vec<Arc<Channel>>,
     /// Session.ChannelSequence (MS-SMB2 3.2.1.3).
     sequence: u16,
-    /// How many channels were lost.
+    /// The number of lost channels.
     losses: u64,
-    /// Why the last one was lost.
+    /// The error that ended the last lost channel.
     failure: Option<Error>,
 }
 
-/// A channel that has been chosen for one request. Dropping it says that the request is no longer under way.
+/// The channel chosen for one request. Dropping it ends the request's count on the channel.
 pub(crate) struct Chosen<'a> {
     pub(crate) channel: Arc<Channel>,
     pub(crate) sequence: u16,
     weight: u64,
-    /// Who counts it, where there is a choice.
+    /// The tuner that counts the request, if there is a choice of channels.
     tuner: Option<&'a Tuner>,
 }
 
 impl Chosen<'_> {
-    /// The request was not sent: the channel has carried nothing of it.
+    /// Uncounts a request that was not sent.
     pub(crate) fn uncount(&mut self) {
         if let Some(tuner) = self.tuner.take() {
             tuner.withdraw();
@@ -105,26 +105,26 @@ impl Drop for Chosen<'_> {
 }
 
 impl Channels {
-    /// A session with one channel.
+    /// The channels of a session with one connection.
     pub(crate) fn new(first: Arc<Channel>) -> Channels {
-        let state = State { list: vec![first], sequence: 0, losses: 0, failure: None };
+        let state = ChannelList { list: vec![first], sequence: 0, losses: 0, failure: None };
         let (spread, last) = (Spread::default(), AtomicUsize::new(0));
         let [use_all, several] = [const { AtomicBool::new(false) }; 2];
         Channels { state: RwLock::new(state), spread, last, use_all, several, lost: Arc::default() }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, State> {
+    fn read(&self) -> RwLockReadGuard<'_, ChannelList> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
+    fn write(&self) -> RwLockWriteGuard<'_, ChannelList> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The channel for a request of `weight` bytes.
+    /// Chooses the channel for a request of `weight` bytes.
     ///
     /// # Errors
-    /// What ended the last channel.
+    /// The error that ended the last channel.
     pub(crate) fn choose(&self, weight: u64) -> Result<Chosen<'_>> {
         // MS-SMB2 3.2.4.1.7
         let state = self.read();
@@ -145,13 +145,13 @@ impl Channels {
         Ok(Chosen { channel: Arc::clone(chosen), sequence: state.sequence, weight, tuner })
     }
 
-    /// Says whether all channels are used, even where fewer would move as much.
+    /// Sets whether all channels are used, even if fewer would move as much.
     pub(crate) fn use_all(&self, all: bool) {
         self.use_all.store(all, Ordering::Relaxed);
     }
 
-    /// The channel that has least under way, or the one that was chosen last if it is ahead by little: what is sent
-    /// over one channel in a row shares a system call.
+    /// The channel with the least pending weight, or the one chosen last if it is only a little ahead.
+    /// Requests that go over one channel in a row share a system call.
     fn least<'a>(&self, list: &'a [Arc<Channel>]) -> Option<&'a Arc<Channel>> {
         let outstanding = |it: &Arc<Channel>| it.outstanding.load(Ordering::Relaxed);
         let (at, least) = list.iter().map(outstanding).enumerate().min_by_key(|(_, it)| *it)?;
@@ -165,7 +165,8 @@ impl Channels {
         list.get(at)
     }
 
-    /// Drops a channel that has failed with `error`, if nobody has done so before. True when another is left.
+    /// Drops a channel that has failed with `error`, unless it has been dropped already. Returns whether
+    /// another is left.
     pub(crate) fn lose(&self, channel: &Arc<Channel>, error: &Error) -> bool {
         let mut state = self.write();
         if let Some(at) = state.list.iter().position(|it| Arc::ptr_eq(it, channel)) {
@@ -180,7 +181,7 @@ impl Channels {
         !state.list.is_empty()
     }
 
-    /// Drops all channels whose connection has ended.
+    /// Drops all channels with an ended connection.
     pub(crate) fn lose_failed(&self) {
         let failed: Vec<_> = self
             .read()
@@ -193,7 +194,7 @@ impl Channels {
         }
     }
 
-    /// Adds a channel. False when the session has none left, and so has ended.
+    /// Adds a channel. Returns false when the session has no channel left and so has ended.
     pub(crate) fn add(&self, channel: Arc<Channel>) -> bool {
         let mut state = self.write();
         if state.list.is_empty() {
@@ -206,8 +207,8 @@ impl Channels {
         true
     }
 
-    /// Lets go of all but the first `count`; what is under way on the others still ends there. Answers where those go
-    /// that are left.
+    /// Drops all but the first `count` channels. Requests pending on the others still end there. Returns the
+    /// peers of the remaining channels.
     pub(crate) fn narrow(&self, count: usize) -> Vec<SocketAddr> {
         let mut state = self.write();
         let kept = count.max(1).min(state.list.len());
@@ -219,7 +220,7 @@ impl Channels {
         left
     }
 
-    /// Drops all: the session is over.
+    /// Drops all channels. The session is over.
     pub(crate) fn close(&self) {
         let list = {
             let mut state = self.write();
@@ -230,28 +231,28 @@ impl Channels {
         self.lost.notify_one();
     }
 
-    /// Where the channels go.
+    /// The peers of the channels.
     pub(crate) fn peers(&self) -> Vec<SocketAddr> {
         self.read().list.iter().map(|it| it.connection.peer).collect()
     }
 
-    /// The slots out of `count` that no channel has.
+    /// The slots below `count` that no channel has.
     pub(crate) fn free_slots(&self, count: usize) -> Vec<usize> {
         let state = self.read();
         (0..count).filter(|slot| state.list.iter().all(|it| it.slot != *slot)).collect()
     }
 
-    /// The channel in front, which is the oldest one unless it was lost.
+    /// The first channel, which is the oldest one unless it was lost.
     ///
     /// # Errors
-    /// What ended the last channel.
+    /// The error that ended the last channel.
     pub(crate) fn first(&self) -> Result<Arc<Channel>> {
         let state = self.read();
         let first = state.list.first().cloned();
         first.ok_or_else(|| state.failure.clone().unwrap_or(Error::Closed))
     }
 
-    /// Lets the channel at a place of [`Channels::status`] carry at most `rate` bytes in a second.
+    /// Limits the channel at an index of [`Channels::status`] to `rate` bytes per second.
     pub(crate) fn pace(&self, place: usize, rate: Option<u64>) {
         if let Some(channel) = self.read().list.get(place) {
             channel.connection.link.rate.set(rate);
@@ -267,7 +268,7 @@ impl Channels {
         self.several.load(Ordering::Relaxed)
     }
 
-    /// How many were lost so far.
+    /// The number of channels lost so far.
     pub(crate) fn losses(&self) -> u64 {
         self.read().losses
     }

@@ -1,4 +1,4 @@
-//! A connection to a server: it carries messages, and owns neither sessions nor files.
+//! A connection to a server. It carries messages, and owns neither sessions nor files.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use smb_wire::echo;
 use tokio::net::{TcpStream, ToSocketAddrs};
 
 use crate::error::Result;
-use crate::patience::{answered, within};
+use crate::retry::{answered, within};
 use crate::smb::Options;
-use crate::smb::link::{ECHO, Envelope, Link};
+use crate::smb::link::{ECHO, Envelope, SmbTransport};
 use crate::smb::negotiate::{Negotiated, negotiate};
 use crate::transport::{Tasks, Tuning, tune};
 
-/// A negotiated connection. Copies share it; it is closed when the last one, and the last session and tree
-/// that use it, are gone.
+/// A negotiated connection. Copies share it. It closes when the last copy is dropped, and the last session
+/// and tree that use it.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<ConnectionCore>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) link: Arc<Link>,
+pub(crate) struct ConnectionCore {
+    pub(crate) link: Arc<SmbTransport>,
     pub(crate) negotiated: Negotiated,
     pub(crate) options: Options,
     pub(crate) host: String,
@@ -32,8 +32,8 @@ pub(crate) struct Inner {
 }
 
 impl Connection {
-    /// Connects to `address` and negotiates. `host` is the server's name, by which it may choose who it is
-    /// and which appears in paths; where there is none, its address.
+    /// Connects to `address` and negotiates. `host` is the server's name. The server may choose its identity
+    /// by it, and it appears in paths. A server without a name is named by its address.
     ///
     /// ```no_run
     /// # async fn example() -> client::Result<()> {
@@ -45,71 +45,71 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] when there is no connection in time, [`Error::Late`] when NEGOTIATE is not answered, else whatever ends
-    /// the negotiation.
+    /// [`Error::Io`] when there is no connection in time, [`Error::Late`] when NEGOTIATE is not answered, or
+    /// the error that ends the negotiation.
     pub async fn connect(address: impl ToSocketAddrs, host: &str, options: &Options) -> Result<Connection> {
         let stream =
             within(options.connect_timeout, async { Ok(TcpStream::connect(address).await?) }).await?;
         Connection::over(stream, host, options).await
     }
 
-    /// Negotiates over a stream that is connected already.
+    /// Negotiates over a connected stream.
     ///
     /// # Errors
-    /// Whatever ends the negotiation.
+    /// The error that ends the negotiation.
     pub async fn over(stream: TcpStream, host: &str, options: &Options) -> Result<Connection> {
         tune(&stream, Tuning { dead_after: options.dead_after, is_paced: options.pace.is_some() })?;
         let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
-        let (link, tasks) = Link::start(stream, options.credits, options.silence);
+        let (link, tasks) = SmbTransport::start(stream, options.credits, options.silence);
         let negotiating = negotiate(&link, options, host);
         let negotiated = answered("NEGOTIATE", options.connect_timeout, negotiating).await?;
         link.rate.set(options.pace);
         let (options, host) = (options.clone(), host.to_owned());
-        let inner = Inner { link, negotiated, options, host, local, peer, _tasks: tasks };
+        let inner = ConnectionCore { link, negotiated, options, host, local, peer, _tasks: tasks };
         Ok(Connection { inner: Arc::new(inner) })
     }
 
-    /// What was agreed on.
+    /// The result of the negotiation.
     #[must_use]
     pub fn negotiated(&self) -> &Negotiated {
         &self.inner.negotiated
     }
 
-    /// Credits that the server has granted by now, those of requests under way included: each is worth 64 KiB of a
-    /// request. How many are asked for is [`Options::credits`].
+    /// The credits that the server has granted, including those of pending requests. Each is worth 64 KiB of
+    /// a request. [`Options::credits`] is the number that the client asks for.
     #[must_use]
     pub fn credits(&self) -> u32 {
         self.inner.link.credits()
     }
 
-    /// The most credits that the server grants at once, where a request needed more and the server was asked for them in
-    /// vain. Such requests go in parts then, and compounds as single requests.
+    /// The most credits that the server grants at once, if a request needed more and the server was asked for
+    /// them in vain. Such requests are then split, and compounds go as single requests.
     #[must_use]
     pub fn most_credits(&self) -> Option<u32> {
         self.inner.link.most_credits()
     }
 
-    /// Our end of it.
+    /// Our address.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.inner.local
     }
 
-    /// The server's end.
+    /// The server's address.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.inner.peer
     }
 
-    /// Lets the connection carry at most `rate` bytes in a second in each direction, or as many as it can.
+    /// Limits the connection to `rate` bytes per second in each direction, or lifts the limit.
     pub fn pace(&self, rate: Option<u64>) {
         self.inner.link.rate.set(rate);
     }
 
-    /// Asks the server whether it is there.
+    /// Sends an ECHO to check that the server is alive.
     ///
     /// # Errors
-    /// When it is not.
+    /// When the server does not answer.
     pub async fn echo(&self) -> Result<()> {
         let [pending] = self.inner.link.send(Envelope::PLAIN, [ECHO], None).await?;
         let reply = pending.await?.success()?;

@@ -1,25 +1,27 @@
-//! Credits: how many messages the server lets us have under way (MS-SMB2 3.2.4.1.2 and 3.2.5.1.4).
+//! Credits: the number of messages that the server lets a client have in flight (MS-SMB2 3.2.4.1.2 and
+//! 3.2.5.1.4).
 //!
-//! Each message id that is used costs a credit; every reply grants some. [`Credits`] keeps count, says how
-//! many to ask for so that the stock comes back to its target, and queues requests that must wait, in order.
+//! Each used message ID costs a credit, and every reply grants some. [`Credits`] counts them, computes how
+//! many to ask for to bring the stock back to its target, and queues requests that must wait, in order.
 //!
-//! A request that costs more than the server ever grants does not wait: [`Credits::is_bound`] notes how many that are.
+//! A request that costs more than the server ever grants does not wait. [`Credits::is_bound`] notes the
+//! number that the server grants at most.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// The stock of one connection.
+/// The credits of one connection.
 #[derive(Debug)]
 pub(crate) struct Credits {
-    /// Granted and not used.
+    /// Granted and unused.
     available: u32,
-    /// Used by requests that have no final reply yet.
+    /// Used by requests without a final reply.
     in_flight: u32,
-    /// Asked for by requests whose reply has not come yet.
+    /// Requested, in requests without a reply.
     asked: u32,
-    /// How many the client wants to own.
+    /// The number that the client wants to own.
     target: u32,
-    /// The most that the server grants at once, where it was asked for more in vain.
+    /// The most that the server grants at once, if it was asked for more in vain.
     most: Option<u32>,
     queue: VecDeque<Waiter>,
     next_ticket: u64,
@@ -32,19 +34,19 @@ struct Waiter {
     waker: Waker,
 }
 
-/// What became of an attempt to take credits.
+/// The outcome of an attempt to take credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// They are taken; ask for so many in the header.
+pub(crate) enum CreditOutcome {
+    /// They are taken. The header asks for this many.
     Ask(u16),
-    /// Not yet. The waker is called when it is worth another try with this ticket.
+    /// Not yet. The waker is called when another attempt with this ticket makes sense.
     Wait(u64),
-    /// Nothing is under way that could bring more than these, or the server is known to grant no more.
+    /// No pending request can bring more than these, or the server is known to grant no more.
     Starved(u32),
 }
 
 impl Credits {
-    /// The one credit that every connection begins with, and the wish for `target`.
+    /// The one credit of a new connection, and the target.
     pub(crate) fn new(target: u16) -> Credits {
         // MS-SMB2 3.2.4.2.2
         let target = u32::from(target.max(1));
@@ -52,18 +54,18 @@ impl Credits {
         Credits { available: 1, in_flight: 0, asked: 0, target, most: None, queue, next_ticket: 0 }
     }
 
-    /// What the server has granted and not taken back, used or not.
+    /// The credits that the server has granted and not taken back, used or not.
     pub(crate) fn granted(&self) -> u32 {
         self.available + self.in_flight
     }
 
-    /// The most that the server grants at once, where it was asked for more in vain.
+    /// The most that the server grants at once, if it was asked for more in vain.
     pub(crate) fn most(&self) -> Option<u32> {
         self.most
     }
 
-    /// Whether the server is known to grant no more than `granted` at once. With `in_vain` it was asked for more just now: that is
-    /// noted until it grants more, unless it has done so meanwhile.
+    /// Whether the server is known to grant no more than `granted` at once. `in_vain` says that it was asked
+    /// for more just now. That is noted until it grants more, unless it has done so meanwhile.
     pub(crate) fn is_bound(&mut self, granted: u32, in_vain: bool) -> bool {
         if in_vain && self.available <= granted {
             self.most = Some(granted);
@@ -76,13 +78,14 @@ impl Credits {
         self.most.filter(|most| u32::from(charge) > *most)
     }
 
-    /// Takes `charge` credits, if nobody waits in front. `ticket` is that of an earlier [`Taken::Wait`].
-    pub(crate) fn take(&mut self, charge: u16, ticket: Option<u64>, waker: &Waker) -> Taken {
+    /// Takes `charge` credits, if nobody waits in front. `ticket` is that of an earlier
+    /// [`CreditOutcome::Wait`].
+    pub(crate) fn take(&mut self, charge: u16, ticket: Option<u64>, waker: &Waker) -> CreditOutcome {
         let place = ticket.and_then(|ticket| self.queue.iter().position(|it| it.ticket == ticket));
         if let Some(most) = self.is_beyond(charge) {
             place.and_then(|at| self.queue.remove(at));
             self.wake_next();
-            return Taken::Starved(most);
+            return CreditOutcome::Starved(most);
         }
         let is_next = place == Some(0) || (place.is_none() && self.queue.is_empty());
         let enough = u32::from(charge) <= self.available;
@@ -92,29 +95,29 @@ impl Credits {
             }
             if !enough {
                 self.wake_next();
-                return Taken::Starved(self.available);
+                return CreditOutcome::Starved(self.available);
             }
             self.available -= u32::from(charge);
             self.in_flight += u32::from(charge);
             self.wake_next();
-            return Taken::Ask(self.ask());
+            return CreditOutcome::Ask(self.ask());
         }
         match place {
             Some(at) => {
                 self.queue[at].waker.clone_from(waker);
-                Taken::Wait(self.queue[at].ticket)
+                CreditOutcome::Wait(self.queue[at].ticket)
             }
             None => {
                 self.next_ticket += 1;
                 let ticket = self.next_ticket;
                 self.queue.push_back(Waiter { ticket, charge, waker: waker.clone() });
-                Taken::Wait(ticket)
+                CreditOutcome::Wait(ticket)
             }
         }
     }
 
-    /// What is missing to the target, counting what has been asked for already. At least one, so that a
-    /// server that grants as asked never leaves us with nothing.
+    /// The credits missing to the target, less those already asked for. At least one, so that a server that
+    /// grants as asked never leaves us with nothing.
     fn ask(&mut self) -> u16 {
         let missing = self.target.saturating_sub(self.available + self.asked);
         let ask = u16::try_from(missing).unwrap_or(u16::MAX).max(1);
@@ -122,14 +125,14 @@ impl Credits {
         ask
     }
 
-    /// Books a reply: `asked` is what its request asked for (once; zero for what comes after an interim
-    /// reply), `charge` what the request had taken, when the reply is final.
+    /// Accounts for a reply. `asked` is the number that its request asked for, or zero for a reply after an
+    /// interim reply. `charge` is the number that the request took, if the reply is final.
     pub(crate) fn settle(&mut self, charge: u16, asked: u16, granted: u16) {
         self.in_flight -= u32::from(charge);
         self.asked -= u32::from(asked);
-        // More than the whole range of message ids in one window is of no use to anybody.
+        // More credits than the range of message IDs in one window are of no use.
         self.available = (self.available + u32::from(granted)).min(u32::from(u16::MAX));
-        // Those under way do not count: a server may grant anew for each of them before it has answered it.
+        // Credits in flight do not count. A server may grant anew for each of them before it has answered it.
         self.most = self.most.filter(|most| self.available <= *most);
         self.wake_next();
     }
@@ -140,7 +143,7 @@ impl Credits {
         self.wake_next();
     }
 
-    /// Calls everybody: the connection is over.
+    /// Wakes all waiters. The connection is over.
     pub(crate) fn wake_all(&mut self) {
         self.queue.drain(..).for_each(|it| it.waker.wake());
     }
@@ -181,10 +184,10 @@ mod tests {
     fn the_first_request_asks_for_the_whole_target_and_later_ones_only_for_what_is_missing() {
         let waker = Waker::noop();
         let mut credits = Credits::new(64);
-        assert_eq!(credits.take(1, None, waker), Taken::Ask(64));
+        assert_eq!(credits.take(1, None, waker), CreditOutcome::Ask(64));
         credits.settle(1, 64, 32);
-        assert_eq!(credits.take(16, None, waker), Taken::Ask(48));
-        assert_eq!(credits.take(1, None, waker), Taken::Ask(1), "48 are asked for already");
+        assert_eq!(credits.take(16, None, waker), CreditOutcome::Ask(48));
+        assert_eq!(credits.take(1, None, waker), CreditOutcome::Ask(1), "48 are asked for already");
         credits.settle(16, 48, 48);
         credits.settle(1, 1, 1);
         assert_eq!(credits.available, 64);
@@ -196,18 +199,22 @@ mod tests {
         let (large_woken, large) = waker();
         let (small_woken, small) = waker();
         let mut credits = Credits::new(8);
-        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
-        let Taken::Wait(first) = credits.take(4, None, &large) else { panic!("there is no credit left") };
-        let Taken::Wait(second) = credits.take(1, None, &small) else { panic!("somebody is in front") };
+        assert_eq!(credits.take(1, None, Waker::noop()), CreditOutcome::Ask(8));
+        let CreditOutcome::Wait(first) = credits.take(4, None, &large) else {
+            panic!("there is no credit left")
+        };
+        let CreditOutcome::Wait(second) = credits.take(1, None, &small) else {
+            panic!("somebody is in front")
+        };
         credits.settle(0, 8, 3);
         assert_eq!(large_woken.0.load(Ordering::Relaxed), 0, "three are not four");
-        assert_eq!(credits.take(1, Some(second), &small), Taken::Wait(second));
+        assert_eq!(credits.take(1, Some(second), &small), CreditOutcome::Wait(second));
         credits.settle(1, 0, 2);
         assert_eq!(large_woken.0.load(Ordering::Relaxed), 1);
         assert_eq!(small_woken.0.load(Ordering::Relaxed), 0);
-        assert_eq!(credits.take(4, Some(first), &large), Taken::Ask(7));
+        assert_eq!(credits.take(4, Some(first), &large), CreditOutcome::Ask(7));
         assert_eq!(small_woken.0.load(Ordering::Relaxed), 1);
-        assert_eq!(credits.take(1, Some(second), &small), Taken::Ask(1));
+        assert_eq!(credits.take(1, Some(second), &small), CreditOutcome::Ask(1));
         assert!(credits.queue.is_empty());
     }
 
@@ -215,50 +222,55 @@ mod tests {
     fn who_gives_up_lets_the_next_one_pass() {
         let (woken, next) = waker();
         let mut credits = Credits::new(8);
-        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
-        let Taken::Wait(large) = credits.take(8, None, Waker::noop()) else { panic!("no credit is left") };
-        let Taken::Wait(small) = credits.take(1, None, &next) else { panic!("somebody is in front") };
+        assert_eq!(credits.take(1, None, Waker::noop()), CreditOutcome::Ask(8));
+        let CreditOutcome::Wait(large) = credits.take(8, None, Waker::noop()) else {
+            panic!("no credit is left")
+        };
+        let CreditOutcome::Wait(small) = credits.take(1, None, &next) else { panic!("somebody is in front") };
         credits.settle(0, 8, 2);
         assert_eq!(woken.0.load(Ordering::Relaxed), 0);
         credits.forget(large);
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        assert!(matches!(credits.take(1, Some(small), &next), Taken::Ask(_)));
+        assert!(matches!(credits.take(1, Some(small), &next), CreditOutcome::Ask(_)));
     }
 
     #[test]
     fn a_request_that_can_never_be_paid_for_fails_when_nothing_is_under_way() {
         let (woken, large) = waker();
         let mut credits = Credits::new(8);
-        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
-        let Taken::Wait(ticket) = credits.take(16, None, &large) else { panic!("no credit is left") };
+        assert_eq!(credits.take(1, None, Waker::noop()), CreditOutcome::Ask(8));
+        let CreditOutcome::Wait(ticket) = credits.take(16, None, &large) else { panic!("no credit is left") };
         credits.settle(1, 8, 2);
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        assert_eq!(credits.take(16, Some(ticket), &large), Taken::Starved(2));
-        assert!(matches!(credits.take(2, None, &large), Taken::Ask(_)));
+        assert_eq!(credits.take(16, Some(ticket), &large), CreditOutcome::Starved(2));
+        assert!(matches!(credits.take(2, None, &large), CreditOutcome::Ask(_)));
     }
 
     #[test]
     fn what_the_server_was_asked_for_in_vain_is_not_waited_for_until_it_grants_more() {
         let (woken, next) = waker();
         let mut credits = Credits::new(8);
-        assert_eq!(credits.take(1, None, Waker::noop()), Taken::Ask(8));
-        let Taken::Wait(large) = credits.take(4, None, &next) else { panic!("no credit is left") };
-        let Taken::Wait(behind) = credits.take(1, None, &next) else { panic!("somebody is in front") };
+        assert_eq!(credits.take(1, None, Waker::noop()), CreditOutcome::Ask(8));
+        let CreditOutcome::Wait(large) = credits.take(4, None, &next) else { panic!("no credit is left") };
+        let CreditOutcome::Wait(behind) = credits.take(1, None, &next) else {
+            panic!("somebody is in front")
+        };
         assert!(!credits.is_bound(2, false), "it was not asked yet");
         assert!(credits.is_bound(2, true));
         assert!(credits.is_bound(2, false) && !credits.is_bound(1, false), "fewer are asked about anew");
         assert_eq!(woken.0.swap(0, Ordering::Relaxed), 1, "who waits for more than that is told");
-        assert_eq!(credits.take(4, Some(large), &next), Taken::Starved(2));
+        assert_eq!(credits.take(4, Some(large), &next), CreditOutcome::Starved(2));
         assert_eq!(
             credits.take(4, None, Waker::noop()),
-            Taken::Starved(2),
+            CreditOutcome::Starved(2),
             "at once, though one is under way"
         );
         credits.settle(1, 8, 2);
         assert!(woken.0.load(Ordering::Relaxed) > 0);
-        assert!(matches!(credits.take(1, Some(behind), &next), Taken::Ask(_)));
+        assert!(matches!(credits.take(1, Some(behind), &next), CreditOutcome::Ask(_)));
         assert_eq!(credits.most(), Some(2), "2 are no more than that");
-        // Granted before the request in front is answered: there are three in all, and no more than two at once.
+        // The server grants one before it answers the request in front. There are three in all, and no more
+        // than two at once.
         credits.settle(0, 0, 1);
         assert_eq!((credits.granted(), credits.most()), (3, Some(2)));
         credits.settle(1, 0, 1);

@@ -7,21 +7,21 @@ use smb_wire::create::FileInfo;
 use smb_wire::fscc::directory::{self, DirectoryClass};
 use smb_wire::query_info::InfoType;
 use smb_wire::{
-    FileId, Malformed, NtStatus, SmbCommand, Utf16, flush, query_directory, query_info, read, set_info,
-    utf16, write,
+    Command, FileId, Malformed, NtStatus, Utf16, flush, query_directory, query_info, read, set_info, utf16,
+    write,
 };
 
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
-use crate::smb::link::Part;
+use crate::smb::link::FrameRequest;
 use crate::smb::ranges::Ranges;
 use crate::smb::tree::{NETWORK_OPEN_SIZE, TreeInner, network_open};
 
-/// A file or directory that is open. All operations can be under way at once, in any number.
+/// An open file or directory. Any number of its operations can be pending at once.
 ///
-/// Dropping it does not close it on the server, where it stays open until the session ends; use
-/// [`File::close`].
+/// Dropping it does not close it on the server. It stays open there until the session ends. Use
+/// [`File::close`] to close it.
 #[derive(Debug)]
 pub struct File {
     pub(crate) tree: Arc<TreeInner>,
@@ -30,20 +30,20 @@ pub struct File {
     pub(crate) ranges: Arc<Ranges>,
 }
 
-/// The bytes that a READ brought, in the buffer in which they came.
+/// The bytes of a READ, in the buffer in which they arrived.
 #[derive(Debug)]
-pub struct Data {
+pub struct ReadPayload {
     pub(crate) reply: Reply,
     pub(crate) range: Range<usize>,
 }
 
-impl AsRef<[u8]> for Data {
+impl AsRef<[u8]> for ReadPayload {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
-impl Deref for Data {
+impl Deref for ReadPayload {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -53,18 +53,18 @@ impl Deref for Data {
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DirectoryEntry {
-    /// Its name; what is no character of UTF-16 is replaced.
+pub struct NamedEntry {
+    /// Its name. Invalid UTF-16 is replaced.
     pub name: String,
     /// Its times, sizes and attributes.
-    pub entry: directory::ListingEntry,
+    pub entry: directory::Entry,
 }
 
-/// The class in which directories are listed, and how much of a listing is asked for at once.
+/// The class in which directories are listed, and the most bytes of a listing in one request.
 const LIST_CLASS: DirectoryClass = DirectoryClass::IdBothDirectory;
 const LIST_CLASS_NUMBER: u8 = smb_wire::fscc::FileInfoClass::ID_BOTH_DIRECTORY.0;
 const LIST_STEP: u32 = 64 * 1024;
-/// How many replies in a row may be without an entry before it is no listing any more.
+/// The most replies in a row without an entry, after which the listing fails.
 const MOST_BARREN: u32 = 1000;
 
 impl File {
@@ -72,13 +72,13 @@ impl File {
         File { tree, id, info, ranges: Arc::default() }
     }
 
-    /// The number by which the server knows the open.
+    /// The server's ID of the open.
     #[must_use]
     pub fn id(&self) -> FileId {
         self.id
     }
 
-    /// Sizes, times and attributes when it was opened.
+    /// Its sizes, times and attributes when it was opened.
     #[must_use]
     pub fn info(&self) -> &FileInfo {
         &self.info
@@ -87,26 +87,26 @@ impl File {
     /// Sends one request and waits for its success.
     pub(crate) async fn call(
         &self,
-        command: SmbCommand,
+        command: Command,
         payload: u32,
         body: &(dyn Fn(&mut Vec<u8>) + Sync),
     ) -> Result<Reply> {
-        let [reply] = self.tree.call([Part { command, payload, body }]).await?.success()?;
+        let [reply] = self.tree.call([FrameRequest { command, payload, body }]).await?.success()?;
         Ok(reply)
     }
 
-    /// Reads up to `length` bytes at `offset`: fewer at the end of the file, and none behind it. A length
-    /// above what the server allows is cut to that.
+    /// Reads up to `length` bytes at `offset`. There are fewer at the end of the file, and none after it. A
+    /// length above the server's limit is cut to the limit.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
-    pub async fn read(&self, offset: u64, length: u32) -> Result<Data> {
+    pub async fn read(&self, offset: u64, length: u32) -> Result<ReadPayload> {
         let request = read::Request::new(self.id, offset, length.min(self.tree.limits().0));
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: SmbCommand::Read, payload: request.length, body: &body };
+        let part = FrameRequest { command: Command::Read, payload: request.length, body: &body };
         let [reply] = self.tree.call([part]).await?.replies;
         if reply.status() == NtStatus::END_OF_FILE {
-            return Ok(Data { reply, range: 0..0 });
+            return Ok(ReadPayload { reply, range: 0..0 });
         }
         let reply = reply.success()?;
         let data = read::Response::parse(reply.message())?.data;
@@ -114,11 +114,11 @@ impl File {
             return Err(Malformed::new("READ response", "DataLength").into());
         }
         let range = reply.range_of(data);
-        Ok(Data { reply, range })
+        Ok(ReadPayload { reply, range })
     }
 
-    /// Writes `data` at `offset`; answers how many bytes of it were written, which is less than all when the
-    /// server allows less at once.
+    /// Writes `data` at `offset`. Returns the number of bytes written, which is less than all if the server's
+    /// limit is lower.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -126,7 +126,7 @@ impl File {
         let data = &data[..data.len().min(self.tree.limits().1 as usize)];
         let request = write::Request::new(self.id, offset, data);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let reply = self.call(SmbCommand::Write, request.payload_len(), &body).await?;
+        let reply = self.call(Command::Write, request.payload_len(), &body).await?;
         let count = write::Response::parse(reply.message())?.count;
         if count as usize > data.len() {
             return Err(Malformed::new("WRITE response", "Count").into());
@@ -134,26 +134,26 @@ impl File {
         Ok(count)
     }
 
-    /// Waits until what was written is on the server's store.
+    /// Waits until the written data is on the server's stable storage.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
     pub async fn flush(&self) -> Result<()> {
         let request = flush::Request { reserved1: 0, file_id: self.id };
-        let reply = self.call(SmbCommand::Flush, 0, &|out| request.write(out)).await?;
+        let reply = self.call(Command::Flush, 0, &|out| request.write(out)).await?;
         flush::Response::parse(reply.message())?;
         Ok(())
     }
 
-    /// Asks for an information class; the answer is the buffer as it came.
+    /// Queries an information class. The result is the buffer as it arrived.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses, or when the answer is longer than `length`.
+    /// [`Error::Status`] when the server refuses, or when the buffer is longer than `length`.
     pub async fn query(&self, info_type: InfoType, class: u8, length: u32) -> Result<Vec<u8>> {
         self.query_with(info_type, class, 0, length).await
     }
 
-    /// As [`File::query`], with AdditionalInformation.
+    /// Does the same as [`File::query`], with AdditionalInformation.
     pub(crate) async fn query_with(
         &self,
         info_type: InfoType,
@@ -166,16 +166,15 @@ impl File {
             file_info_class: class,
             output_buffer_length: length.min(self.tree.limits().2),
             additional_information,
-            flags: query_info::QueryInfoFlags::empty(),
+            flags: query_info::Flags::empty(),
             file_id: self.id,
             input_buffer: &[],
         };
-        let reply =
-            self.call(SmbCommand::QueryInfo, request.payload_len(), &|out| request.write(out)).await?;
+        let reply = self.call(Command::QueryInfo, request.payload_len(), &|out| request.write(out)).await?;
         Ok(query_info::Response::parse(reply.message())?.output_buffer.to_vec())
     }
 
-    /// Sizes, times and attributes now.
+    /// Queries its present sizes, times and attributes.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -184,7 +183,7 @@ impl File {
         network_open(&self.query(InfoType::File, class, NETWORK_OPEN_SIZE).await?)
     }
 
-    /// Changes an information class.
+    /// Sets an information class.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -192,7 +191,7 @@ impl File {
         self.set_with(info_type, class, 0, buffer).await
     }
 
-    /// As [`File::set`], with AdditionalInformation.
+    /// Does the same as [`File::set`], with AdditionalInformation.
     pub(crate) async fn set_with(
         &self,
         info_type: InfoType,
@@ -207,12 +206,12 @@ impl File {
             file_id: self.id,
             buffer,
         };
-        let reply = self.call(SmbCommand::SetInfo, request.payload_len(), &|out| request.write(out)).await?;
+        let reply = self.call(Command::SetInfo, request.payload_len(), &|out| request.write(out)).await?;
         set_info::Response::parse(reply.message())?;
         Ok(())
     }
 
-    /// Cuts or extends the file to `length` bytes.
+    /// Sets the size of the file to `length` bytes.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.
@@ -221,17 +220,18 @@ impl File {
         self.set(InfoType::File, class, &length.to_le_bytes()).await
     }
 
-    /// All entries of a directory that match `pattern` (`*` for all), in the server's order, without `.` and
-    /// `..`.
+    /// Lists all entries of a directory that match `pattern` (`*` for all), in the server's order, without
+    /// `.` and `..`.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses; [`Error::Protocol`] when it goes on and on without anything new.
-    pub async fn list(&self, pattern: &str) -> Result<Vec<DirectoryEntry>> {
+    /// [`Error::Status`] when the server refuses. [`Error::Protocol`] when the listing goes on without
+    /// anything new.
+    pub async fn list(&self, pattern: &str) -> Result<Vec<NamedEntry>> {
         let pattern = utf16::encode(pattern);
         let mut entries = Vec::new();
-        // Where the reply before the last one begins, and how many in a row brought nothing.
+        // The start of the reply before the last one, and the number of empty replies in a row.
         let (mut before, mut barren) = (0, 0);
-        let mut flags = query_directory::QueryDirectoryFlags::RESTART_SCANS;
+        let mut flags = query_directory::Flags::RESTART_SCANS;
         loop {
             let request = query_directory::Request {
                 file_information_class: LIST_CLASS_NUMBER,
@@ -242,12 +242,15 @@ impl File {
                 output_buffer_length: LIST_STEP.min(self.tree.limits().2),
             };
             let body = |out: &mut Vec<u8>| request.write(out);
-            let part =
-                Part { command: SmbCommand::QueryDirectory, payload: request.payload_len(), body: &body };
+            let part = FrameRequest {
+                command: Command::QueryDirectory,
+                payload: request.payload_len(),
+                body: &body,
+            };
             let answer = self.tree.call([part]).await?;
             if answer.replayed && flags.is_empty() {
-                // The server may have gone on with a part of the listing that never came.
-                flags = query_directory::QueryDirectoryFlags::RESTART_SCANS;
+                // The server may have advanced over a part of the listing that never arrived.
+                flags = query_directory::Flags::RESTART_SCANS;
                 entries.clear();
                 before = 0;
                 continue;
@@ -268,22 +271,22 @@ impl File {
                     found.map_err(|_| Malformed::new("QUERY_DIRECTORY response", "Buffer"))?;
                 let name = name.to_string_lossy();
                 if name != "." && name != ".." {
-                    entries.push(DirectoryEntry { name, entry });
+                    entries.push(NamedEntry { name, entry });
                 }
             }
             // MS-SMB2 3.2.5.15
-            // What the user may not see can leave a reply empty without being the end.
+            // Entries that the user may not see can leave a reply empty that is not the last one.
             barren = if entries.len() > begin { 0 } else { barren + 1 };
             let is_again = before < begin && entries[before..begin] == entries[begin..];
             if is_again || barren > MOST_BARREN {
                 return Err(Error::Protocol("a listing that does not go on"));
             }
             before = begin;
-            flags = query_directory::QueryDirectoryFlags::empty();
+            flags = query_directory::Flags::empty();
         }
     }
 
-    /// Closes it.
+    /// Closes the open.
     ///
     /// # Errors
     /// [`Error::Status`] when the server refuses.

@@ -1,43 +1,43 @@
-//! Holes of files: where there are any, and that they are kept.
+//! Holes of files: finding them, and marking a file as sparse.
 
 use std::ops::Range as Bytes;
 
 use smb_wire::fscc::fsctl::{Range, read_ranges};
 use smb_wire::ioctl::{self, CtlCode};
-use smb_wire::{Malformed, NtStatus, SmbCommand};
+use smb_wire::{Command, Malformed, NtStatus};
 
 use crate::Error;
 use crate::error::Result;
-use crate::smb::link::Part;
+use crate::smb::link::FrameRequest;
 use crate::smb::{File, Reply};
 
-/// Room for ranges, in bytes; it costs one credit.
+/// The room for ranges, in bytes. It costs one credit.
 const ROOM: u32 = 64 * 1024;
 
-/// Where a file has data.
+/// The allocated ranges of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allocated {
-    /// In order. All else up to `known` is a hole.
+    /// The ranges in order. All other bytes up to `known` are holes.
     pub ranges: Vec<Bytes<u64>>,
-    /// How far that is known: the end of what was asked about, or less when there was no room for more.
+    /// The end of the known part: the end of the query, or less when there was no room for more.
     pub known: u64,
 }
 
 impl File {
-    /// Has the server keep holes: what is not written takes no room, where it can do that.
+    /// Marks the file as sparse, so that unwritten ranges take no space, if the server supports it.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses, as where its file system knows no holes.
+    /// [`Error::Status`] when the server refuses, for example because its file system has no holes.
     pub async fn set_sparse(&self) -> Result<()> {
-        // MS-FSCC 2.3.83: without a body it means yes.
+        // MS-FSCC 2.3.83: an FSCTL without a body sets the mark.
         self.control(CtlCode::SetSparse, &[], 0).await?.success().map(drop)
     }
 
-    /// Where in `bytes`, which end no later than the file, there is data.
+    /// Queries the ranges of data in `bytes`, which must end no later than the file.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses: with [`NtStatus::BUFFER_TOO_SMALL`], as Samba says it, when less must be
-    /// asked about.
+    /// [`Error::Status`] when the server refuses. Samba answers [`NtStatus::BUFFER_TOO_SMALL`] when the query
+    /// must be smaller.
     pub async fn allocated(&self, bytes: Bytes<u64>) -> Result<Allocated> {
         let mut input = Vec::with_capacity(Range::SIZE);
         let asked =
@@ -45,7 +45,7 @@ impl File {
         asked.write(&mut input);
         let room = ROOM.min(self.tree.limits().2);
         let reply = self.control(CtlCode::QueryAllocatedRanges, &input, room).await?;
-        // MS-FSCC 2.3.54: there are more.
+        // MS-FSCC 2.3.54: there are more ranges.
         let is_all = reply.status() != NtStatus::BUFFER_OVERFLOW;
         let reply = if is_all { reply.success()? } else { reply };
         let wrong = || Malformed::new("QUERY_ALLOCATED_RANGES reply", "range");
@@ -66,11 +66,11 @@ impl File {
         Ok(Allocated { ranges, known })
     }
 
-    /// Sends one FSCTL, and answers whatever comes of it.
+    /// Sends one FSCTL and returns the reply, whatever its status.
     pub(crate) async fn control(&self, code: CtlCode, input: &[u8], room: u32) -> Result<Reply> {
         let request = ioctl::Request::fsctl(code, self.id, input, room);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: SmbCommand::Ioctl, payload: request.payload_len(), body: &body };
+        let part = FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &body };
         let [reply] = self.tree.call([part]).await?.replies;
         Ok(reply)
     }

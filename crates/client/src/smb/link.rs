@@ -1,8 +1,8 @@
-//! The inside of a connection: what is under way, what is to be written, and who waits for what.
+//! The inside of a connection: pending requests, queued frames and waiters.
 //!
-//! A request goes through [`Link::send`]: it takes its credits, gets its message ids and an entry in the
-//! table, is written into a frame of its own, protected, and queued. From there on it is the business of
-//! [`crate::transport`]; [`reader`] checks what comes in and completes the entries.
+//! [`SmbTransport::send`] takes the credits of a request, assigns its message IDs and an entry in the table,
+//! writes it into a frame of its own, protects it and queues it. From then on [`crate::transport`] carries
+//! it. [`reader`] checks the received messages and completes the entries.
 
 mod reader;
 
@@ -13,47 +13,47 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smb_wire::header::{self, Flags, transform};
-use smb_wire::{FileId, Header, SmbCommand, echo};
+use smb_wire::{Command, FileId, Header, echo};
 use wire::frame::Frame;
 
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
-use crate::smb::credits::{Credits, Taken};
+use crate::smb::credits::{CreditOutcome, Credits};
 use crate::smb::negotiate::CREDIT;
 use crate::smb::protection::{ChannelKeys, Protection};
-use crate::transport::{Entry, PREFIX, Pending, Protocol, Tasks, Transport};
+use crate::transport::{PREFIX, Pending, Protocol, Tasks, Transport, UnfetchedRequest};
 
 /// One request of a frame.
 #[derive(Clone, Copy)]
-pub(crate) struct Part<'a> {
-    pub(crate) command: SmbCommand,
-    /// The larger of what is sent and what may be answered, in bytes.
+pub(crate) struct FrameRequest<'a> {
+    pub(crate) command: Command,
+    /// The larger of the payload sent and the payload that may be returned, in bytes.
     pub(crate) payload: u32,
     /// Appends the body.
     pub(crate) body: &'a (dyn Fn(&mut Vec<u8>) + Sync),
 }
 
-/// Asks whether the server is there.
-pub(crate) const ECHO: Part<'static> =
-    Part { command: SmbCommand::Echo, payload: 0, body: &|out| echo::Request.write(out) };
+/// Checks that the server is alive.
+pub(crate) const ECHO: FrameRequest<'static> =
+    FrameRequest { command: Command::Echo, payload: 0, body: &|out| echo::Request.write(out) };
 
-/// What the requests of a frame have in common.
+/// The common fields of the requests of a frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Envelope<'a> {
     pub(crate) session_id: u64,
     pub(crate) tree_id: u32,
     pub(crate) protection: Protection,
-    /// Needed where there is any protection.
+    /// Required if there is any protection.
     pub(crate) keys: Option<&'a ChannelKeys>,
-    /// How often the session has lost a channel; zero before 3.0 (MS-SMB2 3.2.1.3).
+    /// The number of channels that the session has lost. It is zero before 3.0 (MS-SMB2 3.2.1.3).
     pub(crate) channel_sequence: u16,
-    /// Whether the server may have done all this already, on a channel that is lost.
+    /// Whether the server may have carried out the requests already, on a lost channel.
     pub(crate) is_replay: bool,
 }
 
 impl Envelope<'_> {
-    /// That of messages before there is a session.
+    /// The envelope of messages outside of a session.
     pub(crate) const PLAIN: Envelope<'static> = Envelope {
         session_id: 0,
         tree_id: 0,
@@ -64,24 +64,24 @@ impl Envelope<'_> {
     };
 }
 
-/// SMB on a connection.
+/// The protocol SMB on a connection.
 #[derive(Debug)]
 pub(crate) struct Smb;
 
-/// A connection that carries SMB. In front of a frame stand a zero byte and a 24-bit length (MS-SMB2 2.1).
-pub(crate) type Link = Transport<Smb>;
+/// A connection that carries SMB. A zero byte and a 24-bit length precede each frame (MS-SMB2 2.1).
+pub(crate) type SmbTransport = Transport<Smb>;
 
-/// What is remembered of a request.
+/// The data of a pending request.
 #[derive(Debug)]
-pub(crate) struct Request {
-    command: SmbCommand,
+pub(crate) struct SmbRequest {
+    command: Command,
     charge: u16,
     asked: u16,
     protection: Protection,
     session_id: u64,
 }
 
-/// What is under the lock of a connection.
+/// The data under the lock of a connection.
 #[derive(Debug)]
 pub(crate) struct Own {
     credits: Credits,
@@ -89,56 +89,56 @@ pub(crate) struct Own {
     channels: Vec<(u64, Weak<ChannelKeys>)>,
 }
 
-/// What is beside it.
+/// The data beside the lock.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct LinkSettings {
     /// Whether requests carry a credit charge: dialect 2.1 and later with large MTU.
     multi_credit: AtomicBool,
 }
 
 impl Protocol for Smb {
-    type Shared = Shared;
+    type Unlocked = LinkSettings;
     type Own = Own;
-    type Request = Request;
+    type Request = SmbRequest;
     type Reply = Reply;
 
     fn ended(own: &mut Own) {
         own.credits.wake_all();
     }
 
-    async fn ask(link: &Arc<Link>) {
-        // What went wrong ends the connection, or will.
+    async fn ask(link: &Arc<SmbTransport>) {
+        // A failure ends the connection now or later.
         let _asked = link.send(Envelope::PLAIN, [ECHO], None).await;
     }
 }
 
-impl Link {
-    /// A link over `stream`, and the tasks that serve it.
+impl SmbTransport {
+    /// Starts a link over `stream` and its tasks.
     pub(crate) fn start(
         stream: tokio::net::TcpStream,
         credits: u16,
         silence: Duration,
-    ) -> (Arc<Link>, Tasks) {
+    ) -> (Arc<SmbTransport>, Tasks) {
         let own = Own { credits: Credits::new(credits), next_message_id: 0, channels: Vec::new() };
-        Transport::begin(stream, own, reader::Reader::default(), silence)
+        Transport::begin(stream, own, reader::SmbReceiver::default(), silence)
     }
 
-    /// Lets requests of more than 64 KiB take more than one credit.
+    /// Allows requests of more than 64 KiB to take more than one credit.
     pub(crate) fn allow_multi_credit(&self) {
         self.shared.multi_credit.store(true, Ordering::Relaxed);
     }
 
-    /// Credits that are granted, used ones included.
+    /// The granted credits, including used ones.
     pub(crate) fn credits(&self) -> u32 {
         self.lock().own.credits.granted()
     }
 
-    /// The most credits that the server grants at once, where it was asked for more in vain.
+    /// The most credits that the server grants at once, if it was asked for more in vain.
     pub(crate) fn most_credits(&self) -> Option<u32> {
         self.lock().own.credits.most()
     }
 
-    /// Makes the keys known with which replies to a session are checked and opened.
+    /// Registers the keys that check and unseal the replies to a session.
     pub(crate) fn add_channel(&self, keys: &Arc<ChannelKeys>) {
         let mut state = self.lock();
         state.own.channels.retain(|(_, keys)| keys.strong_count() > 0);
@@ -150,19 +150,19 @@ impl Link {
         state.own.channels.iter().find(|(id, _)| *id == session_id).and_then(|(_, keys)| keys.upgrade())
     }
 
-    /// Sends one frame with the requests of `parts`, related to one another when there are several. The
-    /// messages as they were before being sealed are appended to `kept`.
+    /// Sends one frame with the requests of `parts`. Several requests are related. The messages before
+    /// sealing are appended to `kept`.
     ///
-    /// Servers may grant what is asked for little by little, Windows before 2016 32 credits at a time. When
-    /// nothing is under way that brings more, as with the first large request, an ECHO asks for them.
+    /// Servers may grant the requested credits little by little. Windows before 2016 grants 32 credits at a
+    /// time. When no pending request brings more, as with the first large request, an ECHO asks for them.
     ///
     /// # Errors
-    /// The error that ended the link, or [`Error::Credits`] when there come no more: also for what is sent later, without asking
-    /// again, until the server grants more.
+    /// The error that ended the link, or [`Error::Credits`] when no more credits come. Later
+    /// requests then fail at once, until the server grants more.
     pub(crate) async fn send<const N: usize>(
         self: &Arc<Self>,
         envelope: Envelope<'_>,
-        parts: [Part<'_>; N],
+        parts: [FrameRequest<'_>; N],
         mut kept: Option<&mut Vec<u8>>,
     ) -> Result<[Pending<Smb>; N]> {
         let mut before = None;
@@ -182,11 +182,11 @@ impl Link {
         }
     }
 
-    /// The same with the credits that there are, or that are to come.
+    /// Does the same with the present and coming credits.
     async fn send_now<const N: usize>(
         self: &Arc<Self>,
         envelope: Envelope<'_>,
-        parts: [Part<'_>; N],
+        parts: [FrameRequest<'_>; N],
         kept: Option<&mut Vec<u8>>,
     ) -> Result<[Pending<Smb>; N]> {
         if envelope.protection == Protection::Sealed && !envelope.keys.is_some_and(ChannelKeys::can_seal) {
@@ -195,7 +195,7 @@ impl Link {
         let multi_credit = self.shared.multi_credit.load(Ordering::Relaxed);
         let charges = parts.map(|part| if multi_credit { charge(part.payload) } else { 1 });
         let (mut frame, first_id, asks) = self.admit(&envelope, &parts, &charges).await?;
-        // From here on nothing is awaited, so the entries that were made will be answered or fail.
+        // Nothing is awaited from here on, so the new entries will be answered or fail.
         let mut next_id = first_id;
         let pending = std::array::from_fn(|at| {
             let id = next_id;
@@ -220,7 +220,7 @@ impl Link {
     async fn admit<const N: usize>(
         &self,
         envelope: &Envelope<'_>,
-        parts: &[Part<'_>; N],
+        parts: &[FrameRequest<'_>; N],
         charges: &[u16; N],
     ) -> Result<(Frame, u64, [u16; N])> {
         let total: u16 = charges.iter().fold(0, |sum, charge| sum.saturating_add(*charge));
@@ -232,12 +232,12 @@ impl Link {
                 return Poll::Ready(Err(error.clone()));
             }
             let ask = match state.own.credits.take(total, waiting.ticket, context.waker()) {
-                Taken::Ask(ask) => ask,
-                Taken::Wait(ticket) => {
+                CreditOutcome::Ask(ask) => ask,
+                CreditOutcome::Wait(ticket) => {
                     waiting.ticket = Some(ticket);
                     return Poll::Pending;
                 }
-                Taken::Starved(granted) => {
+                CreditOutcome::Starved(granted) => {
                     waiting.ticket = None;
                     return Poll::Ready(Err(Error::Credits { needed: total, granted }));
                 }
@@ -246,7 +246,7 @@ impl Link {
             let asks = spread(ask, charges);
             let first_id = state.own.next_message_id;
             for at in 0..N {
-                let entry = Entry::new(Request {
+                let entry = UnfetchedRequest::new(SmbRequest {
                     command: parts[at].command,
                     charge: charges[at],
                     asked: asks[at],
@@ -256,7 +256,7 @@ impl Link {
                 state.entries.insert(state.own.next_message_id, entry);
                 state.own.next_message_id += u64::from(charges[at]);
             }
-            // What a body sends of its own is at most its payload, and often nothing.
+            // The data that a body itself sends is at most its payload, and often empty.
             let size = parts.iter().map(|part| 256 + sent(part)).sum();
             Poll::Ready(Ok((state.frames.take(size), first_id, asks)))
         })
@@ -264,9 +264,9 @@ impl Link {
     }
 }
 
-/// A place in the queue for credits, given up when the request is dropped.
+/// A place in the queue for credits. It is given up when the request is dropped.
 struct Waiting<'a> {
-    link: &'a Link,
+    link: &'a SmbTransport,
     ticket: Option<u64>,
 }
 
@@ -283,15 +283,15 @@ pub(crate) fn charge(payload: u32) -> u16 {
     (payload.saturating_sub(1) / CREDIT + 1) as u16
 }
 
-/// Bytes that a request itself carries, as far as they matter for the choice of a buffer.
-fn sent(part: &Part<'_>) -> usize {
+/// The bytes that a request itself carries, for the choice of a buffer.
+fn sent(part: &FrameRequest<'_>) -> usize {
     match part.command {
-        SmbCommand::Write | SmbCommand::SetInfo => part.payload as usize,
+        Command::Write | Command::SetInfo => part.payload as usize,
         _ => 0,
     }
 }
 
-/// The credits to ask for in each message: what it is charged, and what is missing beyond that in the first.
+/// The credits to ask for in each message: its charge, and in the first message also the rest.
 fn spread<const N: usize>(ask: u16, charges: &[u16; N]) -> [u16; N] {
     let mut left = ask;
     let mut asks = [0; N];
@@ -303,12 +303,12 @@ fn spread<const N: usize>(ask: u16, charges: &[u16; N]) -> [u16; N] {
     asks
 }
 
-/// Writes the messages of a frame, and signs them where they are signed.
+/// Writes the messages of a frame, and signs them if required.
 fn encode<const N: usize>(
     frame: &mut Frame,
     first_id: u64,
     envelope: &Envelope<'_>,
-    parts: &[Part<'_>; N],
+    parts: &[FrameRequest<'_>; N],
     charges: &[u16; N],
     asks: &[u16; N],
     multi_credit: bool,
@@ -325,8 +325,9 @@ fn encode<const N: usize>(
         if at > 0 {
             // MS-SMB2 3.2.4.1.4
             header.set_flags(header.flags() | Flags::RELATED_OPERATIONS);
-            if parts[0].command == SmbCommand::TreeConnect {
-                // Nobody knows it yet; all bits stand for what comes of the first (MS-SMB2 3.3.5.2.7.2).
+            if parts[0].command == Command::TreeConnect {
+                // The tree ID is not known yet. All bits set stand for the result of the first request
+                // (MS-SMB2 3.3.5.2.7.2).
                 header.set_tree_id(u32::MAX);
             }
         }
@@ -353,13 +354,13 @@ fn encode<const N: usize>(
     }
 }
 
-/// Whether the server holds a replay of this against what it has done already: CREATE by its CreateGuid, the
-/// others by the channel sequence (MS-SMB2 3.3.5.2.10). Everything else is simply sent again.
-fn is_told_as_replay(command: SmbCommand) -> bool {
-    matches!(command, SmbCommand::Create | SmbCommand::Write | SmbCommand::SetInfo | SmbCommand::Ioctl)
+/// Whether the server compares a replay of this command with its earlier work: CREATE by its CreateGuid, the
+/// others by the channel sequence (MS-SMB2 3.3.5.2.10). Every other command is simply sent again.
+fn is_told_as_replay(command: Command) -> bool {
+    matches!(command, Command::Create | Command::Write | Command::SetInfo | Command::Ioctl)
 }
 
-/// In a related request, the open that the request before it made.
+/// In a related request, the open of the previous request.
 pub(crate) const RELATED: FileId = FileId::RELATED;
 
 #[cfg(test)]

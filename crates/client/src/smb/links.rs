@@ -1,25 +1,25 @@
-//! Names that lead to something else: symbolic links of a share, which are reparse points (MS-FSCC 2.1.2), and hard links.
+//! Symbolic links of a share, which are reparse points (MS-FSCC 2.1.2), and hard links.
 //!
-//! Each operation is about the link itself, and never about what it leads to.
+//! Each operation acts on the link itself, never on its target.
 
 use smb_wire::create::{self, Access, CreateOptions, FileInfo};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::RenameFlags;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::InfoType;
-use smb_wire::{NtStatus, SmbCommand};
+use smb_wire::{Command, NtStatus};
 
 use crate::error::Result;
-use crate::smb::link::{Part, RELATED};
+use crate::smb::link::{FrameRequest, RELATED};
+use crate::smb::small_file::rename_buffer;
 use crate::smb::tree::{CLOSE_RELATED, create_request, wire_path};
-use crate::smb::whole::rename_buffer;
 use crate::smb::{File, OpenOptions, Tree};
 
-/// Room for a reparse point, in bytes (MS-FSCC 2.1.2.2).
+/// The room for a reparse point, in bytes (MS-FSCC 2.1.2.2).
 const ROOM: u32 = 16 * 1024;
 
 impl OpenOptions {
-    /// The same for a link itself.
+    /// The same options for a link itself.
     #[must_use]
     pub fn of_link(self) -> OpenOptions {
         OpenOptions { options: self.options | CreateOptions::OPEN_REPARSE_POINT, ..self }
@@ -27,19 +27,19 @@ impl OpenOptions {
 }
 
 impl Tree {
-    /// The attributes of the reparse point `path`, and its buffer: CREATE, FSCTL_GET_REPARSE_POINT and CLOSE in one round trip.
-    /// None where something else is there.
+    /// Reads the attributes and the buffer of the reparse point `path`: CREATE, FSCTL_GET_REPARSE_POINT and
+    /// CLOSE in one round trip. Returns none if it is not a reparse point.
     ///
     /// # Errors
-    /// [`Error::Status`](crate::Error::Status) with what the server has against it.
+    /// [`Error::Status`](crate::Error::Status) when the server refuses.
     pub async fn reparse_point(&self, path: &str) -> Result<Option<(FileInfo, Vec<u8>)>> {
         let (name, how) = (wire_path(path), OpenOptions::attributes().of_link());
         let request = ioctl::Request::fsctl(CtlCode::GetReparsePoint, RELATED, &[], ROOM);
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let get_body = |out: &mut Vec<u8>| request.write(out);
         let parts = [
-            Part { command: SmbCommand::Create, payload: 0, body: &create_body },
-            Part { command: SmbCommand::Ioctl, payload: request.payload_len(), body: &get_body },
+            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
+            FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &get_body },
             CLOSE_RELATED,
         ];
         let [opened, got, closed] = self.inner.call(parts).await?.replies;
@@ -56,15 +56,16 @@ impl Tree {
         Ok(info.map(|info| (info, buffer)))
     }
 
-    /// Gives the file `path` one more name, in the place of another file there may be if `replaces` says so.
+    /// Gives the file `path` a further name. `replaces` says whether it may replace a file of that name.
     ///
     /// # Errors
-    /// [`Error::Status`](crate::Error::Status) when the server refuses, as where its file system has one name for each file.
+    /// [`Error::Status`](crate::Error::Status) when the server refuses, for example because its files have
+    /// one name each.
     pub async fn link(&self, path: &str, new_path: &str, replaces: bool) -> Result<()> {
         let access = Access::WRITE_ATTRIBUTES | Access::READ_ATTRIBUTES | Access::SYNCHRONIZE;
         let file = self.open(path, &OpenOptions { access, ..OpenOptions::attributes() }).await?;
         let flags = if replaces { RenameFlags::REPLACE_IF_EXISTS } else { RenameFlags::empty() };
-        // MS-FSCC 2.4.27: it is laid out as a rename is.
+        // MS-FSCC 2.4.27: the layout is that of a rename.
         let buffer = rename_buffer(new_path, flags);
         let linked = file.set(InfoType::File, FileInfoClass::LINK.0, &buffer).await;
         let closed = file.close().await;
@@ -73,8 +74,8 @@ impl Tree {
 }
 
 impl File {
-    /// Makes a reparse point of it, which must be empty and open with the right to write attributes. Close it then: the server
-    /// may know something else by its name.
+    /// Makes it a reparse point. It must be empty, and open with the right to write attributes. Close it
+    /// afterwards, because the server may know something else by its name.
     ///
     /// # Errors
     /// [`Error::Status`](crate::Error::Status) when the server refuses.

@@ -1,47 +1,51 @@
-//! SESSION_SETUP from the client's side: the exchange of tokens for a new session, for one more channel of a session, or
-//! for a session whose time is over (MS-SMB2 3.2.4.2.3 and 3.2.5.3).
+//! The client's side of SESSION_SETUP: the exchange of tokens for a new session, for a further channel of a
+//! session, or for an expired session (MS-SMB2 3.2.4.2.3 and 3.2.5.3).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use auth::{ClientIdentity, Initiator, InitiatorStep, Refusal, Wrap, preauth_hash};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
-use smb_wire::{Header, NtStatus, SmbCommand};
+use smb_wire::{Command, Header, NtStatus};
 use wire::Now;
 
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
-use crate::smb::connection::Inner;
-use crate::smb::link::{Envelope, Part};
+use crate::smb::connection::ConnectionCore;
+use crate::smb::link::{Envelope, FrameRequest};
 use crate::smb::protection::{ChannelKeys, Protection};
 use crate::smb::{Credentials, negotiate};
 
-/// What a login leads to.
+/// The result of a logon.
 pub(crate) struct LoggedOn {
     pub(crate) id: u64,
     pub(crate) flags: SessionFlags,
     pub(crate) keys: ChannelKeys,
 }
 
-/// A login whose first turn is done: the server has said what it wants to be proven.
-pub(crate) struct Begun<'a> {
+/// A logon after its first round trip. The server has sent its challenge.
+pub(crate) struct LogonChallenge<'a> {
     exchange: Exchange<'a>,
     next: Next,
 }
 
-/// Begins to make a session on `connection`, in the place of `previous` unless that is 0. Nothing of what is sent depends on
-/// the password.
-pub(crate) async fn begin<'a>(connection: &'a Inner, who: &Credentials, previous: u64) -> Result<Begun<'a>> {
+/// Begins a session on `connection`, in the place of `previous` unless that is 0. The password has no
+/// influence on this request.
+pub(crate) async fn begin<'a>(
+    connection: &'a ConnectionCore,
+    who: &Credentials,
+    previous: u64,
+) -> Result<LogonChallenge<'a>> {
     let mut exchange = Exchange { previous, ..Exchange::new(connection, who, None) };
     let next = exchange.begin().await?;
-    Ok(Begun { exchange, next })
+    Ok(LogonChallenge { exchange, next })
 }
 
-impl Begun<'_> {
+impl LogonChallenge<'_> {
     /// Proves that we know the password.
     pub(crate) async fn finish(self) -> Result<LoggedOn> {
-        let Begun { mut exchange, next } = self;
+        let LogonChallenge { mut exchange, next } = self;
         let (reply, flags) = exchange.go_on(next).await?;
         // MS-SMB2 3.2.5.3.1
         if flags.intersects(SessionFlags::IS_GUEST | SessionFlags::IS_NULL) {
@@ -51,17 +55,18 @@ impl Begun<'_> {
         let negotiated = &exchange.connection.negotiated;
         let keys = ChannelKeys::derive(id, exchange.key()?, &negotiated.agreed(exchange.preauth));
         if reply.header().is_signed() || negotiated.dialect == Dialect::Smb311 {
-            // The proof that the server knows our password too, and that nobody changed the negotiation.
+            // The signature proves that the server knows our password too, and that nobody changed the
+            // negotiation.
             keys.verify(&mut reply.message().to_vec())?;
         }
         Ok(LoggedOn { id, flags, keys })
     }
 }
 
-/// Binds the session with the signing key and encryption keys `session` to `connection`; answers the keys of the
-/// new channel.
+/// Binds the session with the signing key and encryption keys `session` to `connection`. Returns the keys of
+/// the new channel.
 pub(crate) async fn bind(
-    connection: &Inner,
+    connection: &ConnectionCore,
     who: &Credentials,
     session: &ChannelKeys,
 ) -> Result<ChannelKeys> {
@@ -78,10 +83,10 @@ pub(crate) async fn bind(
     Ok(keys)
 }
 
-/// Proves once more who we are, over `connection` for the session with these keys, whose time is over. Its keys stay
-/// what they are. `protection` is that of the session.
+/// Authenticates again over `connection` for the expired session with these keys. Its keys stay the same.
+/// `protection` is that of the session.
 pub(crate) async fn renew(
-    connection: &Inner,
+    connection: &ConnectionCore,
     who: &Credentials,
     session: &ChannelKeys,
     protection: Protection,
@@ -94,31 +99,35 @@ pub(crate) async fn renew(
     exchange.go_on(first).await.map(drop)
 }
 
-/// What comes after a turn.
+/// The next step after a round trip.
 enum Next {
-    /// This token is to be sent.
+    /// This token must be sent.
     Token(Vec<u8>),
-    /// The server has let us in, by this reply.
+    /// The server has let us in with this reply.
     In(Reply, SessionFlags),
 }
 
 /// The SESSION_SETUP messages of one login.
 struct Exchange<'a> {
-    connection: &'a Inner,
+    connection: &'a ConnectionCore,
     initiator: Initiator,
-    /// The keys of the session that is bound or renewed, if one is.
+    /// The keys of the session that is bound or renewed, if any.
     session: Option<&'a ChannelKeys>,
     flags: RequestFlags,
     protection: Protection,
     session_id: u64,
-    /// A session that the new one takes the place of, or 0.
+    /// The session that the new one replaces, or 0.
     previous: u64,
     preauth: [u8; 64],
 }
 
 impl<'a> Exchange<'a> {
-    /// One that has not begun, for a new session, or to bind `session`.
-    fn new(connection: &'a Inner, who: &Credentials, session: Option<&'a ChannelKeys>) -> Exchange<'a> {
+    /// An exchange that has not begun, for a new session or to bind `session`.
+    fn new(
+        connection: &'a ConnectionCore,
+        who: &Credentials,
+        session: Option<&'a ChannelKeys>,
+    ) -> Exchange<'a> {
         let target = format!("cifs/{}", connection.host);
         let identity = ClientIdentity::new(&who.user, &who.domain, who.hash.clone(), &target);
         let initiator = Initiator::new(identity, Wrap::Spnego);
@@ -136,7 +145,7 @@ impl<'a> Exchange<'a> {
         self.initiator.session_key().ok_or(Error::Protocol("let in before a key was agreed on"))
     }
 
-    /// The first turn.
+    /// Does the first round trip.
     async fn begin(&mut self) -> Result<Next> {
         if !self.connection.negotiated.takes_ntlm {
             return Err(Refusal::NoCommonMechanism.into());
@@ -145,7 +154,7 @@ impl<'a> Exchange<'a> {
         self.step(&token).await
     }
 
-    /// Sends tokens until the server lets us in; answers with its last reply.
+    /// Sends tokens until the server lets us in. Returns its last reply.
     async fn go_on(&mut self, mut next: Next) -> Result<(Reply, SessionFlags)> {
         loop {
             match next {
@@ -155,7 +164,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// One turn, and what the server says to it.
+    /// Does one round trip and evaluates the reply.
     async fn step(&mut self, token: &[u8]) -> Result<Next> {
         let reply = self.turn(token).await?;
         let status = reply.status();
@@ -180,7 +189,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The session that the server names: a new one, or the one that it is about.
+    /// The session that the server names: a new one, or the one that is bound or renewed.
     fn session_of(&self, reply: &Reply) -> Result<u64> {
         let id = reply.header().session_id();
         match self.session {
@@ -191,7 +200,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// One request and its reply.
+    /// Sends one request and returns its reply.
     async fn turn(&mut self, token: &[u8]) -> Result<Reply> {
         let request = session_setup::Request {
             flags: self.flags,
@@ -202,7 +211,8 @@ impl<'a> Exchange<'a> {
             security_buffer: token,
         };
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: SmbCommand::SessionSetup, payload: request.payload_len(), body: &body };
+        let part =
+            FrameRequest { command: Command::SessionSetup, payload: request.payload_len(), body: &body };
         let (session_id, protection) = (self.session_id, self.protection);
         let envelope = Envelope { session_id, protection, keys: self.session, ..Envelope::PLAIN };
         let mut sent = Vec::new();
@@ -213,7 +223,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// The time, which NTLM puts into its answer when the server says none.
+/// The time, which NTLM puts into its response when the server sends none.
 fn now() -> Now {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Now { mono_ns: 0, wall_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX) }

@@ -1,9 +1,9 @@
 //! A client of SMB servers, 2.0.2 to 3.1.1: asynchronous, pipelined, signed or sealed.
 //!
-//! A [`Connection`] carries messages; a [`Session`] is a login, with the keys, and uses connections without
-//! belonging to one; a [`Tree`] is a share in a session and a [`File`] an open in a tree. Any number of
-//! operations can be under way at once on one connection: each is a future, and what tasks send in one turn
-//! leaves in one system call.
+//! A [`Connection`] carries messages. A [`Session`] is a logon with its keys. It uses connections, but
+//! belongs to none of them. A [`Tree`] is a share in a session, and a [`File`] is an open in a tree. Any
+//! number of operations can be pending at once on one connection. Each is a future, and the requests of all
+//! tasks of a batch leave in one system call.
 //!
 //! ```no_run
 //! use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
@@ -22,26 +22,28 @@
 //! # }
 //! ```
 //!
-//! With [`Session::open_channels`] a session uses several connections (Multichannel) and outlives all but one;
-//! `examples/channels.rs` reads a file that way and prints what each of them has carried.
+//! With [`Session::open_channels`] a session uses several connections (Multichannel) and survives the loss of
+//! all but one. `examples/channels.rs` reads a file that way and prints the traffic of each connection.
 //!
-//! To read on: [`session`](Session::log_on) shows a login; `session/call.rs` follows a request to its reply, whichever
-//! channels are lost meanwhile; `channels` chooses among them; `link` is the heart, where requests wait for credits,
-//! are written, and meet their replies; `protection` signs and seals.
+//! To read on: [`session`](Session::log_on) shows a logon. `session/call.rs` follows a request to its reply,
+//! whichever channels are lost meanwhile. `channels` chooses among the channels. `link` is the heart, where
+//! requests wait for credits, are written, and meet their replies. `protection` signs and seals.
 //!
-//! Few credits make the client slower, and nothing fails of them: a large request goes in parts, and a compound as single
-//! requests, one after the other (`session/series.rs`). Where one round trip is promised below, the credits for it are taken for granted.
+//! Few credits make the client slower, but nothing fails because of them. A large request is split, and a
+//! compound goes as single requests, one after the other (`session/series.rs`). The documentation below
+//! promises one round trip where there are credits for it.
 //!
-//! The client asks for no oplocks and no leases. A lease saves asking again for what was read, and sending at once what is
-//! written: a copy reads and writes each byte once, and a load is to reach the server. It would gain nothing and cost
-//! whoever opens the same file the wait for a break, so no server ever has to break one of ours.
+//! The client asks for no oplocks and no leases. A lease saves reading data again, and sending written data
+//! at once. But a copy reads and writes each byte once, and a load must reach the server. A lease would gain
+//! nothing, and it would cost everybody who opens the same file the wait for a break. So no server ever has
+//! to break an oplock or lease of this client.
 //!
-//! An operation that is dropped is still done by the server: a CREATE given up half way may leave a file open
-//! until the session ends. A request may take as long as the server shows that it lives: a connection on which something
-//! is awaited and nothing comes for [`Options::silence`] is lost, and what was under way there goes over another channel or
-//! fails. Who wants an answer sooner wraps the request in `tokio::time::timeout`.
+//! The server carries out an operation even if its future is dropped. A CREATE whose future is dropped may
+//! leave a file open until the session ends. A request may take as long as the server shows that it lives. A
+//! connection is lost if a reply is awaited and nothing arrives for [`Options::silence`]. Its pending
+//! requests then use another channel or fail. For an earlier limit, wrap the request in
+//! `tokio::time::timeout`.
 
-mod beside;
 mod buffer;
 mod channels;
 mod connection;
@@ -49,29 +51,30 @@ mod credits;
 mod deliver;
 mod file;
 mod holes;
-mod lasting;
 mod link;
 mod links;
 mod log_on;
 mod negotiate;
 mod offload;
 mod options;
+mod persistent;
 mod protection;
 mod ranges;
 mod session;
+mod sidecar;
+mod small_file;
 mod tree;
-mod whole;
 
-pub use beside::{ExtendedAttribute, Stream};
 pub use buffer::Reply;
 pub use connection::Connection;
-pub use file::{Data, DirectoryEntry, File};
+pub use file::{File, NamedEntry, ReadPayload};
 pub use holes::Allocated;
-pub use lasting::Lasting;
 pub use negotiate::Negotiated;
 pub use offload::{COPIED_AT_ONCE, CopySource};
 pub use options::{Credentials, DIALECTS, Options};
-pub use session::open::{ChannelOptions, Opened};
+pub use persistent::PersistentHandle;
+pub use session::open::{ChannelOptions, OpenedChannels};
 pub use session::{LoggingOn, Session};
+pub use sidecar::{ExtendedAttribute, Stream};
+pub use small_file::{Fetched, Settings};
 pub use tree::{OpenOptions, Tree};
-pub use whole::{Fetched, Settings};

@@ -1,4 +1,4 @@
-//! NEGOTIATE from the client's side (MS-SMB2 3.2.4.2.2 and 3.2.5.2).
+//! The client's side of NEGOTIATE (MS-SMB2 3.2.4.2.2 and 3.2.5.2).
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use auth::{Cipher, SigningAlgorithm, preauth_hash};
 use smb_wire::negotiate::{
     self as wire_negotiate, Capabilities, Context, Contexts, Dialect, HashAlgorithm, Response, SecurityMode,
 };
-use smb_wire::{Guid, SmbCommand, Utf16, WireList, utf16};
+use smb_wire::{Command, Guid, List, Utf16, utf16};
 
 use crate::Error;
 use crate::error::Result;
 use crate::smb::Options;
-use crate::smb::link::{Envelope, Link, Part};
+use crate::smb::link::{Envelope, FrameRequest, SmbTransport};
 use crate::smb::protection::Agreed;
 
-/// What client and server agreed on.
+/// The result of the negotiation.
 #[derive(Debug, Clone)]
 pub struct Negotiated {
     /// The dialect.
     pub dialect: Dialect,
-    /// Names the server.
+    /// The identity of the server.
     pub server_guid: Guid,
-    /// What the server can do.
+    /// The capabilities of the server.
     pub capabilities: Capabilities,
     /// Whether the server requires signing.
     pub security_mode: SecurityMode,
@@ -33,18 +33,18 @@ pub struct Negotiated {
     pub max_write_size: u32,
     /// The server's clock when it answered, in units of 100 ns since 1601.
     pub system_time: u64,
-    /// How messages are signed.
+    /// The signing algorithm.
     pub signing: SigningAlgorithm,
-    /// How messages are sealed, where that was agreed on.
+    /// The cipher, if one was agreed on.
     pub cipher: Option<Cipher>,
-    /// Whether the server takes the only proof that we can give of who we are.
+    /// Whether the server accepts NTLM, the only authentication of this client.
     pub(crate) takes_ntlm: bool,
     /// The hash over both messages, in 3.1.1.
     pub(crate) preauth: [u8; 64],
 }
 
 impl Negotiated {
-    /// What keys depend on, with the hash of one session's exchange.
+    /// The inputs of key derivation, with the hash of one session's exchange.
     pub(crate) fn agreed(&self, preauth: [u8; 64]) -> Agreed {
         Agreed { dialect: self.dialect, signing: self.signing, cipher: self.cipher, preauth }
     }
@@ -55,7 +55,7 @@ impl Negotiated {
         self.max_read_size.min(self.max_write_size)
     }
 
-    /// Lets no message carry more than `most` bytes, whatever the server said.
+    /// Limits every message to `most` bytes, whatever the server's limits are.
     fn limit(&mut self, most: u32) {
         for size in [&mut self.max_transact_size, &mut self.max_read_size, &mut self.max_write_size] {
             *size = most.min(*size);
@@ -68,11 +68,11 @@ impl Negotiated {
     }
 }
 
-/// What one credit pays for, in bytes (MS-SMB2 3.2.4.1.5).
+/// The bytes that one credit pays for (MS-SMB2 3.2.4.1.5).
 pub(crate) const CREDIT: u32 = 65536;
 
-/// With less room for a buffer a server cannot be worked with, in bytes: for Windows (MS-SMB2 note 189 on 3.2.5.2; the
-/// specification itself says 64 KiB, below which some servers can be configured).
+/// The least size of a buffer with which the client works, in bytes. It is the limit of Windows (MS-SMB2 note
+/// 189 on 3.2.5.2). The specification itself says 64 KiB, but some servers can be configured below that.
 const LEAST: u32 = 4096;
 
 /// The capabilities that this client sends.
@@ -95,7 +95,7 @@ pub(crate) fn security_mode(options: &Options) -> SecurityMode {
 }
 
 /// Exchanges NEGOTIATE. `host` is the name by which the server was reached.
-pub(crate) async fn negotiate(link: &Arc<Link>, options: &Options, host: &str) -> Result<Negotiated> {
+pub(crate) async fn negotiate(link: &Arc<SmbTransport>, options: &Options, host: &str) -> Result<Negotiated> {
     let salt: [u8; 32] = auth::crypto::random();
     let ciphers: Vec<_> =
         options.ciphers.iter().map(|cipher| wire_negotiate::Cipher::new(*cipher as u16)).collect();
@@ -103,25 +103,25 @@ pub(crate) async fn negotiate(link: &Arc<Link>, options: &Options, host: &str) -
         options.signing.iter().map(|it| wire_negotiate::SigningAlgorithm::new(*it as u16)).collect();
     let name = utf16::encode(host);
     let mut contexts = vec![Context::PreauthIntegrity {
-        hash_algorithms: WireList::Values(&[HashAlgorithm::Sha512]),
+        hash_algorithms: List::Values(&[HashAlgorithm::Sha512]),
         salt: &salt,
     }];
     if !ciphers.is_empty() {
-        contexts.push(Context::Encryption(WireList::Values(&ciphers)));
+        contexts.push(Context::Encryption(List::Values(&ciphers)));
     }
     if !signing.is_empty() {
-        contexts.push(Context::Signing(WireList::Values(&signing)));
+        contexts.push(Context::Signing(List::Values(&signing)));
     }
     contexts.push(Context::Netname(Utf16::new(&name).unwrap_or_default()));
     let request = wire_negotiate::Request {
         security_mode: security_mode(options),
         capabilities: capabilities(options),
         client_guid: options.client_guid,
-        dialects: WireList::Values(&options.dialects),
+        dialects: List::Values(&options.dialects),
         contexts: Contexts::Values(&contexts),
     };
     let body = |out: &mut Vec<u8>| request.write(out);
-    let part = Part { command: SmbCommand::Negotiate, payload: 0, body: &body };
+    let part = FrameRequest { command: Command::Negotiate, payload: 0, body: &body };
     let mut sent = Vec::new();
     let [pending] = link.send(Envelope::PLAIN, [part], Some(&mut sent)).await?;
     let reply = pending.await?.success()?;
@@ -137,7 +137,7 @@ pub(crate) async fn negotiate(link: &Arc<Link>, options: &Options, host: &str) -
     Ok(negotiated)
 }
 
-/// Holds the server's choice against what was offered.
+/// Checks the server's choice against the offer.
 fn judge(response: &Response<'_>, options: &Options) -> Result<Negotiated> {
     let dialect = response.dialect_revision;
     if !options.dialects.contains(&dialect) {
@@ -164,7 +164,7 @@ fn judge(response: &Response<'_>, options: &Options) -> Result<Negotiated> {
             }
             Context::Encryption(chosen) => {
                 cipher = chosen.iter().next().and_then(|id| find(&options.ciphers, id.get(), |it| it as u16));
-                // Zero says that there is no common cipher.
+                // Zero means that there is no common cipher.
                 if cipher.is_none() && chosen.iter().any(|id| id.get() != 0) {
                     return Err(Error::Protocol("the server chose a cipher that was not offered"));
                 }

@@ -1,5 +1,6 @@
-//! Copies inside the server: FSCTL_SRV_COPYCHUNK_WRITE, and FSCTL_DUPLICATE_EXTENTS_TO_FILE where files can share storage
-//! (MS-SMB2 3.3.5.15.6, MS-FSCC 2.3.7). Source and target are open in one session; no data goes over the network.
+//! Copies inside the server: FSCTL_SRV_COPYCHUNK_WRITE, and FSCTL_DUPLICATE_EXTENTS_TO_FILE where files can
+//! share storage (MS-SMB2 3.3.5.15.6, MS-FSCC 2.3.7). Source and target are open in one session. No data
+//! crosses the network.
 
 use smb_wire::fscc::fsctl::DuplicateExtents;
 use smb_wire::ioctl::body::{
@@ -12,32 +13,33 @@ use crate::Error;
 use crate::error::Result;
 use crate::smb::File;
 
-/// Bytes of one chunk, which every server takes (MS-SMB2 3.3.3).
+/// The bytes of one chunk, a size that every server accepts (MS-SMB2 3.3.3).
 const CHUNK: u64 = 1024 * 1024;
-/// Chunks of one request, which every server takes.
+/// The chunks of one request, a number that every server accepts.
 const CHUNKS: usize = 16;
-/// Bytes that [`File::copy_from`] copies at once at most.
+/// The most bytes of one [`File::copy_from`].
 pub const COPIED_AT_ONCE: u64 = CHUNK * CHUNKS as u64;
 
-/// The key by which a server knows the file that it is to copy from.
+/// The key by which a server knows a file as the source of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopySource(ResumeKey);
 
 impl File {
-    /// The key by which the server knows this file as a source of copies, as long as it is open.
+    /// Requests the key by which the server knows this file as a source of copies, as long as it is open.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses, as one that does not copy.
+    /// [`Error::Status`] when the server refuses, for example because it does not copy files.
     pub async fn copy_source(&self) -> Result<CopySource> {
         let reply = self.control(CtlCode::SrvRequestResumeKey, &[], 32).await?.success()?;
         let output = ioctl::Response::parse(reply.message())?.output;
         Ok(CopySource(SrvRequestResumeKey::parse(output)?.resume_key))
     }
 
-    /// Has the server copy `length` bytes, [`COPIED_AT_ONCE`] at most, from `at` in `source` to the same place in this file.
+    /// Makes the server copy `length` bytes, [`COPIED_AT_ONCE`] at most, from `at` in `source` to the same
+    /// place in this file.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses; [`Error::Protocol`] when it has copied less.
+    /// [`Error::Status`] when the server refuses. [`Error::Protocol`] when it has copied less.
     pub async fn copy_from(&self, source: CopySource, at: u64, length: u64) -> Result<()> {
         let end = at.saturating_add(length);
         let chunk = |number: u64| {
@@ -55,11 +57,11 @@ impl File {
         }
     }
 
-    /// Has `length` bytes at `at` share the storage of those of `source`, which is open in the same session. This file must
-    /// reach so far already.
+    /// Makes `length` bytes at `at` share the storage of those of `source`, which is open in the same
+    /// session. This file must already be that long.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server refuses, as where its file system cannot do that.
+    /// [`Error::Status`] when the server refuses, for example because its file system cannot share storage.
     pub async fn share_storage_of(&self, source: &File, at: u64, length: u64) -> Result<()> {
         let beyond =
             |_| Error::Status { command: smb_wire::SmbCommand::Ioctl, status: NtStatus::INVALID_PARAMETER };

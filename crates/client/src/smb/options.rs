@@ -1,4 +1,4 @@
-//! What a client offers and insists on.
+//! The offers and requirements of a client.
 
 use std::time::Duration;
 
@@ -10,33 +10,34 @@ use smb_wire::negotiate::Dialect;
 pub const DIALECTS: [Dialect; 5] =
     [Dialect::Smb202, Dialect::Smb210, Dialect::Smb300, Dialect::Smb302, Dialect::Smb311];
 
-/// What a connection offers the server.
+/// The offers of a connection to the server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The dialects to offer, out of [`DIALECTS`].
     pub dialects: Vec<Dialect>,
-    /// Signing algorithms in order of preference. They can be chosen in 3.1.1 only; before it the dialect
-    /// decides.
+    /// The signing algorithms in order of preference. They are negotiated in 3.1.1 only. Before it the
+    /// dialect decides.
     pub signing: Vec<SigningAlgorithm>,
-    /// Ciphers in order of preference; none to offer no encryption. Before 3.1.1 only AES-128-CCM exists.
+    /// The ciphers in order of preference. An empty list offers no encryption. Before 3.1.1 there is only
+    /// AES-128-CCM.
     pub ciphers: Vec<Cipher>,
     /// Whether the client requires that messages are signed or sealed.
     pub require_signing: bool,
-    /// Names the client; the same on all connections of one session.
+    /// The identity of the client. All connections of one session need the same.
     pub client_guid: Guid,
-    /// Credits to keep in stock: at least one for each request of 64 KiB that is to be under way at once.
+    /// The credits to keep in stock: at least one for each request of 64 KiB that is to be in flight at once.
     pub credits: u16,
-    /// How long each step on the way to a share may take: the connection, NEGOTIATE, SESSION_SETUP, TREE_CONNECT. A server
-    /// that hangs in one of them may well answer others meanwhile.
+    /// The time limit of each step on the way to a share: the connection, NEGOTIATE, SESSION_SETUP,
+    /// TREE_CONNECT. A server that hangs in one of them may well answer others meanwhile.
     pub connect_timeout: Duration,
-    /// How long a server may be silent, on the level of TCP, before the connection counts as lost.
+    /// The time of silence on the TCP level after which the connection counts as lost.
     pub dead_after: Duration,
-    /// How long nothing at all may come while something is awaited, before the connection counts as lost: the host of a
-    /// server that hangs goes on acknowledging for it. A server that only takes its time is asked whether it is there,
-    /// and its answer counts. Zero to wait for ever.
+    /// The time without any received byte, while a reply is awaited, after which the connection counts as
+    /// lost. The host of a server that hangs goes on acknowledging for it. A server that only needs time is
+    /// asked for a sign of life, and its reply counts. Zero waits for ever.
     pub silence: Duration,
-    /// Bytes that each connection may carry in a second in each direction: a stand-in for a narrow path, with
-    /// which the client slows itself down. [`Connection::pace`](crate::smb::Connection::pace) changes it later.
+    /// The bytes per second that each connection may carry in each direction. The client slows itself down to
+    /// imitate a narrow path. [`Connection::pace`](crate::smb::Connection::pace) changes it later.
     pub pace: Option<u64>,
 }
 
@@ -57,12 +58,12 @@ impl Default for Options {
     }
 }
 
-/// Who logs on.
+/// The user of a logon and the hash of the password.
 #[derive(Clone)]
 pub struct Credentials {
     /// The user's name.
     pub user: String,
-    /// The domain, or nothing for one that the server chooses.
+    /// The domain, or nothing to let the server choose one.
     pub domain: String,
     /// The hash of the password.
     pub hash: auth::NtHash,

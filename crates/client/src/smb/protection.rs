@@ -1,5 +1,5 @@
-//! Signatures and seals: the keys of a session and how messages are protected with them
-//! (MS-SMB2 3.1.4 and 3.2.5.3.1).
+//! Signing and sealing: the keys of a session, and the protection of messages with them (MS-SMB2 3.1.4 and
+//! 3.2.5.3.1).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,21 +11,22 @@ use smb_wire::{Header, SmbCommand};
 
 use crate::Error;
 
-/// How a request, and with it its reply, is protected.
+/// The protection of a request and of its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protection {
-    /// Not at all.
+    /// No protection.
     None,
     /// By the channel's signing key.
     Signed,
-    /// By the session's signing key, in a SESSION_SETUP that binds or renews it. Who binds checks the last reply, which is
-    /// signed with a key that comes of it; no other is worth anything without what comes next.
+    /// By the session's signing key, in a SESSION_SETUP that binds or renews it. The client checks the last
+    /// reply of a binding, which is signed with the new channel's key. The other replies are worth nothing
+    /// without the next one.
     Binding,
     /// By the session's encryption keys.
     Sealed,
 }
 
-/// The encryption keys of a session. They are the same on all its channels.
+/// The encryption keys of a session. All its channels use the same keys.
 #[derive(Debug)]
 pub(crate) struct SealKeys {
     seal: Sealer,
@@ -34,7 +35,7 @@ pub(crate) struct SealKeys {
     nonce: AtomicU64,
 }
 
-/// What protects the messages of one session on one connection.
+/// The keys that protect the messages of one session on one connection.
 #[derive(Debug)]
 pub(crate) struct ChannelKeys {
     pub(crate) session_id: u64,
@@ -42,7 +43,7 @@ pub(crate) struct ChannelKeys {
     seal: Option<Arc<SealKeys>>,
 }
 
-/// What was agreed on, and the hash over the exchange, from which keys are derived.
+/// The inputs of key derivation: the result of the negotiation, and the hash over the exchange.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Agreed {
     pub(crate) dialect: Dialect,
@@ -74,8 +75,8 @@ impl ChannelKeys {
         ChannelKeys { session_id, signer: signer(session_key, agreed), seal }
     }
 
-    /// The keys of one more channel of this session: a signing key out of what the binding agreed on, and the
-    /// session's own encryption keys with their nonces.
+    /// The keys of a further channel of this session: a signing key from the binding, and the session's own
+    /// encryption keys with their nonces.
     pub(crate) fn bound(&self, binding_key: &[u8; 16], agreed: &Agreed) -> ChannelKeys {
         // MS-SMB2 3.2.5.3.3
         let seal = self.seal.clone();
@@ -87,7 +88,7 @@ impl ChannelKeys {
         self.seal.is_some()
     }
 
-    /// Signs `message`, which begins with its header and ends where the next one begins.
+    /// Signs `message`, which begins with its header and ends at the start of the next one.
     pub(crate) fn sign(&self, message: &mut [u8]) {
         // MS-SMB2 3.1.4.1
         let Ok(header) = Header::parse_mut(message) else { return };
@@ -98,7 +99,7 @@ impl ChannelKeys {
         message[SIGNATURE].copy_from_slice(&signature);
     }
 
-    /// Checks the signature of a reply, whose field is zero afterwards.
+    /// Checks the signature of a reply and zeroes the field.
     pub(crate) fn verify(&self, message: &mut [u8]) -> Result<(), Error> {
         // MS-SMB2 3.2.5.1.3
         let header = Header::parse_mut(message)?;
@@ -111,7 +112,7 @@ impl ChannelKeys {
         self.signer.verify(message, nonce, &signature).map_err(|_| Error::WrongSignature)
     }
 
-    /// Seals `frame`: room for the transform header, then the messages.
+    /// Seals `frame`, which consists of room for the transform header and the messages.
     pub(crate) fn seal(&self, frame: &mut [u8]) -> Result<(), Error> {
         // MS-SMB2 3.1.4.3
         let keys = self.seal.as_ref().ok_or(Error::NotOffered("encryption"))?;
@@ -127,7 +128,7 @@ impl ChannelKeys {
         Ok(())
     }
 
-    /// Opens a sealed frame in place; the messages begin behind the transform header.
+    /// Unseals a frame in place. The messages follow the transform header.
     pub(crate) fn open(&self, frame: &mut [u8]) -> Result<(), Error> {
         let keys = self.seal.as_ref().ok_or(Error::Protocol("a sealed reply in a session without keys"))?;
         let header = *transform::TransformHeader::parse(frame)?.0;
@@ -137,7 +138,7 @@ impl ChannelKeys {
     }
 }
 
-/// Where the signature stands in a message.
+/// The range of the signature in a message.
 const SIGNATURE: std::ops::Range<usize> = header::SIZE - 16..header::SIZE;
 
 /// The signing key of a channel.
@@ -152,7 +153,7 @@ fn signer(key: &[u8; 16], agreed: &Agreed) -> Signer {
 }
 
 fn sealer(cipher: Cipher, session_key: &[u8; 16], label: &[u8], context: &[u8]) -> Sealer {
-    // With NTLM the full session key of MS-SMB2 3.2.5.3.1 has 16 bytes too.
+    // With NTLM the full session key of MS-SMB2 3.2.5.3.1 also has 16 bytes.
     let made = match cipher.key_len() {
         16 => Sealer::new(cipher, &*kdf::<16>(session_key, label, context)),
         _ => Sealer::new(cipher, &*kdf::<32>(session_key, label, context)),

@@ -1,38 +1,39 @@
-//! Byte ranges of files that an open has for itself: [`File::lock`] and [`File::unlock`].
+//! Exclusive byte-range locks of an open: [`File::lock`] and [`File::unlock`].
 //!
-//! A LOCK whose answer is lost with its channel is sent again over another by the number it had, and a server that counts
-//! (MS-SMB2 3.3.5.14) takes it once. A refusal of the second copy is not the whole answer: a server that does not count may
-//! have refused it because of what the first one has taken, and the first one may still come, out of the buffers of the lost
-//! channel, when nothing is in its way any more. At a server that counts, a caller hears of a refusal only when neither copy has
-//! the range or ever will: [`File::was_taken`].
+//! A LOCK whose reply is lost with its channel is sent again over another channel with the same sequence
+//! number, and a server that checks the numbers (MS-SMB2 3.3.5.14) carries it out once. A refusal of the
+//! second copy is not the whole answer. A server that does not check the numbers may have refused it because
+//! the first copy has the lock. And the first copy may still arrive, out of the buffers of the lost channel,
+//! when nothing stands against it any more. With a server that checks the numbers, a caller gets a refusal
+//! only if neither copy has the range or ever will ([`File::was_taken`]).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use smb_wire::lock::{self, LockElement, LockFlags};
-use smb_wire::{NtStatus, SmbCommand, WireList};
+use smb_wire::lock::{self, Flags, LockElement};
+use smb_wire::{Command, List, NtStatus};
 use tokio::sync::RwLock;
 
 use crate::Error;
 use crate::error::Result;
 use crate::smb::File;
-use crate::smb::link::Part;
-use crate::smb::session::call::Answer;
+use crate::smb::link::FrameRequest;
+use crate::smb::session::call::FrameReplies;
 
-/// Places for sequence numbers of LOCK that a server has for each open.
+/// The number of lock sequence entries that a server keeps for each open.
 const LOCK_PLACES: u32 = 64;
 
-/// No byte at all, which is in nobody's way and in whose way nothing is (MS-FSA 2.1.4.10).
+/// An empty range, which conflicts with no lock (MS-FSA 2.1.4.10).
 const NOTHING: Range = Range { offset: 0, length: 0 };
 
-/// The byte ranges of an open.
+/// The byte-range locks of an open.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
-    /// How many LOCK requests were made.
+    /// The number of LOCK requests made so far.
     count: AtomicU32,
-    /// Those that it has.
+    /// The ranges that it holds.
     taken: Mutex<Vec<Range>>,
-    /// Held by each LOCK, and alone by who must know what all others have come to.
+    /// Each LOCK holds it shared. A check that must know the outcome of all others holds it alone.
     changing: RwLock<()>,
 }
 
@@ -42,7 +43,7 @@ struct Range {
     length: u64,
 }
 
-/// Index and number by which a server knows a LOCK that is sent again.
+/// The index and number by which a server recognises a repeated LOCK.
 type Sequence = (u32, u8);
 
 impl Ranges {
@@ -54,7 +55,7 @@ impl Ranges {
         self.taken().contains(&range)
     }
 
-    /// Whether it was there to be forgotten.
+    /// Removes the range. Returns whether it was there.
     fn forget(&self, range: Range) -> bool {
         let mut taken = self.taken();
         let at = taken.iter().position(|it| *it == range);
@@ -63,10 +64,10 @@ impl Ranges {
 }
 
 impl File {
-    /// Takes `length` bytes from `offset` on for this open alone, or fails at once.
+    /// Locks `length` bytes from `offset` on for this open alone, or fails at once.
     ///
     /// # Errors
-    /// [`Error::Status`] when somebody else has some of them.
+    /// [`Error::Status`] when somebody else holds some of them.
     pub async fn lock(&self, offset: u64, length: u64) -> Result<()> {
         let range = Range { offset, length };
         loop {
@@ -90,23 +91,23 @@ impl File {
         }
     }
 
-    /// Gives a range back just as it was taken.
+    /// Unlocks a range exactly as it was locked.
     ///
     /// # Errors
-    /// [`Error::Status`] when it is not held.
+    /// [`Error::Status`] when it is not locked.
     pub async fn unlock(&self, offset: u64, length: u64) -> Result<()> {
         let range = Range { offset, length };
         let _changing = self.ranges.changing.read().await;
-        // Forgotten before it is sent: what comes of it may never be heard of.
+        // The range is removed before the request, because the outcome may never be known.
         let had = self.ranges.forget(range);
-        let answer = self.change(range, LockFlags::UNLOCK, self.next_lock()).await?;
+        let answer = self.change(range, Flags::UNLOCK, self.next_lock()).await?;
         let replayed = answer.replayed;
         match answer.success() {
             Ok(_) => Ok(()),
-            // The first copy has given it back, at a server that does not count.
+            // The first copy has unlocked it, at a server that does not check the numbers.
             Err(error) if replayed && is_not_locked(&error) && had => Ok(()),
             Err(error) => {
-                // A refusal of the only copy says that it is still held.
+                // A refusal of the only copy means that it is still locked.
                 if had && !replayed && !is_not_locked(&error) {
                     self.ranges.taken().push(range);
                 }
@@ -115,26 +116,27 @@ impl File {
         }
     }
 
-    /// Whether the first copy of a LOCK whose second copy was refused had taken the range, which it then has no more. If not,
-    /// it takes nothing any more, at a server that counts.
+    /// Whether the first copy of a LOCK had taken the range, when the second copy was refused. The range is
+    /// unlocked then. Otherwise, at a server that checks the numbers, the first copy takes nothing later
+    /// either.
     ///
     /// # Errors
-    /// Why that cannot be known.
+    /// The reason why that cannot be known.
     async fn was_taken(&self, range: Range, sequence: Sequence) -> Result<bool> {
         let _changing = self.ranges.changing.write().await;
-        // Done under the number of the first copy, which a server that counts now takes for this one when it comes.
-        let settled = self
-            .change(NOTHING, LockFlags::SHARED_LOCK | LockFlags::FAIL_IMMEDIATELY, sequence)
-            .await?
-            .success();
-        // A range that this open has by another LOCK stays: that has refused both copies.
+        // This request has the number of the first copy. A server that checks the numbers takes the first
+        // copy for this one when it arrives.
+        let settled =
+            self.change(NOTHING, Flags::SHARED_LOCK | Flags::FAIL_IMMEDIATELY, sequence).await?.success();
+        // A range that this open holds by another LOCK stays. That lock has refused both copies.
         let given_back = match self.ranges.has(range) {
             true => None,
-            false => Some(self.change(range, LockFlags::UNLOCK, self.next_lock()).await?.success()),
+            false => Some(self.change(range, Flags::UNLOCK, self.next_lock()).await?.success()),
         };
         settled?;
-        // It is not held where the first copy has come in between. A lock of no byte is in nobody's way.
-        self.change(NOTHING, LockFlags::UNLOCK, self.next_lock()).await?;
+        // The empty range is not locked if the first copy has arrived in between. A lock of no byte conflicts
+        // with nothing.
+        self.change(NOTHING, Flags::UNLOCK, self.next_lock()).await?;
         match given_back {
             None => Ok(false),
             Some(Ok(_)) => Ok(true),
@@ -143,8 +145,9 @@ impl File {
         }
     }
 
-    /// Index and number by which a server knows the next LOCK when it is sent again over another channel, and does it once:
-    /// each of the places in turn with the number behind that of its last use. Zeros where that cannot happen.
+    /// The index and number of the next LOCK, by which a server recognises its repetition over another
+    /// channel and carries it out once. The entries are used in turn, each with the number after that of its
+    /// last use. They are zeros if a repetition cannot happen.
     // MS-SMB2 3.2.4.19
     fn next_lock(&self) -> Sequence {
         if !self.tree.session.channels_matter() {
@@ -154,15 +157,16 @@ impl File {
         (count % LOCK_PLACES + 1, (count / LOCK_PLACES % 16) as u8)
     }
 
-    /// One LOCK request.
-    async fn change(&self, range: Range, flags: LockFlags, sequence: Sequence) -> Result<Answer<1>> {
+    /// Sends one LOCK request.
+    async fn change(&self, range: Range, flags: Flags, sequence: Sequence) -> Result<FrameReplies<1>> {
         let Range { offset, length } = range;
         let elements = [LockElement { offset, length, flags }];
-        let (file_id, locks) = (self.id(), WireList::Values(&elements));
+        let (file_id, locks) = (self.id(), List::Values(&elements));
         let (lock_sequence_index, lock_sequence_number) = sequence;
         let request = lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks };
         let body = |out: &mut Vec<u8>| request.write(out);
-        let answer = self.tree.call([Part { command: SmbCommand::Lock, payload: 0, body: &body }]).await?;
+        let answer =
+            self.tree.call([FrameRequest { command: Command::Lock, payload: 0, body: &body }]).await?;
         let [reply] = &answer.replies;
         if reply.status().is_success() {
             lock::Response::parse(reply.message())?;
@@ -171,8 +175,8 @@ impl File {
     }
 }
 
-/// A range for this open alone, or not at all.
-const TAKE: LockFlags = LockFlags::EXCLUSIVE_LOCK.union(LockFlags::FAIL_IMMEDIATELY);
+/// An exclusive lock, or a failure at once.
+const TAKE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
 
 fn is_not_locked(error: &Error) -> bool {
     error.status() == Some(NtStatus::RANGE_NOT_LOCKED)

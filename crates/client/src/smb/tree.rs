@@ -1,4 +1,4 @@
-//! A share that is connected to, and what can be done with names in it.
+//! A connected share and the operations on names in it.
 
 use std::sync::Arc;
 
@@ -10,36 +10,34 @@ use smb_wire::ioctl::interfaces::{self, NetworkInterfaceInfo};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareFlags, ShareType};
-use smb_wire::{
-    FileId, NtStatus, SmbCommand, Utf16, WireList, close, query_info, tree_disconnect, utf16, write,
-};
+use smb_wire::{Command, FileId, List, NtStatus, Utf16, close, query_info, tree_disconnect, utf16, write};
 
 use crate::Error;
 use crate::error::Result;
-use crate::patience::answered;
-use crate::smb::link::{Envelope, Part, RELATED};
+use crate::retry::answered;
+use crate::smb::link::{Envelope, FrameRequest, RELATED};
 use crate::smb::protection::Protection;
 use crate::smb::session::SessionInner;
-use crate::smb::session::call::Answer;
+use crate::smb::session::call::FrameReplies;
 use crate::smb::{File, Reply, negotiate};
 
-/// How a file or directory is opened. The constructors cover the usual; the fields are those of a CREATE.
+/// The options of a CREATE. The constructors cover the usual cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// What will be done with it.
+    /// The requested access.
     pub access: Access,
-    /// FILE_ATTRIBUTE bits for a file that is made.
+    /// The FILE_ATTRIBUTE bits of a new file.
     pub attributes: u32,
-    /// What others may do meanwhile.
+    /// The access that others may have meanwhile.
     pub share: ShareAccess,
-    /// What to do when it exists, or does not.
+    /// The action if it exists or does not.
     pub disposition: Disposition,
     /// Further options.
     pub options: CreateOptions,
 }
 
 impl OpenOptions {
-    /// To read and write a file; `disposition` says whether it is made.
+    /// Opens a file to read and write. `disposition` says whether it is created.
     #[must_use]
     pub fn file(disposition: Disposition) -> OpenOptions {
         OpenOptions {
@@ -51,20 +49,20 @@ impl OpenOptions {
         }
     }
 
-    /// To read a file that exists.
+    /// Opens an existing file to read.
     #[must_use]
     pub fn read() -> OpenOptions {
         OpenOptions { access: Access::FILE_GENERIC_READ, ..OpenOptions::file(Disposition::Open) }
     }
 
-    /// To look at the attributes of a file or directory that exists.
+    /// Opens an existing file or directory to read its attributes.
     #[must_use]
     pub fn attributes() -> OpenOptions {
         let access = Access::READ_ATTRIBUTES | Access::SYNCHRONIZE;
         OpenOptions { access, options: CreateOptions::empty(), ..OpenOptions::file(Disposition::Open) }
     }
 
-    /// To list a directory; `disposition` says whether it is made.
+    /// Opens a directory to list it. `disposition` says whether it is created.
     #[must_use]
     pub fn directory(disposition: Disposition) -> OpenOptions {
         OpenOptions {
@@ -74,7 +72,7 @@ impl OpenOptions {
         }
     }
 
-    /// To delete a file or an empty directory when it is closed.
+    /// Opens a file or an empty directory to delete it on close.
     #[must_use]
     pub fn delete() -> OpenOptions {
         OpenOptions {
@@ -85,7 +83,7 @@ impl OpenOptions {
     }
 }
 
-/// A connection of a session to a share. Copies share it.
+/// A tree connect: a share in a session. Copies share it.
 #[derive(Debug, Clone)]
 pub struct Tree {
     pub(crate) inner: Arc<TreeInner>,
@@ -95,15 +93,15 @@ pub struct Tree {
 pub(crate) struct TreeInner {
     pub(crate) session: Arc<SessionInner>,
     id: u32,
-    /// What the share demands.
+    /// The protection that the share requires.
     protection: Protection,
     response: tree_connect::Response,
 }
 
-/// What is waited for while a share is connected to.
+/// The name of the step in errors while a share is connected.
 const TREE_CONNECT: &str = "TREE_CONNECT";
 
-/// What a server knows the share `share` by.
+/// The UNC path of the share `share`.
 fn share_path(session: &SessionInner, share: &str) -> Vec<u8> {
     utf16::encode(&format!("\\\\{}\\{share}", session.host))
 }
@@ -112,7 +110,8 @@ fn connect_request(path: &[u8]) -> tree_connect::Request<'_> {
     tree_connect::Request::new(Utf16::new(path).unwrap_or_default())
 }
 
-/// How a TREE_CONNECT is protected: in 3.1.1 it proves to the server that nobody changed the negotiation.
+/// The least protection of a TREE_CONNECT. In 3.1.1 its signature proves to the server that nobody changed
+/// the negotiation.
 fn at_least(session: &SessionInner) -> Protection {
     // MS-SMB2 3.2.4.1.1
     let is_311 = session.negotiated.dialect == Dialect::Smb311;
@@ -121,20 +120,24 @@ fn at_least(session: &SessionInner) -> Protection {
 
 impl TreeInner {
     /// Sends one frame and waits for all its replies.
-    pub(crate) async fn call<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+    pub(crate) async fn call<const N: usize>(&self, parts: [FrameRequest<'_>; N]) -> Result<FrameReplies<N>> {
         self.session.call(self.id, self.protection, parts).await
     }
 
-    /// Sends one frame that must not be sent twice, since nothing in it tells the server that it is the same.
-    pub(crate) async fn call_once<const N: usize>(&self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+    /// Sends one frame that must not be sent twice, because nothing in it lets the server recognise a
+    /// repetition.
+    pub(crate) async fn call_once<const N: usize>(
+        &self,
+        parts: [FrameRequest<'_>; N],
+    ) -> Result<FrameReplies<N>> {
         self.session.call_again(self.id, self.protection, parts, false).await
     }
 
-    /// Closes an open. One that is closed already when this is repeated was closed by it.
+    /// Closes an open. If a repetition finds it closed, the first copy has closed it.
     pub(crate) async fn close(&self, file_id: FileId) -> Result<()> {
-        let request = close::Request { flags: close::CloseFlags::empty(), file_id };
+        let request = close::Request { flags: close::Flags::empty(), file_id };
         let body = |out: &mut Vec<u8>| request.write(out);
-        let answer = self.call([Part { command: SmbCommand::Close, payload: 0, body: &body }]).await?;
+        let answer = self.call([FrameRequest { command: Command::Close, payload: 0, body: &body }]).await?;
         if let [reply] = &answer.replies
             && reply.status().is_success()
         {
@@ -151,12 +154,13 @@ impl TreeInner {
 }
 
 impl Tree {
-    /// Connects a share, each step of it within [`Options::connect_timeout`](crate::smb::Options::connect_timeout).
+    /// Connects a share, with [`Options::connect_timeout`](crate::smb::Options::connect_timeout) for each
+    /// step.
     pub(crate) async fn connect(session: Arc<SessionInner>, share: &str) -> Result<Tree> {
         let time = session.options.connect_timeout;
         let path = share_path(&session, share);
         let body = |out: &mut Vec<u8>| connect_request(&path).write(out);
-        let part = Part { command: SmbCommand::TreeConnect, payload: 0, body: &body };
+        let part = FrameRequest { command: Command::TreeConnect, payload: 0, body: &body };
         let connecting = session.call(0, at_least(&session), [part]);
         let [reply] = answered(TREE_CONNECT, time, connecting).await?.success()?;
         Tree::connected(session, &reply).await
@@ -168,7 +172,7 @@ impl Tree {
         path: &str,
     ) -> Result<(Tree, Result<FileInfo>)> {
         if session.negotiated.dialect != Dialect::Smb311 {
-            // The negotiation is to be looked into first.
+            // The negotiation must be validated first.
             let tree = Tree::connect(session, share).await?;
             let found = tree.stat(path).await;
             return Ok((tree, found));
@@ -178,8 +182,8 @@ impl Tree {
         let connect_body = |out: &mut Vec<u8>| connect_request(&share).write(out);
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let parts = [
-            Part { command: SmbCommand::TreeConnect, payload: 0, body: &connect_body },
-            Part { command: SmbCommand::Create, payload: 0, body: &create_body },
+            FrameRequest { command: Command::TreeConnect, payload: 0, body: &connect_body },
+            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
             CLOSE_RELATED,
         ];
         let connecting = session.call(0, at_least(&session), parts);
@@ -188,7 +192,7 @@ impl Tree {
         let tree = Tree::connected(session, &connected.success()?).await?;
         let found = match opened.status() {
             NtStatus::OBJECT_NAME_NOT_FOUND | NtStatus::OBJECT_PATH_NOT_FOUND => {
-                Some(Err(Error::Status { command: SmbCommand::Create, status: opened.status() }))
+                Some(Err(Error::Status { command: Command::Create, status: opened.status() }))
             }
             status if status.is_success() => {
                 let opened = create::Response::parse(opened.message())?;
@@ -197,10 +201,10 @@ impl Tree {
                 }
                 Some(Ok(opened.info))
             }
-            // It may not be about the file at all.
+            // The status may not be about the file at all.
             _ => None,
         };
-        // What is told of a share that demands encryption counts only when it was sealed.
+        // A result from a share that demands encryption counts only if it was sealed.
         let found = match found.filter(|_| was_sealed || !tree.demands_encryption()) {
             Some(found) => found,
             None => tree.stat(path).await,
@@ -208,7 +212,7 @@ impl Tree {
         Ok((tree, found))
     }
 
-    /// The tree that the server has answered with.
+    /// The tree of a successful TREE_CONNECT.
     async fn connected(session: Arc<SessionInner>, reply: &Reply) -> Result<Tree> {
         let time = session.options.connect_timeout;
         let response = tree_connect::Response::parse(reply.message())?;
@@ -224,7 +228,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Before 3.1.1, asks the server in a signed message what was negotiated, since nothing protected that.
+    /// Before 3.1.1, asks the server in a signed message for the negotiated values, because nothing protected
+    /// the negotiation.
     async fn validate_negotiation(&self) -> Result<()> {
         // MS-SMB2 3.2.5.5
         let session = &self.inner.session;
@@ -239,13 +244,13 @@ impl Tree {
             capabilities: negotiate::capabilities(options),
             guid: options.client_guid,
             security_mode: negotiate::security_mode(options),
-            dialects: WireList::Values(&options.dialects),
+            dialects: List::Values(&options.dialects),
         }
         .write(&mut input);
         let file_id = FileId { persistent: u64::MAX, volatile: u64::MAX };
         let request = ioctl::Request::fsctl(CtlCode::ValidateNegotiateInfo, file_id, &input, 24);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: SmbCommand::Ioctl, payload: request.payload_len(), body: &body };
+        let part = FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &body };
         let envelope = Envelope {
             session_id: session.id,
             tree_id: self.inner.id,
@@ -253,10 +258,11 @@ impl Tree {
             keys: Some(channel.keys.as_ref()),
             ..Envelope::PLAIN
         };
-        // It is about this connection, and so is asked there whatever becomes of it.
+        // The request is about this connection, and so it uses this connection whatever becomes of it.
         let [pending] = channel.connection.link.send(envelope, [part], None).await?;
         // MS-SMB2 3.2.5.14.12
-        // The reply is signed, whatever it says; so a server that does not know the code is itself. There are some of 3.0.
+        // The reply is signed, whatever its status. So the refusal of a server that does not know the code is
+        // genuine. Some servers of 3.0 do not know it.
         let reply = pending.await?;
         let unknown = [NtStatus::NOT_SUPPORTED, NtStatus::INVALID_DEVICE_REQUEST, NtStatus::FILE_CLOSED];
         if unknown.contains(&reply.status()) {
@@ -272,57 +278,57 @@ impl Tree {
         if same { Ok(()) } else { Err(Error::Protocol("somebody changed the negotiation on its way")) }
     }
 
-    /// The server's network interfaces, to which further connections may be opened.
+    /// Queries the server's network interfaces, to which further connections can be opened.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server does not tell.
+    /// [`Error::Status`] when the server refuses.
     pub async fn interfaces(&self) -> Result<Vec<NetworkInterfaceInfo>> {
         // MS-SMB2 3.2.4.20.10
         const ROOM: u32 = 64 * 1024;
         let file_id = FileId { persistent: u64::MAX, volatile: u64::MAX };
         let request = ioctl::Request::fsctl(CtlCode::QueryNetworkInterfaceInfo, file_id, &[], ROOM);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: SmbCommand::Ioctl, payload: request.payload_len(), body: &body };
+        let part = FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &body };
         let [reply] = self.inner.call([part]).await?.success()?;
         let list = interfaces::parse(ioctl::Response::parse(reply.message())?.output);
         Ok(list.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// What the share holds.
+    /// The type of the share.
     #[must_use]
     pub fn share_type(&self) -> ShareType {
         self.inner.response.share_type
     }
 
-    /// Whether the share demands that its messages are sealed.
+    /// Whether the share requires sealed messages.
     #[must_use]
     pub fn demands_encryption(&self) -> bool {
         self.inner.response.share_flags.contains(ShareFlags::ENCRYPT_DATA)
     }
 
-    /// What the share's permissions allow at most.
+    /// The most access that the share's permissions allow.
     #[must_use]
     pub fn maximal_access(&self) -> Access {
         self.inner.response.maximal_access
     }
 
-    /// Opens or makes `path`, whose parts are divided by `/` or `\` and which is empty for the share's root.
+    /// Opens or creates `path`. Its parts are divided by `/` or `\`. An empty path is the root of the share.
     ///
     /// # Errors
-    /// [`Error::Status`] with what the server has against it.
+    /// [`Error::Status`] when the server refuses.
     pub async fn open(&self, path: &str, how: &OpenOptions) -> Result<File> {
         let (name, contexts) = (wire_path(path), self.inner.session.create_contexts());
         let body = |out: &mut Vec<u8>| create_request(&name, how, &contexts).write(out);
-        let part = Part { command: SmbCommand::Create, payload: 0, body: &body };
+        let part = FrameRequest { command: Command::Create, payload: 0, body: &body };
         let [reply] = self.inner.call([part]).await?.success()?;
         let response = create::Response::parse(reply.message())?;
         Ok(File::new(Arc::clone(&self.inner), response.file_id, response.info))
     }
 
-    /// The sizes, times and attributes of `path`: CREATE, QUERY_INFO and CLOSE in one round trip.
+    /// Queries the sizes, times and attributes of `path`: CREATE, QUERY_INFO and CLOSE in one round trip.
     ///
     /// # Errors
-    /// [`Error::Status`] with what the server has against it.
+    /// [`Error::Status`] when the server refuses.
     pub async fn stat(&self, path: &str) -> Result<FileInfo> {
         let name = wire_path(path);
         let how = OpenOptions::attributes();
@@ -331,15 +337,15 @@ impl Tree {
             file_info_class: FileInfoClass::NETWORK_OPEN.0,
             output_buffer_length: NETWORK_OPEN_SIZE,
             additional_information: 0,
-            flags: query_info::QueryInfoFlags::empty(),
+            flags: query_info::Flags::empty(),
             file_id: RELATED,
             input_buffer: &[],
         };
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let query_body = |out: &mut Vec<u8>| query.write(out);
         let parts = [
-            Part { command: SmbCommand::Create, payload: 0, body: &create_body },
-            Part { command: SmbCommand::QueryInfo, payload: query.payload_len(), body: &query_body },
+            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
+            FrameRequest { command: Command::QueryInfo, payload: query.payload_len(), body: &query_body },
             CLOSE_RELATED,
         ];
         let [_, queried, _] = self.inner.call(parts).await?.success()?;
@@ -347,11 +353,12 @@ impl Tree {
         network_open(buffer)
     }
 
-    /// Makes a file with `data` in it: CREATE, WRITE and CLOSE in one round trip, or in three in a session of several
-    /// channels, so that each can be repeated when one is lost. `data` is at most what one WRITE can carry.
+    /// Creates a file with the content `data`: CREATE, WRITE and CLOSE in one round trip. In a session of
+    /// several channels it takes three, so that each request can be repeated when a channel is lost. One
+    /// WRITE must be able to carry `data`.
     ///
     /// # Errors
-    /// [`Error::Status`] with what the server has against it.
+    /// [`Error::Status`] when the server refuses.
     pub async fn put(&self, path: &str, how: &OpenOptions, data: &[u8]) -> Result<()> {
         let in_part = || Error::Protocol("a WRITE was done in part");
         if self.inner.session.channels.are_several() {
@@ -365,8 +372,8 @@ impl Tree {
         let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
         let write_body = |out: &mut Vec<u8>| request.write(out);
         let parts = [
-            Part { command: SmbCommand::Create, payload: 0, body: &create_body },
-            Part { command: SmbCommand::Write, payload: request.payload_len(), body: &write_body },
+            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
+            FrameRequest { command: Command::Write, payload: request.payload_len(), body: &write_body },
             CLOSE_RELATED,
         ];
         let [_, written, _] = self.inner.call(parts).await?.success()?;
@@ -374,25 +381,26 @@ impl Tree {
         if count == data.len() { Ok(()) } else { Err(in_part()) }
     }
 
-    /// Opens `path` and closes it again, in one round trip, or in two where [`Tree::put`] takes three. With
-    /// [`OpenOptions::delete`] that deletes it.
+    /// Opens `path` and closes it again in one round trip, or in two where [`Tree::put`] takes three. With
+    /// [`OpenOptions::delete`] this deletes it.
     ///
     /// # Errors
-    /// [`Error::Status`] with what the server has against it.
+    /// [`Error::Status`] when the server refuses.
     pub async fn touch(&self, path: &str, how: &OpenOptions) -> Result<()> {
         if self.must_be_alone(how) {
             return self.open(path, how).await?.close().await;
         }
         let name = wire_path(path);
         let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
-        let create = Part { command: SmbCommand::Create, payload: 0, body: &create_body };
+        let create = FrameRequest { command: Command::Create, payload: 0, body: &create_body };
         self.inner.call([create, CLOSE_RELATED]).await?.success()?;
         Ok(())
     }
 
-    /// Whether a CREATE that may make, empty or delete a file cannot go with what follows it. When it must be
-    /// repeated, the server has to know it by its name, or may do it once more: after the other, or as a late
-    /// request of the lost channel long after it. It only does so until what was opened has been used.
+    /// Whether a CREATE that may create, empty or delete a file must go without the requests that follow it.
+    /// When it is repeated, the server must recognise it, or it may carry it out twice: after the other
+    /// requests, or as a late request of the lost channel long after them. The server recognises it only
+    /// until the open has been used.
     fn must_be_alone(&self, how: &OpenOptions) -> bool {
         // MS-SMB2 3.3.1.10
         let changes =
@@ -400,28 +408,28 @@ impl Tree {
         changes && self.inner.session.channels.are_several()
     }
 
-    /// Gives the share up.
+    /// Disconnects the share.
     ///
     /// # Errors
-    /// When the server did not take notice.
+    /// When the server did not confirm it.
     pub async fn disconnect(self) -> Result<()> {
         let body = |out: &mut Vec<u8>| tree_disconnect::Request.write(out);
-        let part = Part { command: SmbCommand::TreeDisconnect, payload: 0, body: &body };
+        let part = FrameRequest { command: Command::TreeDisconnect, payload: 0, body: &body };
         self.inner.call([part]).await?.success_or(NtStatus::NETWORK_NAME_DELETED)
     }
 }
 
-/// Closes what the request before it opened.
-pub(crate) const CLOSE_RELATED: Part<'static> = Part {
-    command: SmbCommand::Close,
+/// Closes the open of the previous request.
+pub(crate) const CLOSE_RELATED: FrameRequest<'static> = FrameRequest {
+    command: Command::Close,
     payload: 0,
-    body: &|out| close::Request { flags: close::CloseFlags::empty(), file_id: RELATED }.write(out),
+    body: &|out| close::Request { flags: close::Flags::empty(), file_id: RELATED }.write(out),
 };
 
 /// The size of FileNetworkOpenInformation (MS-FSCC 2.4.34), in bytes.
 pub(crate) const NETWORK_OPEN_SIZE: u32 = 56;
 
-/// Reads FileNetworkOpenInformation.
+/// Parses FileNetworkOpenInformation.
 pub(crate) fn network_open(buffer: &[u8]) -> Result<FileInfo> {
     let wrong = |_| smb_wire::Malformed::new("FileNetworkOpenInformation", "length");
     let mut cursor = wire::Cursor::new(buffer);
@@ -441,7 +449,7 @@ pub(crate) fn network_open(buffer: &[u8]) -> Result<FileInfo> {
     })
 }
 
-/// A path as CREATE wants it: UTF-16, divided by backslashes, none in front.
+/// A path in the form of CREATE: UTF-16, divided by backslashes, without a leading one.
 pub(crate) fn wire_path(path: &str) -> Vec<u8> {
     let path = path.trim_start_matches(['/', '\\']);
     let mut out = Vec::with_capacity(path.len() * 2);

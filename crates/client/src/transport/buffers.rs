@@ -1,22 +1,22 @@
-//! The store of buffers that received messages lie in, so that the steady state allocates nothing.
+//! A pool of buffers for received messages. In the steady state nothing is allocated.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Sizes of kept buffers: small replies, 4 to 16 KiB reads, 64 KiB reads, 1 MiB reads, 8 MiB reads. Each has
-/// room for the headers around its round number.
+/// The sizes of pooled buffers, for small replies and for reads of 4 to 16 KiB, 64 KiB, 1 MiB and 8 MiB. Each
+/// size leaves room for the headers around its round number.
 const CLASSES: [usize; 5] = [1024, 17 * 1024, 65 * 1024, 1025 * 1024, 8193 * 1024];
-/// How many of each size are kept.
+/// The most buffers of each size that the pool holds.
 const KEPT: [usize; 5] = [256, 256, 64, 16, 2];
 
-/// Buffers that stay initialised over their whole length, so that reading into them costs no clearing.
+/// A pool of buffers. They stay initialised over their whole length, so reading into them needs no clearing.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     free: Mutex<[Vec<Vec<u8>>; CLASSES.len()]>,
 }
 
 impl Buffers {
-    /// A buffer of at least `len` bytes. What it holds means nothing.
+    /// Returns a buffer of at least `len` bytes with arbitrary content.
     pub(crate) fn take(&self, len: usize) -> Vec<u8> {
         let Some(class) = CLASSES.iter().position(|&size| len <= size) else {
             return vec![0; len];
@@ -35,7 +35,7 @@ impl Buffers {
     }
 }
 
-/// One message in a buffer, which goes back to its store in the end.
+/// One message in a buffer. The buffer returns to its pool when the message is dropped.
 #[derive(Debug)]
 pub(crate) struct Message {
     buffer: Vec<u8>,
@@ -49,7 +49,7 @@ impl Message {
         Message { buffer, range, store: Arc::clone(store) }
     }
 
-    /// A message that came from nowhere, all of `buffer`.
+    /// A message that is all of `buffer`, which belongs to no pool.
     pub(crate) fn own(buffer: Vec<u8>) -> Message {
         let range = 0..buffer.len();
         Message { buffer, range, store: Arc::default() }
@@ -67,7 +67,7 @@ impl Message {
         &self.buffer[self.range.clone()]
     }
 
-    /// Where `part`, which was read out of the message, lies in it.
+    /// The range of the message that `part`, a subslice of it, covers.
     pub(crate) fn range_of(&self, part: &[u8]) -> Range<usize> {
         let start = (part.as_ptr() as usize).wrapping_sub(self.bytes().as_ptr() as usize);
         if part.is_empty() { 0..0 } else { start..start + part.len() }

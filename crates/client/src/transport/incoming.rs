@@ -1,7 +1,7 @@
-//! Reads the socket and splits what comes into frames.
+//! Reads the socket and splits the incoming bytes into frames.
 //!
-//! Small frames come many at a time into one buffer and are handed over in it; a frame that is larger than
-//! [`LARGE`] is read straight into the buffer in which its reply will be handed over.
+//! Many small frames arrive in one buffer and are handed over in it. A frame larger than [`LARGE`] is read
+//! straight into the buffer in which its reply is handed over.
 
 use std::io;
 use std::ops::Range;
@@ -15,18 +15,19 @@ use super::{Protocol, Transport};
 use crate::Error;
 use crate::error::Result;
 
-/// Bytes in front of a frame, which tell its length.
+/// The bytes in front of a frame. They hold its length.
 pub(crate) const PREFIX: usize = 4;
 
-/// Bytes that are read at once.
+/// The most bytes of one read.
 const HELD: usize = 256 * 1024;
 /// Frames from this size on are not copied.
 const LARGE: usize = 32 * 1024;
-/// How much of such a frame must have come before it is looked at again, or all that is missing: on a slow path it comes
-/// packet by packet, each wake-up costs more than the copying of many KiB, and where the server is on the same machine it
-/// is the server that pays for it.
+/// The bytes of such a frame that must have arrived before the reader wakes up, or all that is missing. On a
+/// slow path a frame arrives packet by packet. Each wake-up costs more than copying many KiB, and if the
+/// server runs on the same machine, the server pays for it.
 const PART: usize = 256 * 1024;
-/// How much is read at once while large frames come: enough to see how long the next one is.
+/// The most bytes of one read while large frames arrive. They are enough to learn the length of the next
+/// frame.
 const PEEK: usize = 128;
 
 /// How a protocol reads frames. An error ends the connection.
@@ -34,10 +35,10 @@ pub(crate) trait Receiver<P: Protocol>: Send + 'static {
     /// The length of the frame behind `prefix`.
     fn length(prefix: [u8; PREFIX]) -> Result<usize>;
 
-    /// Reads a frame in a buffer that is used again for the next ones.
+    /// Reads a frame in a buffer that later frames reuse.
     fn take(&mut self, transport: &Arc<Transport<P>>, prefix: [u8; PREFIX], frame: &mut [u8]) -> Result<()>;
 
-    /// Reads a large frame: the first `length` bytes of a buffer of its own.
+    /// Reads a large frame, which is the first `length` bytes of a buffer of its own.
     fn take_large(
         &mut self,
         transport: &Arc<Transport<P>>,
@@ -47,14 +48,14 @@ pub(crate) trait Receiver<P: Protocol>: Send + 'static {
     ) -> Result<()>;
 }
 
-/// Runs until the connection ends, which fails all requests.
+/// Runs until the connection ends, and then fails all requests.
 pub(super) async fn run<P: Protocol, R: Receiver<P>>(
     transport: Arc<Transport<P>>,
     socket: OwnedReadHalf,
     receiver: R,
 ) {
     let socket = Socket::new(socket);
-    let mut reader = Reader {
+    let mut reader = StreamReader {
         held: transport.buffers.take(HELD),
         filled: 0..0,
         pace: Pace::default(),
@@ -69,17 +70,17 @@ pub(super) async fn run<P: Protocol, R: Receiver<P>>(
     reader.transport.fail(error);
 }
 
-struct Reader<P: Protocol, R> {
+struct StreamReader<P: Protocol, R> {
     transport: Arc<Transport<P>>,
     socket: Socket,
     held: Vec<u8>,
-    /// The part of `held` that has not been dealt with.
+    /// The part of `held` that has not been processed.
     filled: Range<usize>,
     pace: Pace,
     receiver: R,
 }
 
-impl<P: Protocol, R: Receiver<P>> Reader<P, R> {
+impl<P: Protocol, R: Receiver<P>> StreamReader<P, R> {
     /// Reads until the server closes the connection between two frames.
     async fn read(&mut self) -> Result<()> {
         let mut peeking = false;
@@ -107,7 +108,7 @@ impl<P: Protocol, R: Receiver<P>> Reader<P, R> {
         }
     }
 
-    /// Reads what is there. False when the connection has ended.
+    /// Reads the bytes that have arrived. Returns false when the connection has ended.
     async fn fill(&mut self, peeking: bool) -> Result<bool> {
         if self.filled.is_empty() {
             self.filled = 0..0;
@@ -125,7 +126,7 @@ impl<P: Protocol, R: Receiver<P>> Reader<P, R> {
         Ok(count > 0)
     }
 
-    /// Reads a frame of `length` bytes into a buffer of its own. Some of it is there already.
+    /// Reads a frame of `length` bytes into a buffer of its own. The first bytes are already in `held`.
     async fn read_large(&mut self, length: usize) -> Result<Vec<u8>> {
         let mut buffer = self.transport.buffers.take(length);
         let there = &self.held[self.filled.start + PREFIX..self.filled.end];

@@ -1,20 +1,20 @@
-//! What a connection is made of, whichever protocol it carries: a table of requests under way, a queue of what is
-//! to be written, and three tasks.
+//! A connection of either protocol: a table of pending requests, a queue of frames to write, and three tasks.
 //!
-//! A protocol's own part ([`Protocol`]) makes the entries and the frames; [`writer`] writes all that is queued with
-//! one system call; [`incoming`] splits what comes into frames, which the protocol's [`Receiver`] reads and whose
-//! replies it hands to [`Transport::complete`]; [`Pending`] is who waits for one; [`ward`] notices when nothing comes
-//! any more. The lock is held for a few table
-//! operations only: neither cryptography nor copying happens under it.
+//! The protocol ([`Protocol`]) makes the entries and the frames. [`writer`] writes all queued frames with one
+//! system call. [`incoming`] splits the received bytes into frames. The protocol's [`Receiver`] reads them
+//! and passes the replies to [`Transport::complete`]. [`Pending`] is the future of one reply. [`liveness`]
+//! notices a server that has gone silent.
+//!
+//! The lock is held for a few table operations only. No cryptography and no copying happens under it.
 
 mod buffers;
 mod incoming;
+mod liveness;
 mod pace;
 mod pending;
 mod socket;
 mod traffic;
 mod tune;
-mod ward;
 mod writer;
 
 use std::collections::{HashMap, VecDeque};
@@ -42,34 +42,34 @@ pub(crate) use pending::Pending;
 pub use traffic::Traffic;
 pub(crate) use tune::{Tuning, tune};
 
-/// What a protocol adds to a connection.
+/// The protocol's part of a connection.
 pub(crate) trait Protocol: fmt::Debug + Sized + Send + Sync + 'static {
-    /// Beside the lock.
-    type Shared: fmt::Debug + Default + Send + Sync;
-    /// Under the lock.
+    /// The protocol's data beside the lock.
+    type Unlocked: fmt::Debug + Default + Send + Sync;
+    /// The protocol's data under the lock.
     type Own: fmt::Debug + Send;
-    /// What is remembered of a request until its reply has been fetched.
+    /// The data of a request that is kept until its reply has been fetched.
     type Request: fmt::Debug + Send;
-    /// A reply as it is handed over.
+    /// A reply as the caller receives it.
     type Reply: fmt::Debug + Send;
 
-    /// The connection has ended; whoever waits inside of `own` is to be woken.
+    /// The connection has ended. Wakes the waiters inside `own`.
     fn ended(own: &mut Self::Own);
 
-    /// Asks the server for any answer that it has at once, whatever else waits there. Nobody looks at it.
+    /// Sends a request that the server answers at once, whatever else waits there. The reply is ignored.
     fn ask(transport: &Arc<Transport<Self>>) -> impl Future<Output = ()> + Send;
 }
 
 /// A request whose reply has not been fetched.
 #[derive(Debug)]
-pub(crate) struct Entry<P: Protocol> {
+pub(crate) struct UnfetchedRequest<P: Protocol> {
     state: EntryState<P::Reply>,
     pub(crate) request: P::Request,
 }
 
-impl<P: Protocol> Entry<P> {
-    pub(crate) fn new(request: P::Request) -> Entry<P> {
-        Entry { state: EntryState::Waiting(None), request }
+impl<P: Protocol> UnfetchedRequest<P> {
+    pub(crate) fn new(request: P::Request) -> UnfetchedRequest<P> {
+        UnfetchedRequest { state: EntryState::Waiting(None), request }
     }
 
     /// Whether the reply has come.
@@ -80,15 +80,15 @@ impl<P: Protocol> Entry<P> {
 
 #[derive(Debug)]
 enum EntryState<R> {
-    /// No final reply yet.
+    /// The final reply has not arrived.
     Waiting(Option<Waker>),
-    /// Nobody waits any more.
+    /// The waiter has been dropped.
     Abandoned,
-    /// The reply has come.
+    /// The reply has arrived.
     Done(R),
 }
 
-/// Spreads the numbers of requests, which are consecutive, over the table.
+/// A hasher that spreads the consecutive numbers of requests over the table.
 #[derive(Debug, Default)]
 pub(crate) struct IdHasher(u64);
 
@@ -106,11 +106,11 @@ impl Hasher for IdHasher {
     }
 }
 
-/// A frame on its way out, with data that nobody has copied into it.
+/// An outgoing frame, with a payload that was not copied into it.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) frame: Frame,
-    /// What is sent between two parts of the frame, and where the first of them ends.
+    /// The payload, and its offset in the frame.
     pub(crate) payload: Option<(usize, Bytes)>,
 }
 
@@ -120,41 +120,41 @@ impl From<Frame> for Outgoing {
     }
 }
 
-/// What is under the lock.
+/// The data under the lock.
 #[derive(Debug)]
-pub(crate) struct State<P: Protocol> {
+pub(crate) struct TransportState<P: Protocol> {
     pub(crate) own: P::Own,
-    pub(crate) entries: HashMap<u64, Entry<P>, BuildHasherDefault<IdHasher>>,
+    pub(crate) entries: HashMap<u64, UnfetchedRequest<P>, BuildHasherDefault<IdHasher>>,
     pub(crate) frames: FramePool,
     pub(crate) failed: Option<Error>,
     outbox: VecDeque<Outgoing>,
-    /// Who wants to know when the connection ends.
+    /// Tasks that are notified when the connection ends.
     watchers: Vec<Arc<Notify>>,
 }
 
 /// The shared part of a connection.
 #[derive(Debug)]
 pub(crate) struct Transport<P: Protocol> {
-    state: Mutex<State<P>>,
+    state: Mutex<TransportState<P>>,
     written: Notify,
-    /// Whether the writer has something that the host has not taken.
+    /// Whether the writer holds data that the host has not taken.
     writing: AtomicBool,
     meter: Meter,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) rate: Rate,
-    pub(crate) shared: P::Shared,
+    pub(crate) shared: P::Unlocked,
 }
 
 impl<P: Protocol> Transport<P> {
-    /// A connection over `stream`, and the tasks that serve it. It is lost when something is awaited and not a byte comes
-    /// for as long as `silence`.
+    /// Starts a connection over `stream` and its tasks. The connection is lost when a reply is awaited and no
+    /// byte arrives during `silence`.
     pub(crate) fn begin(
         stream: TcpStream,
         own: P::Own,
         receiver: impl Receiver<P>,
         silence: Duration,
     ) -> (Arc<Transport<P>>, Tasks) {
-        let state = State {
+        let state = TransportState {
             own,
             entries: HashMap::default(),
             frames: FramePool::default(),
@@ -169,21 +169,21 @@ impl<P: Protocol> Transport<P> {
             meter: Meter::of(&stream),
             buffers: Arc::default(),
             rate: Rate::default(),
-            shared: P::Shared::default(),
+            shared: P::Unlocked::default(),
         });
         let (read, write) = stream.into_split();
         let reader = tokio::spawn(incoming::run(Arc::clone(&transport), read, receiver));
         let writer = tokio::spawn(writer::run(Arc::clone(&transport), write));
-        let ward = tokio::spawn(ward::run(Arc::clone(&transport), silence));
-        (transport, Tasks([reader, writer, ward].map(|task| task.abort_handle())))
+        let liveness = tokio::spawn(liveness::run(Arc::clone(&transport), silence));
+        (transport, Tasks([reader, writer, liveness].map(|task| task.abort_handle())))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<P>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, TransportState<P>> {
         // Nothing under the lock can panic half way through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `watcher` notified when the connection ends, at once if it has.
+    /// Notifies `watcher` when the connection ends, or at once if it has ended.
     pub(crate) fn watch(&self, watcher: &Arc<Notify>) {
         let mut state = self.lock();
         if state.failed.is_some() {
@@ -193,17 +193,17 @@ impl<P: Protocol> Transport<P> {
         }
     }
 
-    /// What the path has carried.
+    /// The bytes that the path has carried.
     pub(crate) fn traffic(&self) -> Traffic {
         self.meter.read()
     }
 
-    /// What ended the connection, if it has ended.
+    /// The error that ended the connection, if it has ended.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.lock().failed.clone()
     }
 
-    /// Ends the connection: every request, now and later, fails with `error`.
+    /// Ends the connection. Every present and later request fails with `error`.
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.lock();
         if state.failed.is_some() {
@@ -212,7 +212,7 @@ impl<P: Protocol> Transport<P> {
         state.failed = Some(error);
         P::ended(&mut state.own);
         state.outbox.clear();
-        // Replies that have come can still be fetched.
+        // Replies that have arrived can still be fetched.
         let mut wakers = Vec::new();
         state.entries.retain(|_, entry| match &mut entry.state {
             EntryState::Waiting(waker) => {
@@ -229,10 +229,10 @@ impl<P: Protocol> Transport<P> {
         watchers.iter().for_each(|watcher| watcher.notify_one());
     }
 
-    /// Queues a frame; the first one calls the writer.
+    /// Queues a frame. The first frame in the queue wakes the writer.
     ///
     /// # Errors
-    /// What ended the connection.
+    /// The error that ended the connection.
     pub(crate) fn post(&self, frame: impl Into<Outgoing>) -> Result<()> {
         let mut state = self.lock();
         if let Some(error) = &state.failed {
@@ -247,8 +247,8 @@ impl<P: Protocol> Transport<P> {
         Ok(())
     }
 
-    /// Hands the reply to request `id` to who waits for it; `settle` does the protocol's books under the lock. False
-    /// when there is no such request.
+    /// Hands the reply to the waiter of request `id`. `settle` updates the protocol's data under the lock.
+    /// Returns false when there is no such request.
     pub(crate) fn complete(
         &self,
         id: u64,
@@ -258,7 +258,7 @@ impl<P: Protocol> Transport<P> {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(entry) = state.entries.get_mut(&id) else {
-            // The reply gives its buffer back, which is no business of the lock.
+            // Dropping the reply returns its buffer to the pool, which must not happen under the lock.
             drop(guard);
             drop(reply);
             return false;
@@ -269,7 +269,7 @@ impl<P: Protocol> Transport<P> {
             EntryState::Abandoned => state.entries.remove(&id),
             _ => None,
         };
-        // Wakers, and buffers that go back to their store, take locks of their own.
+        // Wakers and returned buffers take locks of their own.
         drop(guard);
         drop(unwanted);
         if let EntryState::Waiting(Some(waker)) = before {

@@ -1,8 +1,8 @@
-//! Slows a connection down to a rate, in each direction for itself: a stand-in for a narrow or long path, of which
-//! the server knows nothing.
+//! Limits a connection to a rate, separately in each direction. It imitates a narrow or long path, unknown to
+//! the server.
 //!
-//! Bytes are counted when they have passed and paid for by waiting afterwards. While the reader waits, what the
-//! server sends fills the buffers of the connection, and then the server's writes wait too.
+//! Bytes are counted when they have passed, and a wait afterwards pays for them. While the reader waits, the
+//! server's data fills the buffers of the connection, and then the server's writes wait too.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use rustix::time::{
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
-/// How far an idle direction may be ahead of its rate. A busy host wakes us this late and more, and less would lose
-/// what was slept too long.
+/// The time by which an idle direction may be ahead of its rate. A busy host wakes a task this late or later,
+/// and a smaller value would lose the time that was overslept.
 const BURST: Duration = Duration::from_millis(5);
-/// Less than this is not waited for: waking up has its price.
+/// The shortest wait. A wake-up has its price.
 const STEP: Duration = Duration::from_micros(250);
 
-/// The rate of a connection in bytes for each second; zero for no limit.
+/// The rate of a connection in bytes per second. Zero is no limit.
 #[derive(Debug, Default)]
 pub(crate) struct Rate(AtomicU64);
 
@@ -37,7 +37,7 @@ impl Rate {
 /// One direction of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// When all that has passed is paid for.
+    /// The time at which all that has passed is paid for.
     paid: Option<Instant>,
     timer: Option<Timer>,
 }
@@ -52,7 +52,7 @@ impl Pace {
         let now = Instant::now();
         let paid = self.pay(now, rate, bytes);
         if paid > now + STEP && self.sleep(paid - now).await.is_err() {
-            // There are no more descriptors for timers of our own.
+            // No descriptor is left for a timer of our own.
             tokio::time::sleep(paid - now).await;
         }
     }
@@ -65,7 +65,7 @@ impl Pace {
         timer.sleep(time).await
     }
 
-    /// Counts `bytes` and answers when they are paid for.
+    /// Counts `bytes`, and returns the time at which they are paid for.
     fn pay(&mut self, now: Instant, rate: u64, bytes: usize) -> Instant {
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let from = self.paid.map_or(earliest, |paid| paid.max(earliest));
@@ -75,8 +75,8 @@ impl Pace {
     }
 }
 
-/// A timer of the host. Those of the runtime go by milliseconds, in which a quick connection carries more than is
-/// under way on it. The runtime reads it as it reads a pipe.
+/// A timer of the host. The runtime's timers have a resolution of a millisecond, in which a fast connection
+/// carries more than is in flight on it. The runtime reads this one like a pipe.
 #[derive(Debug)]
 struct Timer(Receiver);
 
@@ -94,7 +94,7 @@ impl Timer {
         };
         let once = Itimerspec { it_interval: span(Duration::ZERO), it_value: span(time) };
         timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once)?;
-        // How often it went off, which is once.
+        // The number of expirations, which is one.
         self.0.read_exact(&mut [0; 8]).await.map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! A request on its way: the future of its reply.
+//! A pending request: the future of its reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,8 +9,8 @@ use super::{EntryState, Protocol, Transport};
 use crate::Error;
 use crate::error::Result;
 
-/// Resolves to the final reply, whatever its status. Dropped before that, the reply is ignored when it
-/// comes; the server still does what was asked.
+/// Resolves to the final reply, whatever its status. If it is dropped before, the reply is ignored when it
+/// arrives, but the server still carries out the request.
 #[derive(Debug)]
 pub(crate) struct Pending<P: Protocol> {
     transport: Arc<Transport<P>>,
@@ -64,7 +64,7 @@ impl<P: Protocol> Drop for Pending<P> {
             }
             _ => state.entries.remove(&self.id),
         };
-        // A reply gives its buffer back, which is no business of this lock.
+        // Dropping a reply returns its buffer to the pool, which must not happen under this lock.
         drop(state);
         drop(dropped);
     }

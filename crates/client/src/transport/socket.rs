@@ -1,4 +1,4 @@
-//! The receiving side of the socket, which can be told how much must have come before it is worth a wake-up.
+//! The receiving side of the socket, with a threshold of bytes below which it does not wake the reader.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -7,7 +7,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 
-/// The socket and what it has been told.
+/// The socket and its threshold.
 pub(super) struct Socket {
     half: OwnedReadHalf,
     /// Its SO_RCVLOWAT, in bytes.
@@ -15,14 +15,14 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// A new connection's: every byte wakes the reader.
+    /// A new connection. Every byte wakes the reader.
     pub(super) fn new(half: OwnedReadHalf) -> Socket {
         Socket { half, part: 1 }
     }
 
-    /// Reads what is there, at least one byte and at most as much as `into` takes; zero when the connection has
-    /// ended. Unless something is known to be there it waits until `part` bytes are, or the end: no more than
-    /// will come, or it waits for ever.
+    /// Reads what has arrived, at least one byte and at most the length of `into`. Returns zero when the
+    /// connection has ended. If nothing is known to have arrived, it waits for `part` bytes or the end.
+    /// `part` must not exceed the bytes that will come, or the wait never ends.
     pub(super) async fn read(&mut self, into: &mut [u8], part: usize) -> io::Result<usize> {
         loop {
             match read_once(self.half.as_ref(), into) {
@@ -30,7 +30,7 @@ impl Socket {
                 done => return done,
             }
             if self.part != part {
-                // If that many are there by now, this raises the event that is waited for next.
+                // If that many bytes have arrived by now, this raises the event that is awaited next.
                 set_part(self.half.as_ref(), part)?;
                 self.part = part;
             }
@@ -39,8 +39,8 @@ impl Socket {
     }
 }
 
-/// One call. When it gives less than there was room for, the socket is empty: tokio is told, which saves the
-/// call that would find nothing.
+/// Makes one system call. A result shorter than the buffer means that the socket is empty. tokio is told so,
+/// which saves a call that would find nothing.
 fn read_once(stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
     let mut result: io::Result<usize> = Err(io::ErrorKind::WouldBlock.into());
     let attempt = stream.try_io(Interest::READABLE, || {

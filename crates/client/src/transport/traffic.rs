@@ -1,36 +1,37 @@
-//! What the path has carried, by the host's own account: what the server's host has acknowledged and what has come from
-//! it, to the byte and at every moment, whereas requests count only when they are done.
+//! The bytes that the path has carried, from the host's own counters: the bytes that the server's host has
+//! acknowledged and those that have arrived from it. The counters are exact at every moment, while requests
+//! count only when they are done.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-/// What a connection has carried so far.
+/// The bytes that a connection has carried so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
     /// Bytes that the server's host has acknowledged.
     pub sent: u64,
     /// Bytes that have come from it.
     pub received: u64,
-    /// How long a round trip takes, smoothed.
+    /// The smoothed round-trip time.
     pub round_trip: Duration,
 }
 
-/// What shows that somebody is at the other end.
+/// Counters that show whether the other end is alive.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sign {
     pub(super) received: u64,
     pub(super) sent: u64,
-    /// Whether some of what the host was given has not been acknowledged.
+    /// Whether some of the data that the host was given has not been acknowledged.
     pub(super) is_sending: bool,
 }
 
-/// Where the counts of a connection are to be had.
+/// Access to the counters of a connection.
 #[derive(Debug)]
 pub(super) struct Meter(Option<OwnedFd>);
 
-/// Bytes of `struct tcp_info` that are looked at, and where what is wanted stands in it (linux/tcp.h).
+/// The length of the part of `struct tcp_info` that is read, and the offsets of its fields (linux/tcp.h).
 const SIZE: usize = 148;
 const UNACKED: usize = 24;
 const RTT_US: usize = 68;
@@ -40,11 +41,11 @@ const NOTSENT_BYTES: usize = 144;
 
 impl Meter {
     pub(super) fn of(stream: &TcpStream) -> Meter {
-        // Without one nothing is known, which is said below.
+        // Without a descriptor the counters are unknown, which `read` and `sign` report.
         Meter(stream.as_fd().try_clone_to_owned().ok())
     }
 
-    /// What was carried; nothing where the host does not say.
+    /// The bytes that the connection has carried, or zeros where the host does not tell.
     pub(super) fn read(&self) -> Traffic {
         let Some(info) = self.0.as_ref().and_then(tcp_info) else { return Traffic::default() };
         Traffic {
@@ -54,7 +55,7 @@ impl Meter {
         }
     }
 
-    /// The same, for who looks whether it changes; none where the host does not say.
+    /// The counters in which a change shows life, or none where the host does not tell.
     pub(super) fn sign(&self) -> Option<Sign> {
         let info = self.0.as_ref().and_then(tcp_info)?;
         let is_sending = word(&info, UNACKED) > 0 || word(&info, NOTSENT_BYTES) > 0;
@@ -85,7 +86,7 @@ fn tcp_info(socket: &OwnedFd) -> Option<[u8; SIZE]> {
             &raw mut length,
         )
     };
-    // An older kernel knows less.
+    // An older kernel fills in a shorter structure.
     (done == 0 && length as usize == SIZE).then_some(info)
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
-/// What a paced connection may hold on our side, in bytes, if the host allows so much.
+/// The receive buffer of a paced connection, in bytes, if the host allows it.
 const PACED_BUFFER: usize = 16 * 1024 * 1024;
 
-/// What a connection needs of its socket.
+/// The requirements of a connection on its socket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tuning {
-    /// How long a server may be silent before the connection counts as lost.
+    /// The time of silence after which the connection counts as lost.
     pub(crate) dead_after: Duration,
     /// Whether the connection is slowed down to a rate.
     pub(crate) is_paced: bool,
@@ -22,20 +22,20 @@ pub(crate) fn tune(stream: &TcpStream, tuning: Tuning) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     notice_silence(stream, tuning.dead_after)?;
     if tuning.is_paced {
-        // What waits to be read in time waits on the path, and not in the server.
+        // Data that waits for its turn waits on the path, not in the server.
         sockopt::set_socket_recv_buffer_size(stream, PACED_BUFFER)?;
     }
     Ok(())
 }
 
-/// Has the host end a connection whose peer says nothing for `dead_after`, whether bytes wait to be
-/// acknowledged or none are under way.
+/// Makes the host end a connection whose peer is silent for `dead_after`, whether or not bytes wait to be
+/// acknowledged.
 fn notice_silence(stream: &TcpStream, dead_after: Duration) -> std::io::Result<()> {
     const PROBES: u32 = 3;
     let milliseconds = u32::try_from(dead_after.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(stream, milliseconds)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    // Half of the time silence is waited for, the other half probes go out.
+    // The host waits for half of the time, and sends probes during the other half.
     let step = Duration::from_secs((dead_after.as_secs() / 2 / u64::from(PROBES)).max(1));
     sockopt::set_tcp_keepidle(stream, Duration::from_secs((dead_after.as_secs() / 2).max(1)))?;
     sockopt::set_tcp_keepintvl(stream, step)?;

@@ -1,4 +1,4 @@
-//! Writes what is queued: all of it with one call, as long as the socket takes it.
+//! Writes the queued frames, all with one call as long as the socket takes them.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -11,7 +11,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 use super::pace::Pace;
 use super::{Outgoing, Protocol, Transport};
 
-/// Pieces handed to one call.
+/// The most pieces of one call.
 const MAX_SLICES: usize = 64;
 
 /// Runs until the connection fails or is dropped.
@@ -38,14 +38,14 @@ pub(super) async fn run<P: Protocol>(transport: Arc<Transport<P>>, mut socket: O
     }
 }
 
-/// Writes the frames in order and gives them back.
+/// Writes the frames in order and returns them to the pool.
 async fn write_all<P: Protocol>(
     transport: &Transport<P>,
     socket: &mut OwnedWriteHalf,
     frames: &mut VecDeque<Outgoing>,
     pace: &mut Pace,
 ) -> io::Result<()> {
-    // Bytes of the first frame that are written already.
+    // The bytes of the first frame that are already written.
     let mut done = 0;
     while !frames.is_empty() {
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
@@ -69,7 +69,7 @@ async fn write_all<P: Protocol>(
     Ok(())
 }
 
-/// Puts the pieces of `frames` behind their first `skip` bytes into `slices`, and says how many there are.
+/// Puts the pieces of `frames` after their first `skip` bytes into `slices`, and returns their number.
 fn gather<'a>(
     frames: &'a VecDeque<Outgoing>,
     mut skip: usize,
@@ -89,7 +89,7 @@ fn gather<'a>(
 }
 
 impl Outgoing {
-    /// What is sent, in order.
+    /// The pieces to send, in order.
     fn pieces(&self) -> [&[u8]; 3] {
         let frame = self.frame.bytes();
         match &self.payload {

@@ -1,5 +1,4 @@
-//! An NFSv4.1 server with one directory and one file in it, which counts what it does and plays the tricks it is
-//! told to.
+//! An NFSv4.1 server with one directory and one file. It counts its operations and plays tricks on request.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -25,22 +24,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::Frame;
 
-/// What the server does to the next COMPOUND that has this operation, once.
+/// A trick of the server on the next COMPOUND with this operation, once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trick {
     /// Answers the operation with this status.
     Refuse(OpNum, NfsStat),
-    /// Does everything, and ends the connection instead of answering.
+    /// Carries everything out, and ends the connection instead of answering.
     CutAfter(OpNum),
-    /// Ends the connection and does nothing.
+    /// Ends the connection and carries nothing out.
     CutBefore(OpNum),
-    /// Has forgotten all sessions.
+    /// Forgets all sessions.
     ForgetSessions(OpNum),
-    /// Has forgotten all sessions and client IDs.
+    /// Forgets all sessions and client IDs.
     ForgetClients(OpNum),
-    /// Has restarted, and kept sessions and client IDs.
+    /// Restarts, and keeps sessions and client IDs.
     Restart(OpNum),
-    /// Does everything, and answers when the test says so.
+    /// Carries everything out, and answers when the test says so.
     Hold(OpNum),
 }
 
@@ -58,12 +57,12 @@ impl Trick {
     }
 }
 
-/// A COMPOUND as it came.
+/// A received COMPOUND.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct RecordedCompound {
     /// The connection, counted from zero.
     pub connection: usize,
-    /// Slot and number of its SEQUENCE.
+    /// The slot and the number of its SEQUENCE.
     pub slot: Option<(u32, u32)>,
     /// The operations, without SEQUENCE.
     pub operations: Vec<OpNum>,
@@ -72,22 +71,22 @@ pub struct Seen {
 }
 
 #[derive(Default)]
-pub struct State {
+pub struct ScriptedState {
     pub tricks: VecDeque<Trick>,
-    pub seen: Vec<Seen>,
-    /// How often each operation was carried out.
+    pub seen: Vec<RecordedCompound>,
+    /// The number of times that each operation was carried out.
     pub done: HashMap<OpNum, usize>,
     /// The content of the file.
     pub content: Vec<u8>,
-    /// How safe each WRITE was to be.
+    /// The requested stability of each WRITE.
     pub stable: Vec<StableHow>,
-    /// How safe each one is said to be, instead of on the store.
+    /// The stability to report for each WRITE, instead of stable storage.
     pub committed: Option<StableHow>,
-    /// How many slots are granted.
+    /// The number of granted slots.
     pub slots: u32,
-    /// How many operations a COMPOUND may have.
+    /// The most operations of a COMPOUND.
     pub operations: usize,
-    /// How long a lease is, in seconds.
+    /// The lease time in seconds.
     pub lease_s: u32,
     /// Whether it speaks NFSv4.0 only.
     pub is_old: bool,
@@ -95,17 +94,17 @@ pub struct State {
     pub fragments: bool,
     /// Whether every OPEN gets a delegation that does not refuse it.
     pub delegates: bool,
-    /// The scope in which its filehandles mean the same.
+    /// The scope in which its filehandles have one meaning.
     pub scope: &'static [u8],
-    /// The opens that were claimed: the owner, and what for.
+    /// The reclaimed opens: the owner and the access.
     pub claimed: Vec<(Vec<u8>, ShareAccess)>,
-    /// How often it has restarted: what it gave before is void.
+    /// The number of restarts. ScriptedState from before is void.
     restarts: u8,
-    /// Whether it has restarted and nobody has said that all is claimed.
+    /// Whether it has restarted and received no RECLAIM_COMPLETE.
     in_grace: bool,
-    /// Whether it says that files are to be claimed whenever it is asked.
+    /// Whether it asks for reclaims in every reply.
     pub is_always_in_need: bool,
-    /// After so many entries a listing goes on with its first one.
+    /// The number of entries after which a listing returns to its first entry.
     pub circle: u64,
     clients: Vec<u64>,
     sessions: HashMap<SessionId, HashMap<u32, (u32, Vec<u8>)>>,
@@ -113,26 +112,26 @@ pub struct State {
     made: u64,
     held: Vec<(usize, Vec<u8>)>,
     senders: HashMap<usize, tokio::sync::mpsc::UnboundedSender<Vec<u8>>>,
-    /// Whether nobody is told any more that the server is there.
+    /// Whether it answers no sign of life any more.
     pub is_mute: bool,
-    /// How often that was asked.
+    /// The number of requests for a sign of life.
     pub nulls: usize,
-    /// Whether every connection is ended that comes.
+    /// Whether it ends every new connection.
     pub is_dead: bool,
-    /// Messages of the client that are no calls.
+    /// Messages of the client that are not calls.
     pub replies: Vec<Vec<u8>>,
 }
 
-/// The server.
+/// The server of a test.
 #[derive(Clone)]
-pub struct Server {
+pub struct NfsTestServer {
     pub address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ScriptedState>>,
 }
 
 const DELEGATION: StateId = StateId { seqid: 1, other: [4; 12] };
 
-/// What becomes of a COMPOUND.
+/// The treatment of a COMPOUND.
 enum Fate {
     Answer(Vec<u8>),
     Hold(Vec<u8>),
@@ -140,11 +139,11 @@ enum Fate {
     Cut,
 }
 
-impl Server {
-    pub async fn start() -> Server {
+impl NfsTestServer {
+    pub async fn start() -> NfsTestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = Server { address, state: Arc::default() };
+        let server = NfsTestServer { address, state: Arc::default() };
         {
             let mut state = server.state();
             (state.slots, state.operations, state.lease_s) = (64, 64, 90);
@@ -163,7 +162,7 @@ impl Server {
         server
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, ScriptedState> {
         self.state.lock().unwrap()
     }
 
@@ -171,17 +170,17 @@ impl Server {
         self.state().tricks.push_back(trick);
     }
 
-    /// What came since the last call with an operation of this kind.
-    pub fn seen(&self, operation: OpNum) -> Vec<Seen> {
+    /// The received COMPOUNDs with this operation.
+    pub fn seen(&self, operation: OpNum) -> Vec<RecordedCompound> {
         self.state().seen.iter().filter(|it| it.operations.contains(&operation)).cloned().collect()
     }
 
-    /// How often `operation` was carried out.
+    /// The number of times that `operation` was carried out.
     pub fn done(&self, operation: OpNum) -> usize {
         self.state().done.get(&operation).copied().unwrap_or(0)
     }
 
-    /// Sends what was held.
+    /// Sends the held replies.
     pub fn release(&self) {
         let mut state = self.state();
         for (connection, reply) in std::mem::take(&mut state.held) {
@@ -189,12 +188,12 @@ impl Server {
         }
     }
 
-    /// How many replies are held.
+    /// The number of held replies.
     pub fn held(&self) -> usize {
         self.state().held.len()
     }
 
-    /// Asks for the delegation back, over the first connection.
+    /// Recalls the delegation over the first connection.
     pub fn recall(&self, sequenceid: u32, file: &[u8]) {
         let state = self.state();
         let sessionid = *state.sessions.keys().next().unwrap();
@@ -279,7 +278,7 @@ impl Server {
             _ => None,
         };
         let numbers = operations.iter().map(Args::number).filter(|it| *it != OpNum::Sequence).collect();
-        state.seen.push(Seen { connection, slot, operations: numbers, again: false });
+        state.seen.push(RecordedCompound { connection, slot, operations: numbers, again: false });
         match trick {
             Some(Trick::CutBefore(_)) => return Some(Fate::Cut),
             Some(Trick::ForgetSessions(_)) => state.sessions.clear(),
@@ -300,13 +299,13 @@ impl Server {
     }
 }
 
-impl State {
+impl ScriptedState {
     fn restart(&mut self) {
         self.restarts += 1;
         self.in_grace = true;
     }
 
-    /// The answer to an OPEN by `owner`.
+    /// The reply to an OPEN by `owner`.
     fn stateid(&self, owner: &[u8]) -> StateId {
         let mut other = [3; 12];
         other[0] = self.restarts;
@@ -314,7 +313,7 @@ impl State {
         StateId { seqid: 1, other }
     }
 
-    /// Whether a stateid is one that was given since the last restart.
+    /// Whether a stateid was issued after the last restart.
     fn is_valid(&self, stateid: StateId) -> bool {
         stateid == StateId::CURRENT || stateid.seqid <= 1 && stateid.other[0] == self.restarts
     }
@@ -413,7 +412,7 @@ impl State {
         }
     }
 
-    /// Appends what came of an operation that succeeded; the status of one that did not.
+    /// Appends the result of an operation that succeeded. Returns the status of one that did not.
     fn operation(&mut self, operation: &Args<'_>, writer: &mut ReplyWriter) -> NfsStat {
         match operation {
             Args::ExchangeId(_) => {
@@ -466,7 +465,7 @@ impl State {
         NfsStat::Ok
     }
 
-    /// The same, of operations on the directory and its file.
+    /// Does the same for operations on the directory and its file.
     fn on_file(&mut self, operation: &Args<'_>, writer: &mut ReplyWriter) -> NfsStat {
         let cinfo = ChangeInfo { atomic: true, before: 1, after: 2 };
         match operation {

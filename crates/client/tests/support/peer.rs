@@ -1,5 +1,5 @@
-//! The server's end of the connections of one session, played by a test: it logs the client on, binds further
-//! connections, and answers with whatever the test says.
+//! The server's end of the connections of one session, played by a test. It logs the client on, binds further
+//! connections, and sends the answers of the test.
 // Each test file uses its own part of this.
 #![allow(dead_code)]
 
@@ -16,13 +16,13 @@ use smb_wire::header::Flags;
 use smb_wire::negotiate::{self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::tree_connect::{self, ShareType};
-use smb_wire::{Guid, Header, NtStatus, SmbCommand, WireList, create, echo, error};
+use smb_wire::{Command, Guid, Header, List, NtStatus, create, echo, error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use testkit::samba::USER;
 
-/// What the session and the trees are called.
+/// The IDs of the session and the trees.
 pub const SESSION: u64 = 0x7700_1234;
 pub const TREE: u32 = 5;
 
@@ -30,28 +30,28 @@ pub const TREE: u32 = 5;
 pub struct Server {
     listener: TcpListener,
     pub address: SocketAddr,
-    /// What every connection must say in NEGOTIATE, once one has said it.
+    /// The ClientGuid that every connection must send in NEGOTIATE, once one has sent it.
     client: Option<Guid>,
     /// Session.SigningKey, once the client has logged on.
     session_key: Option<Arc<Signer>>,
-    /// What the server calls itself.
+    /// The ServerGuid.
     pub guid: Guid,
-    /// What it chooses, and what it says of itself.
+    /// The dialect that it chooses, its capabilities and its token.
     pub dialect: Dialect,
     pub capabilities: Capabilities,
     pub hint: Vec<u8>,
-    /// Credits that come with each answer.
+    /// The credits of each answer.
     pub grants: u16,
 }
 
 /// A message with its header in front.
-pub type Message = Vec<u8>;
+pub type MessageBytes = Vec<u8>;
 
 /// One connection.
-pub struct Peer {
+pub struct ChannelPeer {
     stream: TcpStream,
-    requests: VecDeque<Message>,
-    /// Over NEGOTIATE and SESSION_SETUP.
+    requests: VecDeque<MessageBytes>,
+    /// The hash over NEGOTIATE and SESSION_SETUP.
     preauth: [u8; 64],
     /// The channel's signing key, once there is one.
     key: Option<Arc<Signer>>,
@@ -59,11 +59,11 @@ pub struct Peer {
     pub grants: u16,
 }
 
-/// What a SESSION_SETUP is for.
+/// The purpose of a SESSION_SETUP.
 enum Setup {
     New,
     Bind,
-    /// The session's time is over.
+    /// The session has expired.
     Renew,
 }
 
@@ -84,16 +84,17 @@ impl Server {
         }
     }
 
-    /// Takes the next connection and says nothing there.
-    pub async fn accept_silently(&mut self) -> Peer {
+    /// Accepts the next connection and sends nothing.
+    pub async fn accept_silently(&mut self) -> ChannelPeer {
         let accepted = tokio::time::timeout(Duration::from_secs(20), self.listener.accept()).await;
         let stream = accepted.expect("a connection").unwrap().0;
         let (dialect, grants) = (self.dialect, self.grants);
-        Peer { stream, requests: VecDeque::new(), preauth: [0; 64], key: None, dialect, grants }
+        ChannelPeer { stream, requests: VecDeque::new(), preauth: [0; 64], key: None, dialect, grants }
     }
 
-    /// Takes the next connection and negotiates, unless told otherwise 3.1.1 with several channels; signed by AES-CMAC.
-    pub async fn accept(&mut self) -> Peer {
+    /// Accepts the next connection and negotiates, by default 3.1.1 with several channels, signed by
+    /// AES-CMAC.
+    pub async fn accept(&mut self) -> ChannelPeer {
         let mut peer = self.accept_silently().await;
         let message = peer.next().await;
         let request = negotiate::Request::parse(&message).unwrap();
@@ -101,10 +102,8 @@ impl Server {
         // MS-SMB2 3.3.5.5
         assert_eq!(*self.client.get_or_insert(request.client_guid), request.client_guid, "one client");
         peer.preauth = preauth_hash(&peer.preauth, &message);
-        let hashes = Context::PreauthIntegrity {
-            hash_algorithms: WireList::Values(&[HashAlgorithm::Sha512]),
-            salt: &[1],
-        };
+        let hashes =
+            Context::PreauthIntegrity { hash_algorithms: List::Values(&[HashAlgorithm::Sha512]), salt: &[1] };
         let response = negotiate::Response {
             security_mode: SecurityMode::SIGNING_ENABLED,
             dialect_revision: self.dialect,
@@ -129,34 +128,34 @@ impl Server {
     }
 
     /// Logs the client on over `peer`.
-    pub async fn log_on(&mut self, peer: &mut Peer) {
+    pub async fn log_on(&mut self, peer: &mut ChannelPeer) {
         let key = peer.set_up_session(Setup::New, &Signer::new(SigningAlgorithm::AesCmac, &[0; 16])).await;
         self.session_key = Some(Arc::clone(&key));
         peer.key = Some(key);
     }
 
-    /// Binds the session to `peer`, and holds the requests against what a binding must be.
-    pub async fn bind(&mut self, peer: &mut Peer) {
+    /// Binds the session to `peer`, and checks the requests of the binding.
+    pub async fn bind(&mut self, peer: &mut ChannelPeer) {
         let session_key = self.session_key.clone().expect("there is a session");
         peer.key = Some(peer.set_up_session(Setup::Bind, &session_key).await);
     }
 
-    /// Lets the client prove again who it is, which changes no key.
-    pub async fn renew(&mut self, peer: &mut Peer) {
+    /// Lets the client authenticate again, which changes no key.
+    pub async fn renew(&mut self, peer: &mut ChannelPeer) {
         let session_key = self.session_key.clone().expect("there is a session");
         peer.set_up_session(Setup::Renew, &session_key).await;
     }
 
     /// Refuses to bind the session to `peer`.
-    pub async fn refuse(&mut self, peer: &mut Peer, status: NtStatus) {
+    pub async fn refuse(&mut self, peer: &mut ChannelPeer, status: NtStatus) {
         let message = peer.next().await;
         peer.refuse(&message, status).await;
     }
 }
 
-impl Peer {
-    /// Two turns of SESSION_SETUP: for a new session, or for the one there is with requests signed by `signer`. Answers
-    /// the key of the channel, with which the last answer is signed.
+impl ChannelPeer {
+    /// Does two round trips of SESSION_SETUP: for a new session, or for the present one with requests signed
+    /// by `signer`. Returns the key of the channel, which signs the last answer.
     async fn set_up_session(&mut self, what: Setup, signer: &Signer) -> Arc<Signer> {
         let named = |name: &str| name.to_owned();
         let mut acceptor = Acceptor::new(&Config::new(Names {
@@ -216,7 +215,7 @@ impl Peer {
 
     /// Lets the client connect a share.
     pub async fn connect_tree(&mut self) {
-        let message = self.next_of(SmbCommand::TreeConnect).await;
+        let message = self.next_of(Command::TreeConnect).await;
         let response = tree_connect::Response {
             share_type: ShareType::Disk,
             share_flags: tree_connect::ShareFlags::empty(),
@@ -229,7 +228,7 @@ impl Peer {
     }
 
     /// The next request, which must be a `command` in the session, signed with this channel's own key.
-    pub async fn next_of(&mut self, command: SmbCommand) -> Message {
+    pub async fn next_of(&mut self, command: Command) -> MessageBytes {
         let message = self.next().await;
         let header = Header::parse(&message).unwrap();
         assert_eq!((header.command(), header.session_id()), (command, SESSION));
@@ -239,7 +238,7 @@ impl Peer {
     }
 
     /// The next request.
-    pub async fn next(&mut self) -> Message {
+    pub async fn next(&mut self) -> MessageBytes {
         while self.requests.is_empty() {
             let frame = tokio::time::timeout(Duration::from_secs(20), self.frame()).await;
             self.split(&frame.expect("a request"));
@@ -247,15 +246,15 @@ impl Peer {
         self.requests.pop_front().unwrap()
     }
 
-    /// The next request; none when the client has closed the connection.
-    pub async fn next_if_any(&mut self) -> Option<Message> {
+    /// The next request, or none when the client has closed the connection.
+    pub async fn next_if_any(&mut self) -> Option<MessageBytes> {
         if self.requests.is_empty() && self.stream.peek(&mut [0]).await.ok()? == 0 {
             return None;
         }
         Some(self.next().await)
     }
 
-    /// Says that the server is there.
+    /// Answers an ECHO.
     pub async fn echo(&mut self, request: &[u8]) {
         let answer = self.answer(request, NtStatus::SUCCESS, |out| echo::Response.write(out));
         self.send(answer).await;
@@ -268,7 +267,7 @@ impl Peer {
         frame
     }
 
-    /// Waits until the client has closed the connection, whatever it says before.
+    /// Waits until the client has closed the connection, whatever it sends before.
     pub async fn is_closed(&mut self) {
         let mut rest = Vec::new();
         // A reset is an end as well.
@@ -299,7 +298,7 @@ impl Peer {
         self.send_signed(answer).await;
     }
 
-    /// Says that the answer comes later, with a signature that is none.
+    /// Sends an interim answer, with a signature that is none.
     pub async fn pend_unsigned(&mut self, request: &[u8]) {
         let mut answer = self.answer(request, NtStatus::PENDING, |out| error::Response::default().write(out));
         let header = Header::parse_mut(&mut answer).unwrap();
@@ -320,7 +319,7 @@ impl Peer {
     }
 
     /// A response with credits.
-    fn answer(&self, request: &[u8], status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Message {
+    fn answer(&self, request: &[u8], status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> MessageBytes {
         let mut header = Header::response_to(Header::parse(request).unwrap(), status);
         header.set_credits(self.grants);
         let mut message = Vec::new();
@@ -329,14 +328,14 @@ impl Peer {
         message
     }
 
-    async fn send_signed(&mut self, mut message: Message) {
+    async fn send_signed(&mut self, mut message: MessageBytes) {
         if let Some(key) = &self.key {
             sign(key, &mut message);
         }
         self.send(message).await;
     }
 
-    async fn send(&mut self, message: Message) {
+    async fn send(&mut self, message: MessageBytes) {
         let mut frame = (message.len() as u32).to_be_bytes().to_vec();
         frame.extend_from_slice(&message);
         self.stream.write_all(&frame).await.unwrap();

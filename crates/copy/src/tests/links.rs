@@ -138,7 +138,7 @@ fn a_link_that_leads_to_the_copy_itself_is_not_followed() {
             fs::write(target.join("beyond"), "b").unwrap();
             symlink("../backup/target/beyond", source.join("one")).unwrap();
         }
-        let args = <Cli as clap::Parser>::parse_from(line.split_whitespace()).args;
+        let args = <ParsedCommand as clap::Parser>::parse_from(line.split_whitespace()).args;
         let plan = Plan::new(&args, &|_| unreachable!("nobody logs on")).unwrap();
         let report = crate::run(plan).unwrap();
         let json = report.json();

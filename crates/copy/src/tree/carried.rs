@@ -1,10 +1,11 @@
-//! What the connections to a server have carried.
+//! The traffic of the connections to a server.
 
 use std::time::Duration;
 
 use client::ChannelStatus;
 
-/// What the connections to a server have carried so far, in both directions, and their shortest round trip.
+/// The bytes that the connections to a server have carried so far in both directions, and their shortest
+/// round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Carried {
     pub(crate) bytes: u64,

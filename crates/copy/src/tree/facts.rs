@@ -1,17 +1,17 @@
-//! What a directory holds, and what was read of a small file.
+//! Listings, and the content of small files.
 
 use bytes::Bytes;
 use client::remote::{Attributes, Kind};
 
 use crate::name;
 
-/// A small file that was read.
+/// The content of a small file.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) content: Bytes,
-    /// What is known of it afterwards.
+    /// Its attributes after it was read.
     pub(crate) facts: Attributes,
-    /// Whether it has named streams, where that matters.
+    /// Whether it has named streams, if that matters.
     pub(crate) has_streams: bool,
 }
 
@@ -22,16 +22,16 @@ pub(crate) struct Entry {
     pub(crate) facts: Attributes,
 }
 
-/// What a directory holds.
+/// The listing of a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) entries: Vec<Entry>,
-    /// Names that cannot be used, and why.
+    /// Names that cannot be used, each with the reason.
     pub(crate) unusable: Vec<(String, String)>,
 }
 
 impl Listing {
-    /// Adds a name as the side has it.
+    /// Adds a name in the form of the side.
     pub(crate) fn add(&mut self, raw: &[u8], facts: Attributes) {
         let usable = match std::str::from_utf8(raw) {
             Ok(name) => name::check(name).map(|()| name.to_owned()),
@@ -44,19 +44,19 @@ impl Listing {
     }
 }
 
-/// Where a file is put: the less there is to be spared, the less it takes to make a small one.
+/// The place of a new file. The less there is to spare, the less work a small file takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spot {
-    /// The place of another file, perhaps.
+    /// There may be another file.
     Taken,
-    /// A place where there is none.
+    /// There is no other file.
     Free,
-    /// The same in a directory that has no name yet.
+    /// There is no other file, in a staged directory.
     Unseen,
 }
 
 impl Spot {
-    /// A place in which `there` was found.
+    /// The place in which `there` was found.
     pub(crate) fn of(there: Option<Attributes>) -> Spot {
         if there.is_none() { Spot::Free } else { Spot::Taken }
     }
@@ -67,8 +67,8 @@ const SETUID: u32 = 0o4000;
 
 const SETGID: u32 = 0o2000;
 
-/// The bits of a mode that lend the rights of whoever owns the copy, so that they are kept only where that is the source's
-/// owner. The setgid of a directory lends nothing: files in it get its group.
+/// The bits of a mode that lend the rights of the copy's owner. They are kept only if that is the source's
+/// owner. The setgid bit of a directory lends nothing, because it only sets the group of files in it.
 pub(crate) fn lent(kind: Kind) -> u32 {
     if kind == Kind::Directory { SETUID } else { SETUID | SETGID }
 }

@@ -1,28 +1,28 @@
-//! Where a file has holes, as far as a server has said so lately: one answer is good for many pieces.
+//! The holes of a file, as far as a server has told lately. One answer serves for many pieces.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// What the last answer has said.
+/// The content of the last answer.
 #[derive(Debug, Default)]
-pub(super) struct Holes(Mutex<Known>);
+pub(super) struct Holes(Mutex<KnownHoles>);
 
 #[derive(Debug)]
-struct Known {
-    /// What it was about.
+struct KnownHoles {
+    /// The range of the answer.
     range: Range<u64>,
-    /// The holes that begin there, in order.
+    /// The holes that begin in it, in order.
     holes: Vec<Range<u64>>,
 }
 
-impl Default for Known {
-    fn default() -> Known {
-        Known { range: 0..0, holes: Vec::new() }
+impl Default for KnownHoles {
+    fn default() -> KnownHoles {
+        KnownHoles { range: 0..0, holes: Vec::new() }
     }
 }
 
 impl Holes {
-    /// The first byte at or behind `offset` that may not be in a hole; none when that is not known.
+    /// The first byte at or after `offset` that may not be in a hole, or none if that is not known.
     pub(super) fn data_from(&self, offset: u64) -> Option<u64> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.range.contains(&offset) {
@@ -33,13 +33,13 @@ impl Holes {
         Some(hole.map_or(offset, |hole| hole.end))
     }
 
-    /// Takes what a server has said of `range`.
+    /// Stores the holes of `range`.
     pub(super) fn learn(&self, range: Range<u64>, holes: Vec<Range<u64>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Known { range, holes };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = KnownHoles { range, holes };
     }
 }
 
-/// What is left of `range` beside `data`, which is in order; what reaches `end` has no end.
+/// The rest of `range` between `data`, which is in order. A hole that reaches `end` has no end.
 pub(super) fn between(range: &Range<u64>, data: &[Range<u64>], end: u64) -> Vec<Range<u64>> {
     let (mut holes, mut at) = (Vec::new(), range.start);
     for data in data {

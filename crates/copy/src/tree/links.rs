@@ -1,30 +1,31 @@
-//! Symbolic links and further names of files, on whichever side they are.
+//! Symbolic links and further names of files, for every side.
 
 use super::Tree;
-use crate::beside::Owner;
-use crate::error::{Done, Fault};
+use crate::error::{Fault, FileResult};
+use crate::sidecar::Owner;
 use crate::tree::like::Like;
 
 /// A symbolic link.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
-    /// Where it leads, as POSIX has it: names divided by slashes.
+    /// Its text in POSIX form: names divided by slashes.
     pub(crate) text: Vec<u8>,
-    /// Whether that is a directory, which Windows keeps apart; false where it is not known.
+    /// Whether its target is a directory, which Windows distinguishes. False if that is not known.
     pub(crate) is_directory: bool,
-    /// Who owns the link itself, where that can be told.
+    /// The owner of the link itself, if it is known.
     pub(crate) owner: Option<Owner>,
-    /// The reparse point of a share, which says it as that share has it.
+    /// The reparse point, in the form of its share.
     pub(crate) reparse: Option<Vec<u8>>,
 }
 
 impl Link {
-    /// Whether it leads to a path of a Windows host (MS-FSCC 2.1.2.4), which nothing but a share can hold.
+    /// Whether it leads to a path of a Windows host (MS-FSCC 2.1.2.4), which only a share can hold.
     fn is_of_windows(&self) -> bool {
         self.reparse.is_some() && self.text.starts_with(b"/??/")
     }
 
-    /// Whether `other` leads to the same. As not every server sets the time of a link, that says nothing.
+    /// Whether `other` has the same target. Times are not compared, because not every server sets the time of
+    /// a link.
     pub(crate) fn looks_like(&self, other: &Link) -> bool {
         match (&self.reparse, &other.reparse) {
             (Some(one), Some(two)) => one == two,
@@ -33,22 +34,22 @@ impl Link {
     }
 }
 
-/// What came of making a link.
+/// The outcome of creating a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkMade {
-    /// It is there.
+    /// It was created.
     Yes,
-    /// It is there, and its owner is not that of the source.
+    /// It was created, without the owner of the source.
     WithoutOwner,
-    /// It is there, and its time is not that of the source.
+    /// It was created, without the time of the source.
     WithoutTime,
-    /// The target holds no such link.
+    /// The target cannot hold such a link.
     No,
 }
 
 impl Tree {
-    /// The symbolic link `path`; none where something else is there, or nothing.
-    pub(crate) async fn read_link(&self, path: &str) -> Done<Option<Link>> {
+    /// Reads the symbolic link `path`. Returns none if it is something else, or does not exist.
+    pub(crate) async fn read_link(&self, path: &str) -> FileResult<Option<Link>> {
         let read = match self {
             Tree::Local(side) => side.read_link(path).await,
             Tree::Smb(side) => side.read_link(path).await,
@@ -60,16 +61,22 @@ impl Tree {
         }
     }
 
-    /// Whether `path` is a link of any kind, also one that cannot be copied.
-    pub(crate) async fn is_link(&self, path: &str) -> Done<bool> {
+    /// Whether `path` is a link of any kind, even one that cannot be copied.
+    pub(crate) async fn is_link(&self, path: &str) -> FileResult<bool> {
         match self {
             Tree::Smb(side) => side.is_link(path).await,
             Tree::Local(_) | Tree::Nfs(_) => Ok(self.read_link(path).await?.is_some()),
         }
     }
 
-    /// Makes the symbolic link `path`, by way of `part` beside it, in the place of another link there may be.
-    pub(crate) async fn put_link(&self, path: &str, part: &str, link: &Link, like: &Like) -> Done<LinkMade> {
+    /// Creates the symbolic link `path`, under the name `part` first, replacing another link.
+    pub(crate) async fn put_link(
+        &self,
+        path: &str,
+        part: &str,
+        link: &Link,
+        like: &Like,
+    ) -> FileResult<LinkMade> {
         if link.is_of_windows() && !self.is_share() {
             return Ok(LinkMade::No);
         }
@@ -80,9 +87,9 @@ impl Tree {
         }
     }
 
-    /// Gives the file `path` the name `new_path` as well, by way of `part` beside that, in the place of another file there may
-    /// be. False where the target cannot do that.
-    pub(crate) async fn link(&self, path: &str, new_path: &str, part: &str) -> Done<bool> {
+    /// Gives the file `path` the further name `new_path`, under the name `part` first, replacing another
+    /// file. Returns false if the target cannot do that.
+    pub(crate) async fn link(&self, path: &str, new_path: &str, part: &str) -> FileResult<bool> {
         let linked = match self {
             Tree::Local(side) => side.link(path, new_path, part).await,
             Tree::Smb(side) => side.link(path, new_path).await,
@@ -95,18 +102,18 @@ impl Tree {
     }
 }
 
-/// Whether a file gets no further name for what the target is, and not for what has gone wrong.
+/// Whether the target never supports further names for the file, as opposed to an accidental failure.
 fn cannot_link(fault: &Fault) -> bool {
     use client::nfs::NfsStat;
     use smb_wire::NtStatus;
     use std::io::ErrorKind;
     match fault {
-        // FAT says that it is not permitted (link(2)).
-        Fault::Host(kind, _) => {
+        // FAT answers that it is not permitted (link(2)).
+        Fault::Remote(client::Error::Local(why)) => {
             let kinds = [ErrorKind::PermissionDenied, ErrorKind::CrossesDevices, ErrorKind::TooManyLinks];
-            fault.is_unsupported() || kinds.contains(kind)
+            fault.is_unsupported() || kinds.contains(&why.kind())
         }
-        Fault::Server(error) => {
+        Fault::Remote(error) => {
             let by_status = [NtStatus::INVALID_PARAMETER, NtStatus::NOT_SAME_DEVICE, NtStatus::ACCESS_DENIED];
             let by_nfs_status = [NfsStat::XDev, NfsStat::MLink, NfsStat::Perm];
             fault.is_unsupported()

@@ -121,7 +121,7 @@ async fn an_smb_client_that_vanishes_with_persistent_opens_is_in_nobodys_way_and
     let how = OpenOptions::file(Disposition::OpenIf);
     let mut left = Vec::new();
     for at in 0..LEFT {
-        let (file, lasting) = tree.open_lasting(&format!("left-{at}"), &how).await.unwrap();
+        let (file, lasting) = tree.open_persistent(&format!("left-{at}"), &how).await.unwrap();
         file.write(0, at.to_string().as_bytes()).await.unwrap();
         file.lock(0, 1).await.unwrap();
         left.push(lasting);
@@ -132,7 +132,7 @@ async fn an_smb_client_that_vanishes_with_persistent_opens_is_in_nobodys_way_and
     let tree = session.connect("files").await.unwrap();
     let mut files = Vec::new();
     for (at, lasting) in left.iter().enumerate() {
-        let file = tree.take_up(lasting).await.unwrap();
+        let file = tree.reconnect(lasting).await.unwrap();
         assert_eq!(&file.read(0, 9).await.unwrap()[..], at.to_string().as_bytes());
         file.unlock(0, 1).await.unwrap();
         files.push(file);

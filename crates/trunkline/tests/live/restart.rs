@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use client::nfs::{Client, Creation, File, NfsStat, OpenOptions, Options, StableHow};
+use client::nfs::{Client, Creation, ExportFile, NfsStat, OpenOptions, Options, StableHow};
 use client::{Bytes, Error};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -49,7 +49,7 @@ impl PortForwarder {
     }
 }
 
-async fn made(client: &Client, name: &str) -> File {
+async fn made(client: &Client, name: &str) -> ExportFile {
     let files = client.directory("/files").await.unwrap();
     files.open(name, &OpenOptions::write(Creation::IfMissing(0o644))).await.unwrap()
 }

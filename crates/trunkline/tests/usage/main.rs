@@ -72,7 +72,7 @@ impl UsageServer {
         session.connect("files").await.unwrap()
     }
 
-    async fn directory(&self) -> nfs::Directory {
+    async fn directory(&self) -> nfs::ExportDirectory {
         let client = nfs::Client::connect(self.nfs, nfs::Options::default()).await.unwrap();
         client.directory("/files").await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! Names that lead to something else: symbolic links, and further names of a file (RFC 8881 18.4, 18.9, 18.24).
+//! Symbolic links, and further names of a file (RFC 8881 18.4, 18.9, 18.24).
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::Fattr;
@@ -7,18 +7,19 @@ use nfs_wire::op::create::{self, CreateType};
 use nfs_wire::op::{Args, names, setattr};
 use nfs_wire::types::{FileType, NfsTime, StateId};
 
-use super::whole::set;
-use super::{Directory, lookup};
+use super::small_file::set;
+use super::{ExportDirectory, lookup};
 use crate::error::Result;
 use crate::nfs::Security;
-use crate::nfs::answer::result_of;
 use crate::nfs::attributes::{Attributes, attributes, read_attributes, settings};
+use crate::nfs::compound_reply::result_of;
 
-impl Directory {
-    /// The text and the attributes of the symbolic link `name`, in one round trip. None where something else is there.
+impl ExportDirectory {
+    /// Reads the text and the attributes of the symbolic link `name` in one round trip. Returns none if it is
+    /// not a link.
     ///
     /// # Errors
-    /// [`Error::Refused`](crate::Error::Refused) when there is no such name.
+    /// [`Error::Refused`](crate::Error::Refused) when the name does not exist.
     pub async fn read_link(&self, name: &str) -> Result<Option<(Vec<u8>, Attributes)>> {
         let answer = self.ask(&[lookup(name), attributes(), Args::ReadLink]).await?;
         let mut results = answer.results();
@@ -32,12 +33,12 @@ impl Directory {
         Ok(Some((read.link.to_vec(), known)))
     }
 
-    /// Makes the symbolic link `name`, which leads to `text`. Answers whether it has the time: not every server sets that of a
-    /// link.
+    /// Creates the symbolic link `name` to `text`. Returns whether its time was set. Not every server sets
+    /// the time of a link.
     ///
     /// # Errors
-    /// [`Error::Refused`](crate::Error::Refused), with NFS4ERR_EXIST when the name is taken and NFS4ERR_BADTYPE or NFS4ERR_NOTSUPP when the server
-    /// has no links.
+    /// [`Error::Refused`](crate::Error::Refused), with NFS4ERR_EXIST when the name exists, and
+    /// NFS4ERR_BADTYPE or NFS4ERR_NOTSUPP when the server has no links.
     pub async fn make_link(
         &self,
         name: &str,
@@ -72,11 +73,11 @@ impl Directory {
         Ok(modified.is_none() || set(&mut results).is_ok())
     }
 
-    /// Gives the file `name` of this directory the name `new_name` in `to` as well.
+    /// Gives the file `name` of this directory the further name `new_name` in `to`.
     ///
     /// # Errors
-    /// [`Error::Refused`](crate::Error::Refused), with NFS4ERR_EXIST when the name is taken.
-    pub async fn link(&self, name: &str, to: &Directory, new_name: &str) -> Result<()> {
+    /// [`Error::Refused`](crate::Error::Refused), with NFS4ERR_EXIST when the name exists.
+    pub async fn link(&self, name: &str, to: &ExportDirectory, new_name: &str) -> Result<()> {
         let linking = names::LinkArgs { newname: new_name.as_bytes() };
         let push = |writer: &mut CallWriter| {
             writer.push(&self.here()).push(&lookup(name)).push(&Args::SaveFh);
@@ -92,7 +93,7 @@ impl Directory {
     }
 }
 
-/// Whether a server has no symbolic links where it refuses to make one with `status`.
+/// Whether `status`, the refusal to create a symbolic link, means that the server has none.
 #[must_use]
 pub fn has_no_links(status: NfsStat) -> bool {
     [NfsStat::NotSupp, NfsStat::BadType, NfsStat::Inval].contains(&status)

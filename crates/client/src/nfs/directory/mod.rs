@@ -1,7 +1,8 @@
-//! Directories, and what is done to the names in them: each is one COMPOUND, as the RFC allows.
+//! Directories and the operations on names in them. Each operation is one COMPOUND, as far as the RFC allows
+//! it.
 
 pub(crate) mod links;
-mod whole;
+mod small_file;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,43 +18,43 @@ use nfs_wire::op::{Args, close, names, readdir};
 use nfs_wire::types::{FileHandle, FileType, Identity, StableHow, StateId, StateOwner};
 use nfs_wire::{NfsStat, op};
 
-use super::answer::{Answer, Results, result_of};
 use super::attributes::{Attributes, WANTED};
-use super::file::File;
-use super::inner::call::Request;
+use super::client_core::call::Request;
+use super::compound_reply::{CompoundReply, Results, result_of};
+use super::file::ExportFile;
 use super::link::Operations;
 use super::opens::Open;
 use super::owners;
 use crate::Error;
 use crate::error::Result;
 use crate::nfs::attributes::{attributes, read_attributes};
-use crate::nfs::inner::Inner;
+use crate::nfs::client_core::ClientCore;
 use crate::nfs::opens::{Creation, OpenOptions};
 
 /// A directory. Copies share it.
 #[derive(Debug, Clone)]
-pub struct Directory {
-    pub(crate) client: Arc<Inner>,
+pub struct ExportDirectory {
+    pub(crate) client: Arc<ClientCore>,
     pub(super) handle: Arc<[u8]>,
 }
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// Its name; no server is bound to UTF-8.
+    /// Its name. No server is bound to UTF-8.
     pub name: Vec<u8>,
-    /// What is known of it.
+    /// Its attributes.
     pub attributes: Attributes,
 }
 
-/// How much of a listing is asked for at once, in bytes.
+/// The most bytes of a listing in one reply.
 const LIST_STEP: u32 = 64 * 1024;
-/// Operations around those that look the names of a path up: SEQUENCE, PUTFH, GETFH and GETATTR.
+/// The operations around the lookups of a path: SEQUENCE, PUTFH, GETFH and GETATTR.
 const AROUND: usize = 4;
 
-impl Directory {
-    /// That in which all exports of the server are.
-    pub(crate) async fn root(client: Arc<Inner>) -> Result<Directory> {
+impl ExportDirectory {
+    /// The root of all exports of the server.
+    pub(crate) async fn root(client: Arc<ClientCore>) -> Result<ExportDirectory> {
         let push = |writer: &mut CallWriter| {
             writer.push(&Args::PutRootFh).push(&Args::GetFh);
         };
@@ -61,20 +62,20 @@ impl Directory {
         let mut results = answer.results();
         result_of!(results, PutRootFh)?;
         let handle = handle(&mut results)?;
-        Ok(Directory { client, handle })
+        Ok(ExportDirectory { client, handle })
     }
 
     pub(crate) fn here(&self) -> Args<'_> {
         Args::PutFh(PutArgs { object: FileHandle(&self.handle) })
     }
 
-    /// Asks `more` of this directory, where each may be done twice.
-    pub(crate) async fn ask(&self, more: &[Args<'_>]) -> Result<Answer> {
+    /// Sends `more` for this directory. Each operation may be carried out twice.
+    pub(crate) async fn ask(&self, more: &[Args<'_>]) -> Result<CompoundReply> {
         self.client.ask(&|writer| self.push(more, writer)).await
     }
 
-    /// Has the first of `more` done in this directory, and once only.
-    pub(crate) async fn change(&self, more: &[Args<'_>]) -> Result<Answer> {
+    /// Sends `more` for this directory. The first operation is carried out once only.
+    pub(crate) async fn change(&self, more: &[Args<'_>]) -> Result<CompoundReply> {
         self.client.change(1, &|writer| self.push(more, writer)).await
     }
 
@@ -85,16 +86,17 @@ impl Directory {
         }
     }
 
-    /// A directory below this one, by its path; nothing between slashes counts.
+    /// Finds a directory below this one by its path. Empty names between slashes are ignored.
     ///
     /// # Errors
-    /// [`Error::Refused`] when there is none, or the way there leads over a symbolic link.
-    pub async fn directory(&self, path: &str) -> Result<Directory> {
+    /// [`Error::Refused`] when it does not exist, or its path leads over a symbolic link.
+    pub async fn directory(&self, path: &str) -> Result<ExportDirectory> {
         self.find(path, None).await
     }
 
-    /// As [`Directory::directory`]; a `step` on the way to an export must be answered in time.
-    pub(crate) async fn find(&self, path: &str, step: Option<&'static str>) -> Result<Directory> {
+    /// Does the same as [`ExportDirectory::directory`]. A `step` on the way to an export must be answered in
+    /// time.
+    pub(crate) async fn find(&self, path: &str, step: Option<&'static str>) -> Result<ExportDirectory> {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         let mut at = self.clone();
         // RFC 8881 18.36.3
@@ -125,10 +127,10 @@ impl Directory {
         Ok(at)
     }
 
-    /// Makes a directory in this one.
+    /// Creates a directory in this one.
     ///
     /// # Errors
-    /// [`Error::Refused`], with NFS4ERR_EXIST when the name is taken.
+    /// [`Error::Refused`], with NFS4ERR_EXIST when the name exists.
     pub async fn make_directory(&self, name: &str, mode: u32) -> Result<()> {
         let mut room = Vec::new();
         let createattrs = Fattr::of(&[Attr::Mode(mode)], &mut room);
@@ -139,10 +141,10 @@ impl Directory {
         result_of!(results, Create).map(drop)
     }
 
-    /// What is known of `name`.
+    /// Queries the attributes of `name`.
     ///
     /// # Errors
-    /// [`Error::Refused`] when there is no such name.
+    /// [`Error::Refused`] when the name does not exist.
     pub async fn stat(&self, name: &str) -> Result<Attributes> {
         let answer = self.ask(&[lookup(name), attributes()]).await?;
         let mut results = answer.results();
@@ -151,7 +153,7 @@ impl Directory {
         read_attributes(&mut results)
     }
 
-    /// The attributes of the directory itself.
+    /// Queries the attributes of the directory itself.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
@@ -162,10 +164,10 @@ impl Directory {
         read_attributes(&mut results)
     }
 
-    /// Takes `name` away.
+    /// Removes `name`.
     ///
     /// # Errors
-    /// [`Error::Refused`] when there is no such name, or it is a directory that is not empty.
+    /// [`Error::Refused`] when the name does not exist, or it is a directory that is not empty.
     pub async fn remove(&self, name: &str) -> Result<()> {
         let answer = self.change(&[Args::Remove(names::RemoveArgs { target: name.as_bytes() })]).await?;
         let mut results = answer.results();
@@ -176,16 +178,16 @@ impl Directory {
     /// Opens a file in this directory.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server does not let us.
-    pub async fn open(&self, name: &str, how: &OpenOptions) -> Result<File> {
-        let taken = Taken::new(&self.client);
+    /// [`Error::Refused`] when the server refuses.
+    pub async fn open(&self, name: &str, how: &OpenOptions) -> Result<ExportFile> {
+        let taken = BorrowedOwner::new(&self.client);
         let room = &mut Vec::new();
         let open = self.open_args(name, *how, &taken.name, room);
         let more = [open, Args::GetFh, attributes()];
         let push = |writer: &mut CallWriter| self.push(&more, writer);
         let request = Request {
             operations: Operations::of(&push),
-            // Any other OPEN by an owner of its own can be done twice, and amends itself.
+            // Any other OPEN by an owner of its own can be repeated, and gives the same result.
             once: matches!(how.creation, Creation::Always(_)).then_some(1),
         };
         let answer = self.client.call(request).await?;
@@ -195,19 +197,19 @@ impl Directory {
         let handle = handle(&mut results)?;
         let attributes = read_attributes(&mut results)?;
         let open = Open::new(handle, taken.keep(), *how, opened.stateid, answer.instance);
-        let file = File::new(Arc::clone(&self.client), open, attributes);
+        let file = ExportFile::new(Arc::clone(&self.client), open, attributes);
         if let Some(responder) = self.client.responder.as_ref().filter(|_| !file.is_lost()) {
             responder.hold(&opened.delegation, &file.open.handle);
         }
         Ok(file)
     }
 
-    /// Opens a file and closes it again, in one COMPOUND.
+    /// Opens a file and closes it again in one COMPOUND.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server does not let us.
+    /// [`Error::Refused`] when the server refuses.
     pub async fn touch(&self, name: &str, how: &OpenOptions) -> Result<()> {
-        let taken = Taken::new(&self.client);
+        let taken = BorrowedOwner::new(&self.client);
         let room = &mut Vec::new();
         let more = [self.open_args(name, *how, &taken.name, room), CLOSE];
         let answer = self.change(&more).await?;
@@ -218,11 +220,11 @@ impl Directory {
         Ok(())
     }
 
-    /// Opens a file, writes `data` at its beginning and closes it again, in one COMPOUND where the server lets us.
+    /// Opens a file, writes `data` at its beginning and closes it again, in one COMPOUND if the server can.
     /// Content that takes one WRITE is not synced.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server does not let us; [`Error::UnstableLost`] when it restarts meanwhile;
+    /// [`Error::Refused`] when the server refuses, [`Error::UnstableLost`] when it restarts meanwhile,
     /// [`Error::Protocol`] when it wrote less.
     pub async fn put(&self, name: &str, how: &OpenOptions, data: &Bytes) -> Result<()> {
         if data.len() > self.client.session()?.room.0 as usize {
@@ -231,7 +233,7 @@ impl Directory {
             let closed = file.close().await;
             return written.and(closed);
         }
-        let taken = Taken::new(&self.client);
+        let taken = BorrowedOwner::new(&self.client);
         let room = &mut Vec::new();
         let open = self.open_args(name, *how, &taken.name, room);
         let push = |writer: &mut CallWriter| {
@@ -256,9 +258,9 @@ impl Directory {
         if whole {
             return Ok(());
         }
-        // The file is open: what is left is done step by step.
+        // The file is open. The rest is done step by step.
         let open = Open::new(handle, taken.keep(), *how, stateid, answer.instance);
-        let file = File::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
+        let file = ExportFile::new(Arc::clone(&self.client), open, Attributes::UNKNOWN);
         let written = file.write_whole(data).await;
         let closed = file.close().await;
         written.and(closed)
@@ -294,10 +296,11 @@ impl Directory {
         })
     }
 
-    /// All entries, in the server's order, without those for this directory and the one above.
+    /// Lists all entries, in the server's order, without those for this directory and its parent.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server does not let us; [`Error::Protocol`] when it comes back to where it was.
+    /// [`Error::Refused`] when the server refuses. [`Error::Protocol`] when the listing returns to an earlier
+    /// place.
     pub async fn list(&self) -> Result<Vec<DirectoryEntry>> {
         let maxcount = LIST_STEP.min(self.client.session()?.room.1);
         let mut entries = Vec::new();
@@ -328,30 +331,30 @@ impl Directory {
     }
 }
 
-/// Closes what was opened in the same COMPOUND.
+/// Closes the open of the same COMPOUND.
 pub(crate) const CLOSE: Args<'static> = Args::Close(close::Args { seqid: 0, open_stateid: StateId::CURRENT });
 
 pub(crate) fn lookup(name: &str) -> Args<'_> {
     Args::Lookup(names::LookupArgs { objname: name.as_bytes() })
 }
 
-/// The result of GETFH.
+/// Takes the result of GETFH.
 pub(crate) fn handle(results: &mut Results<'_>) -> Result<Arc<[u8]>> {
     let got: GetResOk<'_> = result_of!(results, GetFh)?;
     Ok(got.object.0.into())
 }
 
-/// An open-owner for the time of an OPEN, given back unless the file stays open.
-pub(crate) struct Taken<'a> {
-    client: &'a Inner,
+/// An open-owner during an OPEN. It is returned unless the file stays open.
+pub(crate) struct BorrowedOwner<'a> {
+    client: &'a ClientCore,
     owner: Option<u32>,
     pub(crate) name: [u8; 4],
 }
 
-impl Taken<'_> {
-    pub(crate) fn new(client: &Inner) -> Taken<'_> {
+impl BorrowedOwner<'_> {
+    pub(crate) fn new(client: &ClientCore) -> BorrowedOwner<'_> {
         let owner = client.owners.take();
-        Taken { client, owner: Some(owner), name: owners::name(owner) }
+        BorrowedOwner { client, owner: Some(owner), name: owners::name(owner) }
     }
 
     pub(crate) fn keep(mut self) -> u32 {
@@ -359,7 +362,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for BorrowedOwner<'_> {
     fn drop(&mut self) {
         if let Some(owner) = self.owner {
             self.client.owners.give_back(owner);

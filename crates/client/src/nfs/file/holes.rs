@@ -1,26 +1,27 @@
-//! Where a file has data, and where holes (RFC 7862 15.11).
+//! Finds the data and the holes of a file (RFC 7862 15.11).
 
 use nfs_wire::NfsStat;
 use nfs_wire::compound::CallWriter;
 use nfs_wire::op::seek::{self, ContentType};
 use nfs_wire::op::{Args, OpNum, Res};
 
-use super::File;
+use super::ExportFile;
 use crate::Error;
 use crate::error::Result;
-use crate::nfs::answer::result_of;
-use crate::nfs::inner::establish::OPERATIONS;
+use crate::nfs::client_core::establish::OPERATIONS;
+use crate::nfs::compound_reply::result_of;
 
-/// The most offsets that one COMPOUND asks about: SEQUENCE and PUTFH go in front.
+/// The most offsets of one COMPOUND. SEQUENCE and PUTFH precede them.
 pub const SEEKS: usize = OPERATIONS as usize - 2;
 
-impl File {
-    /// Where the first data lies at or behind each of `offsets`, which ascend and are at most [`SEEKS`], in one round trip;
-    /// none where only a hole is left. There may be fewer answers than offsets, but one.
+impl ExportFile {
+    /// Finds the first data at or after each of `offsets`, in one round trip. The offsets must ascend, and
+    /// there may be at most [`SEEKS`]. A result is none if only a hole follows. There may be fewer results
+    /// than offsets, but at least one.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server refuses: with NFS4ERR_OP_ILLEGAL or NFS4ERR_NOTSUPP where the version, the server or
-    /// its file system cannot tell.
+    /// [`Error::Refused`] when the server refuses. It is NFS4ERR_OP_ILLEGAL or NFS4ERR_NOTSUPP if the
+    /// version, the server or its file system cannot tell.
     pub async fn data_from(&self, offsets: &[u64]) -> Result<Vec<Option<u64>>> {
         let push = |writer: &mut CallWriter| {
             writer.push(&self.here());
@@ -38,7 +39,7 @@ impl File {
                 Res::Seek(Ok(at)) if !at.eof => found.push(Some(at.offset.max(*offset))),
                 // RFC 7862 15.11.3
                 Res::Seek(Ok(_) | Err(NfsStat::NxIo)) => found.push(None),
-                // What comes behind the first is asked for once more, and says why then.
+                // The caller asks for the results after the first again, and gets the error then.
                 _ if !found.is_empty() => break,
                 other => return Err(Error::Refused { operation: OpNum::Seek, status: other.status() }),
             }

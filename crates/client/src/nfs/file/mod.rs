@@ -14,41 +14,42 @@ use nfs_wire::op::{Args, Res, close, commit, read, setattr, write};
 use nfs_wire::types::{FileHandle, NfsTime, StableHow, Verifier};
 use nfs_wire::{Malformed, op};
 
-use super::answer::{Answer, result_of};
 use super::attributes::Attributes;
-use super::inner::call::Request;
+use super::client_core::call::Request;
+use super::compound_reply::{CompoundReply, result_of};
 use super::link::Operations;
 use super::opens::Open;
 use crate::Error;
 use crate::error::Result;
 use crate::nfs::attributes::{attributes, read_attributes, settings};
-use crate::nfs::inner::Inner;
+use crate::nfs::client_core::ClientCore;
 use crate::transport::Message;
 
-/// A file that is open. All operations can be under way at once, in any number.
+/// An open file. Any number of its operations can be pending at once.
 ///
-/// Dropping it does not close it on the server, where it stays open as long as the client lives or until the server restarts;
-/// use [`File::close`].
+/// Dropping it does not close it on the server. It stays open there as long as the client lives, or until the
+/// server restarts. Use [`ExportFile::close`] to close it.
 ///
-/// It stays open over a restart of the server. Where the server does not give it back, everything that is done with it fails
-/// with [`Error::StateLost`], since others may have changed the file meanwhile: it is for the user to open it again.
+/// It stays open over a restart of the server. If the server does not return it, all its operations fail with
+/// [`Error::StateLost`], because others may have changed the file meanwhile. The user must open it again.
 ///
-/// A restart loses what was written [`StableHow::Unstable`] and not committed, also where the file stays open: the verifiers of
-/// [`File::write`] and [`File::commit`] then differ, and so does [`File::instance`].
+/// A restart loses data that was written [`StableHow::Unstable`] and not committed, even if the file stays
+/// open. The verifiers of [`ExportFile::write`] and [`ExportFile::commit`] differ then, and so does
+/// [`ExportFile::instance`].
 #[derive(Debug)]
-pub struct File {
-    pub(super) client: Arc<Inner>,
+pub struct ExportFile {
+    pub(super) client: Arc<ClientCore>,
     pub(super) open: Arc<Open>,
     attributes: Attributes,
 }
 
-impl Drop for File {
+impl Drop for ExportFile {
     fn drop(&mut self) {
         self.client.opens.remove(&self.open);
     }
 }
 
-/// The bytes that a READ brought, in the buffer in which they came.
+/// The bytes of a READ, in the buffer in which they arrived.
 #[derive(Debug)]
 pub struct Data {
     pub(crate) message: Message,
@@ -71,31 +72,32 @@ impl AsRef<[u8]> for Data {
     }
 }
 
-/// What became of a WRITE.
+/// The outcome of a WRITE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes that were written.
+    /// The bytes that were written.
     pub count: u32,
-    /// How safe they are.
+    /// The level of stability.
     pub committed: StableHow,
-    /// When COMMIT answers another one, what was written unsafely may be lost.
+    /// The write verifier. If COMMIT returns another one, unstable data may be lost.
     pub verifier: Verifier,
 }
 
-impl File {
-    pub(crate) fn new(client: Arc<Inner>, open: Open, attributes: Attributes) -> File {
+impl ExportFile {
+    pub(crate) fn new(client: Arc<ClientCore>, open: Open, attributes: Attributes) -> ExportFile {
         let open = client.opens.enter(open);
-        File { client, open, attributes }
+        ExportFile { client, open, attributes }
     }
 
-    /// Whether the server has restarted and not given it back.
+    /// Whether the server has restarted and not returned the open.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.open.stateid().is_err()
     }
 
-    /// The instance of the server that it is open at: another one when the server has restarted and given it back. What tells
-    /// of no verifier, as [`File::share_storage_of`], may be lost then if it was not committed before.
+    /// The instance of the server at which it is open. It changes when the server has restarted and returned
+    /// the open. Results without a verifier, such as that of [`ExportFile::share_storage_of`], may be lost
+    /// then if they were not committed before.
     ///
     /// # Errors
     /// [`Error::StateLost`].
@@ -103,7 +105,7 @@ impl File {
         self.open.instance()
     }
 
-    /// What was known of it when it was opened.
+    /// Its attributes when it was opened.
     #[must_use]
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
@@ -113,17 +115,17 @@ impl File {
         Args::PutFh(PutArgs { object: FileHandle(&self.open.handle) })
     }
 
-    /// Sends `operations` on this open, any of which may be done twice.
-    pub(super) async fn ask(&self, push: &(dyn Fn(&mut CallWriter) + Sync)) -> Result<Answer> {
+    /// Sends operations on this open. Each may be carried out twice.
+    pub(super) async fn ask(&self, push: &(dyn Fn(&mut CallWriter) + Sync)) -> Result<CompoundReply> {
         self.call(Request { operations: Operations::of(push), once: None }).await
     }
 
-    async fn call(&self, request: Request<'_>) -> Result<Answer> {
+    async fn call(&self, request: Request<'_>) -> Result<CompoundReply> {
         self.client.call_on([&self.open], request).await
     }
 
-    /// Reads up to `length` bytes at `offset`: fewer at the end of the file, and none behind it. A length above
-    /// what the session has room for is cut to that.
+    /// Reads up to `length` bytes at `offset`. There are fewer at the end of the file, and none after it. A
+    /// length above the session's limit is cut to the limit.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
@@ -147,8 +149,8 @@ impl File {
         Ok(Data { message, range, eof })
     }
 
-    /// Writes `data` at `offset`, as safe as `stable` says; less than all of it when the session has not room
-    /// for more. The data is not copied.
+    /// Writes `data` at `offset` with the stability `stable`. It writes less than all of it if the session's
+    /// limit is lower. The data is not copied.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
@@ -171,12 +173,13 @@ impl File {
         Ok(Written { count: done.count, committed: done.committed, verifier: done.writeverf })
     }
 
-    /// Writes all of `data` at `offset`, piece by piece. It is not synced: the verifier is that which [`File::commit`] answers
-    /// as long as nothing of it is lost. There is none where all is on the server's store already.
+    /// Writes all of `data` at `offset`, in pieces, without a sync. The verifier is the one that
+    /// [`ExportFile::commit`] returns as long as none of the data is lost. It is none if all data is on
+    /// stable storage already.
     ///
     /// # Errors
-    /// As [`File::write`]; [`Error::UnstableLost`] when the server restarts between two pieces; [`Error::Protocol`] when it
-    /// writes nothing of a piece.
+    /// The errors of [`ExportFile::write`], [`Error::UnstableLost`] when the server restarts between two
+    /// pieces, and [`Error::Protocol`] when it writes nothing of a piece.
     pub async fn write_all(&self, offset: u64, data: &Bytes) -> Result<Option<Verifier>> {
         let (mut done, mut verifier) = (0, None);
         while done < data.len() {
@@ -196,7 +199,7 @@ impl File {
         Ok(verifier)
     }
 
-    /// As [`File::write_all`] at the beginning, and synced.
+    /// Writes and syncs all of `data` at the beginning of the file.
     pub(super) async fn write_whole(&self, data: &Bytes) -> Result<()> {
         match self.write_all(0, data).await? {
             Some(verifier) if self.commit().await? != verifier => Err(Error::UnstableLost),
@@ -204,7 +207,7 @@ impl File {
         }
     }
 
-    /// Waits until everything that was written is on the server's store, and answers the verifier that tells
+    /// Waits until all written data is on the server's stable storage. Returns the verifier that tells
     /// whether any of it was lost before.
     ///
     /// # Errors
@@ -214,7 +217,7 @@ impl File {
             writer.push(&self.here()).push(&Args::Commit(commit::Args { offset: 0, count: 0 }));
         };
         let answer = self.ask(&push).await?;
-        // COMMIT names no stateid, so that the server does not tell whether this is lost.
+        // COMMIT has no stateid, so the server does not tell whether the open is lost.
         self.open.stateid()?;
         let mut results = answer.results();
         result_of!(results, PutFh)?;
@@ -222,7 +225,7 @@ impl File {
         Ok(done.writeverf)
     }
 
-    /// What is known of it now.
+    /// Queries its present attributes.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
@@ -236,7 +239,7 @@ impl File {
         read_attributes(&mut results)
     }
 
-    /// Cuts or extends the file to `length` bytes.
+    /// Sets the size of the file to `length` bytes.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
@@ -244,7 +247,7 @@ impl File {
         self.set(&[Attr::Size(length)]).await
     }
 
-    /// Sets when its data was changed and permission bits, each where there is something to set.
+    /// Sets the modification time and the permission bits, each unless it is none.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
@@ -268,13 +271,13 @@ impl File {
         }
     }
 
-    /// Closes it.
+    /// Closes the open.
     ///
     /// # Errors
     /// [`Error::Refused`] when the server refuses.
     pub async fn close(self) -> Result<()> {
         let closed = self.close_open().await;
-        // The server has nothing of an open that it has not given back.
+        // The server has no state of an open that it has not returned.
         if matches!(closed, Ok(()) | Err(Error::StateLost { .. })) {
             self.client.opens.remove(&self.open);
             self.client.owners.give_back(self.open.owner);

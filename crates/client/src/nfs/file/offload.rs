@@ -1,5 +1,5 @@
-//! Copies inside the server: COPY, and CLONE where files can share storage (RFC 7862 15.2, 15.13). Both files are open by one
-//! client; no data goes over the network.
+//! Copies inside the server: COPY, and CLONE where files can share storage (RFC 7862 15.2, 15.13). One client
+//! has both files open. No data crosses the network.
 
 use nfs_wire::NfsStat;
 use nfs_wire::compound::CallWriter;
@@ -7,20 +7,22 @@ use nfs_wire::op::{Args, OpNum, clone, copy};
 use nfs_wire::types::Verifier;
 use nfs_wire::xdr::List;
 
-use super::File;
+use super::ExportFile;
 use crate::Error;
 use crate::error::Result;
-use crate::nfs::answer::result_of;
-use crate::nfs::inner::call::Request;
+use crate::nfs::client_core::call::Request;
+use crate::nfs::compound_reply::result_of;
 use crate::nfs::link::Operations;
 
-impl File {
-    /// Has the server copy up to `length` bytes from `at` in `source` to the same place in this file. Answers how many it has
-    /// copied, and the verifier that [`File::commit`] answers as long as none of them is lost.
+impl ExportFile {
+    /// Makes the server copy up to `length` bytes from `at` in `source` to the same place in this file.
+    /// Returns the number of copied bytes, and the verifier that [`ExportFile::commit`] returns as long as
+    /// none of them is lost.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server refuses, as one of NFSv4.1, or when it would go on behind its answer.
-    pub async fn copy_from(&self, source: &File, at: u64, length: u64) -> Result<(u64, Verifier)> {
+    /// [`Error::Refused`] when the server refuses, for example because it speaks NFSv4.1, or when it would
+    /// copy asynchronously.
+    pub async fn copy_from(&self, source: &ExportFile, at: u64, length: u64) -> Result<(u64, Verifier)> {
         let args = || copy::Args {
             src_stateid: source.open.argument(),
             dst_stateid: self.open.argument(),
@@ -43,7 +45,7 @@ impl File {
             nfs_wire::op::Res::Copy(copy::Res::Ok(done)) => done.response,
             other => return Err(refused(other.status())),
         };
-        // RFC 7862 15.2.3: with an identifier it has only begun.
+        // RFC 7862 15.2.3: a reply with an identifier means that the copy has only begun.
         match response.callback_id {
             None if response.count <= length => Ok((response.count, response.writeverf)),
             None => Err(Error::Protocol("the server has copied more than it was asked for")),
@@ -51,11 +53,11 @@ impl File {
         }
     }
 
-    /// Has `length` bytes at `at` share the storage of those of `source`.
+    /// Makes `length` bytes at `at` share the storage of those of `source`.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the server refuses, as where its file system cannot do that.
-    pub async fn share_storage_of(&self, source: &File, at: u64, length: u64) -> Result<()> {
+    /// [`Error::Refused`] when the server refuses, for example because its file system cannot share storage.
+    pub async fn share_storage_of(&self, source: &ExportFile, at: u64, length: u64) -> Result<()> {
         let args = || clone::Args {
             src_stateid: source.open.argument(),
             dst_stateid: self.open.argument(),
@@ -76,8 +78,9 @@ impl File {
         }
     }
 
-    /// Writes `last` behind what makes `source` the saved filehandle and this file the current one.
-    fn push_both(&self, source: &File, last: &Args<'_>, writer: &mut CallWriter) {
+    /// Writes `last` after the operations that make `source` the saved filehandle and this file the current
+    /// one.
+    fn push_both(&self, source: &ExportFile, last: &Args<'_>, writer: &mut CallWriter) {
         writer.push(&source.here()).push(&Args::SaveFh).push(&self.here()).push(last);
     }
 }

@@ -1,52 +1,53 @@
-//! How many channels requests are spread over: as many as make them quicker, and no more.
+//! Decides over how many channels the requests are spread: as many as make them faster, and no more.
 //!
-//! One connection is the cheapest way to carry requests: what is under way at once shares system calls, and one
-//! queue keeps one core warm. More are quicker when a connection is held up by its path, by a queue of a network
-//! interface or by the server's core that serves it. A client cannot see which is the case, so it tries: for a
-//! moment it uses more channels, or fewer, and stays with what moved more, or as much with fewer.
+//! One connection is the cheapest way to carry requests. Pending requests share system calls, and one queue
+//! keeps one core warm. More connections are faster if a connection is limited by its path, by a queue of a
+//! network interface or by the server's core that serves it. A client cannot see this, so it tries. For a
+//! moment it uses more or fewer channels, and it stays with the number that moved more, or as much with
+//! fewer.
 //!
-//! [`Spread`] keeps two [`Tuner`]s, since the answer depends on the size of what is under way: a little begins with
-//! one channel, much with all of them. A tuner measures in windows; [`Judge`] draws the conclusions and knows
-//! no clock.
+//! [`Spread`] has two [`Tuner`]s, because the answer depends on the amount in flight. Small amounts begin
+//! with one channel, large amounts with all of them. A tuner measures in windows. [`Judge`] draws the
+//! conclusions and knows no clock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// From so many bytes under way on one channel on, it is much.
+/// The bytes in flight on one channel from which the amount counts as large.
 const MUCH: u64 = 256 * 1024;
-/// What a request counts beside its bytes: small ones cost by number.
+/// The bytes that a request counts beside its own. Small requests cost by number.
 const REQUEST: u64 = 4096;
 /// The shortest window.
 const WINDOW: Duration = Duration::from_millis(20);
-/// A window lasts at least until so many times as many requests are done as were under way when it began, so that
-/// what it sees is its own.
+/// A window lasts at least until this many times the requests that were in flight at its start are done, so
+/// that it measures its own requests.
 const TURNS: u64 = 8;
-/// With fewer channels so many times as many are enough to see that they move far less: that they are under this part of
-/// what is moved with all. The rest of the window would only cost.
+/// With fewer channels this many times is enough to see that they move far less, which is less than this part
+/// of the rate with all channels. The rest of the window would only cost.
 const FEW_TURNS: u64 = 2;
 const FAR_LESS: f64 = 0.85;
-/// With fewer channels so much of it is enough.
+/// With fewer channels this part of the rate is enough.
 const KEPT: f64 = 0.95;
-/// How often in a row a trial must win.
+/// The number of times in a row that a trial must win.
 const WINS: u32 = 3;
-/// For so many windows after it a change must prove itself.
+/// The number of windows in which a change must prove itself.
 const PROBATION: u32 = 4;
-/// Windows between two trials at most.
+/// The most windows between two trials.
 const SELDOM: u32 = 1024;
 
-/// What trials are made of.
+/// The parameters of trials.
 #[derive(Debug, Clone, Copy)]
 struct Manner {
-    /// More channels must move so many times as much to be worth it.
+    /// More channels must move this many times as much to be worth it.
     gain: f64,
-    /// Windows between two trials at first: each failure doubles it.
+    /// The windows between two trials at first. Each failure doubles them.
     soon: u32,
 }
 
 const WITH_MUCH: Manner = Manner { gain: 1.15, soon: 4 };
-/// A little must be held up by its path: that it goes somewhat quicker with a second core of the server is not worth the
-/// system calls, of which a trial has its share too.
+/// A small amount must be limited by its path. A second core of the server that makes it a little faster is
+/// not worth the system calls, and a trial costs some too.
 const WITH_LITTLE: Manner = Manner { gain: 1.5, soon: 16 };
 
 /// Decides how many channels are used.
@@ -57,20 +58,20 @@ pub(super) struct Spread {
 }
 
 impl Default for Spread {
-    /// For a session with one channel.
+    /// The spread of a session with one channel.
     fn default() -> Spread {
         Spread { little: Tuner::new(1, 1, WITH_LITTLE), much: Tuner::new(1, 1, WITH_MUCH) }
     }
 }
 
 impl Spread {
-    /// Begins anew: now there are so many `channels`.
+    /// Begins anew with this number of channels.
     pub(super) fn resize(&self, channels: usize) {
         self.little.restart(1, channels);
         self.much.restart(channels.max(1), channels);
     }
 
-    /// Who decides for a request with which one channel would have `outstanding` bytes under way.
+    /// The tuner for a request with which one channel would have `outstanding` bytes in flight.
     pub(super) fn tuner(&self, outstanding: u64) -> &Tuner {
         if outstanding < MUCH { &self.little } else { &self.much }
     }
@@ -81,11 +82,11 @@ impl Spread {
 pub(super) struct Tuner {
     width: AtomicUsize,
     under_way: AtomicU64,
-    /// Whether there was a moment in this window with nothing under way: then its rate is that of who asks.
+    /// Whether no request was in flight at some moment of this window. Its rate is then that of the caller.
     rested: AtomicBool,
     done: AtomicU64,
     moved: AtomicU64,
-    /// How many must be done before it is worth a look at the clock.
+    /// The number of completed requests from which the clock is read.
     due: AtomicU64,
     judge: Mutex<(Judge, Option<Instant>)>,
 }
@@ -110,24 +111,24 @@ impl Tuner {
         self.width.store(width, Ordering::Relaxed);
     }
 
-    /// How many channels are to be used now.
+    /// The number of channels to use now.
     pub(super) fn width(&self) -> usize {
         self.width.load(Ordering::Relaxed)
     }
 
-    /// A request begins.
+    /// Counts the start of a request.
     pub(super) fn begin(&self) {
         if self.under_way.fetch_add(1, Ordering::Relaxed) == 0 {
             self.rested.store(true, Ordering::Relaxed);
         }
     }
 
-    /// A request that has begun is not sent after all.
+    /// Uncounts a request that was not sent.
     pub(super) fn withdraw(&self) {
         self.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A request of `bytes` is done.
+    /// Counts the end of a request of `bytes`.
     pub(super) fn end(&self, bytes: u64) {
         self.under_way.fetch_sub(1, Ordering::Relaxed);
         self.moved.fetch_add(bytes + REQUEST, Ordering::Relaxed);
@@ -137,9 +138,9 @@ impl Tuner {
         }
     }
 
-    /// Looks whether the window is over.
+    /// Checks whether the window is over.
     fn look(&self, done: u64) {
-        // Somebody else may just be looking.
+        // Another task may be checking.
         let Ok(mut judge) = self.judge.try_lock() else { return };
         let (judge, since) = &mut *judge;
         let now = Instant::now();
@@ -150,7 +151,8 @@ impl Tuner {
         let rate = |moved: u64| moved as f64 / lasted.as_secs_f64();
         let is_lost =
             lasted >= WINDOW && done >= enough && judge.is_lost(rate(self.moved.load(Ordering::Relaxed)));
-        // More may be under way than when it began, as when channels were added in the middle of a flow.
+        // More requests may be in flight than at the start, for example if channels were added during a
+        // transfer.
         if !rested && !is_lost && (lasted < WINDOW || done < TURNS * under_way) {
             self.due.store((done * 2).min(TURNS * under_way).max(done + 1), Ordering::Relaxed);
             return;
@@ -165,7 +167,7 @@ impl Tuner {
         self.due.store(due, Ordering::Relaxed);
     }
 
-    /// What it has come to.
+    /// The width outside of trials.
     #[cfg(test)]
     fn settled(&self) -> usize {
         self.judge.lock().unwrap_or_else(PoisonError::into_inner).0.width
@@ -177,18 +179,18 @@ impl Tuner {
 struct Judge {
     channels: usize,
     manner: Manner,
-    /// What is used outside of trials.
+    /// The width outside of trials.
     width: usize,
-    /// The rate of the last window with it.
+    /// The rate of the last window with that width.
     rate: f64,
     /// Windows until the next trial.
     left: u32,
     /// Windows between this trial and the next, unless this one succeeds.
     pause: u32,
-    /// Whether the next trial is one with more channels.
+    /// Whether the next trial uses more channels.
     widen: bool,
     trial: Option<Trial>,
-    /// The width and rate before the last change, while that is on probation, and for how many windows it is.
+    /// The width and rate before the last change, and the windows left of its probation.
     before: Option<(usize, f64, u32)>,
 }
 
@@ -196,7 +198,7 @@ struct Judge {
 struct Trial {
     width: usize,
     wins: u32,
-    /// Whether this window is one of the trial; otherwise it is one in between, to compare with.
+    /// Whether this window belongs to the trial. Otherwise it is one in between, for comparison.
     is_on: bool,
 }
 
@@ -215,7 +217,7 @@ impl Judge {
         }
     }
 
-    /// Takes the rate of the window that is over; answers the width of the next one.
+    /// Takes the rate of the finished window. Returns the width of the next one.
     fn next(&mut self, rate: f64) -> usize {
         match &mut self.trial {
             None => {
@@ -243,7 +245,7 @@ impl Judge {
         }
     }
 
-    /// Whether this window is one with fewer channels than are used outside of trials.
+    /// Whether this window has fewer channels than the width outside of trials.
     fn tries_fewer(&self) -> bool {
         self.trial.as_ref().is_some_and(|trial| trial.is_on && trial.width < self.width)
     }
@@ -271,8 +273,8 @@ impl Judge {
         width
     }
 
-    /// Goes back to what was before a change that does not hold what it promised: for a moment a path may carry
-    /// more than it can for long.
+    /// Reverts a change that does not keep its promise. A path may carry more for a moment than it can for
+    /// long.
     fn is_worse(&mut self, rate: f64) -> bool {
         let Some((width, before, left)) = self.before.take() else { return false };
         if rate < before * KEPT {
@@ -295,7 +297,7 @@ impl Judge {
         self.left = self.pause;
     }
 
-    /// Ends a trial. What succeeded is soon tried once more, what failed only after some time.
+    /// Ends a trial. A success is soon tried further, a failure only after some time.
     fn end(&mut self, success: bool) -> usize {
         let Some(trial) = self.trial.take() else { return self.width };
         if success {
@@ -315,7 +317,7 @@ impl Judge {
 mod tests {
     use super::*;
 
-    /// What comes of `windows` in a world where `width` channels move `rate(width)`; also the mean rate.
+    /// Runs `windows` in a world where `width` channels move `rate(width)`. Returns the mean rate.
     fn settle(judge: &mut Judge, windows: u32, rate: impl Fn(usize) -> f64) -> f64 {
         let (mut width, mut sum) = (judge.width, 0.0);
         for _ in 0..windows {
@@ -339,7 +341,7 @@ mod tests {
         let mut judge = Judge::new(1, 4, WITH_MUCH);
         settle(&mut judge, 30, |width| width as f64);
         assert_eq!(judge.width, 4);
-        // And trying fewer costs next to nothing.
+        // Trials with fewer channels cost next to nothing.
         let mean = settle(&mut judge, 1000, |width| width as f64);
         assert!(mean > 0.98 * 4.0, "{mean}");
         assert_eq!(judge.width, 4);
@@ -360,7 +362,7 @@ mod tests {
 
     #[test]
     fn what_was_saved_up_does_not_count() {
-        // Each channel can carry more for a moment, when it has carried less before.
+        // Each channel can carry more for a moment after it has carried less.
         let (mut judge, mut width) = (Judge::new(4, 4, WITH_MUCH), 4);
         let (mut sum, mut saved) = (0.0, 0);
         for _ in 0..1000 {

@@ -1,4 +1,5 @@
-//! Reads the frames of a connection: unseals them, checks the messages in them and hands them to who waits.
+//! Reads the frames of a connection: unseals them, checks their messages and passes the replies to the
+//! waiters.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use smb_wire::header::{Packet, SIZE, transform};
 use smb_wire::{Header, Malformed, NtStatus};
 use wire::limits::MAX_MESSAGE;
 
-use super::{Link, Smb};
+use super::{Smb, SmbTransport};
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
@@ -16,22 +17,22 @@ use crate::transport::{Message, PREFIX, Receiver};
 
 /// The receiving end of a connection.
 #[derive(Default)]
-pub(super) struct Reader {
-    /// The keys that were used last, so that the usual connection with one session looks nothing up.
+pub(super) struct SmbReceiver {
+    /// The keys used last. A connection with one session, the usual case, needs no lookup.
     keys: Option<Arc<ChannelKeys>>,
 }
 
-/// What is known of a message after a look at its entry.
+/// The verdict on a message after a look at its entry.
 enum Judged {
-    /// Nobody asked for it, or nobody wants it.
+    /// No request of ours, or nobody waits for the reply any more.
     Dropped,
     /// The operation goes on.
     Interim,
-    /// This is the answer.
+    /// The final reply.
     Final,
 }
 
-impl Receiver<Smb> for Reader {
+impl Receiver<Smb> for SmbReceiver {
     fn length(prefix: [u8; PREFIX]) -> Result<usize> {
         // MS-SMB2 2.1
         if prefix[0] != 0 {
@@ -44,14 +45,14 @@ impl Receiver<Smb> for Reader {
         Ok(length)
     }
 
-    fn take(&mut self, link: &Arc<Link>, _: [u8; PREFIX], frame: &mut [u8]) -> Result<()> {
+    fn take(&mut self, link: &Arc<SmbTransport>, _: [u8; PREFIX], frame: &mut [u8]) -> Result<()> {
         let (messages, sealed_in) = self.unseal(link, frame)?;
         self.take_messages(link, &mut frame[messages], sealed_in)
     }
 
     fn take_large(
         &mut self,
-        link: &Arc<Link>,
+        link: &Arc<SmbTransport>,
         _: [u8; PREFIX],
         mut buffer: Vec<u8>,
         length: usize,
@@ -71,9 +72,14 @@ impl Receiver<Smb> for Reader {
     }
 }
 
-impl Reader {
-    /// Deals with the messages of a frame, one after the other.
-    fn take_messages(&mut self, link: &Arc<Link>, mut rest: &mut [u8], sealed_in: Option<u64>) -> Result<()> {
+impl SmbReceiver {
+    /// Processes the messages of a frame, one after the other.
+    fn take_messages(
+        &mut self,
+        link: &Arc<SmbTransport>,
+        mut rest: &mut [u8],
+        sealed_in: Option<u64>,
+    ) -> Result<()> {
         while !rest.is_empty() {
             let header = Header::parse(rest)?;
             let id = header.message_id();
@@ -93,8 +99,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Where the messages lie in `frame`, and the session in whose name they are sealed.
-    fn unseal(&mut self, link: &Link, frame: &mut [u8]) -> Result<(Range<usize>, Option<u64>)> {
+    /// Returns the range of the messages in `frame`, and the session whose keys sealed them.
+    fn unseal(&mut self, link: &SmbTransport, frame: &mut [u8]) -> Result<(Range<usize>, Option<u64>)> {
         match Packet::classify(frame) {
             Some(Packet::Smb2) => Ok((0..frame.len(), None)),
             Some(Packet::Transform) => {
@@ -110,16 +116,16 @@ impl Reader {
         }
     }
 
-    fn keys_of(&mut self, link: &Link, session_id: u64) -> Option<Arc<ChannelKeys>> {
+    fn keys_of(&mut self, link: &SmbTransport, session_id: u64) -> Option<Arc<ChannelKeys>> {
         if self.keys.as_ref().is_none_or(|keys| keys.session_id != session_id) {
             self.keys = link.channel(session_id);
         }
         self.keys.clone()
     }
 
-    /// Holds a message against its request: is it protected as it must be, and is it final? Books the credits
-    /// of an interim reply; those of a final one are booked when it is completed.
-    fn judge(&mut self, link: &Link, message: &mut [u8], sealed_in: Option<u64>) -> Result<Judged> {
+    /// Checks a message against its request: its protection, and whether it is final. Accounts for the
+    /// credits of an interim reply. The credits of a final reply are accounted for when it is completed.
+    fn judge(&mut self, link: &SmbTransport, message: &mut [u8], sealed_in: Option<u64>) -> Result<Judged> {
         let header = Header::parse(message)?;
         if !header.is_response() {
             return Err(Error::Protocol("a request"));
@@ -127,11 +133,12 @@ impl Reader {
         let id = header.message_id();
         // MS-SMB2 3.2.5.19
         if id == u64::MAX {
-            // A break of a caching right. This client never asks for one.
+            // The notice of an oplock or lease break. This client never asks for one.
             return Ok(Judged::Dropped);
         }
         let interim = header.is_async() && header.status() == NtStatus::PENDING;
-        // MS-SMB2 3.3.5.2.9: who does not know the session has no key of it either. Who is in between can end it anyhow.
+        // MS-SMB2 3.3.5.2.9: a server that does not know the session does not have its key either. An
+        // attacker on the path can end the session anyhow.
         let is_keyless = header.status() == NtStatus::USER_SESSION_DELETED;
         let (granted, is_signed) = (header.credits(), header.is_signed());
         let (protection, session_id) = {
@@ -155,7 +162,7 @@ impl Reader {
         match protection {
             _ if is_sealed || (is_keyless && !is_signed) => {}
             Protection::Sealed => return Err(Error::Unprotected(header.command())),
-            // It says nothing but that the answer comes later.
+            // It only says that the reply comes later.
             _ if interim => {}
             Protection::Binding => {}
             Protection::None if !is_signed => {}
@@ -163,7 +170,7 @@ impl Reader {
                 match self.keys_of(link, session_id) {
                     Some(keys) => keys.verify(message)?,
                     None if protection == Protection::Signed => return Err(Error::WrongSignature),
-                    // The last reply of a SESSION_SETUP: the session checks it when it has derived its keys.
+                    // The last reply of a SESSION_SETUP. The session checks it when it has derived its keys.
                     None => {}
                 }
             }
@@ -172,8 +179,8 @@ impl Reader {
     }
 }
 
-/// Hands the reply to who waits for it, and books its credits.
-fn complete(link: &Link, id: u64, reply: Reply) {
+/// Passes the reply to its waiter, and accounts for its credits.
+fn complete(link: &SmbTransport, id: u64, reply: Reply) {
     let granted = reply.header().credits();
     link.complete(id, reply, |own, request| {
         let (charge, asked) = (std::mem::take(&mut request.charge), std::mem::take(&mut request.asked));

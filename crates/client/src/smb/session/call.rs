@@ -1,106 +1,108 @@
-//! One request of a session from the choice of a channel to its reply, whatever happens to channels meanwhile
-//! (MS-SMB2 3.2.7.1).
+//! Carries one request of a session from the choice of a channel to its reply, whatever happens to channels
+//! meanwhile (MS-SMB2 3.2.7.1).
 //!
-//! When a channel is lost, its unanswered requests go to another one. The server may have done them already:
+//! When a channel is lost, its unanswered requests go to another one. The server may have carried them out
+//! already:
 //!
-//! * CREATE carries a CreateGuid by which the server finds the open it has made.
-//! * WRITE, SET_INFO and IOCTL are marked as replays. The server refuses them while the first one is still being
-//!   worked on, and refuses the first one when it comes after its replay.
-//! * Everything else changes nothing when it is done twice, or says on the second time that it is done. Who
-//!   reads such an answer is told by [`Answer::replayed`].
+//! * A CREATE has a CreateGuid, by which the server finds the open it has made.
+//! * WRITE, SET_INFO and IOCTL are marked as replays. The server refuses a replay while the first copy is in
+//!   progress, and refuses the first copy when it arrives after its replay.
+//! * Every other command changes nothing when it is repeated, or its second reply says that it is done.
+//!   Readers of such a reply check [`FrameReplies::replayed`].
 //!
-//! A frame that the credits of a connection do not pay for goes as a [`Series`].
+//! A frame that the credits of a connection do not cover goes as a [`Series`].
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use smb_wire::{NtStatus, SmbCommand};
+use smb_wire::{Command, NtStatus};
 
 use super::series::Series;
 use crate::Error;
 use crate::error::Result;
-use crate::patience::Patience;
+use crate::retry::Backoff;
 use crate::smb::buffer::Reply;
 use crate::smb::channels::Chosen;
-use crate::smb::link::{Envelope, Part};
+use crate::smb::link::{Envelope, FrameRequest};
 use crate::smb::protection::Protection;
-use crate::smb::session::inner::SessionInner;
+use crate::smb::session::state::SessionInner;
 
-/// How long a server may go on refusing a replay because what it repeats is still being worked on: an open that waits for
-/// a break does for 35 s (MS-SMB2 3.3.2.1), and for an NFS client's delegation as long as its lease, which is 90 s.
+/// The time for which a server may refuse a replay because the original is still in progress. An open that
+/// waits for a break may do so for 35 s (MS-SMB2 3.3.2.1). One that waits for an NFS client's delegation may
+/// do so for its lease, which is 90 s.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What came of the requests of one frame.
-pub(crate) struct Answer<const N: usize> {
+/// The replies to the requests of one frame.
+pub(crate) struct FrameReplies<const N: usize> {
     /// The replies, whatever their status.
     pub(crate) replies: [Reply; N],
-    /// Whether the server may have done it before, with a reply that was lost.
+    /// Whether the server may have carried it out before, with a lost reply.
     pub(crate) replayed: bool,
 }
 
-/// The terms on which the requests of a frame go, whichever channel they take.
+/// The terms of the requests of a frame, whichever channel they take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) tree_id: u32,
-    /// How they are protected at least.
+    /// The least protection.
     pub(crate) at_least: Protection,
-    /// Whether what the server may have seen is sent a second time.
+    /// Whether a request that the server may have seen is sent a second time.
     pub(crate) again: bool,
 }
 
 impl SessionInner {
-    /// Sends one frame for the tree `tree_id`, protected as the session demands or better, and waits for all
+    /// Sends one frame for the tree `tree_id`, with the session's protection or better, and waits for all
     /// replies.
     ///
     /// # Errors
-    /// What ended the last channel, or why the request cannot be sent.
+    /// The error that ended the last channel, or the reason why the request cannot be sent.
     pub(crate) async fn call<const N: usize>(
         &self,
         tree_id: u32,
         at_least: Protection,
-        parts: [Part<'_>; N],
-    ) -> Result<Answer<N>> {
+        parts: [FrameRequest<'_>; N],
+    ) -> Result<FrameReplies<N>> {
         self.call_again(tree_id, at_least, parts, true).await
     }
 
-    /// As [`SessionInner::call`]; what the server may have seen is sent a second time only with `again`, and is lost
-    /// with its channel without it.
+    /// Does the same as [`SessionInner::call`]. Without `again`, a request that the server may have seen is
+    /// not sent a second time, and fails with its channel.
     pub(crate) async fn call_again<const N: usize>(
         &self,
         tree_id: u32,
         at_least: Protection,
-        parts: [Part<'_>; N],
+        parts: [FrameRequest<'_>; N],
         again: bool,
-    ) -> Result<Answer<N>> {
+    ) -> Result<FrameReplies<N>> {
         let terms = Terms { tree_id, at_least, again };
         let mut replayed = false;
         match self.carry(terms, parts, &mut replayed).await {
             Err(Error::Credits { granted, .. }) if granted > 0 => {
                 let series = Series::new(self, terms, granted, replayed);
-                // Boxed, so that the future of a frame that is paid for is not the larger for it.
+                // Boxed, to keep the future of the usual frame small.
                 Box::pin(series.send(parts)).await
             }
-            carried => carried.map(|replies| Answer { replies, replayed }),
+            carried => carried.map(|replies| FrameReplies { replies, replayed }),
         }
     }
 
-    /// Sends one frame, over one channel after the other if need be, and waits for all replies. `replayed` is, or becomes,
-    /// true when the server may have seen it on a channel that is lost.
+    /// Sends one frame, over one channel after the other if necessary, and waits for all replies. `replayed`
+    /// is set when the server may have seen it on a lost channel.
     pub(crate) async fn carry<const N: usize>(
         &self,
         terms: Terms,
-        parts: [Part<'_>; N],
+        parts: [FrameRequest<'_>; N],
         replayed: &mut bool,
     ) -> Result<[Reply; N]> {
         let weight = parts.iter().map(|part| u64::from(part.payload) + HEADERS).sum();
         let mut renewed = false;
-        let mut patience = Patience::new(PATIENCE);
+        let mut patience = Backoff::new(PATIENCE);
         loop {
             let renewals = self.renewals.load(Ordering::Relaxed);
             let mut chosen = self.channels.choose(weight)?;
             let mut posted = false;
             let error = match self.attempt(&chosen, terms, parts, *replayed, &mut posted).await {
-                // Nothing was done.
+                // The server has carried nothing out.
                 Ok(replies) if !renewed && replies.first().is_some_and(is_expired) => {
                     drop(replies);
                     renewed = true;
@@ -131,12 +133,12 @@ impl SessionInner {
         }
     }
 
-    /// Sends the frame on one channel. `posted` becomes true when the server may get to see it.
+    /// Sends the frame on one channel. `posted` is set when the server may see it.
     async fn attempt<const N: usize>(
         &self,
         chosen: &Chosen<'_>,
         terms: Terms,
-        parts: [Part<'_>; N],
+        parts: [FrameRequest<'_>; N],
         is_replay: bool,
         posted: &mut bool,
     ) -> Result<[Reply; N]> {
@@ -159,33 +161,37 @@ impl SessionInner {
     }
 }
 
-/// Roughly what the headers of a request and its reply weigh, in bytes.
+/// The approximate size of the headers of a request and its reply, in bytes.
 const HEADERS: u64 = 256;
 
-/// Whether the server wants to know again who we are before it does anything.
+/// Whether the server requires a new authentication before it carries anything out.
 fn is_expired(reply: &Reply) -> bool {
     reply.status() == NtStatus::NETWORK_SESSION_EXPIRED
 }
 
-/// Whether the server refuses some of `parts` only for now, because it still works on what they repeat.
-fn is_refused_for_now<const N: usize>(parts: &[Part<'_>; N], replies: &[Reply; N], replayed: bool) -> bool {
-    // The usual case, before anything else is looked at.
+/// Whether the server refuses some of `parts` only temporarily, because the original is in progress.
+fn is_refused_for_now<const N: usize>(
+    parts: &[FrameRequest<'_>; N],
+    replies: &[Reply; N],
+    replayed: bool,
+) -> bool {
+    // The usual case, checked first.
     if replies.iter().all(|reply| reply.status() != NtStatus::FILE_NOT_AVAILABLE) {
         return false;
     }
     parts.iter().zip(replies).any(|(part, reply)| {
         let for_now = match part.command {
             // MS-SMB2 3.2.5.12
-            SmbCommand::Write | SmbCommand::SetInfo | SmbCommand::Ioctl => true,
-            // For a first CREATE it is the final answer.
-            SmbCommand::Create => replayed,
+            Command::Write | Command::SetInfo | Command::Ioctl => true,
+            // It is the final reply to a first CREATE.
+            Command::Create => replayed,
             _ => false,
         };
         for_now && reply.status() == NtStatus::FILE_NOT_AVAILABLE
     })
 }
 
-impl<const N: usize> Answer<N> {
+impl<const N: usize> FrameReplies<N> {
     /// The replies, if each has a status of success.
     ///
     /// # Errors
@@ -197,7 +203,7 @@ impl<const N: usize> Answer<N> {
         }
     }
 
-    /// Success also when the answer to a replay is `done`, which says that there is nothing left to do.
+    /// A success, also when the reply to a replay is `done`, which says that nothing is left to do.
     ///
     /// # Errors
     /// The first other status.

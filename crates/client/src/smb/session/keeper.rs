@@ -1,15 +1,15 @@
-//! Opens again what was lost: one task for each session with several channels.
+//! Reopens lost channels. Each session with several channels has one such task.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::smb::session::inner::SessionInner;
+use crate::smb::session::state::SessionInner;
 
-/// The longest time between two attempts.
+/// The longest pause between two attempts.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Keeps a channel to each address of `plan`, as long as the session lives and has one.
+/// Keeps a channel to each address of `plan`, as long as the session lives and has a channel.
 pub(crate) async fn run(session: Weak<SessionInner>, mut plan: Vec<SocketAddr>, reopen_after: Duration) {
     let Some(lost) = session.upgrade().map(|it| Arc::clone(&it.channels.lost)) else { return };
     let mut pause = reopen_after;

@@ -1,10 +1,10 @@
-//! A login: its identity, its keys, and the channels over which it is reached (MS-SMB2 3.2.1.3).
+//! A logon: its identity, its keys and its channels (MS-SMB2 3.2.1.3).
 
 pub(crate) mod call;
-mod inner;
 mod keeper;
 pub(crate) mod open;
 mod series;
+mod state;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,34 +14,34 @@ use std::sync::{Arc, Mutex};
 use smb_wire::create::FileInfo;
 use smb_wire::negotiate::SecurityMode;
 use smb_wire::session_setup::SessionFlags;
-use smb_wire::{NtStatus, SmbCommand, logoff};
+use smb_wire::{Command, NtStatus, logoff};
 
 use crate::error::Result;
-use crate::patience::answered;
+use crate::retry::answered;
 use crate::smb::channels::{Channel, Channels};
-use crate::smb::link::Part;
+use crate::smb::link::FrameRequest;
 use crate::smb::protection::Protection;
-use crate::smb::{ChannelOptions, Connection, Credentials, Opened, Tree, log_on};
+use crate::smb::{ChannelOptions, Connection, Credentials, OpenedChannels, Tree, log_on};
 use crate::{ChannelStatus, Error};
-pub(crate) use inner::SessionInner;
+pub(crate) use state::SessionInner;
 
-/// A session: who we are to the server. It uses connections and belongs to none; copies share it.
+/// A session: our identity to the server. It uses connections and belongs to none of them. Copies share it.
 ///
-/// Dropping the last copy does not log off: the server ends the session with its last connection.
-/// [`Session::log_off`] ends it now.
+/// Dropping the last copy does not log off. The server ends the session with its last connection.
+/// [`Session::log_off`] ends it at once.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub(crate) inner: Arc<SessionInner>,
 }
 
-/// What a login waits for.
+/// The name of the logon step in errors.
 const SESSION_SETUP: &str = "SESSION_SETUP";
 
-/// A login of which the server has answered the first message ([`Session::begin`]).
+/// A logon after its first round trip ([`Session::begin`]).
 pub struct LoggingOn<'a> {
     connection: &'a Connection,
     who: Credentials,
-    begun: log_on::Begun<'a>,
+    begun: log_on::LogonChallenge<'a>,
 }
 
 impl fmt::Debug for LoggingOn<'_> {
@@ -51,10 +51,10 @@ impl fmt::Debug for LoggingOn<'_> {
 }
 
 impl LoggingOn<'_> {
-    /// The second round trip: proves who we are. With `encrypt` every message of the session is sealed.
+    /// Does the second round trip, the authentication. With `encrypt` every message of the session is sealed.
     ///
     /// # Errors
-    /// As [`Session::log_on`].
+    /// The same as [`Session::log_on`].
     pub async fn finish(self, encrypt: bool) -> Result<Session> {
         let time = self.connection.inner.options.connect_timeout;
         let logged_on = answered(SESSION_SETUP, time, self.begun.finish()).await?;
@@ -74,9 +74,9 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Status`] and [`Error::LogOn`] when the server does not let us in, [`Error::Guest`] when it does
-    /// so as its guest, [`Error::NotOffered`] when it cannot encrypt, [`Error::Late`] when it does not answer in time
-    /// ([`Options::connect_timeout`]).
+    /// [`Error::Status`] and [`Error::LogOn`] when the server does not let us in, [`Error::Guest`] when it
+    /// lets us in as a guest, [`Error::NotOffered`] when it cannot encrypt, and [`Error::Late`] when it does
+    /// not answer in time ([`Options::connect_timeout`]).
     pub async fn log_on(connection: &Connection, who: &Credentials, encrypt: bool) -> Result<Session> {
         answered(SESSION_SETUP, connection.inner.options.connect_timeout, async {
             Session::begin(connection, who).await?.finish(encrypt).await
@@ -84,21 +84,21 @@ impl Session {
         .await
     }
 
-    /// The first of the two round trips of [`Session::log_on`], in which nothing is said that depends on the password:
-    /// for who opens several sessions at once, and wants to know from one of them that the password is right before
-    /// it is tried in the others. Servers count wrong ones, and lock users out.
+    /// Does the first of the two round trips of [`Session::log_on`], which does not depend on the password. A
+    /// caller that opens several sessions at once can try the password in one of them first. Servers count
+    /// wrong passwords, and lock users out.
     ///
     /// # Errors
-    /// As [`Session::log_on`].
+    /// The same as [`Session::log_on`].
     pub async fn begin<'a>(connection: &'a Connection, who: &Credentials) -> Result<LoggingOn<'a>> {
         Session::begin_anew(connection, who, 0).await
     }
 
-    /// As [`Session::begin`], for a session that takes the place of the one with the number `previous`, of the same user.
-    /// That may have been lost without the server knowing; it is ended there with all that it has open.
+    /// Does the same as [`Session::begin`], for a session that replaces the session `previous` of the same
+    /// user. That one may be lost without the server's knowledge. The server ends it with all its opens.
     ///
     /// # Errors
-    /// As [`Session::log_on`].
+    /// The same as [`Session::log_on`].
     pub async fn begin_anew<'a>(
         connection: &'a Connection,
         who: &Credentials,
@@ -110,7 +110,7 @@ impl Session {
         Ok(LoggingOn { connection, who: who.clone(), begun })
     }
 
-    /// What came of a login, as a session over `connection`.
+    /// Makes the result of a logon a session over `connection`.
     fn new(
         connection: &Connection,
         who: Credentials,
@@ -148,14 +148,15 @@ impl Session {
         Ok(Session { inner: Arc::new(session) })
     }
 
-    /// Opens further connections for this session, to the server's interfaces unless `options` say where. A
-    /// server that wants no more of them leaves the session with those it has; the place of an address that does not answer
-    /// goes to one that does. It takes no longer than [`Options::connect_timeout`] and what waits for a turn.
+    /// Opens further connections for this session, to the server's interfaces unless `options` names
+    /// addresses. If the server refuses more, the session keeps those it has. An address that does not answer
+    /// is replaced by one that does. It takes no longer than [`Options::connect_timeout`] and the waits for a
+    /// turn.
     ///
-    /// From now on a request goes over whichever connection has the least under way, among as many as make it
-    /// quicker ([`ChannelOptions::use_all`]: among all); when one is lost, its requests are repeated on another so
-    /// that each is done once, and it is opened again. To have an effect a second time it must be called with more
-    /// channels than before.
+    /// From now on each request uses the connection with the least in flight, among as many as make it faster
+    /// ([`ChannelOptions::use_all`]: among all). When one is lost, its requests are repeated on another so
+    /// that each is carried out once, and the connection is reopened. A second call has an effect only with
+    /// more channels than before.
     ///
     /// ```no_run
     /// # async fn example(session: client::smb::Session) -> client::Result<()> {
@@ -170,9 +171,9 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotOffered`] when the server does not offer Multichannel or knows no address for it; else what
-    /// went wrong when it was asked for its interfaces.
-    pub async fn open_channels(&self, options: &ChannelOptions) -> Result<Opened> {
+    /// [`Error::NotOffered`] when the server does not offer Multichannel or has no address for it. The error
+    /// of the query for interfaces.
+    pub async fn open_channels(&self, options: &ChannelOptions) -> Result<OpenedChannels> {
         let inner = &self.inner;
         if options.channels > 1 && !open::is_offered(&inner.negotiated) {
             return Err(Error::NotOffered("several channels for one session"));
@@ -185,25 +186,26 @@ impl Session {
             failure = Some(Error::NotOffered("more addresses for channels"));
         }
         let channels = inner.channels.len();
-        // What the server refused is not asked for again and again.
+        // A refused channel is not requested again and again.
         let plan = plan.into_iter().take(channels.max(1)).collect();
         inner.hire_keeper(&self.inner, plan, options);
-        Ok(Opened { channels, failure })
+        Ok(OpenedChannels { channels, failure })
     }
 
-    /// Gives up all connections but `channels`, of which at least one is left. What is under way on the others is
-    /// answered there before they are closed. [`Session::open_channels`] opens more again.
+    /// Closes all connections but `channels`. At least one remains. The requests pending on the others are
+    /// answered before they are closed. [`Session::open_channels`] opens more again.
     pub fn narrow(&self, channels: usize) {
         self.inner.dismiss_keeper();
         let plan = self.inner.channels.narrow(channels);
         self.inner.hire_keeper(&self.inner, plan, &ChannelOptions::default());
     }
 
-    /// Where [`Session::open_channels`] would open further connections, in turn, so that there are `channels` in all; for
-    /// [`ChannelOptions::addresses`] later on, when the question would wait behind what is under way.
+    /// Computes the addresses of the further connections that [`Session::open_channels`] would open for
+    /// `channels` in all. They serve as [`ChannelOptions::addresses`] later, when the query would wait behind
+    /// other requests.
     ///
     /// # Errors
-    /// As [`Session::open_channels`].
+    /// The same as [`Session::open_channels`].
     pub async fn addresses(&self, channels: usize) -> Result<Vec<SocketAddr>> {
         if !open::is_offered(&self.inner.negotiated) {
             return Err(Error::NotOffered("several channels for one session"));
@@ -213,7 +215,7 @@ impl Session {
         Ok(plan)
     }
 
-    /// Where all channels go, the first one included.
+    /// The addresses of all channels, including the first one.
     async fn plan(&self, options: &ChannelOptions) -> Result<Vec<SocketAddr>> {
         let peer = self.inner.channels.first()?.connection.peer;
         if options.channels <= 1 {
@@ -229,37 +231,37 @@ impl Session {
         Ok(open::plan(peer, &interfaces?, options.channels))
     }
 
-    /// The connections that carry the session now.
+    /// The present connections of the session.
     #[must_use]
     pub fn channels(&self) -> Vec<ChannelStatus> {
         self.inner.channels.status()
     }
 
-    /// Lets the connection at a place of [`Session::channels`] carry at most `rate` bytes in a second in each direction, or as
-    /// many as it can.
+    /// Limits the connection at an index of [`Session::channels`] to `rate` bytes per second in each
+    /// direction, or lifts the limit.
     pub fn pace(&self, place: usize, rate: Option<u64>) {
         self.inner.channels.pace(place, rate);
     }
 
-    /// How many connections were lost so far.
+    /// The number of connections lost so far.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.inner.channels.losses()
     }
 
-    /// The number by which the server knows the session.
+    /// The server's ID of the session.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.inner.id
     }
 
-    /// What kind of session the server made.
+    /// The kind of session that the server made.
     #[must_use]
     pub fn flags(&self) -> SessionFlags {
         self.inner.flags
     }
 
-    /// Whether every message is signed. Where this is false some still are, such as the TREE_CONNECT of 3.1.1.
+    /// Whether every message is signed. If not, some still are, such as the TREE_CONNECT of 3.1.1.
     #[must_use]
     pub fn signs(&self) -> bool {
         self.inner.protection == Protection::Signed
@@ -274,18 +276,19 @@ impl Session {
     /// Connects to a share.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server has no such share or does not let us in, [`Error::NotOffered`] when the
-    /// share demands encryption that was not agreed on.
+    /// [`Error::Status`] when the server has no such share or denies access, [`Error::NotOffered`] when the
+    /// share demands encryption that was not negotiated.
     pub async fn connect(&self, share: &str) -> Result<Tree> {
         Tree::connect(Arc::clone(&self.inner), share).await
     }
 
-    /// As [`Session::connect`], and looks what is at `path` in the same round trip: what [`Tree::stat`] would answer. It takes
-    /// further ones before 3.1.1, where the server does not do both at once, and where the share demands encryption and the
-    /// session does not: the path is then sent signed and not sealed, before the server has said so.
+    /// Does the same as [`Session::connect`], and queries `path` in the same round trip, as [`Tree::stat`]
+    /// does. It takes further round trips before 3.1.1, where the server does not do both at once, and where
+    /// the share demands encryption and the session does not. In the latter case the path is first sent
+    /// signed and not sealed, before the server's demand is known.
     ///
     /// # Errors
-    /// As [`Session::connect`]. What the server has against the look is within.
+    /// The same as [`Session::connect`]. The inner result has the errors of the query.
     pub async fn connect_and_look(&self, share: &str, path: &str) -> Result<(Tree, Result<FileInfo>)> {
         Tree::connect_and_look(Arc::clone(&self.inner), share, path).await
     }
@@ -293,10 +296,11 @@ impl Session {
     /// Ends the session and everything that was opened in it.
     ///
     /// # Errors
-    /// When the server did not take notice.
+    /// When the server did not confirm it.
     pub async fn log_off(self) -> Result<()> {
         self.inner.dismiss_keeper();
-        let part = Part { command: SmbCommand::Logoff, payload: 0, body: &|out| logoff::Request.write(out) };
+        let part =
+            FrameRequest { command: Command::Logoff, payload: 0, body: &|out| logoff::Request.write(out) };
         let answer = self.inner.call(0, Protection::None, [part]).await;
         self.inner.channels.close();
         answer?.success_or(NtStatus::USER_SESSION_DELETED)

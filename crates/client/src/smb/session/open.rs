@@ -1,4 +1,4 @@
-//! More channels for a session: which addresses to go to, and the binding (MS-SMB2 3.2.5.14.11).
+//! Opens further channels of a session: the choice of addresses, and the binding (MS-SMB2 3.2.5.14.11).
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -13,32 +13,32 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::error::Result;
-use crate::patience::{late, within};
+use crate::retry::{late, within};
 use crate::smb::channels::Channel;
-use crate::smb::connection::Inner;
+use crate::smb::connection::ConnectionCore;
 use crate::smb::negotiate::Negotiated;
 use crate::smb::protection::ChannelKeys;
-use crate::smb::session::inner::SessionInner;
+use crate::smb::session::state::SessionInner;
 use crate::smb::{Connection, log_on};
 
-/// An attempt to open a channel may take this part of what connecting may take in all: there may be four, two at the
-/// address that was planned and two at another.
+/// An attempt to open a channel may take this part of the time to connect. There may be four attempts, two at
+/// the planned address and two at another.
 const ATTEMPT: u32 = 4;
-/// Others wait for the answer to NEGOTIATE for this part of it, which is plenty on any path.
+/// Other attempts wait for the answer to NEGOTIATE for this part of the time, which is plenty on any path.
 const TURN: u32 = 30;
 
-/// How many channels a session has, and where they go.
+/// The number of channels of a session, and their addresses.
 #[derive(Debug, Clone)]
 pub struct ChannelOptions {
-    /// Connections of the session, its first one included.
+    /// The connections of the session, including its first one.
     pub channels: usize,
-    /// Where the further channels go, in turn; empty to ask the server for its interfaces.
+    /// The addresses of the further channels, used in turn. If empty, the server's interfaces are queried.
     pub addresses: Vec<SocketAddr>,
-    /// How long after a loss the first attempt to open the channel again is made. Each further attempt waits
-    /// twice as long, up to a minute.
+    /// The pause between a loss and the first attempt to reopen the channel. Each further pause is twice as
+    /// long, up to a minute.
     pub reopen_after: Duration,
-    /// Whether all channels are used, even where fewer of them would move as much: for who wants to know what each
-    /// of them carries, as Windows and Linux use them all.
+    /// Whether all channels are used, even if fewer would move as much. It serves to measure what each of
+    /// them carries. Windows and Linux use them all.
     pub use_all: bool,
 }
 
@@ -53,22 +53,23 @@ impl Default for ChannelOptions {
     }
 }
 
-/// What came of opening channels.
+/// The outcome of opening channels.
 #[derive(Debug)]
-pub struct Opened {
-    /// Connections that the session has now.
+pub struct OpenedChannels {
+    /// The present connections of the session.
     pub channels: usize,
-    /// Why it has no more, when it has fewer than were asked for.
+    /// The reason, if there are fewer than requested.
     pub failure: Option<Error>,
 }
 
-/// Windows makes four connections to an interface with receive side scaling. Which of them land on the same queue is
-/// chance, so more are only made when they are asked for; an interface without it gets one.
+/// Windows makes four connections to an interface with receive side scaling. Chance decides which of them
+/// share a queue, so more are only made on request. An interface without it gets one.
 fn limit(interface: &NetworkInterfaceInfo, channels: usize) -> usize {
     if interface.capability.contains(InterfaceCapability::RSS_CAPABLE) { channels } else { 1 }
 }
 
-/// The addresses of all channels, the first one included, which goes to `peer`. `interfaces` are the server's.
+/// The addresses of all channels, beginning with the first one, which goes to `peer`. `interfaces` are the
+/// server's.
 pub(crate) fn plan(
     peer: SocketAddr,
     interfaces: &[NetworkInterfaceInfo],
@@ -81,7 +82,7 @@ pub(crate) fn plan(
         .filter(usable)
         .map(|it| (it.capability.contains(InterfaceCapability::RSS_CAPABLE), it.link_speed))
         .max();
-    // Of each interface one address: the one that is reached already, else one of the same family.
+    // Each interface contributes one address: the one in use already, or else one of the same family.
     let mut chosen: Vec<&NetworkInterfaceInfo> = Vec::new();
     let rank = |it: &NetworkInterfaceInfo| (it.address != peer.ip(), it.address.is_ipv4() != peer.is_ipv4());
     for it in interfaces.iter().filter(usable) {
@@ -98,7 +99,7 @@ pub(crate) fn plan(
     let mut plan = vec![peer];
     if let Some(at) = chosen.iter().position(|it| it.address == peer.ip()) {
         left[at] = left[at].saturating_sub(1);
-        // The next channel goes to the next interface.
+        // The next channel uses the next interface.
         chosen.rotate_left(at + 1);
         left.rotate_left(at + 1);
     }
@@ -113,8 +114,8 @@ pub(crate) fn plan(
     plan
 }
 
-/// Whether an address means something to us. A link-local one lacks its scope, and loopback is ours unless the
-/// server was reached there.
+/// Whether an address can be reached from here. A link-local one lacks its scope, and loopback is our own
+/// unless the server was reached there.
 fn is_routable(address: IpAddr, peer: IpAddr) -> bool {
     let is_local = match address {
         IpAddr::V4(address) => address.is_link_local(),
@@ -124,18 +125,18 @@ fn is_routable(address: IpAddr, peer: IpAddr) -> bool {
     !is_useless && (!address.is_loopback() || peer.is_loopback())
 }
 
-/// A connection to which the session is bound.
+/// A connection that is bound to the session.
 struct Bound {
-    connection: Arc<Inner>,
+    connection: Arc<ConnectionCore>,
     keys: ChannelKeys,
 }
 
 impl SessionInner {
-    /// Opens what is missing of the channels of `plan`. What cannot be had at an address that was planned is opened at
-    /// one that has answered; `plan` then says so. Answers why there are fewer, if there are.
+    /// Opens the missing channels of `plan`. A channel that fails at its planned address is opened at one
+    /// that has answered, and `plan` is changed. Returns the reason if there are fewer.
     pub(crate) async fn open_all(self: &Arc<Self>, plan: &mut [SocketAddr]) -> Option<Error> {
         let failure = self.open_missing(plan).await?;
-        // A server that refuses one more does so at all of its addresses.
+        // A server that refuses a further channel does so at all of its addresses.
         if failure.status().is_some() {
             return Some(failure);
         }
@@ -143,14 +144,14 @@ impl SessionInner {
         for (slot, address) in self.channels.free_slots(plan.len()).into_iter().zip(answered.iter().cycle()) {
             plan[slot] = *address;
         }
-        // Of the two failures the first is about what was planned.
+        // The first of the two failures is about the planned addresses.
         let refused = self.open_missing(plan).await?;
         Some(if refused.status().is_some() { refused } else { failure })
     }
 
-    /// Opens what is missing of the channels of `plan`, all at once: on a long path each takes several round trips, and
-    /// an address that is dead takes a long time. Those that come take the first places, so that none is free between two of
-    /// them; `plan` is put in that order. Answers what went wrong with one.
+    /// Opens the missing channels of `plan`, all at once. On a long path each takes several round trips, and
+    /// a dead address takes a long time. The successful ones take the first slots, so that no slot between
+    /// them is free, and `plan` is reordered likewise. Returns the failure of one.
     pub(crate) async fn open_missing(self: &Arc<Self>, plan: &mut [SocketAddr]) -> Option<Error> {
         let mut opening = JoinSet::new();
         let free = self.channels.free_slots(plan.len());
@@ -173,7 +174,7 @@ impl SessionInner {
                 Ok(Err(error)) => Err(error),
                 Err(_) => Err(Error::Closed),
             };
-            // What a server says for itself tells more than a connection that is gone.
+            // A server's refusal tells more than a lost connection.
             if let Err(error) = added
                 && failure.as_ref().is_none_or(Error::is_loss)
             {
@@ -183,8 +184,9 @@ impl SessionInner {
         failure
     }
 
-    /// Connects to `address` and binds the session to the connection. A server that does not say a word there is asked once
-    /// more over another connection: Samba now and then loses one while it gives it over to the process of the first.
+    /// Connects to `address` and binds the session to the connection. A server that stays silent there is
+    /// tried once more over another connection. Samba occasionally loses one while it passes it to the
+    /// process of the first.
     async fn bind_at(&self, address: SocketAddr) -> Result<Bound> {
         match self.bind_once(address).await? {
             Some(bound) => Ok(bound),
@@ -192,12 +194,13 @@ impl SessionInner {
         }
     }
 
-    /// As [`SessionInner::bind_at`], once. None when the server takes the connection and does not answer in time.
+    /// Tries [`SessionInner::bind_at`] once. Returns none when the server accepts the connection and does not
+    /// answer in time.
     async fn bind_once(&self, address: SocketAddr) -> Result<Option<Bound>> {
         let patience = self.options.connect_timeout / ATTEMPT;
         let stream = within(patience, async { Ok(TcpStream::connect(address).await?) }).await?;
-        // One after the other: Samba gives each further connection of a client, when it negotiates, over to the process of
-        // the first, and of two that come there at the same moment one is never answered.
+        // One after the other. Samba passes each further connection of a client, when it negotiates, to the
+        // process of the first. If two arrive there at the same moment, one is never answered.
         let turn = self.negotiating.lock().await;
         match tokio::time::timeout(patience, self.bind_over(stream, turn)).await {
             Ok(bound) => bound.map(Some),
@@ -205,8 +208,8 @@ impl SessionInner {
         }
     }
 
-    /// Negotiates over `stream` and binds the session to it. `turn` is given up when the server has answered, or is silent
-    /// for so long that others should not wait any more.
+    /// Negotiates over `stream` and binds the session to it. `turn` is released when the server has answered,
+    /// or when it is silent for so long that others should not wait any more.
     async fn bind_over(&self, stream: TcpStream, turn: MutexGuard<'_, ()>) -> Result<Bound> {
         // MS-SMB2 3.2.4.2.3
         let mut negotiating = pin!(Connection::over(stream, &self.host, &self.options));
@@ -232,9 +235,9 @@ impl SessionInner {
     }
 }
 
-/// Holds what was negotiated for one more channel against the session's first connection. Another answer would be
-/// that of another server, or of somebody in between.
-fn same_server(first: &Negotiated, connection: &Inner) -> Result<()> {
+/// Compares the negotiated values of a further channel with those of the session's first connection.
+/// Different values would be those of another server, or of an attacker in between.
+fn same_server(first: &Negotiated, connection: &ConnectionCore) -> Result<()> {
     let other = &connection.negotiated;
     let same = first.dialect == other.dialect
         && first.server_guid == other.server_guid
@@ -292,7 +295,7 @@ mod tests {
         ];
         let turns = ["192.0.2.7", "198.51.100.7", "192.0.2.7", "198.51.100.7"];
         assert_eq!(plan_of("192.0.2.7", &list, 4), turns);
-        // Without RSS each interface gets one.
+        // Each interface without RSS gets one channel.
         let list = [interface(2, "192.0.2.7", false, 1), interface(3, "198.51.100.7", false, 1)];
         assert_eq!(plan_of("198.51.100.7", &list, 4), ["198.51.100.7", "192.0.2.7"]);
     }

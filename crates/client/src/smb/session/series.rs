@@ -1,64 +1,68 @@
-//! Frames that the credits of a connection do not pay for: their requests go one after the other, READ and WRITE in pieces.
+//! Frames that the credits of a connection do not cover. Their requests go one after the other, READ and
+//! WRITE in pieces.
 //!
-//! A server may never grant more than a few credits. It takes no compound of more requests then, and no READ or WRITE of more
-//! than 64 KiB for each of them (MS-SMB2 3.2.4.1.5). [`Series::send`] answers what the frame would have been answered by a
-//! server that stops where something fails (MS-SMB2 3.3.5.2.7.2). The requests behind that are not sent, but for the CLOSE of
-//! an open file.
+//! A server may never grant more than a few credits. It then accepts no compound of more requests, and no
+//! READ or WRITE of more than 64 KiB for each credit (MS-SMB2 3.2.4.1.5). [`Series::send`] returns the
+//! replies of a server that stops at a failure (MS-SMB2 3.3.5.2.7.2). The requests after the failure are not
+//! sent, except for the CLOSE of an open file.
 
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::{self, Header};
 use smb_wire::{
-    FileId, Malformed, NtStatus, SmbCommand, close, create, error, ioctl, query_directory, query_info, read,
+    Command, FileId, Malformed, NtStatus, close, create, error, ioctl, query_directory, query_info, read,
     set_info, write,
 };
 
-use super::call::{Answer, Terms};
+use super::call::{FrameReplies, Terms};
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
-use crate::smb::link::Part;
+use crate::smb::link::FrameRequest;
 use crate::smb::negotiate::CREDIT;
-use crate::smb::session::inner::SessionInner;
+use crate::smb::session::state::SessionInner;
 
 /// The requests of one frame.
 pub(crate) struct Series<'a> {
     session: &'a SessionInner,
     terms: Terms,
-    /// Bytes that the credits pay for in one request, as far as is known.
+    /// The bytes that the credits cover in one request, as far as is known.
     room: u32,
-    /// Whether the server may have seen the frame on a channel that is lost.
+    /// Whether the server may have seen the frame on a lost channel.
     was_seen: bool,
-    /// Whether it may have done any of the requests before.
+    /// Whether the server may have carried out any of the requests before.
     replayed: bool,
-    /// The open that the requests are about.
+    /// The open of the requests.
     file_id: Option<FileId>,
     /// Whether one of them has opened it, and none has closed it.
     is_open: bool,
 }
 
-/// Bytes that so many credits pay for.
+/// The bytes that `credits` cover.
 fn paid(credits: u32) -> u32 {
     credits.saturating_mul(CREDIT)
 }
 
 impl<'a> Series<'a> {
-    /// A series on connections of which one has granted no more than `granted` credits. `was_seen`: the server may have seen
-    /// the frame on a channel that is lost.
+    /// A series on connections of which one has granted no more than `granted` credits. `was_seen` says that
+    /// the server may have seen the frame on a lost channel.
     pub(crate) fn new(session: &'a SessionInner, terms: Terms, granted: u32, was_seen: bool) -> Series<'a> {
         let (room, replayed) = (paid(granted), was_seen);
         Series { session, terms, room, was_seen, replayed, file_id: None, is_open: false }
     }
 
-    /// Sends the requests of a frame, each behind the answer to the one before it.
+    /// Sends the requests of a frame, each after the reply to the previous one.
     ///
     /// # Errors
-    /// The error that ended the last channel, or [`Error::Credits`] for a request that cannot be made smaller. An open that
-    /// the series has made is closed then.
-    pub(crate) async fn send<const N: usize>(mut self, parts: [Part<'_>; N]) -> Result<Answer<N>> {
+    /// The error that ended the last channel, or [`Error::Credits`] for a request that cannot be made
+    /// smaller. An open made by the series is closed then.
+    pub(crate) async fn send<const N: usize>(
+        mut self,
+        parts: [FrameRequest<'_>; N],
+    ) -> Result<FrameReplies<N>> {
         let mut replies = [const { None }; N];
         let mut failed = None;
         for (reply, part) in replies.iter_mut().zip(parts) {
-            let closes = part.command == SmbCommand::Close && self.file_id.is_some();
+            let closes = part.command == Command::Close && self.file_id.is_some();
             let got = match failed {
                 Some(status) if !closes => {
                     Reply::made(part.command, status, |out| error::Response::default().write(out))
@@ -77,34 +81,34 @@ impl<'a> Series<'a> {
             *reply = Some(got);
         }
         let replies = replies.map(|reply| reply.expect("every place was just filled"));
-        Ok(Answer { replies, replayed: self.replayed })
+        Ok(FrameReplies { replies, replayed: self.replayed })
     }
 
-    /// Sends one request of the frame, about the open that those before it have made or named.
-    async fn send_part(&mut self, part: Part<'_>) -> Result<Reply> {
+    /// Sends one request of the frame, for the open that earlier requests have made or named.
+    async fn send_part(&mut self, part: FrameRequest<'_>) -> Result<Reply> {
         let mut message = Vec::with_capacity(header::SIZE + 256);
         Header::request(part.command, 0).push(&mut message);
         (part.body)(&mut message);
         match part.command {
-            SmbCommand::TreeConnect => {
+            Command::TreeConnect => {
                 let reply = self.carry(part).await?;
                 self.terms.tree_id = reply.header().tree_id();
                 Ok(reply)
             }
-            SmbCommand::Create => self.create(part, create::Request::parse(&message)?).await,
-            SmbCommand::Close => {
+            Command::Create => self.create(part, create::Request::parse(&message)?).await,
+            Command::Close => {
                 let asked = close::Request::parse(&message)?;
                 let file_id = self.name(asked.file_id);
                 self.close(close::Request { file_id, ..asked }).await
             }
-            SmbCommand::SetInfo => {
+            Command::SetInfo => {
                 let asked = set_info::Request::parse(&message)?;
                 let asked = set_info::Request { file_id: self.name(asked.file_id), ..asked };
-                self.carry(Part { body: &|out| asked.write(out), ..part }).await
+                self.carry(FrameRequest { body: &|out| asked.write(out), ..part }).await
             }
-            SmbCommand::Read => self.read(read::Request::parse(&message)?).await,
-            SmbCommand::Write => self.write(write::Request::parse(&message)?).await,
-            SmbCommand::QueryInfo | SmbCommand::QueryDirectory | SmbCommand::Ioctl => {
+            Command::Read => self.read(read::Request::parse(&message)?).await,
+            Command::Write => self.write(write::Request::parse(&message)?).await,
+            Command::QueryInfo | Command::QueryDirectory | Command::Ioctl => {
                 self.query(part.command, &message).await
             }
             _ => self.carry(part).await,
@@ -122,17 +126,18 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// CREATE. In a compound it has no name by which the server finds what it has opened, since it is used there at once; here
-    /// it may have to be repeated alone.
-    async fn create(&mut self, part: Part<'_>, asked: create::Request<'_>) -> Result<Reply> {
+    /// Sends a CREATE. In a compound it has no CreateGuid, because the open is used at once. Here it may have
+    /// to be repeated alone.
+    async fn create(&mut self, part: FrameRequest<'_>, asked: create::Request<'_>) -> Result<Reply> {
         let contexts: std::result::Result<Vec<_>, _> = asked.contexts.requests().collect();
         let mut contexts = contexts?;
         contexts.extend(self.session.create_contexts().into_iter().flatten());
-        // By its CreateGuid the server knows it again (MS-SMB2 3.3.5.9.10): an open of which nobody hears would stay behind.
+        // The server recognises it by its CreateGuid (MS-SMB2 3.3.5.9.10). Without it, an open whose reply is
+        // lost would stay behind.
         let is_named = contexts.iter().any(|it| matches!(it, RequestContext::DurableHandleRequestV2 { .. }));
         let terms = Terms { again: self.terms.again || is_named, ..self.terms };
         let asked = create::Request { contexts: Contexts::Requests(&contexts), ..asked };
-        let reply = self.carry_by(terms, Part { body: &|out| asked.write(out), ..part }).await?;
+        let reply = self.carry_by(terms, FrameRequest { body: &|out| asked.write(out), ..part }).await?;
         if reply.status().is_success() {
             self.file_id = Some(create::Response::parse(reply.message())?.file_id);
             self.is_open = true;
@@ -140,12 +145,12 @@ impl<'a> Series<'a> {
         Ok(reply)
     }
 
-    /// Sends one request as it is.
-    async fn carry(&mut self, part: Part<'_>) -> Result<Reply> {
+    /// Sends one request unchanged.
+    async fn carry(&mut self, part: FrameRequest<'_>) -> Result<Reply> {
         self.carry_by(self.terms, part).await
     }
 
-    async fn carry_by(&mut self, terms: Terms, part: Part<'_>) -> Result<Reply> {
+    async fn carry_by(&mut self, terms: Terms, part: FrameRequest<'_>) -> Result<Reply> {
         let mut replayed = self.was_seen;
         let carried = self.session.carry(terms, [part], &mut replayed).await;
         self.replayed |= replayed;
@@ -153,18 +158,18 @@ impl<'a> Series<'a> {
         Ok(reply)
     }
 
-    /// Sends one request about `wanted` bytes, or as many of them as the credits pay for; `body` appends it for so many.
-    /// Answers also how many it was about.
+    /// Sends one request for `wanted` bytes, or as many of them as the credits cover. `body` appends the
+    /// request for a number of bytes. Returns the reply and that number.
     async fn carry_some(
         &mut self,
-        command: SmbCommand,
+        command: Command,
         wanted: u32,
         body: impl Fn(u32, &mut Vec<u8>) + Send + Sync,
     ) -> Result<(Reply, u32)> {
         loop {
             let size = wanted.min(self.room);
             let body = |out: &mut Vec<u8>| body(size, out);
-            match self.carry(Part { command, payload: size, body: &body }).await {
+            match self.carry(FrameRequest { command, payload: size, body: &body }).await {
                 Err(Error::Credits { granted, .. }) if granted > 0 && paid(granted) < size => {
                     self.room = paid(granted);
                 }
@@ -173,7 +178,7 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// READ in pieces, up to the first that brings less than was asked for.
+    /// Sends a READ in pieces, up to the first short one.
     async fn read(&mut self, whole: read::Request<'_>) -> Result<Reply> {
         let file_id = self.name(whole.file_id);
         let mut data: Vec<u8> = Vec::new();
@@ -183,7 +188,7 @@ impl<'a> Series<'a> {
             let body = |length: u32, out: &mut Vec<u8>| {
                 read::Request { file_id, offset, length, ..whole }.write(out);
             };
-            let (reply, size) = self.carry_some(SmbCommand::Read, whole.length - done, body).await?;
+            let (reply, size) = self.carry_some(Command::Read, whole.length - done, body).await?;
             let is_end = done > 0 && reply.status() == NtStatus::END_OF_FILE;
             if !is_end && !reply.status().is_success() {
                 return Ok(reply);
@@ -195,12 +200,12 @@ impl<'a> Series<'a> {
             data.extend_from_slice(got);
             if got.len() < size as usize || data.len() >= whole.length as usize {
                 let all = read::Response { data_remaining: 0, flags: 0, data: &data };
-                return Ok(Reply::made(SmbCommand::Read, NtStatus::SUCCESS, |out| all.write(out)));
+                return Ok(Reply::made(Command::Read, NtStatus::SUCCESS, |out| all.write(out)));
             }
         }
     }
 
-    /// WRITE in pieces, up to the first that is not written whole.
+    /// Sends a WRITE in pieces, up to the first short one.
     async fn write(&mut self, whole: write::Request<'_>) -> Result<Reply> {
         let file_id = self.name(whole.file_id);
         let mut done = 0;
@@ -209,7 +214,7 @@ impl<'a> Series<'a> {
             let body = |size: u32, out: &mut Vec<u8>| {
                 write::Request { file_id, offset, data: &rest[..size as usize], ..whole }.write(out);
             };
-            let (reply, size) = self.carry_some(SmbCommand::Write, rest.len() as u32, body).await?;
+            let (reply, size) = self.carry_some(Command::Write, rest.len() as u32, body).await?;
             if !reply.status().is_success() {
                 return Ok(reply);
             }
@@ -220,15 +225,15 @@ impl<'a> Series<'a> {
             done += count as usize;
             if count < size || done >= whole.data.len() {
                 let all = write::Response { count: done as u32 };
-                return Ok(Reply::made(SmbCommand::Write, NtStatus::SUCCESS, |out| all.write(out)));
+                return Ok(Reply::made(Command::Write, NtStatus::SUCCESS, |out| all.write(out)));
             }
         }
     }
 
-    /// A query with no more room for its answer than the credits pay for. Its own data is little.
-    async fn query(&mut self, command: SmbCommand, message: &[u8]) -> Result<Reply> {
+    /// Sends a query with no more room for its reply than the credits cover. Its own data is short.
+    async fn query(&mut self, command: Command, message: &[u8]) -> Result<Reply> {
         let answered = match command {
-            SmbCommand::QueryInfo => {
+            Command::QueryInfo => {
                 let asked = query_info::Request::parse(message)?;
                 let asked = query_info::Request { file_id: self.name(asked.file_id), ..asked };
                 self.carry_some(command, asked.output_buffer_length, |output_buffer_length, out| {
@@ -236,7 +241,7 @@ impl<'a> Series<'a> {
                 })
                 .await
             }
-            SmbCommand::QueryDirectory => {
+            Command::QueryDirectory => {
                 let asked = query_directory::Request::parse(message)?;
                 let asked = query_directory::Request { file_id: self.name(asked.file_id), ..asked };
                 self.carry_some(command, asked.output_buffer_length, |output_buffer_length, out| {
@@ -256,26 +261,27 @@ impl<'a> Series<'a> {
         answered.map(|(reply, _)| reply)
     }
 
-    /// CLOSE, which may be sent again whatever the frame is. One that is closed already then was closed by it.
+    /// Sends a CLOSE. It may be repeated, whatever the frame is. If a repetition finds the open closed, the
+    /// first copy has closed it.
     async fn close(&mut self, request: close::Request) -> Result<Reply> {
         let mut replayed = false;
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = Part { command: SmbCommand::Close, payload: 0, body: &body };
+        let part = FrameRequest { command: Command::Close, payload: 0, body: &body };
         let carried = self.session.carry(Terms { again: true, ..self.terms }, [part], &mut replayed).await;
         (self.replayed, self.is_open) = (self.replayed || replayed, false);
         let [reply] = carried?;
         if replayed && reply.status() == NtStatus::FILE_CLOSED {
             let closed = close::Response::default();
-            return Ok(Reply::made(SmbCommand::Close, NtStatus::SUCCESS, |out| closed.write(out)));
+            return Ok(Reply::made(Command::Close, NtStatus::SUCCESS, |out| closed.write(out)));
         }
         Ok(reply)
     }
 
-    /// Closes what is open, since nobody will know of it.
+    /// Closes the open, because nobody else will know it.
     async fn give_up(&mut self) {
         if let Some(file_id) = self.file_id.filter(|_| self.is_open) {
-            // The reason why the series has ended counts, and not this.
-            let _ = self.close(close::Request { flags: close::CloseFlags::empty(), file_id }).await;
+            // The caller gets the error that ended the series, not this one.
+            let _ = self.close(close::Request { flags: close::Flags::empty(), file_id }).await;
         }
     }
 }

@@ -3,14 +3,14 @@
 use client::nfs::{NfsStat, Security, has_no_links};
 
 use super::{Nfs, time};
-use crate::error::Done;
+use crate::error::FileResult;
 use crate::name::split;
 use crate::tree::like::Like;
 use crate::tree::links::{Link, LinkMade};
 
 impl Nfs {
-    pub(in crate::tree) async fn read_link(&self, path: &str) -> Done<Option<Link>> {
-        let (directory, name) = self.place(path).await?;
+    pub(in crate::tree) async fn read_link(&self, path: &str) -> FileResult<Option<Link>> {
+        let (directory, name) = self.parent(path).await?;
         let read = directory.read_link(name).await?;
         Ok(read.map(|(text, _)| Link { text, is_directory: false, owner: None, reparse: None }))
     }
@@ -21,15 +21,15 @@ impl Nfs {
         part: &str,
         link: &Link,
         like: &Like,
-    ) -> Done<LinkMade> {
-        let (directory, name) = self.place(path).await?;
+    ) -> FileResult<LinkMade> {
+        let (directory, name) = self.parent(path).await?;
         let part = split(part).1;
         let named = link.owner.as_ref().map(|it| (it.user.name(false), it.group.name(true)));
         let (user, group) = named.map_or((None, None), |(user, group)| (Some(user), Some(group)));
         let owner = Security { owner: user, group, list: None };
         let (nobody, modified) = (Security::default(), like.modified.map(time));
         let mut made = LinkMade::Yes;
-        // A second time without what is in the way, or without its owner; a third time without both.
+        // The second attempt is made after a removal, or without the owner, the third with both.
         for attempt in 0..3 {
             let given = if made == LinkMade::Yes { &owner } else { &nobody };
             match directory.make_link(part, &link.text, modified, given).await {
@@ -38,7 +38,7 @@ impl Nfs {
                 }
                 Err(error) if error.nfs_status() == Some(NfsStat::Exist) && attempt < 2 => {}
                 Err(error) => {
-                    // There may be none to remove; what counts is why it was not made.
+                    // There may be none to remove. The caller gets the first error.
                     let _ = directory.remove(part).await;
                     return match error.nfs_status().is_some_and(has_no_links) {
                         true => Ok(LinkMade::No),
@@ -51,19 +51,19 @@ impl Nfs {
                     break;
                 }
             }
-            // What is there leads elsewhere, or belongs to somebody else.
+            // The existing link has another target or owner.
             let _ = directory.remove(part).await;
         }
         if let Err(error) = directory.rename(part, name).await {
-            // What counts is why it has not got its name.
+            // The caller gets the first error.
             let _ = directory.remove(part).await;
             return Err(error.into());
         }
         Ok(made)
     }
 
-    pub(in crate::tree) async fn link(&self, path: &str, new_path: &str, part: &str) -> Done<()> {
-        let ((from, name), (to, new_name)) = (self.place(path).await?, self.place(new_path).await?);
+    pub(in crate::tree) async fn link(&self, path: &str, new_path: &str, part: &str) -> FileResult<()> {
+        let ((from, name), (to, new_name)) = (self.parent(path).await?, self.parent(new_path).await?);
         let part = split(part).1;
         match from.link(name, &to, part).await {
             Err(error) if error.nfs_status() == Some(NfsStat::Exist) => {

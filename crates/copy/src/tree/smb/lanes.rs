@@ -1,8 +1,10 @@
-//! Further sessions for small files. Some servers, Samba among them, serve all connections of a client from one process,
-//! and making a file is work for that process: more channels of one session bring nothing then, but more clients do.
+//! Further sessions for small files. Some servers, Samba among them, serve all connections of a client from
+//! one process, and creating a file is work for that process. Then more channels of one session bring
+//! nothing, but more clients do.
 //!
-//! Each lane is a session of its own with one connection, under another ClientGuid. What is done in one round trip or
-//! two with a file that nobody else knows goes over whichever has least under way; everything else stays where it was.
+//! Each lane is a session of its own with one connection, under another ClientGuid. Work of one or two round
+//! trips on a file that nobody else knows goes over the session with the least in flight. All other work
+//! stays in the first session.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,28 +13,28 @@ use client::ChannelStatus;
 use client::smb::Tree;
 
 use super::live::Live;
-use crate::error::Done;
+use crate::error::FileResult;
 
-/// Sessions with a server, the first one included.
+/// The number of sessions with a server, including the first one.
 const LANES: usize = 4;
 
-/// A session that takes small files.
+/// A session for small files.
 #[derive(Debug)]
 struct Lane {
     live: Live,
-    /// How many it has under way.
+    /// The number of files in flight.
     busy: Arc<AtomicUsize>,
 }
 
-/// The further sessions there are.
+/// The further sessions.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
+pub(in crate::tree) struct Lanes {
     list: RwLock<Vec<Arc<Lane>>>,
-    /// What the first session has under way of the same.
+    /// The number of small files in flight in the first session.
     first: Arc<AtomicUsize>,
 }
 
-/// Where a small file goes. Dropping it says that it is no longer under way.
+/// The session chosen for a small file. Dropping it ends the file's count.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) tree: Tree,
@@ -47,7 +49,7 @@ impl Drop for Chosen {
 }
 
 impl Lanes {
-    /// Opens those that are missing, all at once; `begin` makes one. One that cannot be had only makes the copy slower.
+    /// Opens the missing ones with `begin`, all at once. A refused session only makes the copy slower.
     pub(super) async fn open<F>(&self, begin: impl Fn() -> F)
     where
         F: Future<Output = Option<Live>> + Send + 'static,
@@ -68,7 +70,7 @@ impl Lanes {
         self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The session that has least under way; `first` is that which was there first.
+    /// Chooses the session with the least in flight. `first` is the first session.
     pub(super) fn choose(&self, first: Tree) -> Chosen {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let count = |busy: &AtomicUsize| busy.load(Ordering::Relaxed);
@@ -82,8 +84,8 @@ impl Lanes {
         Chosen { tree, busy: Arc::clone(busy), lane }
     }
 
-    /// Takes notice of what has come of something: after a loss the next attempt goes elsewhere.
-    pub(super) fn end<T>(&self, chosen: Chosen, done: Done<T>) -> Done<T> {
+    /// Ends the use of a session. After a loss the next attempt uses another one.
+    pub(super) fn end<T>(&self, chosen: Chosen, done: FileResult<T>) -> FileResult<T> {
         if let (Some(lane), Err(fault)) = (&chosen.lane, &done)
             && fault.is_interruption()
         {
@@ -93,7 +95,7 @@ impl Lanes {
         done
     }
 
-    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
-        self.all().iter().flat_map(|lane| lane.live.channels()).collect()
+    pub(in crate::tree) fn channels(&self) -> Vec<ChannelStatus> {
+        self.all().iter().flat_map(|lane| lane.live.session.channels()).collect()
     }
 }

@@ -7,16 +7,16 @@ use smb_wire::fscc::reparse::{MAX_REPARSE, NfsFile, Reparse};
 use smb_wire::fscc::{FileAttributes, ReparseTag};
 use smb_wire::{NtStatus, Utf16, utf16};
 
-use super::{Smb, delete, deleting, moving, settings};
-use crate::error::{Done, Fault};
+use super::{Smb, moving, remove, settings};
+use crate::error::{Fault, FileResult};
 use crate::name::check_for_smb;
 use crate::tree::like::Like;
 use crate::tree::links::{Link, LinkMade};
 
-/// Bytes of a reparse point around the names in it.
+/// The bytes of a reparse point around its names.
 const HEAD: usize = 20;
 
-/// Where a reparse point leads, as POSIX has it. None where it is no link.
+/// The POSIX text of a link, or none if the reparse point is not a link.
 fn text_of(reparse: &Reparse<'_>) -> Option<Vec<u8>> {
     let name = match reparse {
         Reparse::Symlink { substitute_name, .. } => substitute_name.to_string_exact()?.replace('\\', "/"),
@@ -27,7 +27,7 @@ fn text_of(reparse: &Reparse<'_>) -> Option<Vec<u8>> {
     Some(name.into_bytes())
 }
 
-/// A link as a reparse point. None where a share cannot say it: a name in it is none of a share's.
+/// Encodes a link as a reparse point. Returns none if a share cannot hold a name in it.
 fn reparse_of(link: &Link) -> Option<Vec<u8>> {
     if let Some(reparse) = &link.reparse {
         return Some(reparse.clone());
@@ -39,20 +39,20 @@ fn reparse_of(link: &Link) -> Option<Vec<u8>> {
     }
     let name = utf16::encode(&text.replace('/', "\\"));
     let name = Utf16::new(&name)?;
-    // A client makes nothing of a name of the host's root; it is there for who reads it back.
+    // A client cannot use a path from the root of a host. It is stored for a copy that reads it back.
     let relative = !text.starts_with('/');
     let mut buffer = Vec::new();
     Reparse::Symlink { substitute_name: name, print_name: name, relative }.write(&mut buffer);
     (name.as_bytes().len() * 2 + HEAD <= MAX_REPARSE).then_some(buffer)
 }
 
-/// Whether a share that refuses to make a link so holds no such link: it knows none, lets nobody make any (MS-FSCC
-/// 2.3.82), or none that leads out of it.
+/// Whether the refusal to create a link means that the share holds no such link. It supports none, lets
+/// nobody create any (MS-FSCC 2.3.82), or none that leads out of it.
 fn holds_none(refused: &client::Error) -> bool {
     let by_status = [
         NtStatus::ACCESS_DENIED,
         NtStatus::PRIVILEGE_NOT_HELD,
-        // So says Samba 4.17.
+        // The answer of Samba 4.17.
         NtStatus::NOT_A_REPARSE_POINT,
         NtStatus::INVALID_PARAMETER,
         NtStatus::IO_REPARSE_TAG_INVALID,
@@ -63,29 +63,30 @@ fn holds_none(refused: &client::Error) -> bool {
     is_unsupported || refused.status().is_some_and(|status| by_status.contains(&status))
 }
 
-/// The reparse point `path`. None where something else is there, or nothing, or the share has no such thing.
-async fn reparse_point(tree: &Tree, path: &str) -> Done<Option<(FileInfo, Vec<u8>)>> {
+/// The reparse point `path`, or none if it is something else, does not exist, or the share has no reparse
+/// points.
+async fn reparse_point(tree: &Tree, path: &str) -> FileResult<Option<(FileInfo, Vec<u8>)>> {
     match tree.reparse_point(path).await.map_err(Fault::from) {
         Err(fault) if fault.is_missing() || has_none(&fault) => Ok(None),
         found => found,
     }
 }
 
-/// Whether a share says that it has no reparse points. A name that it does not take says nothing of what is there.
+/// Whether the fault means that a share has no reparse points. The refusal of a name does not mean that.
 fn has_none(fault: &Fault) -> bool {
     let is_of_name =
-        matches!(fault, Fault::Server(error) if error.status() == Some(NtStatus::OBJECT_NAME_INVALID));
+        matches!(fault, Fault::Remote(error) if error.status() == Some(NtStatus::OBJECT_NAME_INVALID));
     fault.is_unsupported() && !is_of_name
 }
 
-/// Reads a reparse point.
-fn parse(buffer: &[u8]) -> Done<Reparse<'_>> {
+/// Parses a reparse point.
+fn parse(buffer: &[u8]) -> FileResult<Reparse<'_>> {
     let why = "it is a reparse point that cannot be read; look at it on its server";
     Reparse::parse(buffer).map_err(|_| Fault::Said(why.to_owned()))
 }
 
-/// Whether a reparse point leads elsewhere, whatever it says of where.
-fn leads_away(buffer: &[u8]) -> Done<bool> {
+/// Whether a reparse point leads to another object, whatever its text.
+fn leads_away(buffer: &[u8]) -> FileResult<bool> {
     let tag = match buffer.first_chunk() {
         Some(tag) => ReparseTag(u32::from_le_bytes(*tag)),
         None => return parse(buffer).map(|_| true),
@@ -95,15 +96,15 @@ fn leads_away(buffer: &[u8]) -> Done<bool> {
 }
 
 impl Smb {
-    /// Whether what the share shows as `path` is something else, to which a link or a junction leads.
-    pub(in crate::tree) async fn is_link(&self, path: &str) -> Done<bool> {
+    /// Whether the object that the share shows as `path` is the target of a link or a junction.
+    pub(in crate::tree) async fn is_link(&self, path: &str) -> FileResult<bool> {
         match reparse_point(&self.tree(), &self.path(path)).await? {
             Some((_, buffer)) => leads_away(&buffer),
             None => Ok(false),
         }
     }
 
-    pub(in crate::tree) async fn read_link(&self, path: &str) -> Done<Option<Link>> {
+    pub(in crate::tree) async fn read_link(&self, path: &str) -> FileResult<Option<Link>> {
         let found = reparse_point(&self.tree(), &self.path(path)).await?;
         let Some((info, buffer)) = found else { return Ok(None) };
         let Some(text) = text_of(&parse(&buffer)?) else { return Ok(None) };
@@ -122,7 +123,7 @@ impl Smb {
         part: &str,
         link: &Link,
         like: &Like,
-    ) -> Done<LinkMade> {
+    ) -> FileResult<LinkMade> {
         let Some(buffer) = reparse_of(link) else { return Ok(LinkMade::No) };
         let (tree, path, part) = (self.tree(), self.path(path), self.path(part));
         let kind = match link.is_directory {
@@ -134,7 +135,7 @@ impl Smb {
         let file = match tree.open(&part, &how).await {
             Err(error) if error.status() == Some(NtStatus::OBJECT_NAME_COLLISION) => {
                 // A broken copy has left it.
-                delete(&tree, &part, &deleting()).await?;
+                remove(&tree, &part, false).await?;
                 tree.open(&part, &how).await?
             }
             opened => opened?,
@@ -147,33 +148,33 @@ impl Smb {
             Err(error) => Err(error.into()),
         };
         if made.is_err() {
-            // There may be none to remove; what counts is why it was not made.
-            let _ = tree.touch(&part, &deleting()).await;
+            // There may be none to remove. The caller gets the first error.
+            let _ = tree.touch(&part, &OpenOptions::delete().of_link()).await;
         }
         if is_held { made.map(|()| LinkMade::Yes) } else { Ok(LinkMade::No) }
     }
 
-    /// Gives the link `part` its time and the name `path`.
-    async fn name_link(&self, part: &str, path: &str, like: &Like) -> Done<()> {
+    /// Sets the time of the link `part` and renames it to `path`.
+    async fn name_link(&self, part: &str, path: &str, like: &Like) -> FileResult<()> {
         let tree = self.tree();
         let how = moving();
         let how = OpenOptions { access: how.access | Rights::WRITE_ATTRIBUTES, ..how };
         let how = OpenOptions { options: CreateOptions::empty(), ..how }.of_link();
         if reparse_point(&tree, path).await?.is_some() {
-            // Giving a name follows what has it, on a share that follows links.
-            delete(&tree, path, &deleting()).await?;
+            // On a share that follows links, a rename would follow the existing link.
+            remove(&tree, path, false).await?;
         }
         let file = tree.open(part, &how).await?;
         let time = Like { attributes: None, ..*like };
         if let Err(error) = file.settle(settings(&time)).await {
-            // What counts is why it was not settled.
+            // The caller gets the first error.
             let _ = file.close().await;
             return Err(error.into());
         }
         Ok(file.close_as(path).await?)
     }
 
-    pub(in crate::tree) async fn link(&self, path: &str, new_path: &str) -> Done<()> {
+    pub(in crate::tree) async fn link(&self, path: &str, new_path: &str) -> FileResult<()> {
         Ok(self.tree().link(&self.path(path), &self.path(new_path), true).await?)
     }
 }

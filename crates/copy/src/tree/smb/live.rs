@@ -1,37 +1,39 @@
-//! A session with a share as long as it lasts.
+//! One session with a share. A lost session is replaced by another one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use client::Url;
+use client::remote::RemoteSession;
 use client::smb::{ChannelOptions, Connection, Session, Tree};
-use client::{ChannelStatus, Url};
 use smb_wire::Guid;
 use smb_wire::create::FileInfo;
 use tokio::sync::{OnceCell, watch};
 
-use crate::error::{Doing, Done, Error};
+use crate::error::{Doing, Error, FileResult};
 use crate::plan::Access;
 
 /// The most channels of a session.
 const MOST_CHANNELS: usize = 16;
 
-/// Which of several sessions that are opened at once tries the password first. A server counts wrong passwords, and may
-/// lock a user out after a few: one copy uses up one of them.
+/// The order in which sessions that are opened at once try the password. A server counts wrong passwords, and
+/// may lock a user out after a few. So one copy tries a wrong password once.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// This one, which says here when it was let in.
+    /// This session tries it first, and tells here that it was let in.
     First(watch::Sender<bool>),
-    /// Another one, which says here when it was.
+    /// Another session tries it first, and tells here that it was let in.
     Behind(watch::Receiver<bool>),
 }
 
 impl Order {
-    /// That of a session that is opened alone, or after another one.
+    /// The order of a session that is opened alone, or after another one.
     pub(super) fn alone() -> Order {
         Order::First(watch::Sender::new(false))
     }
 
-    /// Waits until the password may be tried; answers who is to be told that it was right. None if it was wrong.
+    /// Waits until the password may be tried. Returns the sender for the news that it was right, or none if
+    /// it was wrong.
     async fn turn(self) -> Option<watch::Sender<bool>> {
         match self {
             Order::First(told) => Some(told),
@@ -43,30 +45,30 @@ impl Order {
     }
 }
 
-/// A session that was begun, and what is where the copy begins.
+/// A new session, and the result of the query of the root.
 pub(super) type Arrived = (Live, client::Result<FileInfo>);
 
 /// A session with a share.
 #[derive(Debug)]
 pub(super) struct Live {
-    session: Session,
+    smb: Session,
     pub(super) tree: Tree,
-    /// The most bytes of one READ or WRITE.
-    pub(super) max_io: u32,
-    /// Where further channels go, in turn, as soon as it is known.
+    /// The same session as [`client::remote`] has it.
+    pub(super) session: RemoteSession,
+    /// The addresses of further channels, once they are known.
     further: Arc<OnceCell<Vec<SocketAddr>>>,
     server: Guid,
-    /// The share from which the server copies by itself, in this session.
-    beside: OnceCell<Tree>,
+    /// The source's share in this session, from which the server copies by itself.
+    source_share: OnceCell<Tree>,
 }
 
 impl Live {
-    /// Goes to the share.
+    /// Opens a session with the share.
     pub(super) async fn begin(remote: &Url, access: &Access, order: Order) -> Result<Live, Error> {
         Live::begin_in_place_of(None, remote, access, order).await
     }
 
-    /// Goes to the share and looks what is where the copy begins.
+    /// Opens a session with the share and queries the root.
     pub(super) async fn arrive(remote: &Url, access: &Access, order: Order) -> Result<Arrived, Error> {
         let (connection, session) = log_on(None, remote, access, order).await?;
         let arrived = session.connect_and_look(&remote.share, &remote.path).await;
@@ -74,7 +76,8 @@ impl Live {
         Ok((Live::new(&connection, session, tree), found))
     }
 
-    /// Goes to the share again. The server may not know yet that `lost` is gone, and keep what it has open.
+    /// Opens another session with the share. The server may not know yet that `lost` is gone, and keep its
+    /// opens.
     pub(super) async fn begin_in_place_of(
         lost: Option<&Live>,
         remote: &Url,
@@ -87,53 +90,40 @@ impl Live {
     }
 
     fn new(connection: &Connection, session: Session, tree: Tree) -> Live {
-        let negotiated = connection.negotiated();
-        let max_io = negotiated.max_read_size.min(negotiated.max_write_size);
-        let server = negotiated.server_guid;
-        Live { session, tree, max_io, further: Arc::default(), server, beside: OnceCell::new() }
+        let server = connection.negotiated().server_guid;
+        let (smb, connection) = (session.clone(), connection.clone());
+        let remote = RemoteSession::Smb { connection, session, tree: tree.clone() };
+        let (further, source_share) = (Arc::default(), OnceCell::new());
+        Live { smb, tree, session: remote, further, server, source_share }
     }
 
-    /// Asks where further channels go, while other things are done. Later that would wait behind what is being copied.
+    /// Queries the addresses of further channels in the background. Later the query would wait behind the
+    /// copied data.
     pub(super) fn look_around(&self) {
-        let (session, further) = (self.session.clone(), Arc::clone(&self.further));
+        let (session, further) = (self.smb.clone(), Arc::clone(&self.further));
         tokio::spawn(async move { drop(addresses(&session, &further).await) });
     }
 
-    /// Gives the session as many channels as it can have, and answers how many there are. Fewer only make the copy slower,
-    /// so nothing is said; the report shows them.
+    /// Opens as many channels as possible up to `channels`, and returns their number. Fewer only make the
+    /// copy slower, so there is no message. The report shows the number.
     pub(super) async fn open_channels(&self, channels: usize) -> usize {
-        if channels > self.session.channels().len() {
-            let addresses = addresses(&self.session, &self.further).await;
+        if channels > self.smb.channels().len() {
+            let addresses = addresses(&self.smb, &self.further).await;
             let options = ChannelOptions { channels, addresses, ..ChannelOptions::default() };
-            let _ = self.session.open_channels(&options).await;
+            let _ = self.smb.open_channels(&options).await;
         }
-        self.session.channels().len()
+        self.smb.channels().len()
     }
 
-    /// Gives up channels until there are so many.
-    pub(super) fn narrow(&self, channels: usize) {
-        self.session.narrow(channels);
-    }
-
-    /// Whether both are with one server.
+    /// Whether both sessions are with one server.
     pub(super) fn is_at_server_of(&self, other: &Live) -> bool {
         // MS-SMB2 2.2.4
         self.server != Guid::ZERO && self.server == other.server
     }
 
-    /// The share `share` in this session, which is always the same.
-    pub(super) async fn beside(&self, share: &str) -> Done<Tree> {
-        Ok(self.beside.get_or_try_init(|| self.session.connect(share)).await?.clone())
-    }
-
-    /// Whether it has no connection left.
-    pub(super) fn is_lost(&self) -> bool {
-        self.session.channels().is_empty()
-    }
-
-    /// Its connections.
-    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
-        self.session.channels()
+    /// The source's share `share`, which is always the same, in this session.
+    pub(super) async fn source_share(&self, share: &str) -> FileResult<Tree> {
+        Ok(self.source_share.get_or_try_init(|| self.smb.connect(share)).await?.clone())
     }
 }
 
@@ -141,7 +131,7 @@ fn connecting_to(remote: &Url) -> String {
     format!("connecting to the share {} of {}", remote.share, remote.host)
 }
 
-/// Gets in.
+/// Connects and logs on.
 async fn log_on(
     lost: Option<&Live>,
     remote: &Url,
@@ -155,7 +145,7 @@ async fn log_on(
     let wanted = access.credentials.as_ref();
     let wanted = wanted.ok_or_else(|| Error::new("logging on", "there is no password"))?;
     let logging_on = || format!("logging on to {} as {}", remote.host, remote.user);
-    let previous = lost.map_or(0, |lost| lost.session.id());
+    let previous = lost.map_or(0, |lost| lost.smb.id());
     let begun = Session::begin_anew(&connection, wanted, previous).await.doing(logging_on)?;
     let told = order.turn().await.ok_or_else(|| Error::new(logging_on(), "the first session was refused"))?;
     let session = begun.finish(access.encrypt).await.doing(logging_on)?;
@@ -163,11 +153,11 @@ async fn log_on(
     Ok((connection, session))
 }
 
-/// Finds out, once, where further channels of the session go.
+/// Queries, once, the addresses of further channels of the session.
 async fn addresses(session: &Session, found: &OnceCell<Vec<SocketAddr>>) -> Vec<SocketAddr> {
     let ask = || async {
         let further = session.addresses(MOST_CHANNELS).await;
-        // An interface that says nothing of several queues takes several connections all the same.
+        // An interface without several queues accepts several connections all the same.
         let first = || session.channels().first().map(|it| it.peer).into_iter().collect();
         further.ok().filter(|it| !it.is_empty()).unwrap_or_else(first)
     };

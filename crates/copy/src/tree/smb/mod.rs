@@ -1,14 +1,15 @@
-//! Files of a share, in one session over several channels. A session that is lost with its last channel is begun anew
-//! ([`Smb::revive`]). [`live`] is that session; [`lanes`] are further ones, for small
-//! files; [`beside`] is what files have beside their data.
+//! Files of a share, in one session over several channels: what a copy needs beside the operations of
+//! [`client::remote`].
+//!
+//! A session that has lost its last channel is replaced ([`Smb::revive`]). [`live`] is the session, and
+//! [`lanes`] are further ones for small files.
 
-mod beside;
-mod holes;
-mod inside;
+pub(super) mod holes;
 mod lanes;
 mod links;
 mod live;
-mod reach;
+pub(super) mod offload;
+pub(super) mod sidecar;
 mod together;
 
 use std::pin::Pin;
@@ -17,28 +18,27 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::remote::{Attributes, Directory, Entry, KEPT, MountOptions, file_time};
+use client::Url;
+use client::remote::{Attributes, Directory, KEPT, MountOptions, RemoteFile, RemoteSession, file_time};
 use client::smb::{OpenOptions, Settings, Tree};
-use client::{ChannelStatus, Url};
-pub(crate) use inside::Inside;
-use smb_wire::create::{Access as Rights, CreateOptions, Disposition, FileInfo, ShareAccess};
+use smb_wire::create::{Access as Rights, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::FileAttributes;
-use smb_wire::{Guid, NtStatus, SmbCommand};
-use tokio::sync::{OnceCell, watch};
+use smb_wire::{Command, Guid, NtStatus};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::holes::Holes;
-use crate::beside::{Beside, Given};
-use crate::error::{Done, Error, Fault};
+use crate::error::{Error, Fault, FileResult};
 use crate::name::{join, split};
 use crate::plan::Access;
+use crate::sidecar::{Sidecar, SidecarOutcome};
+use crate::tree::File;
 use crate::tree::carried::Carried;
 use crate::tree::facts::Fetched;
 use crate::tree::like::Like;
 use crate::{Keep, name};
 use lanes::Lanes;
 use live::{Live, Order};
-use reach::Reach;
+use sidecar::SmbNode;
 use together::{Together, is_alive};
 
 /// A directory of a share.
@@ -47,39 +47,27 @@ pub(crate) struct Smb {
     remote: Url,
     access: Access,
     root: String,
-    /// What was at the root when it was gone to, until somebody asks for it.
+    /// The result of the first query of the root, until it is taken.
     found: Mutex<Option<client::Result<FileInfo>>>,
     live: RwLock<Arc<Live>>,
-    lanes: Arc<Lanes>,
-    /// Opens the lanes, where it was known from the beginning that they are wanted.
+    pub(super) lanes: Arc<Lanes>,
+    /// The task that opens the lanes, if the need was known from the beginning.
     ahead: Mutex<Option<JoinHandle<()>>>,
-    /// How many channels there are to be.
+    /// The intended number of channels.
     width: AtomicUsize,
-    /// The session is begun anew by one for all.
+    /// Replaces the session once for all who need it.
     reviving: Together,
-    /// Whether files of the server can share storage, as long as nothing speaks against it.
+    /// Whether files of the server can share storage, as far as is known.
     clones: Arc<AtomicBool>,
 }
 
-/// A file that is open.
-#[derive(Debug)]
-pub(crate) struct File {
-    file: client::smb::File,
-    /// Where it has holes.
-    holes: Holes,
-    /// Whether it keeps them, once that has been asked for.
-    keeps_holes: OnceCell<bool>,
-    /// How far it reaches, or will when what is under way is done.
-    reach: Reach,
-}
-
-/// How long it may take to get in again: to connect, to log on and to go to the share.
+/// The time limit of a new session: to connect, to log on and to connect the share.
 const ENTERING: Duration = Duration::from_secs(60);
 
-/// Tells a directory without a name from a file that is being made.
+/// Tells a staged directory from a file with a temporary name.
 const DIRECTORY: &[u8] = b"directory";
 
-/// What is set with a file that shall be like `like`.
+/// The settings of a file that shall be like `like`.
 fn settings(like: &Like) -> Settings {
     let attributes = match like.attributes {
         Some(0) => FileAttributes::NORMAL.bits(),
@@ -89,7 +77,7 @@ fn settings(like: &Like) -> Settings {
     Settings { last_write_time: like.modified.map_or(0, file_time), attributes }
 }
 
-/// The same of a directory.
+/// The settings of a directory that shall be like `like`.
 fn settings_of_directory(like: &Like) -> Settings {
     let bits = like.attributes.map_or(FileAttributes::empty(), |bits| {
         FileAttributes::from_bits_retain(bits) | FileAttributes::DIRECTORY
@@ -97,28 +85,29 @@ fn settings_of_directory(like: &Like) -> Settings {
     Settings { attributes: bits.bits(), ..settings(like) }
 }
 
-/// Whether a file like `like` lets nobody rename or delete it: it becomes so only when it has its name.
+/// Whether a file like `like` cannot be renamed or deleted. It becomes read-only only when it has its name.
 fn is_read_only(like: &Like) -> bool {
     like.attributes
         .is_some_and(|bits| FileAttributes::from_bits_retain(bits).contains(FileAttributes::READONLY))
 }
 
-/// Whether `refused` may have been said because something is read-only (MS-FSA 2.1.5.15.11 and 2.1.5.1.2.1).
+/// Whether a read-only attribute may be the reason of `refused` (MS-FSA 2.1.5.15.11 and 2.1.5.1.2.1).
 fn may_be_read_only(refused: &client::Error) -> bool {
     [NtStatus::ACCESS_DENIED, NtStatus::CANNOT_DELETE].map(Some).contains(&refused.status())
 }
 
-/// Whether what was refused in one round trip may be done in two. Samba counts room in steps of 1 MiB and refuses a
-/// CREATE that asks for some where less is left, although a small file may have room in it.
+/// Whether an operation refused in one round trip may succeed in two. Samba counts space in steps of 1 MiB
+/// and refuses a CREATE that asks for space when less is left, although a small file may fit.
 fn may_go_otherwise(refused: &client::Error) -> bool {
     let no_room = [NtStatus::DISK_FULL, NtStatus::QUOTA_EXCEEDED];
     match refused {
-        client::Error::Status { command: SmbCommand::Create, status } => no_room.contains(status),
+        client::Error::Status { command: Command::Create, status } => no_room.contains(status),
         _ => refused.status() == Some(NtStatus::OBJECT_NAME_COLLISION),
     }
 }
 
-/// Takes read-only from `path`, if it is that. Answers what gives it back.
+/// Removes the read-only attribute of `path`. Returns the settings to restore it, or none if `path` does not
+/// have it.
 async fn unlock(tree: &Tree, path: &str) -> Option<Settings> {
     let had = FileAttributes::from_bits_retain(tree.stat(path).await.ok()?.file_attributes) & KEPT;
     if !had.contains(FileAttributes::READONLY) {
@@ -129,51 +118,51 @@ async fn unlock(tree: &Tree, path: &str) -> Option<Settings> {
     Some(with(had))
 }
 
-/// Deletes `path`, also when it is read-only.
-async fn delete(tree: &Tree, path: &str, how: &OpenOptions) -> client::Result<()> {
-    let refused = match tree.touch(path, how).await {
-        Err(error) if may_be_read_only(&error) => error,
-        done => return done,
-    };
+/// Does `again` without the read-only attribute of `path`, which may be the reason why the server has
+/// `refused`.
+async fn without_read_only(
+    tree: &Tree,
+    path: &str,
+    refused: client::Error,
+    again: impl AsyncFnOnce() -> client::Result<()>,
+) -> client::Result<()> {
     let Some(had) = unlock(tree, path).await else { return Err(refused) };
-    let deleted = tree.touch(path, how).await;
-    if deleted.is_err() {
-        // It stays as it was, if that can be had.
+    let done = again().await;
+    if done.is_err() {
+        // It gets the attribute back, if possible.
         let _ = tree.settle(path, had).await;
     }
-    deleted
+    done
 }
 
-/// Gives the open file `part` the name `path` and closes it, also when what has that name now is read-only.
+/// Deletes a file, a link itself or an empty directory, even if it is read-only.
+async fn remove(tree: &Tree, path: &str, is_directory: bool) -> client::Result<()> {
+    let share = Directory::smb(tree.clone(), String::new(), MountOptions::default());
+    let removing = async || match is_directory {
+        true => share.remove_directory(path).await,
+        false => share.remove(path).await,
+    };
+    match removing().await {
+        Err(refused) if may_be_read_only(&refused) => without_read_only(tree, path, refused, removing).await,
+        done => done,
+    }
+}
+
+/// Renames the open file `part` to `path` and closes it, even if an existing file `path` is read-only.
 async fn close_as(tree: &Tree, file: client::smb::File, part: &str, path: &str) -> client::Result<()> {
-    let refused = match file.close_as(path).await {
-        Err(error) if may_be_read_only(&error) => error,
-        done => return done,
-    };
-    let Some(had) = unlock(tree, path).await else { return Err(refused) };
-    let renamed = match tree.open(part, &moving()).await {
-        Ok(file) => file.close_as(path).await,
-        Err(error) => Err(error),
-    };
-    if renamed.is_err() {
-        // It stays as it was, if that can be had.
-        let _ = tree.settle(path, had).await;
+    let again = async || tree.open(part, &moving()).await?.close_as(path).await;
+    match file.close_as(path).await {
+        Err(refused) if may_be_read_only(&refused) => without_read_only(tree, path, refused, again).await,
+        done => done,
     }
-    renamed
 }
 
-/// How something is opened that gets another name.
+/// The options of an open that is renamed.
 fn moving() -> OpenOptions {
     OpenOptions { access: Rights::DELETE | Rights::READ_ATTRIBUTES, ..OpenOptions::read() }
 }
 
-/// How something is deleted: a link itself, and never what it leads to.
-fn deleting() -> OpenOptions {
-    let how = OpenOptions::delete();
-    OpenOptions { options: how.options | CreateOptions::OPEN_REPARSE_POINT, ..how }
-}
-
-/// How a file is made: nobody else writes it meanwhile, another copy of the same least of all.
+/// The options of a new file. Nobody else writes to it meanwhile, least of all another copy of the same file.
 fn making(as_it_is: bool, keep: &Keep) -> OpenOptions {
     let disposition = if as_it_is { Disposition::OpenIf } else { Disposition::OverwriteIf };
     let how = OpenOptions::file(disposition);
@@ -181,7 +170,7 @@ fn making(as_it_is: bool, keep: &Keep) -> OpenOptions {
     OpenOptions { access: how.access | Rights::DELETE | changing(keep), share, ..how }
 }
 
-/// The rights that it takes to say who owns a file and who may do what with it.
+/// The rights that are needed to set the owner and the access list.
 fn changing(keep: &Keep) -> Rights {
     let mut rights = Rights::empty();
     rights.set(Rights::WRITE_DAC, keep.lists);
@@ -189,10 +178,10 @@ fn changing(keep: &Keep) -> Rights {
     rights
 }
 
-/// A further session on its way.
+/// The future of a further session.
 type Beginning = Pin<Box<dyn Future<Output = Option<Live>> + Send>>;
 
-/// What begins further sessions, each for a client of its own.
+/// Returns a function that begins further sessions, each with a ClientGuid of its own.
 fn further<O: Fn() -> Order>(remote: &Url, access: &Access, order: O) -> impl Fn() -> Beginning + use<O> {
     let (remote, access) = (remote.clone(), access.clone());
     move || {
@@ -237,22 +226,26 @@ impl Smb {
         })
     }
 
+    pub(super) fn session(&self) -> RemoteSession {
+        self.live().session.clone()
+    }
+
     fn live(&self) -> Arc<Live> {
         Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn tree(&self) -> Tree {
+    pub(super) fn tree(&self) -> Tree {
         self.live().tree.clone()
     }
 
-    fn path(&self, path: &str) -> String {
+    pub(super) fn path(&self, path: &str) -> String {
         match path.strip_prefix("../") {
             Some(beside) => join(split(&self.root).0, beside),
             None => join(&self.root, path),
         }
     }
 
-    pub(super) fn unnamed(&self, path: &str) -> Option<String> {
+    pub(super) fn staging_path(&self, path: &str) -> Option<String> {
         match path {
             "" if self.root.is_empty() => None,
             "" => Some(join("..", &name::part(split(&self.root).1, DIRECTORY))),
@@ -261,21 +254,18 @@ impl Smb {
     }
 
     pub(super) fn step_up(&mut self) -> Option<String> {
-        let (above, name) = split(&self.root);
-        let (above, name) = (above.to_owned(), name.to_owned());
-        self.root = above;
         self.found = Mutex::default();
-        (!name.is_empty()).then_some(name)
+        name::step_up(&mut self.root)
     }
 
-    /// Begins a new session unless the one there is works. Whoever waits for that meanwhile gets what comes of it.
-    pub(super) async fn revive(&self) -> Done<()> {
+    /// Replaces the session unless it works. All waiters get the same result.
+    pub(super) async fn revive(&self) -> FileResult<()> {
         self.reviving.once(|| self.begin_anew()).await
     }
 
-    async fn begin_anew(&self) -> Done<()> {
+    async fn begin_anew(&self) -> FileResult<()> {
         let lost = self.live();
-        if is_alive(|| lost.tree.stat(""), || Carried::by(&lost.channels()).bytes).await {
+        if is_alive(|| lost.tree.stat(""), || Carried::by(&lost.session.channels()).bytes).await {
             return Ok(());
         }
         let begin = Live::begin_in_place_of(Some(&lost), &self.remote, &self.access, Order::alone());
@@ -289,77 +279,37 @@ impl Smb {
         Ok(())
     }
 
-    /// Whether no channel is left.
-    pub(super) fn is_lost(&self) -> bool {
-        self.live().is_lost()
+    /// The result of the first query of the root, if it was not taken yet.
+    pub(super) fn take_found(&self) -> Option<client::Result<Attributes>> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        found.map(|found| found.map(|info| Attributes::from(&info)))
     }
 
-    pub(super) async fn stat(&self, path: &str) -> Done<Attributes> {
-        let found = match path {
-            "" => self.found.lock().unwrap_or_else(PoisonError::into_inner).take(),
-            _ => None,
-        };
-        let found = match found {
-            Some(found) => found,
-            None => self.tree().stat(&self.path(path)).await,
-        };
-        Ok(Attributes::from(&found?))
+    pub(super) async fn make_above_root(&self) -> FileResult<()> {
+        let share = Directory::smb(self.tree(), String::new(), MountOptions::default());
+        Ok(share.make_directories(split(&self.root).0).await?)
     }
 
-    pub(super) async fn list(&self, path: &str) -> Done<Vec<Entry>> {
-        Ok(Directory::smb(self.tree(), self.path(path), MountOptions::default()).list().await?)
-    }
-
-    pub(super) async fn make_directory(&self, path: &str, _like: &Like) -> Done<()> {
-        Ok(self.tree().touch(&self.path(path), &OpenOptions::directory(Disposition::Create)).await?)
-    }
-
-    pub(super) async fn make_root(&self) -> Done<()> {
-        if self.root.is_empty() {
-            return Ok(());
-        }
-        let how = OpenOptions::directory(Disposition::OpenIf);
-        match self.tree().touch(&self.root, &how).await.map_err(Fault::from) {
-            Err(fault) if fault.is_missing() => self.make_above_root().await?,
-            made => return made,
-        }
-        Ok(self.tree().touch(&self.root, &how).await?)
-    }
-
-    pub(super) async fn make_above_root(&self) -> Done<()> {
-        let how = OpenOptions::directory(Disposition::OpenIf);
-        for (end, _) in self.root.match_indices('/').filter(|(end, _)| *end > 0) {
-            self.tree().touch(&self.root[..end], &how).await?;
-        }
-        Ok(())
-    }
-
-    pub(super) async fn rename_directory(&self, path: &str, new_path: &str, like: &Like) -> Done<bool> {
+    pub(super) async fn rename_directory(&self, path: &str, new_path: &str, like: &Like) -> FileResult<bool> {
         let with = settings_of_directory(like);
         Ok(self.tree().rename(&self.path(path), &self.path(new_path), with).await?)
     }
 
-    pub(super) async fn replace(&self, path: &str, new_path: &str) -> Done<()> {
+    pub(super) async fn replace(&self, path: &str, new_path: &str) -> FileResult<()> {
         let (tree, path, new_path) = (self.tree(), self.path(path), self.path(new_path));
         let file = tree.open(&path, &moving()).await?;
         Ok(close_as(&tree, file, &path, &new_path).await?)
     }
 
-    pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> Done<()> {
+    pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> FileResult<()> {
         Ok(self.tree().settle(&self.path(path), settings_of_directory(like)).await?)
     }
 
-    pub(super) async fn remove(&self, path: &str) -> Done<()> {
-        Ok(delete(&self.tree(), &self.path(path), &deleting()).await?)
+    pub(super) async fn remove(&self, path: &str, is_directory: bool) -> FileResult<()> {
+        Ok(remove(&self.tree(), &self.path(path), is_directory).await?)
     }
 
-    pub(super) async fn remove_directory(&self, path: &str) -> Done<()> {
-        let how = deleting();
-        let how = OpenOptions { options: how.options | CreateOptions::DIRECTORY_FILE, ..how };
-        Ok(delete(&self.tree(), &self.path(path), &how).await?)
-    }
-
-    pub(super) async fn fetch(&self, path: &str, length: u32) -> Done<Fetched> {
+    pub(super) async fn fetch(&self, path: &str, length: u32) -> FileResult<Fetched> {
         let lane = self.lanes.choose(self.tree());
         let fetched = lane.tree.fetch(&self.path(path), length, self.access.keep.streams).await;
         let client::smb::Fetched { data, info, has_streams } =
@@ -367,9 +317,9 @@ impl Smb {
         Ok(Fetched { content: Bytes::from_owner(data), facts: Attributes::from(&info), has_streams })
     }
 
-    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> Done<()> {
+    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> FileResult<()> {
         let (lane, part, path) = (self.lanes.choose(self.tree()), self.path(part), self.path(path));
-        // Without its time nobody takes it for done when it has its name and no more.
+        // Without its time nobody takes it for complete when it has nothing more than its name.
         let first = if is_read_only(like) { Settings::default() } else { settings(like) };
         let made = async {
             let file = lane.tree.stage(&part, &making(false, &Keep::default()), content, first).await?;
@@ -381,22 +331,22 @@ impl Smb {
         };
         let made = made.await;
         if made.as_ref().is_err_and(|error| !error.is_loss()) {
-            // There may be none to remove; what counts is why it was not made.
+            // There may be none to remove. The caller gets the first error.
             let _ = lane.tree.touch(&part, &OpenOptions::delete()).await;
         }
         self.lanes.end(lane, made.map_err(Fault::from))
     }
 
-    /// Makes a file in one round trip where there is none, by way of `part` if there is to be such a thing. False when that
-    /// cannot be, and nothing was done: there is one, or it is to be read-only, or the server may have room for it and none
-    /// to promise.
+    /// Creates a new file in one round trip, under the name `part` first if there is one. Returns false if
+    /// that is not possible and nothing was done: the file exists, or it shall be read-only, or the server
+    /// may have space for it but cannot reserve any.
     pub(super) async fn put_new(
         &self,
         path: &str,
         part: Option<&str>,
         content: &Bytes,
         like: &Like,
-    ) -> Done<bool> {
+    ) -> FileResult<bool> {
         if is_read_only(like) {
             return Ok(false);
         }
@@ -414,26 +364,24 @@ impl Smb {
         self.lanes.end(lane, made.map_err(Fault::from)).map(|()| !goes_otherwise)
     }
 
-    pub(super) async fn open_file(&self, path: &str) -> Done<File> {
-        Ok(File::new(self.tree().open(&self.path(path), &OpenOptions::read()).await?))
+    pub(super) async fn create(&self, part: &str) -> FileResult<File> {
+        let file = self.tree().open(&self.path(part), &making(true, &self.access.keep)).await?;
+        Ok(File::new(RemoteFile::Smb(file)))
     }
 
-    pub(super) async fn create(&self, part: &str, as_it_is: bool) -> Done<File> {
-        Ok(File::new(self.tree().open(&self.path(part), &making(as_it_is, &self.access.keep)).await?))
-    }
-
-    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> Done<()> {
+    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> FileResult<()> {
         let (tree, path) = (self.tree(), self.path(path));
-        let keeps_holes = file.is_marked();
+        let keeps_holes = file.is_marked_sparse();
+        let RemoteFile::Smb(file) = file.file else { return Err(Fault::other_side()) };
         let is_unsettled = is_read_only(like) || keeps_holes;
-        // Without its time nobody takes it for done when it has its name and no more.
+        // Without its time nobody takes it for complete when it has nothing more than its name.
         let first = if is_unsettled { Settings::default() } else { settings(like) };
-        if let Err(error) = file.file.settle(first).await {
-            // What counts is why it was not settled.
-            let _ = file.file.close().await;
+        if let Err(error) = file.settle(first).await {
+            // The caller gets the first error.
+            let _ = file.close().await;
             return Err(error.into());
         }
-        close_as(&tree, file.file, &self.path(part), &path).await?;
+        close_as(&tree, file, &self.path(part), &path).await?;
         if keeps_holes {
             holes::settle(&tree, &path, like).await?;
         } else if is_read_only(like) {
@@ -442,35 +390,39 @@ impl Smb {
         Ok(())
     }
 
-    pub(super) async fn beside(&self, path: &str, keep: &Keep) -> Done<Beside> {
-        let directory =
-            File::new(self.tree().open(&self.path(path), &OpenOptions::directory(Disposition::Open)).await?);
-        let found = directory.beside(keep).await;
+    pub(super) async fn sidecar(&self, path: &str, keep: &Keep) -> FileResult<Sidecar> {
+        let how = OpenOptions::directory(Disposition::Open);
+        let directory = self.tree().open(&self.path(path), &how).await?;
+        let found = SmbNode(&directory).read(keep).await;
         directory.close().await?;
         found
     }
 
-    pub(super) async fn set_beside(&self, path: &str, found: &Beside, keep: &Keep) -> Done<Given> {
+    pub(super) async fn set_sidecar(
+        &self,
+        path: &str,
+        found: &Sidecar,
+        keep: &Keep,
+    ) -> FileResult<SidecarOutcome> {
         let how = OpenOptions::directory(Disposition::Open);
         let how = OpenOptions { access: how.access | Rights::WRITE_EA | changing(keep), ..how };
-        let directory = File::new(self.tree().open(&self.path(path), &how).await?);
-        let given = directory.set_beside(found, keep).await;
+        let directory = self.tree().open(&self.path(path), &how).await?;
+        let outcome = SmbNode(&directory).write(found, keep).await;
         directory.close().await?;
-        given
+        outcome
     }
 
-    pub(super) async fn open_stream(&self, path: &str, name: &str) -> Done<File> {
+    async fn stream(&self, path: &str, name: &str, how: &OpenOptions) -> FileResult<File> {
         let path = format!("{}:{name}", self.path(path));
-        Ok(File::new(self.tree().open(&path, &OpenOptions::read()).await?))
+        Ok(File::new(RemoteFile::Smb(self.tree().open(&path, how).await?)))
     }
 
-    pub(super) async fn create_stream(&self, path: &str, name: &str) -> Done<File> {
-        let path = format!("{}:{name}", self.path(path));
-        Ok(File::new(self.tree().open(&path, &OpenOptions::file(Disposition::OverwriteIf)).await?))
+    pub(super) async fn open_stream(&self, path: &str, name: &str) -> FileResult<File> {
+        self.stream(path, name, &OpenOptions::read()).await
     }
 
-    pub(super) fn max_io(&self) -> u32 {
-        self.live().max_io
+    pub(super) async fn create_stream(&self, path: &str, name: &str) -> FileResult<File> {
+        self.stream(path, name, &OpenOptions::file(Disposition::OverwriteIf)).await
     }
 
     pub(super) async fn widen(&self, channels: usize) -> usize {
@@ -478,72 +430,17 @@ impl Smb {
         self.live().open_channels(channels).await
     }
 
-    pub(super) fn narrow(&self, channels: usize) {
+    pub(super) fn set_width(&self, channels: usize) {
         self.width.store(channels, Ordering::Relaxed);
-        self.live().narrow(channels);
     }
 
     /// Opens further sessions for small files.
     pub(super) async fn split(&self) {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(ahead) = ahead {
-            // However it ended: what it has not opened is tried once more.
+            // Sessions that it could not open are tried once more.
             let _ = ahead.await;
         }
         self.lanes.open(further(&self.remote, &self.access, Order::alone)).await;
-    }
-
-    pub(super) fn channels(&self) -> Vec<ChannelStatus> {
-        let mut channels = self.live().channels();
-        channels.extend(self.lanes.channels());
-        channels
-    }
-}
-
-impl File {
-    fn new(file: client::smb::File) -> File {
-        let reach = Reach::new(file.info().end_of_file);
-        File { file, holes: Holes::default(), keeps_holes: OnceCell::new(), reach }
-    }
-
-    pub(super) async fn read(&self, offset: u64, length: u32) -> Done<Bytes> {
-        let data = self.file.read(offset, length).await?;
-        Ok(Bytes::from_owner(data))
-    }
-
-    pub(super) async fn write(&self, offset: u64, data: &Bytes) -> Done<u32> {
-        self.reach.note(offset + data.len() as u64).await;
-        Ok(self.file.write(offset, data).await?)
-    }
-
-    pub(super) fn opened(&self) -> Attributes {
-        Attributes::from(self.file.info())
-    }
-
-    pub(super) async fn facts(&self) -> Done<Attributes> {
-        Ok(Attributes::from(&self.file.stat().await?))
-    }
-
-    pub(super) async fn set_length(&self, length: u64) -> Done<()> {
-        self.reach.set(length, async || Ok(self.file.set_length(length).await?)).await
-    }
-
-    pub(super) async fn sync(&self) -> Done<()> {
-        Ok(self.file.flush().await?)
-    }
-
-    pub(super) async fn close(self) -> Done<()> {
-        Ok(self.file.close().await?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_link_is_deleted_itself() {
-        let options = CreateOptions::OPEN_REPARSE_POINT | CreateOptions::DELETE_ON_CLOSE;
-        assert_eq!(deleting().options, options, "a link is deleted itself");
     }
 }

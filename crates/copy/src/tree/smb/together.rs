@@ -1,28 +1,31 @@
-//! Whether a session still works, and how it is begun anew once for all that have met with its loss.
+//! Checks whether a session still works, and replaces it once for all who have noticed its loss.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use crate::error::{Done, Fault};
+use crate::error::{Fault, FileResult};
 
-/// How long nothing at all may come or go before a server that does not answer is given up. A host that is gone is found
-/// sooner, by its connections ([`client::smb::Options::dead_after`]).
+/// The time without any byte in either direction after which a server that does not answer is given up. A
+/// host that is gone is noticed sooner, by its connections ([`client::smb::Options::dead_after`]).
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Something that one does for all who want it at the same time.
+/// Work that one task does for all tasks that need it at the same time.
 #[derive(Debug, Default)]
 pub(super) struct Together {
-    /// How often it has been done.
+    /// The number of completed runs.
     done: AtomicU64,
-    /// What came of it the last time; held while it is being done.
-    last: Mutex<Option<Done<()>>>,
+    /// The result of the last run. The lock is held during a run.
+    last: Mutex<Option<FileResult<()>>>,
 }
 
 impl Together {
-    /// Does it, or waits for who is doing it already and answers what has come of that.
-    pub(super) async fn once<F: Future<Output = Done<()>>>(&self, work: impl FnOnce() -> F) -> Done<()> {
+    /// Runs `work`, or waits for the present run and returns its result.
+    pub(super) async fn once<F: Future<Output = FileResult<()>>>(
+        &self,
+        work: impl FnOnce() -> F,
+    ) -> FileResult<()> {
         let before = self.done.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
         if let Some(last) = last.as_ref().filter(|_| self.done.load(Ordering::Acquire) != before) {
@@ -35,8 +38,8 @@ impl Together {
     }
 }
 
-/// Whether a server answers what `ask` asks it, however long that waits behind data on a slow path: as long as bytes are
-/// `carried`, it is there.
+/// Whether a server answers `ask`, however long the answer waits behind data on a slow path. It is alive as
+/// long as bytes are `carried`.
 pub(super) async fn is_alive<T, F>(ask: impl FnOnce() -> F, carried: impl Fn() -> u64) -> bool
 where
     F: Future<Output = client::Result<T>>,
@@ -45,7 +48,7 @@ where
     let mut before = carried();
     loop {
         match tokio::time::timeout(SILENCE, &mut answer).await {
-            // Whatever else it says, it is there and knows the session.
+            // With any other answer it is alive and knows the session.
             Ok(answer) => return !answer.is_err_and(|error| Fault::from(error).is_interruption()),
             Err(_) if carried() == before => return false,
             Err(_) => before = carried(),
