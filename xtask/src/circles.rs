@@ -2,7 +2,7 @@
 //!
 //! No file of a circle can be read before the others. [`check`] compares the largest circle of each crate
 //! with [`MOST`], or with `xtask/circles.toml` for crates that exceed it. That list may only get shorter.
-//! [`print`] shows the circle of every crate, and its lines without tests. Start with [`Graph::read`].
+//! [`print()`] shows the circle of every crate, and its lines without tests. Start with [`Graph::read`].
 //! [`crate::modules`] resolves the paths in the code.
 
 use std::collections::{BTreeMap, BTreeSet};

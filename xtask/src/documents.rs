@@ -31,9 +31,10 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
             }
             let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
             let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-            found.extend(missing(&text, &files).map(|(line, file)| {
-                format!("{name}:{line}: no source file is called `{file}`")
-            }));
+            found.extend(
+                missing(&text, &files)
+                    .map(|(line, file)| format!("{name}:{line}: no source file is called `{file}`")),
+            );
         }
     }
     found.sort();
@@ -51,7 +52,8 @@ fn missing<'a>(text: &'a str, files: &'a [String]) -> impl Iterator<Item = (usiz
 /// The file that a span of code names, when it names one.
 fn source_file(span: &str) -> Option<&str> {
     let name = span.split([':', ' ']).next()?;
-    let is_path = name.ends_with(".rs") && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
+    let is_path =
+        name.ends_with(".rs") && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
     is_path.then_some(name)
 }
 

@@ -1,6 +1,6 @@
 //! The language of docs: sentences that begin with their subject, no empty docs, no lines that are too wide.
 //!
-//! CONTRIBUTING.md gives the reasons and examples. Start with [`check`]. [`print`] shows the counts.
+//! CONTRIBUTING.md gives the reasons and examples. Start with [`check`]. [`print()`] shows the counts.
 
 use std::path::Path;
 

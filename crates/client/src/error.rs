@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
-use smb_wire::{Command, Malformed, NtStatus};
+use smb_wire::{Malformed, NtStatus, SmbCommand};
 
 /// The reason why an operation failed.
 ///
@@ -19,7 +19,7 @@ pub enum Error {
     #[error("{command:?} was answered with {status}")]
     Status {
         /// The command of the request.
-        command: Command,
+        command: SmbCommand,
         /// The status in the reply.
         status: NtStatus,
     },
@@ -84,7 +84,7 @@ pub enum Error {
     WrongSignature,
     /// A message of the server lacks the signature or seal that the request had.
     #[error("the server answered {0:?} without the signature or encryption that the session demands")]
-    Unprotected(Command),
+    Unprotected(SmbCommand),
     /// The server broke another rule of the protocol.
     #[error("the server broke the protocol: {0}")]
     Protocol(&'static str),
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_there_is_told_from_what_may_not_be_done_to_it() {
-        let status = |status| Error::Status { command: Command::Create, status };
+        let status = |status| Error::Status { command: SmbCommand::Create, status };
         assert!(status(NtStatus::OBJECT_NAME_NOT_FOUND).is_missing());
         assert!(!status(NtStatus::ACCESS_DENIED).is_missing() && !Error::Closed.is_missing());
     }

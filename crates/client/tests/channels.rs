@@ -16,7 +16,7 @@ use client::smb::{
 use smb_wire::create::{self, CreateAction, Disposition, FileInfo, OplockLevel};
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::Flags;
-use smb_wire::{Command, FileId, Guid, Header, NtStatus, close, lock, read, write};
+use smb_wire::{FileId, Guid, Header, NtStatus, SmbCommand, close, lock, read, write};
 use support::peer::{ChannelPeer, MessageBytes, Server};
 use testkit::samba::USER;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -105,7 +105,7 @@ async fn two_channels_of(
         tree.open("file", &OpenOptions::file(Disposition::OpenIf)).await.unwrap()
     });
     first.connect_tree().await;
-    let request = first.next_of(Command::Create).await;
+    let request = first.next_of(SmbCommand::Create).await;
     first.accept(&request, created).await;
     (session, opening.await.unwrap(), first, second)
 }
@@ -286,9 +286,9 @@ async fn a_little_goes_over_one_channel_unless_all_are_to_be_used() {
         let writing =
             tokio::spawn(async move { tokio::join!(file.write(0, b"once"), file.write(4, b"next")) });
         // Both are under way before one is answered.
-        let once = first.next_of(Command::Write).await;
+        let once = first.next_of(SmbCommand::Write).await;
         let further = if use_all { &mut second } else { &mut first };
-        let next = further.next_of(Command::Write).await;
+        let next = further.next_of(SmbCommand::Write).await;
         assert_eq!((write_of(&once).0, write_of(&next).0), (0, 4), "all: {use_all}");
         further.accept(&next, written).await;
         first.accept(&once, written).await;
@@ -301,17 +301,17 @@ async fn a_little_goes_over_one_channel_unless_all_are_to_be_used() {
 async fn a_write_whose_answer_is_lost_is_replayed_with_the_next_channel_sequence() {
     let (session, file, mut first, mut second) = two_channels().await;
     let writing = writing(file);
-    let lost = first.next_of(Command::Write).await;
+    let lost = first.next_of(SmbCommand::Write).await;
     assert_eq!((marks(&lost), write_of(&lost)), ((0, false), (8, &b"once"[..])));
     drop(first);
-    let replayed = second.next_of(Command::Write).await;
+    let replayed = second.next_of(SmbCommand::Write).await;
     assert_eq!((marks(&replayed), write_of(&replayed)), ((1, true), (8, &b"once"[..])));
     second.accept(&replayed, written).await;
     let (file, count) = writing.await.unwrap().unwrap();
     assert_eq!((count, session.losses(), session.channels().len()), (4, 1, 1));
     // What follows is new.
     let following = tokio::spawn(async move { file.write(12, b"next").await });
-    let request = second.next_of(Command::Write).await;
+    let request = second.next_of(SmbCommand::Write).await;
     assert_eq!(marks(&request), (1, false));
     second.accept(&request, written).await;
     assert_eq!(following.await.unwrap().unwrap(), 4);
@@ -321,14 +321,14 @@ async fn a_write_whose_answer_is_lost_is_replayed_with_the_next_channel_sequence
 async fn a_replay_waits_while_the_server_still_works_on_what_it_repeats() {
     let (_session, file, mut first, mut second) = two_channels().await;
     let writing = writing(file);
-    first.next_of(Command::Write).await;
+    first.next_of(SmbCommand::Write).await;
     drop(first);
     for _ in 0..4 {
-        let request = second.next_of(Command::Write).await;
+        let request = second.next_of(SmbCommand::Write).await;
         assert_eq!((marks(&request), write_of(&request)), ((1, true), (8, &b"once"[..])));
         second.refuse(&request, NtStatus::FILE_NOT_AVAILABLE).await;
     }
-    let request = second.next_of(Command::Write).await;
+    let request = second.next_of(SmbCommand::Write).await;
     second.accept(&request, written).await;
     assert_eq!(writing.await.unwrap().unwrap().1, 4);
 }
@@ -341,10 +341,10 @@ async fn a_create_whose_answer_is_lost_is_replayed_under_the_same_name() {
         connecting.open("new", &OpenOptions::file(Disposition::Create)).await.map(|file| file.id())
     });
     first.connect_tree().await;
-    let lost = first.next_of(Command::Create).await;
+    let lost = first.next_of(SmbCommand::Create).await;
     assert_eq!(marks(&lost), (0, false));
     drop(first);
-    let replayed = second.next_of(Command::Create).await;
+    let replayed = second.next_of(SmbCommand::Create).await;
     assert_eq!(marks(&replayed), (1, true));
     assert_eq!(create_guid(&replayed), create_guid(&lost));
     second.accept(&replayed, created).await;
@@ -357,19 +357,19 @@ async fn lose_the_create(mut first: ChannelPeer, second: &mut ChannelPeer) {
     first.connect_tree().await;
     let asked = first.next().await;
     first.echo(&asked).await;
-    let lost = first.next_of(Command::Create).await;
+    let lost = first.next_of(SmbCommand::Create).await;
     assert_eq!(marks(&lost), (0, false));
     drop(first);
-    let replayed = second.next_of(Command::Create).await;
+    let replayed = second.next_of(SmbCommand::Create).await;
     assert_eq!((marks(&replayed), create_guid(&replayed)), ((1, true), create_guid(&lost)));
     second.accept(&replayed, created).await;
 }
 
 /// Refuses what follows the CREATE; the file is closed then.
-async fn refuse_and_close(peer: &mut ChannelPeer, command: Command) {
+async fn refuse_and_close(peer: &mut ChannelPeer, command: SmbCommand) {
     let request = peer.next_of(command).await;
     peer.refuse(&request, NtStatus::ACCESS_DENIED).await;
-    let request = peer.next_of(Command::Close).await;
+    let request = peer.next_of(SmbCommand::Close).await;
     assert_eq!(close::Request::parse(&request).unwrap().file_id, FILE);
     peer.accept(&request, |out| close::Response { info: None }.write(out)).await;
 }
@@ -381,7 +381,7 @@ async fn a_create_out_of_a_compound_that_is_not_paid_for_is_replayed_under_the_s
     let (session, _file, first, mut second) = two_channels_of(server, wanting(2)).await;
     let looking = tokio::spawn(async move { session.connect("files").await?.stat("file").await });
     lose_the_create(first, &mut second).await;
-    refuse_and_close(&mut second, Command::QueryInfo).await;
+    refuse_and_close(&mut second, SmbCommand::QueryInfo).await;
     assert_eq!(looking.await.unwrap().unwrap_err().status(), Some(NtStatus::ACCESS_DENIED));
 }
 
@@ -394,7 +394,7 @@ async fn an_open_for_a_change_that_is_not_paid_for_in_one_frame_does_not_stay_be
         session.connect("files").await?.rename("file", "other", client::smb::Settings::default()).await
     });
     lose_the_create(first, &mut second).await;
-    refuse_and_close(&mut second, Command::SetInfo).await;
+    refuse_and_close(&mut second, SmbCommand::SetInfo).await;
     assert_eq!(renaming.await.unwrap().unwrap_err().status(), Some(NtStatus::ACCESS_DENIED));
 }
 
@@ -406,24 +406,24 @@ async fn what_changes_nothing_twice_is_sent_again_and_a_second_close_finds_it_cl
         file.close().await.unwrap();
         data
     });
-    first.next_of(Command::Read).await;
+    first.next_of(SmbCommand::Read).await;
     drop(first);
-    let request = second.next_of(Command::Read).await;
+    let request = second.next_of(SmbCommand::Read).await;
     assert_eq!(marks(&request), (1, false));
     second
         .accept(&request, |out| read::Response { data_remaining: 0, flags: 0, data: b"data" }.write(out))
         .await;
     // The close is done once, and was not repeated: what the server says of it is what the caller sees.
-    let request = second.next_of(Command::Close).await;
+    let request = second.next_of(SmbCommand::Close).await;
     assert_eq!(marks(&request), (1, false));
     second.accept(&request, |out| close::Response { info: None }.write(out)).await;
     assert_eq!(working.await.unwrap(), b"data");
 
     let (_session, file, mut first, mut second) = two_channels().await;
     let closing = tokio::spawn(file.close());
-    first.next_of(Command::Close).await;
+    first.next_of(SmbCommand::Close).await;
     drop(first);
-    let request = second.next_of(Command::Close).await;
+    let request = second.next_of(SmbCommand::Close).await;
     second.refuse(&request, NtStatus::FILE_CLOSED).await;
     closing.await.unwrap().unwrap();
 }
@@ -444,11 +444,11 @@ async fn a_lock_is_sent_again_by_the_number_it_had_and_no_other_has_that() {
         }
         Ok::<_, Error>(())
     });
-    let lost = lock_sequence(&first.next_of(Command::Lock).await);
+    let lost = lock_sequence(&first.next_of(SmbCommand::Lock).await);
     drop(first);
     let mut seen = Vec::new();
     for _ in 0..65 {
-        let request = second.next_of(Command::Lock).await;
+        let request = second.next_of(SmbCommand::Lock).await;
         seen.push(lock_sequence(&request));
         second.accept(&request, |out| lock::Response.write(out)).await;
     }
@@ -459,7 +459,7 @@ async fn a_lock_is_sent_again_by_the_number_it_had_and_no_other_has_that() {
 }
 
 /// The range that a LOCK asks for, how, and by which number.
-fn locking(message: &MessageBytes) -> (u64, u64, lock::Flags, (u32, u8)) {
+fn locking(message: &MessageBytes) -> (u64, u64, lock::LockFlags, (u32, u8)) {
     let request = lock::Request::parse(message).unwrap();
     let element = request.locks.iter().next().unwrap();
     (element.offset, element.length, element.flags, lock_sequence(message))
@@ -477,17 +477,17 @@ async fn refused_again(
     second: &mut ChannelPeer,
 ) -> JoinHandle<client::Result<()>> {
     let locking = tokio::spawn(async move { file.lock(20, 10).await });
-    let lost = lock_sequence(&first.next_of(Command::Lock).await);
+    let lost = lock_sequence(&first.next_of(SmbCommand::Lock).await);
     drop(first);
-    let request = second.next_of(Command::Lock).await;
+    let request = second.next_of(SmbCommand::Lock).await;
     assert_eq!(lock_sequence(&request), lost);
     second.refuse(&request, NtStatus::LOCK_NOT_GRANTED).await;
     locking
 }
 
-const NOW: lock::Flags = lock::Flags::FAIL_IMMEDIATELY;
-const EXCLUSIVE: lock::Flags = lock::Flags::EXCLUSIVE_LOCK.union(NOW);
-const UNLOCK: lock::Flags = lock::Flags::UNLOCK;
+const NOW: lock::LockFlags = lock::LockFlags::FAIL_IMMEDIATELY;
+const EXCLUSIVE: lock::LockFlags = lock::LockFlags::EXCLUSIVE_LOCK.union(NOW);
+const UNLOCK: lock::LockFlags = lock::LockFlags::UNLOCK;
 
 #[tokio::test]
 async fn a_range_is_refused_only_when_the_first_request_for_it_has_not_taken_it_and_never_will() {
@@ -495,21 +495,21 @@ async fn a_range_is_refused_only_when_the_first_request_for_it_has_not_taken_it_
         let (_session, file, first, mut second) = two_channels().await;
         let client = refused_again(Arc::new(file), first, &mut second).await;
         // It takes nothing any more behind something that was done under its number.
-        let request = second.next_of(Command::Lock).await;
-        assert_eq!(locking(&request), (0, 0, lock::Flags::SHARED_LOCK | NOW, (1, 0)));
+        let request = second.next_of(SmbCommand::Lock).await;
+        assert_eq!(locking(&request), (0, 0, lock::LockFlags::SHARED_LOCK | NOW, (1, 0)));
         second.accept(&request, locked).await;
-        let request = second.next_of(Command::Lock).await;
+        let request = second.next_of(SmbCommand::Lock).await;
         assert_eq!(locking(&request), (20, 10, UNLOCK, (2, 0)));
         match was_taken {
             true => second.accept(&request, locked).await,
             false => second.refuse(&request, NtStatus::RANGE_NOT_LOCKED).await,
         }
-        let request = second.next_of(Command::Lock).await;
+        let request = second.next_of(SmbCommand::Lock).await;
         assert_eq!(locking(&request), (0, 0, UNLOCK, (3, 0)));
         second.accept(&request, locked).await;
         if was_taken {
             // It was in its own way.
-            let request = second.next_of(Command::Lock).await;
+            let request = second.next_of(SmbCommand::Lock).await;
             assert_eq!(locking(&request), (20, 10, EXCLUSIVE, (4, 0)));
             second.accept(&request, locked).await;
         }
@@ -526,20 +526,20 @@ async fn a_range_that_an_open_has_already_stays_when_it_is_refused_once_more() {
         let file = Arc::clone(&file);
         async move { file.lock(20, 10).await }
     });
-    let request = first.next_of(Command::Lock).await;
+    let request = first.next_of(SmbCommand::Lock).await;
     first.accept(&request, locked).await;
     taking.await.unwrap().unwrap();
     let client = refused_again(Arc::clone(&file), first, &mut second).await;
     // The number of the first request is settled, and the range is not given back.
-    let request = second.next_of(Command::Lock).await;
-    assert_eq!(locking(&request), (0, 0, lock::Flags::SHARED_LOCK | NOW, (2, 0)));
+    let request = second.next_of(SmbCommand::Lock).await;
+    assert_eq!(locking(&request), (0, 0, lock::LockFlags::SHARED_LOCK | NOW, (2, 0)));
     second.accept(&request, locked).await;
-    let request = second.next_of(Command::Lock).await;
+    let request = second.next_of(SmbCommand::Lock).await;
     assert_eq!(locking(&request), (0, 0, UNLOCK, (3, 0)));
     second.accept(&request, locked).await;
     assert_eq!(client.await.unwrap().unwrap_err().status(), Some(NtStatus::LOCK_NOT_GRANTED));
     let giving = tokio::spawn(async move { file.unlock(20, 10).await });
-    let request = second.next_of(Command::Lock).await;
+    let request = second.next_of(SmbCommand::Lock).await;
     assert_eq!(locking(&request), (20, 10, UNLOCK, (4, 0)));
     second.accept(&request, locked).await;
     giving.await.unwrap().unwrap();
@@ -556,15 +556,15 @@ async fn a_range_whose_return_was_not_waited_for_is_not_taken_for_held() {
             file.unlock(20, 10).await
         }
     });
-    let request = first.next_of(Command::Lock).await;
+    let request = first.next_of(SmbCommand::Lock).await;
     first.accept(&request, locked).await;
-    first.next_of(Command::Lock).await;
+    first.next_of(SmbCommand::Lock).await;
     client.abort();
     assert!(client.await.unwrap_err().is_cancelled());
     let client = refused_again(file, first, &mut second).await;
-    let expected = [(0, 0, lock::Flags::SHARED_LOCK | NOW, (3, 0)), (20, 10, UNLOCK, (4, 0))];
+    let expected = [(0, 0, lock::LockFlags::SHARED_LOCK | NOW, (3, 0)), (20, 10, UNLOCK, (4, 0))];
     for expected in expected {
-        let request = second.next_of(Command::Lock).await;
+        let request = second.next_of(SmbCommand::Lock).await;
         assert_eq!(locking(&request), expected);
         second.accept(&request, locked).await;
     }
@@ -576,19 +576,19 @@ async fn a_range_of_which_it_cannot_be_known_who_has_it_is_not_said_to_be_refuse
     for settles in [false, true] {
         let (_session, file, first, mut second) = two_channels().await;
         let client = refused_again(Arc::new(file), first, &mut second).await;
-        let request = second.next_of(Command::Lock).await;
+        let request = second.next_of(SmbCommand::Lock).await;
         match settles {
             true => second.accept(&request, locked).await,
             false => second.refuse(&request, NtStatus::INSUFFICIENT_RESOURCES).await,
         }
-        let request = second.next_of(Command::Lock).await;
+        let request = second.next_of(SmbCommand::Lock).await;
         assert_eq!(locking(&request), (20, 10, UNLOCK, (2, 0)));
         match settles {
             true => second.refuse(&request, NtStatus::INSUFFICIENT_RESOURCES).await,
             false => second.refuse(&request, NtStatus::RANGE_NOT_LOCKED).await,
         }
         if settles {
-            let request = second.next_of(Command::Lock).await;
+            let request = second.next_of(SmbCommand::Lock).await;
             assert_eq!(locking(&request), (0, 0, UNLOCK, (3, 0)));
             second.accept(&request, locked).await;
         }
@@ -605,13 +605,13 @@ async fn a_range_whose_return_is_asked_for_twice_is_given_back() {
         file.unlock(20, 10).await?;
         Ok::<_, Error>(file.unlock(20, 10).await.unwrap_err().status())
     });
-    let request = first.next_of(Command::Lock).await;
+    let request = first.next_of(SmbCommand::Lock).await;
     first.accept(&request, locked).await;
-    first.next_of(Command::Lock).await;
+    first.next_of(SmbCommand::Lock).await;
     drop(first);
     // As a server says that does not count: the first request has done it.
     for _ in 0..2 {
-        let request = second.next_of(Command::Lock).await;
+        let request = second.next_of(SmbCommand::Lock).await;
         second.refuse(&request, NtStatus::RANGE_NOT_LOCKED).await;
     }
     assert_eq!(client.await.unwrap().unwrap(), Some(NtStatus::RANGE_NOT_LOCKED));
@@ -621,7 +621,7 @@ async fn a_range_whose_return_is_asked_for_twice_is_given_back() {
 async fn with_its_last_channel_a_session_ends() {
     let (session, file, mut first, second) = two_channels().await;
     let writing = writing(file);
-    first.next_of(Command::Write).await;
+    first.next_of(SmbCommand::Write).await;
     drop((first, second));
     assert!(matches!(writing.await.unwrap(), Err(Error::Closed | Error::Io(_))));
     assert!(session.connect("files").await.is_err());

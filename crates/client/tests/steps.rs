@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use client::Error;
 use client::smb::{Connection, Credentials, Options, Session, Tree};
-use smb_wire::{Command, Header};
+use smb_wire::{Header, SmbCommand};
 use support::peer::{ChannelPeer, Server};
 use testkit::samba::USER;
 
@@ -26,11 +26,11 @@ async fn connect(address: SocketAddr, silence: Duration) -> client::Result<Tree>
 }
 
 /// Answers every ECHO, and nothing else. Returns the other requests.
-async fn hang(mut peer: ChannelPeer) -> Vec<Command> {
+async fn hang(mut peer: ChannelPeer) -> Vec<SmbCommand> {
     let mut asked = Vec::new();
     while let Some(message) = peer.next_if_any().await {
         match Header::parse(&message).unwrap().command() {
-            Command::Echo => peer.echo(&message).await,
+            SmbCommand::Echo => peer.echo(&message).await,
             command => asked.push(command),
         }
     }
@@ -38,7 +38,7 @@ async fn hang(mut peer: ChannelPeer) -> Vec<Command> {
 }
 
 /// Connects the client to a server that hangs after so many steps.
-async fn hanging_after(steps: usize) -> (Error, Vec<Command>) {
+async fn hanging_after(steps: usize) -> (Error, Vec<SmbCommand>) {
     let mut server = Server::start().await;
     let address = server.address;
     let playing = async {
@@ -59,9 +59,9 @@ async fn hanging_after(steps: usize) -> (Error, Vec<Command>) {
 #[tokio::test]
 async fn a_step_that_is_not_answered_is_named_although_the_server_is_there() {
     let steps = [
-        ("NEGOTIATE", Command::Negotiate),
-        ("SESSION_SETUP", Command::SessionSetup),
-        ("TREE_CONNECT", Command::TreeConnect),
+        ("NEGOTIATE", SmbCommand::Negotiate),
+        ("SESSION_SETUP", SmbCommand::SessionSetup),
+        ("TREE_CONNECT", SmbCommand::TreeConnect),
     ];
     for (done, (name, command)) in steps.into_iter().enumerate() {
         let (error, asked) = hanging_after(done).await;

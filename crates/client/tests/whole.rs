@@ -10,14 +10,14 @@ use smb_wire::create::{self, Access, CreateAction, CreateOptions, Disposition, F
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::{RenameFlags, RenameLayout, RenameRequest};
-use smb_wire::{Command, FileId, NtStatus, close, set_info, write};
+use smb_wire::{FileId, NtStatus, SmbCommand, close, set_info, write};
 use support::peer::{ChannelPeer, MessageBytes, Server};
 use testkit::samba::USER;
 use tokio::task::JoinHandle;
 
 const FILE: FileId = FileId { persistent: 1, volatile: 2 };
-const MAKING: [Command; 5] =
-    [Command::Create, Command::Write, Command::SetInfo, Command::SetInfo, Command::Close];
+const MAKING: [SmbCommand; 5] =
+    [SmbCommand::Create, SmbCommand::Write, SmbCommand::SetInfo, SmbCommand::SetInfo, SmbCommand::Close];
 
 /// A client that works in a session, and the other end.
 async fn in_session<T: Send + 'static, F>(
@@ -38,7 +38,7 @@ where
 }
 
 /// The requests for `commands`: all of them, before any is answered.
-async fn all_of(peer: &mut ChannelPeer, commands: &[Command]) -> Vec<MessageBytes> {
+async fn all_of(peer: &mut ChannelPeer, commands: &[SmbCommand]) -> Vec<MessageBytes> {
     let mut requests = Vec::new();
     for command in commands {
         requests.push(peer.next_of(*command).await);
@@ -89,22 +89,22 @@ fn closed(out: &mut Vec<u8>) {
 
 /// Lets the client remove the closed file `name`, as it must.
 async fn removal(peer: &mut ChannelPeer, name: &str) {
-    let opening = peer.next_of(Command::Create).await;
+    let opening = peer.next_of(SmbCommand::Create).await;
     let request = create::Request::parse(&opening).unwrap();
     assert!(request.create_options.contains(CreateOptions::DELETE_ON_CLOSE));
     assert_eq!(request.name.to_string_lossy(), name);
-    let closing = peer.next_of(Command::Close).await;
+    let closing = peer.next_of(SmbCommand::Close).await;
     peer.accept(&opening, created).await;
     peer.accept(&closing, closed).await;
 }
 
 /// The same by the handle that is still open.
 async fn removal_by_handle(peer: &mut ChannelPeer) {
-    let deleting = peer.next_of(Command::SetInfo).await;
+    let deleting = peer.next_of(SmbCommand::SetInfo).await;
     let request = set_info::Request::parse(&deleting).unwrap();
     assert_eq!((request.file_id, request.buffer), (FILE, &[1][..]));
     assert_eq!(request.file_info_class, FileInfoClass::DISPOSITION.0);
-    let closing = peer.next_of(Command::Close).await;
+    let closing = peer.next_of(SmbCommand::Close).await;
     peer.accept(&deleting, set).await;
     peer.accept(&closing, closed).await;
 }
@@ -145,7 +145,7 @@ async fn where_there_is_a_file_by_now_nothing_is_done_to_it() {
             peer.accept(&requests[4], closed).await;
         } else {
             peer.refuse(&requests[4], NtStatus::OBJECT_NAME_COLLISION).await;
-            let closing = peer.next_of(Command::Close).await;
+            let closing = peer.next_of(SmbCommand::Close).await;
             assert_eq!(close::Request::parse(&closing).unwrap().file_id, FILE);
             peer.accept(&closing, closed).await;
         }
@@ -220,7 +220,7 @@ async fn what_nobody_looks_for_is_made_without_another_name_and_removed_when_it_
         })
         .await;
         peer.connect_tree().await;
-        let commands = [Command::Create, Command::Write, Command::SetInfo, Command::Close];
+        let commands = [SmbCommand::Create, SmbCommand::Write, SmbCommand::SetInfo, SmbCommand::Close];
         let requests = all_of(&mut peer, &commands).await;
         let creating = create::Request::parse(&requests[0]).unwrap();
         assert_eq!(creating.name.to_string_lossy(), "unseen");
@@ -249,7 +249,7 @@ async fn a_directory_gets_its_name_and_its_time_in_one_round_trip() {
         })
         .await;
         peer.connect_tree().await;
-        let commands = [Command::Create, Command::SetInfo, Command::SetInfo, Command::Close];
+        let commands = [SmbCommand::Create, SmbCommand::SetInfo, SmbCommand::SetInfo, SmbCommand::Close];
         let requests = all_of(&mut peer, &commands).await;
         let [naming, timing] = [&requests[1], &requests[2]].map(|it| set_info::Request::parse(it).unwrap());
         let new_name = RenameRequest::parse(naming.buffer, RenameLayout::Type2).unwrap();
@@ -266,7 +266,7 @@ async fn a_directory_gets_its_name_and_its_time_in_one_round_trip() {
             peer.accept(&requests[3], closed).await;
         } else {
             peer.refuse(&requests[3], NtStatus::OBJECT_NAME_COLLISION).await;
-            let closing = peer.next_of(Command::Close).await;
+            let closing = peer.next_of(SmbCommand::Close).await;
             assert_eq!(close::Request::parse(&closing).unwrap().file_id, FILE);
             peer.accept(&closing, closed).await;
         }
@@ -285,7 +285,7 @@ async fn a_share_is_connected_to_and_looked_at_in_one_round_trip_or_in_more() {
         let (client, mut peer) =
             in_session(async |session| session.connect_and_look("files", "place").await).await;
         peer.connect_tree().await;
-        let requests = all_of(&mut peer, &[Command::Create, Command::Close]).await;
+        let requests = all_of(&mut peer, &[SmbCommand::Create, SmbCommand::Close]).await;
         let looking = create::Request::parse(&requests[0]).unwrap();
         assert_eq!(
             (looking.name.to_string_lossy().as_str(), looking.create_disposition),
@@ -300,7 +300,7 @@ async fn a_share_is_connected_to_and_looked_at_in_one_round_trip_or_in_more() {
         }
         if answer == NtStatus::INVALID_PARAMETER {
             // Such a server does not do both at once, and may say another thing when it is asked again.
-            let commands = [Command::Create, Command::QueryInfo, Command::Close];
+            let commands = [SmbCommand::Create, SmbCommand::QueryInfo, SmbCommand::Close];
             for request in all_of(&mut peer, &commands).await {
                 peer.refuse(&request, NtStatus::ACCESS_DENIED).await;
             }

@@ -1,5 +1,8 @@
 //! The options of `trunkline copy`.
 
+// Brackets in the text of --help mark optional parts.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::path::{Path, PathBuf};
 
 use client::{Url, written};

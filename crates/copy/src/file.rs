@@ -4,8 +4,8 @@
 //! once, which the client spreads over the channels of each side. Both get a temporary name first and their
 //! final name when they are complete.
 //!
-//! The pieces of a large file begin in order, and none further than [`WINDOW`] after the first unfinished one
-//! ([`PieceWindow`]). So all but the last [`WINDOW`] bytes of a file from a broken copy are known to be
+//! The pieces of a large file begin in order, and none further than `WINDOW` after the first unfinished one
+//! ([`PieceWindow`]). So all but the last `WINDOW` bytes of a file from a broken copy are known to be
 //! written, and the next copy continues from there without any other record.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Layer 5: copies trees between this host, SMB shares and NFS exports, over all channels of a session.
 //!
-//! [`Args`] are the options, [`Plan`] is the checked copy, and [`run`] carries it out. It returns a
+//! [`Args`] are the options, [`Plan`] is the checked copy, and [`run()`] carries it out. It returns a
 //! [`Report`], which prints as robocopy's table and as JSON. [`Report::status`] has robocopy's bits.
 //!
 //! To read on: `run` hands out work. `survey` compares one directory on both sides and decides. `file` copies

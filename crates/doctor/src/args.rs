@@ -1,5 +1,8 @@
 //! The options of `trunkline doctor`, and the budgets that follow from them.
 
+// Brackets in the text of --help mark optional parts.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::Bytes;
-use client::remote::{Directory, File, OpenMode};
+use client::remote::{Directory, OpenMode, RemoteFile};
 use load::cpu::{Account, Usage};
 use load::engine::{
     CompletedOperation, Kind, MeasurementPhase, MeasurementWindow, Operation, Record, Tally, WorkerGroup,
@@ -39,7 +39,7 @@ type Accounting<'a> = dyn Fn() -> Vec<TcpInfo> + Sync + 'a;
 /// The objects of a run: for each session a directory and, for data, the open file.
 #[derive(Debug, Clone)]
 pub(crate) struct RunFixture {
-    pub(crate) places: Vec<(Directory, Option<Arc<File>>)>,
+    pub(crate) places: Vec<(Directory, Option<Arc<RemoteFile>>)>,
     /// The bytes of the file that may be read or written.
     pub(crate) extent: u64,
     pub(crate) content: Bytes,

@@ -81,7 +81,7 @@ pub(crate) async fn open(
     target: &Url,
     address: SocketAddr,
     patience: Duration,
-) -> Result<(remote::Session, Protocol), Stopped> {
+) -> Result<(remote::RemoteSession, Protocol), Stopped> {
     match how {
         ClientOptions::Smb { options, who } => {
             let connecting = async { Ok(TcpStream::connect(address).await?) };
@@ -96,7 +96,7 @@ pub(crate) async fn open(
             let seals = session.seals() || tree.demands_encryption();
             let facts =
                 SmbProperties { clock_ahead_ms, log_on_ms, seals, ..smb(&connection, &session, options) };
-            Ok((remote::Session::Smb { connection, session, tree }, Protocol::Smb(facts)))
+            Ok((remote::RemoteSession::Smb { connection, session, tree }, Protocol::Smb(facts)))
         }
         ClientOptions::Nfs(options) => {
             let connecting = async { Ok(TcpStream::connect(address).await?) };
@@ -117,7 +117,7 @@ pub(crate) async fn open(
                 log_on_ms: begun.elapsed().as_secs_f64() * 1000.0,
                 ..NfsProperties::default()
             };
-            Ok((remote::Session::Nfs { client, export }, Protocol::Nfs(facts)))
+            Ok((remote::RemoteSession::Nfs { client, export }, Protocol::Nfs(facts)))
         }
     }
 }

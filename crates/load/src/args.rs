@@ -1,6 +1,9 @@
 //! The options of `trunkline load`, with the names that fio gives them. [`crate::diskspd`] reads the
 //! flags of diskspd.
 
+// Brackets in the text of --help mark optional parts.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ pub(crate) struct TargetSession {
 
 #[derive(Debug)]
 enum Session {
-    Remote(remote::Session),
+    Remote(remote::RemoteSession),
     Null { _tasks: null::Tasks },
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum TargetDirectory {
 /// An open file.
 #[derive(Debug)]
 pub(crate) enum File {
-    Remote(remote::File),
+    Remote(remote::RemoteFile),
     Null(null::NullDirectory),
 }
 
@@ -47,7 +47,7 @@ impl TargetSession {
         let session = match &plan.protocol {
             Protocol::Smb(wanted) => open::smb(plan, wanted).await?,
             Protocol::Nfs(options) => open::nfs(plan, options).await?,
-            Protocol::Local => remote::Session::Local,
+            Protocol::Local => remote::RemoteSession::Local,
             Protocol::Null => {
                 let (tasks, share) = null::open(plan).await?;
                 return Ok(TargetSession {
@@ -130,7 +130,7 @@ impl File {
     /// Reads, and returns the number of received bytes.
     pub(crate) async fn read(&self, offset: u64, length: u32) -> client::Result<usize> {
         match self {
-            File::Remote(file) => Ok(file.read(offset, length).await?.len()),
+            File::Remote(file) => Ok(file.read(offset, length).await?),
             File::Null(share) => share.read(offset, length).await.map_err(of_host),
         }
     }

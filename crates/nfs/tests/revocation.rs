@@ -6,17 +6,17 @@ use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockR
 use nfs_wire::op::open::OpenHow;
 use nfs_wire::op::sequence::StatusFlags;
 use nfs_wire::op::{Args, Res, stateid};
-use nfs_wire::types::{Identity, LockType, Owner, StateId};
+use nfs_wire::types::{Identity, LockType, StateId, StateOwner};
 use nfs_wire::xdr::List;
 use testkit::nfs::*;
 
 fn locking(open_stateid: StateId, name: &'static [u8]) -> Args<'static> {
-    let lock_owner = Owner { clientid: 0, owner: Identity(name) };
+    let lock_owner = StateOwner { clientid: 0, owner: Identity(name) };
     let locker = Locker::New(OpenToLockOwner { open_seqid: 0, open_stateid, lock_seqid: 0, lock_owner });
     Args::Lock(LockArgs { locktype: LockType::Write, reclaim: false, offset: 0, length: u64::MAX, locker })
 }
 
-fn locked(answer: &Answer) -> StateId {
+fn locked(answer: &ReceivedCompound) -> StateId {
     match answer.last() {
         Res::Lock(LockRes::Ok(taken)) => taken.lock_stateid,
         other => panic!("{other:?}"),
@@ -37,7 +37,7 @@ fn is_told(client: &mut Client, wire: &mut Wire) -> bool {
 // RFC 8881 8.5, 15.1.5.1, 18.38.3, 18.46.3, 18.48.3
 #[test]
 fn a_revoked_open_is_closed_at_once_and_its_client_is_told_until_it_has_freed_it() {
-    let mut world = World::lasting();
+    let mut world = NfsTestServer::with_stable_storage();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (file, open) = client.create(&mut wire, b"file");
@@ -76,7 +76,7 @@ fn a_revoked_open_is_closed_at_once_and_its_client_is_told_until_it_has_freed_it
 
 #[test]
 fn revoked_locks_are_free_for_others_and_their_open_goes_on() {
-    let world = World::new();
+    let world = NfsTestServer::new();
     let (mut wire, mut second) = (world.connect(), world.connect());
     let mut client = Client::new(&mut wire, b"client", 1);
     let mut other = Client::new(&mut second, b"other", 1);
@@ -101,7 +101,7 @@ fn revoked_locks_are_free_for_others_and_their_open_goes_on() {
 #[test]
 fn who_has_not_acknowledged_a_revocation_reclaims_nothing_after_a_restart() {
     for acknowledges in [false, true] {
-        let mut world = World::lasting();
+        let mut world = NfsTestServer::with_stable_storage();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
         let (_, open) = client.create(&mut wire, b"file");

@@ -30,7 +30,7 @@ const INTRODUCTION: &str = "\
 
 All keys of the configuration file. `trunkline config keys` prints this page, and a test keeps the two equal.
 
-The file is TOML; [the README](../README.md#configuration) has an example. Relative paths refer to its \
+The file is TOML; [Configuring](configuring.md) has an example. Relative paths refer to its \
 directory.
 A list of one string may be written as the string. An unknown key is refused with its line and the most \
 similar

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use smb_wire::{Command, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 
 use crate::Error;
 use crate::transport::Message;
@@ -19,7 +19,7 @@ impl Reply {
 
     /// A reply made here, in the place of the replies to several requests or of one to a request that was not
     /// sent.
-    pub(crate) fn made(command: Command, status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Reply {
+    pub(crate) fn made(command: SmbCommand, status: NtStatus, body: impl FnOnce(&mut Vec<u8>)) -> Reply {
         let mut message = Vec::new();
         Header::response_to(&Header::request(command, 0), status).push(&mut message);
         body(&mut message);
@@ -54,7 +54,7 @@ impl Reply {
 
     /// The command that was answered.
     #[must_use]
-    pub fn command(&self) -> Command {
+    pub fn command(&self) -> SmbCommand {
         self.header().command()
     }
 

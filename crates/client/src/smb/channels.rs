@@ -1,7 +1,7 @@
 //! The channels of a session: the choice of a connection for each request, and the loss of connections.
 //!
 //! [`Channels::choose`] picks the connection of a request. [`Channels::lose`] drops one that has failed.
-//! [`open`] finds addresses and binds the session to connections there. [`keeper`] reopens lost ones.
+//! `open` finds addresses and binds the session to connections there. `keeper` reopens lost ones.
 //! [`spread`] decides how many of the channels are used.
 
 mod spread;

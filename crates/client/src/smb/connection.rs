@@ -45,7 +45,7 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] when there is no connection in time, [`Error::Late`] when NEGOTIATE is not answered, or
+    /// `Error::Io` when there is no connection in time, `Error::Late` when NEGOTIATE is not answered, or
     /// the error that ends the negotiation.
     pub async fn connect(address: impl ToSocketAddrs, host: &str, options: &Options) -> Result<Connection> {
         let stream =

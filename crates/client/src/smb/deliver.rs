@@ -11,7 +11,7 @@
 use smb_wire::create_context::RequestContext;
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::RenameFlags;
-use smb_wire::{Command, NtStatus, write};
+use smb_wire::{NtStatus, SmbCommand, write};
 
 use crate::error::Result;
 use crate::smb::link::{FrameRequest, RELATED};
@@ -110,12 +110,13 @@ impl Tree {
         let write_body = |out: &mut Vec<u8>| request.write(out);
         let set_body = |out: &mut Vec<u8>| setting.write(out);
         let name_body = |out: &mut Vec<u8>| naming.write(out);
-        let create = FrameRequest { command: Command::Create, payload: 0, body: &create_body };
+        let create = FrameRequest { command: SmbCommand::Create, payload: 0, body: &create_body };
         let write =
-            FrameRequest { command: Command::Write, payload: request.payload_len(), body: &write_body };
-        let set = FrameRequest { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
+            FrameRequest { command: SmbCommand::Write, payload: request.payload_len(), body: &write_body };
+        let set =
+            FrameRequest { command: SmbCommand::SetInfo, payload: setting.payload_len(), body: &set_body };
         let rename =
-            FrameRequest { command: Command::SetInfo, payload: naming.payload_len(), body: &name_body };
+            FrameRequest { command: SmbCommand::SetInfo, payload: naming.payload_len(), body: &name_body };
         let (opened, written, set, renamed, closed) = match (data.is_empty(), new_name.is_some()) {
             (false, true) => {
                 let parts = [create, write, set, rename, CLOSE_RELATED];

@@ -7,8 +7,8 @@ use smb_wire::create::FileInfo;
 use smb_wire::fscc::directory::{self, DirectoryClass};
 use smb_wire::query_info::InfoType;
 use smb_wire::{
-    Command, FileId, Malformed, NtStatus, Utf16, flush, query_directory, query_info, read, set_info, utf16,
-    write,
+    FileId, Malformed, NtStatus, SmbCommand, Utf16, flush, query_directory, query_info, read, set_info,
+    utf16, write,
 };
 
 use crate::Error;
@@ -57,7 +57,7 @@ pub struct NamedEntry {
     /// Its name. Invalid UTF-16 is replaced.
     pub name: String,
     /// Its times, sizes and attributes.
-    pub entry: directory::Entry,
+    pub entry: directory::ListingEntry,
 }
 
 /// The class in which directories are listed, and the most bytes of a listing in one request.
@@ -87,7 +87,7 @@ impl File {
     /// Sends one request and waits for its success.
     pub(crate) async fn call(
         &self,
-        command: Command,
+        command: SmbCommand,
         payload: u32,
         body: &(dyn Fn(&mut Vec<u8>) + Sync),
     ) -> Result<Reply> {
@@ -103,7 +103,7 @@ impl File {
     pub async fn read(&self, offset: u64, length: u32) -> Result<ReadPayload> {
         let request = read::Request::new(self.id, offset, length.min(self.tree.limits().0));
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = FrameRequest { command: Command::Read, payload: request.length, body: &body };
+        let part = FrameRequest { command: SmbCommand::Read, payload: request.length, body: &body };
         let [reply] = self.tree.call([part]).await?.replies;
         if reply.status() == NtStatus::END_OF_FILE {
             return Ok(ReadPayload { reply, range: 0..0 });
@@ -126,7 +126,7 @@ impl File {
         let data = &data[..data.len().min(self.tree.limits().1 as usize)];
         let request = write::Request::new(self.id, offset, data);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let reply = self.call(Command::Write, request.payload_len(), &body).await?;
+        let reply = self.call(SmbCommand::Write, request.payload_len(), &body).await?;
         let count = write::Response::parse(reply.message())?.count;
         if count as usize > data.len() {
             return Err(Malformed::new("WRITE response", "Count").into());
@@ -140,7 +140,7 @@ impl File {
     /// [`Error::Status`] when the server refuses.
     pub async fn flush(&self) -> Result<()> {
         let request = flush::Request { reserved1: 0, file_id: self.id };
-        let reply = self.call(Command::Flush, 0, &|out| request.write(out)).await?;
+        let reply = self.call(SmbCommand::Flush, 0, &|out| request.write(out)).await?;
         flush::Response::parse(reply.message())?;
         Ok(())
     }
@@ -166,11 +166,12 @@ impl File {
             file_info_class: class,
             output_buffer_length: length.min(self.tree.limits().2),
             additional_information,
-            flags: query_info::Flags::empty(),
+            flags: query_info::QueryInfoFlags::empty(),
             file_id: self.id,
             input_buffer: &[],
         };
-        let reply = self.call(Command::QueryInfo, request.payload_len(), &|out| request.write(out)).await?;
+        let reply =
+            self.call(SmbCommand::QueryInfo, request.payload_len(), &|out| request.write(out)).await?;
         Ok(query_info::Response::parse(reply.message())?.output_buffer.to_vec())
     }
 
@@ -206,7 +207,7 @@ impl File {
             file_id: self.id,
             buffer,
         };
-        let reply = self.call(Command::SetInfo, request.payload_len(), &|out| request.write(out)).await?;
+        let reply = self.call(SmbCommand::SetInfo, request.payload_len(), &|out| request.write(out)).await?;
         set_info::Response::parse(reply.message())?;
         Ok(())
     }
@@ -231,7 +232,7 @@ impl File {
         let mut entries = Vec::new();
         // The start of the reply before the last one, and the number of empty replies in a row.
         let (mut before, mut barren) = (0, 0);
-        let mut flags = query_directory::Flags::RESTART_SCANS;
+        let mut flags = query_directory::QueryDirectoryFlags::RESTART_SCANS;
         loop {
             let request = query_directory::Request {
                 file_information_class: LIST_CLASS_NUMBER,
@@ -243,14 +244,14 @@ impl File {
             };
             let body = |out: &mut Vec<u8>| request.write(out);
             let part = FrameRequest {
-                command: Command::QueryDirectory,
+                command: SmbCommand::QueryDirectory,
                 payload: request.payload_len(),
                 body: &body,
             };
             let answer = self.tree.call([part]).await?;
             if answer.replayed && flags.is_empty() {
                 // The server may have advanced over a part of the listing that never arrived.
-                flags = query_directory::Flags::RESTART_SCANS;
+                flags = query_directory::QueryDirectoryFlags::RESTART_SCANS;
                 entries.clear();
                 before = 0;
                 continue;
@@ -282,7 +283,7 @@ impl File {
                 return Err(Error::Protocol("a listing that does not go on"));
             }
             before = begin;
-            flags = query_directory::Flags::empty();
+            flags = query_directory::QueryDirectoryFlags::empty();
         }
     }
 

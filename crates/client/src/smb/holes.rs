@@ -4,7 +4,7 @@ use std::ops::Range as Bytes;
 
 use smb_wire::fscc::fsctl::{Range, read_ranges};
 use smb_wire::ioctl::{self, CtlCode};
-use smb_wire::{Command, Malformed, NtStatus};
+use smb_wire::{Malformed, NtStatus, SmbCommand};
 
 use crate::Error;
 use crate::error::Result;
@@ -70,7 +70,7 @@ impl File {
     pub(crate) async fn control(&self, code: CtlCode, input: &[u8], room: u32) -> Result<Reply> {
         let request = ioctl::Request::fsctl(code, self.id, input, room);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let part = FrameRequest { command: SmbCommand::Ioctl, payload: request.payload_len(), body: &body };
         let [reply] = self.tree.call([part]).await?.replies;
         Ok(reply)
     }

@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smb_wire::header::{self, Flags, transform};
-use smb_wire::{Command, FileId, Header, echo};
+use smb_wire::{FileId, Header, SmbCommand, echo};
 use wire::frame::Frame;
 
 use crate::Error;
@@ -27,7 +27,7 @@ use crate::transport::{PREFIX, Pending, Protocol, Tasks, Transport, UnfetchedReq
 /// One request of a frame.
 #[derive(Clone, Copy)]
 pub(crate) struct FrameRequest<'a> {
-    pub(crate) command: Command,
+    pub(crate) command: SmbCommand,
     /// The larger of the payload sent and the payload that may be returned, in bytes.
     pub(crate) payload: u32,
     /// Appends the body.
@@ -36,7 +36,7 @@ pub(crate) struct FrameRequest<'a> {
 
 /// Checks that the server is alive.
 pub(crate) const ECHO: FrameRequest<'static> =
-    FrameRequest { command: Command::Echo, payload: 0, body: &|out| echo::Request.write(out) };
+    FrameRequest { command: SmbCommand::Echo, payload: 0, body: &|out| echo::Request.write(out) };
 
 /// The common fields of the requests of a frame.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ pub(crate) type SmbTransport = Transport<Smb>;
 /// The data of a pending request.
 #[derive(Debug)]
 pub(crate) struct SmbRequest {
-    command: Command,
+    command: SmbCommand,
     charge: u16,
     asked: u16,
     protection: Protection,
@@ -286,7 +286,7 @@ pub(crate) fn charge(payload: u32) -> u16 {
 /// The bytes that a request itself carries, for the choice of a buffer.
 fn sent(part: &FrameRequest<'_>) -> usize {
     match part.command {
-        Command::Write | Command::SetInfo => part.payload as usize,
+        SmbCommand::Write | SmbCommand::SetInfo => part.payload as usize,
         _ => 0,
     }
 }
@@ -325,7 +325,7 @@ fn encode<const N: usize>(
         if at > 0 {
             // MS-SMB2 3.2.4.1.4
             header.set_flags(header.flags() | Flags::RELATED_OPERATIONS);
-            if parts[0].command == Command::TreeConnect {
+            if parts[0].command == SmbCommand::TreeConnect {
                 // The tree ID is not known yet. All bits set stand for the result of the first request
                 // (MS-SMB2 3.3.5.2.7.2).
                 header.set_tree_id(u32::MAX);
@@ -356,8 +356,8 @@ fn encode<const N: usize>(
 
 /// Whether the server compares a replay of this command with its earlier work: CREATE by its CreateGuid, the
 /// others by the channel sequence (MS-SMB2 3.3.5.2.10). Every other command is simply sent again.
-fn is_told_as_replay(command: Command) -> bool {
-    matches!(command, Command::Create | Command::Write | Command::SetInfo | Command::Ioctl)
+fn is_told_as_replay(command: SmbCommand) -> bool {
+    matches!(command, SmbCommand::Create | SmbCommand::Write | SmbCommand::SetInfo | SmbCommand::Ioctl)
 }
 
 /// In a related request, the open of the previous request.

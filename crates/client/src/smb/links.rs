@@ -7,7 +7,7 @@ use smb_wire::fscc::FileInfoClass;
 use smb_wire::fscc::file::RenameFlags;
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, NtStatus};
+use smb_wire::{NtStatus, SmbCommand};
 
 use crate::error::Result;
 use crate::smb::link::{FrameRequest, RELATED};
@@ -38,8 +38,8 @@ impl Tree {
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let get_body = |out: &mut Vec<u8>| request.write(out);
         let parts = [
-            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
-            FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &get_body },
+            FrameRequest { command: SmbCommand::Create, payload: 0, body: &create_body },
+            FrameRequest { command: SmbCommand::Ioctl, payload: request.payload_len(), body: &get_body },
             CLOSE_RELATED,
         ];
         let [opened, got, closed] = self.inner.call(parts).await?.replies;

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use auth::{ClientIdentity, Initiator, InitiatorStep, Refusal, Wrap, preauth_hash};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
-use smb_wire::{Command, Header, NtStatus};
+use smb_wire::{Header, NtStatus, SmbCommand};
 use wire::Now;
 
 use crate::Error;
@@ -212,7 +212,7 @@ impl<'a> Exchange<'a> {
         };
         let body = |out: &mut Vec<u8>| request.write(out);
         let part =
-            FrameRequest { command: Command::SessionSetup, payload: request.payload_len(), body: &body };
+            FrameRequest { command: SmbCommand::SessionSetup, payload: request.payload_len(), body: &body };
         let (session_id, protection) = (self.session_id, self.protection);
         let envelope = Envelope { session_id, protection, keys: self.session, ..Envelope::PLAIN };
         let mut sent = Vec::new();

@@ -6,7 +6,7 @@ use auth::{Cipher, SigningAlgorithm, preauth_hash};
 use smb_wire::negotiate::{
     self as wire_negotiate, Capabilities, Context, Contexts, Dialect, HashAlgorithm, Response, SecurityMode,
 };
-use smb_wire::{Command, Guid, List, Utf16, utf16};
+use smb_wire::{Guid, SmbCommand, Utf16, WireList, utf16};
 
 use crate::Error;
 use crate::error::Result;
@@ -103,25 +103,25 @@ pub(crate) async fn negotiate(link: &Arc<SmbTransport>, options: &Options, host:
         options.signing.iter().map(|it| wire_negotiate::SigningAlgorithm::new(*it as u16)).collect();
     let name = utf16::encode(host);
     let mut contexts = vec![Context::PreauthIntegrity {
-        hash_algorithms: List::Values(&[HashAlgorithm::Sha512]),
+        hash_algorithms: WireList::Values(&[HashAlgorithm::Sha512]),
         salt: &salt,
     }];
     if !ciphers.is_empty() {
-        contexts.push(Context::Encryption(List::Values(&ciphers)));
+        contexts.push(Context::Encryption(WireList::Values(&ciphers)));
     }
     if !signing.is_empty() {
-        contexts.push(Context::Signing(List::Values(&signing)));
+        contexts.push(Context::Signing(WireList::Values(&signing)));
     }
     contexts.push(Context::Netname(Utf16::new(&name).unwrap_or_default()));
     let request = wire_negotiate::Request {
         security_mode: security_mode(options),
         capabilities: capabilities(options),
         client_guid: options.client_guid,
-        dialects: List::Values(&options.dialects),
+        dialects: WireList::Values(&options.dialects),
         contexts: Contexts::Values(&contexts),
     };
     let body = |out: &mut Vec<u8>| request.write(out);
-    let part = FrameRequest { command: Command::Negotiate, payload: 0, body: &body };
+    let part = FrameRequest { command: SmbCommand::Negotiate, payload: 0, body: &body };
     let mut sent = Vec::new();
     let [pending] = link.send(Envelope::PLAIN, [part], Some(&mut sent)).await?;
     let reply = pending.await?.success()?;

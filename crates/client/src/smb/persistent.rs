@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use smb_wire::create_context::{DurableFlags, RequestContext, ResponseContext};
-use smb_wire::{Command, FileId, Guid, create};
+use smb_wire::{FileId, Guid, SmbCommand, create};
 
 use crate::Error;
 use crate::error::Result;
@@ -72,7 +72,7 @@ impl Tree {
     ) -> Result<(File, Option<u32>)> {
         let (name, contexts) = (wire_path(path), Some([asked]));
         let body = |out: &mut Vec<u8>| create_request(&name, how, &contexts).write(out);
-        let part = FrameRequest { command: Command::Create, payload: 0, body: &body };
+        let part = FrameRequest { command: SmbCommand::Create, payload: 0, body: &body };
         let [reply] = self.inner.call([part]).await?.success()?;
         let response = create::Response::parse(reply.message())?;
         let mut timeout_ms = None;

@@ -10,8 +10,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use smb_wire::lock::{self, Flags, LockElement};
-use smb_wire::{Command, List, NtStatus};
+use smb_wire::lock::{self, LockElement, LockFlags};
+use smb_wire::{NtStatus, SmbCommand, WireList};
 use tokio::sync::RwLock;
 
 use crate::Error;
@@ -100,7 +100,7 @@ impl File {
         let _changing = self.ranges.changing.read().await;
         // The range is removed before the request, because the outcome may never be known.
         let had = self.ranges.forget(range);
-        let answer = self.change(range, Flags::UNLOCK, self.next_lock()).await?;
+        let answer = self.change(range, LockFlags::UNLOCK, self.next_lock()).await?;
         let replayed = answer.replayed;
         match answer.success() {
             Ok(_) => Ok(()),
@@ -126,17 +126,19 @@ impl File {
         let _changing = self.ranges.changing.write().await;
         // This request has the number of the first copy. A server that checks the numbers takes the first
         // copy for this one when it arrives.
-        let settled =
-            self.change(NOTHING, Flags::SHARED_LOCK | Flags::FAIL_IMMEDIATELY, sequence).await?.success();
+        let settled = self
+            .change(NOTHING, LockFlags::SHARED_LOCK | LockFlags::FAIL_IMMEDIATELY, sequence)
+            .await?
+            .success();
         // A range that this open holds by another LOCK stays. That lock has refused both copies.
         let given_back = match self.ranges.has(range) {
             true => None,
-            false => Some(self.change(range, Flags::UNLOCK, self.next_lock()).await?.success()),
+            false => Some(self.change(range, LockFlags::UNLOCK, self.next_lock()).await?.success()),
         };
         settled?;
         // The empty range is not locked if the first copy has arrived in between. A lock of no byte conflicts
         // with nothing.
-        self.change(NOTHING, Flags::UNLOCK, self.next_lock()).await?;
+        self.change(NOTHING, LockFlags::UNLOCK, self.next_lock()).await?;
         match given_back {
             None => Ok(false),
             Some(Ok(_)) => Ok(true),
@@ -158,15 +160,15 @@ impl File {
     }
 
     /// Sends one LOCK request.
-    async fn change(&self, range: Range, flags: Flags, sequence: Sequence) -> Result<FrameReplies<1>> {
+    async fn change(&self, range: Range, flags: LockFlags, sequence: Sequence) -> Result<FrameReplies<1>> {
         let Range { offset, length } = range;
         let elements = [LockElement { offset, length, flags }];
-        let (file_id, locks) = (self.id(), List::Values(&elements));
+        let (file_id, locks) = (self.id(), WireList::Values(&elements));
         let (lock_sequence_index, lock_sequence_number) = sequence;
         let request = lock::Request { lock_sequence_number, lock_sequence_index, file_id, locks };
         let body = |out: &mut Vec<u8>| request.write(out);
         let answer =
-            self.tree.call([FrameRequest { command: Command::Lock, payload: 0, body: &body }]).await?;
+            self.tree.call([FrameRequest { command: SmbCommand::Lock, payload: 0, body: &body }]).await?;
         let [reply] = &answer.replies;
         if reply.status().is_success() {
             lock::Response::parse(reply.message())?;
@@ -176,7 +178,7 @@ impl File {
 }
 
 /// An exclusive lock, or a failure at once.
-const TAKE: Flags = Flags::EXCLUSIVE_LOCK.union(Flags::FAIL_IMMEDIATELY);
+const TAKE: LockFlags = LockFlags::EXCLUSIVE_LOCK.union(LockFlags::FAIL_IMMEDIATELY);
 
 fn is_not_locked(error: &Error) -> bool {
     error.status() == Some(NtStatus::RANGE_NOT_LOCKED)

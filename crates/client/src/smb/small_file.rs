@@ -11,7 +11,7 @@ use smb_wire::create::{self, Access, FileInfo};
 use smb_wire::fscc::file::{Basic, RenameFlags, RenameLayout, RenameRequest};
 use smb_wire::fscc::{FileAttributes, FileInfoClass, FileTime};
 use smb_wire::query_info::InfoType;
-use smb_wire::{Command, Malformed, NtStatus, Utf16, close, query_info, read, set_info, write};
+use smb_wire::{Malformed, NtStatus, SmbCommand, Utf16, close, query_info, read, set_info, write};
 
 use crate::Error;
 use crate::error::Result;
@@ -101,19 +101,19 @@ impl Tree {
             file_info_class: FileInfoClass::STREAM.0,
             output_buffer_length: STREAMS_ROOM,
             additional_information: 0,
-            flags: query_info::Flags::empty(),
+            flags: query_info::QueryInfoFlags::empty(),
             file_id: RELATED,
             input_buffer: &[],
         };
-        let closing = close::Request { flags: close::Flags::POSTQUERY_ATTRIB, file_id: RELATED };
+        let closing = close::Request { flags: close::CloseFlags::POSTQUERY_ATTRIB, file_id: RELATED };
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let read_body = |out: &mut Vec<u8>| request.write(out);
         let query_body = |out: &mut Vec<u8>| query.write(out);
         let close_body = |out: &mut Vec<u8>| closing.write(out);
-        let create = FrameRequest { command: Command::Create, payload: 0, body: &create_body };
-        let read = FrameRequest { command: Command::Read, payload: request.length, body: &read_body };
-        let query = FrameRequest { command: Command::QueryInfo, payload: STREAMS_ROOM, body: &query_body };
-        let close = FrameRequest { command: Command::Close, payload: 0, body: &close_body };
+        let create = FrameRequest { command: SmbCommand::Create, payload: 0, body: &create_body };
+        let read = FrameRequest { command: SmbCommand::Read, payload: request.length, body: &read_body };
+        let query = FrameRequest { command: SmbCommand::QueryInfo, payload: STREAMS_ROOM, body: &query_body };
+        let close = FrameRequest { command: SmbCommand::Close, payload: 0, body: &close_body };
         let (opened, queried, got, closed) = if streams {
             // The READ follows the query, because a READ that finds nothing ends the chain.
             let [opened, queried, got, closed] = self.inner.call([create, query, read, close]).await?.replies;
@@ -164,10 +164,11 @@ impl Tree {
         let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
         let write_body = |out: &mut Vec<u8>| request.write(out);
         let set_body = |out: &mut Vec<u8>| setting.write(out);
-        let create = FrameRequest { command: Command::Create, payload: 0, body: &create_body };
+        let create = FrameRequest { command: SmbCommand::Create, payload: 0, body: &create_body };
         let write =
-            FrameRequest { command: Command::Write, payload: request.payload_len(), body: &write_body };
-        let set = FrameRequest { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
+            FrameRequest { command: SmbCommand::Write, payload: request.payload_len(), body: &write_body };
+        let set =
+            FrameRequest { command: SmbCommand::SetInfo, payload: setting.payload_len(), body: &set_body };
         let (opened, written, set) = if data.is_empty() {
             let [opened, set] = self.inner.call_once([create, set]).await?.replies;
             (opened, None, set)
@@ -215,8 +216,9 @@ impl Tree {
         let setting = set(FileInfoClass::BASIC, RELATED, &buffer);
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let set_body = |out: &mut Vec<u8>| setting.write(out);
-        let create = FrameRequest { command: Command::Create, payload: 0, body: &create_body };
-        let set = FrameRequest { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
+        let create = FrameRequest { command: SmbCommand::Create, payload: 0, body: &create_body };
+        let set =
+            FrameRequest { command: SmbCommand::SetInfo, payload: setting.payload_len(), body: &set_body };
         let [opened, set, closed] = self.inner.call([create, set, CLOSE_RELATED]).await?.replies;
         self.close_behind(opened, &closed).await?;
         set.success().map(drop)
@@ -238,11 +240,12 @@ impl Tree {
         let setting = set(FileInfoClass::BASIC, RELATED, &settings);
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let name_body = |out: &mut Vec<u8>| naming.write(out);
-        let create = FrameRequest { command: Command::Create, payload: 0, body: &create_body };
+        let create = FrameRequest { command: SmbCommand::Create, payload: 0, body: &create_body };
         let rename =
-            FrameRequest { command: Command::SetInfo, payload: naming.payload_len(), body: &name_body };
+            FrameRequest { command: SmbCommand::SetInfo, payload: naming.payload_len(), body: &name_body };
         let set_body = |out: &mut Vec<u8>| setting.write(out);
-        let set = FrameRequest { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
+        let set =
+            FrameRequest { command: SmbCommand::SetInfo, payload: setting.payload_len(), body: &set_body };
         let parts = [create, rename, set, CLOSE_RELATED];
         let [opened, renamed, set, closed] = self.inner.call_once(parts).await?.replies;
         self.close_behind(opened, &closed).await?;
@@ -297,7 +300,8 @@ impl File {
     async fn set_and_close(self, class: FileInfoClass, buffer: &[u8]) -> Result<()> {
         let setting = set(class, self.id, buffer);
         let set_body = |out: &mut Vec<u8>| setting.write(out);
-        let set = FrameRequest { command: Command::SetInfo, payload: setting.payload_len(), body: &set_body };
+        let set =
+            FrameRequest { command: SmbCommand::SetInfo, payload: setting.payload_len(), body: &set_body };
         let [done, closed] = self.tree.call([set, CLOSE_RELATED]).await?.replies;
         if !closed.status().is_success() {
             // A refusal of the first request makes the second fail too.

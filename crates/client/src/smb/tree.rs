@@ -10,7 +10,9 @@ use smb_wire::ioctl::interfaces::{self, NetworkInterfaceInfo};
 use smb_wire::ioctl::{self, CtlCode};
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareFlags, ShareType};
-use smb_wire::{Command, FileId, List, NtStatus, Utf16, close, query_info, tree_disconnect, utf16, write};
+use smb_wire::{
+    FileId, NtStatus, SmbCommand, Utf16, WireList, close, query_info, tree_disconnect, utf16, write,
+};
 
 use crate::Error;
 use crate::error::Result;
@@ -135,9 +137,10 @@ impl TreeInner {
 
     /// Closes an open. If a repetition finds it closed, the first copy has closed it.
     pub(crate) async fn close(&self, file_id: FileId) -> Result<()> {
-        let request = close::Request { flags: close::Flags::empty(), file_id };
+        let request = close::Request { flags: close::CloseFlags::empty(), file_id };
         let body = |out: &mut Vec<u8>| request.write(out);
-        let answer = self.call([FrameRequest { command: Command::Close, payload: 0, body: &body }]).await?;
+        let answer =
+            self.call([FrameRequest { command: SmbCommand::Close, payload: 0, body: &body }]).await?;
         if let [reply] = &answer.replies
             && reply.status().is_success()
         {
@@ -160,7 +163,7 @@ impl Tree {
         let time = session.options.connect_timeout;
         let path = share_path(&session, share);
         let body = |out: &mut Vec<u8>| connect_request(&path).write(out);
-        let part = FrameRequest { command: Command::TreeConnect, payload: 0, body: &body };
+        let part = FrameRequest { command: SmbCommand::TreeConnect, payload: 0, body: &body };
         let connecting = session.call(0, at_least(&session), [part]);
         let [reply] = answered(TREE_CONNECT, time, connecting).await?.success()?;
         Tree::connected(session, &reply).await
@@ -182,8 +185,8 @@ impl Tree {
         let connect_body = |out: &mut Vec<u8>| connect_request(&share).write(out);
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let parts = [
-            FrameRequest { command: Command::TreeConnect, payload: 0, body: &connect_body },
-            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
+            FrameRequest { command: SmbCommand::TreeConnect, payload: 0, body: &connect_body },
+            FrameRequest { command: SmbCommand::Create, payload: 0, body: &create_body },
             CLOSE_RELATED,
         ];
         let connecting = session.call(0, at_least(&session), parts);
@@ -192,7 +195,7 @@ impl Tree {
         let tree = Tree::connected(session, &connected.success()?).await?;
         let found = match opened.status() {
             NtStatus::OBJECT_NAME_NOT_FOUND | NtStatus::OBJECT_PATH_NOT_FOUND => {
-                Some(Err(Error::Status { command: Command::Create, status: opened.status() }))
+                Some(Err(Error::Status { command: SmbCommand::Create, status: opened.status() }))
             }
             status if status.is_success() => {
                 let opened = create::Response::parse(opened.message())?;
@@ -244,13 +247,13 @@ impl Tree {
             capabilities: negotiate::capabilities(options),
             guid: options.client_guid,
             security_mode: negotiate::security_mode(options),
-            dialects: List::Values(&options.dialects),
+            dialects: WireList::Values(&options.dialects),
         }
         .write(&mut input);
         let file_id = FileId { persistent: u64::MAX, volatile: u64::MAX };
         let request = ioctl::Request::fsctl(CtlCode::ValidateNegotiateInfo, file_id, &input, 24);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let part = FrameRequest { command: SmbCommand::Ioctl, payload: request.payload_len(), body: &body };
         let envelope = Envelope {
             session_id: session.id,
             tree_id: self.inner.id,
@@ -288,7 +291,7 @@ impl Tree {
         let file_id = FileId { persistent: u64::MAX, volatile: u64::MAX };
         let request = ioctl::Request::fsctl(CtlCode::QueryNetworkInterfaceInfo, file_id, &[], ROOM);
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = FrameRequest { command: Command::Ioctl, payload: request.payload_len(), body: &body };
+        let part = FrameRequest { command: SmbCommand::Ioctl, payload: request.payload_len(), body: &body };
         let [reply] = self.inner.call([part]).await?.success()?;
         let list = interfaces::parse(ioctl::Response::parse(reply.message())?.output);
         Ok(list.collect::<std::result::Result<_, _>>()?)
@@ -319,7 +322,7 @@ impl Tree {
     pub async fn open(&self, path: &str, how: &OpenOptions) -> Result<File> {
         let (name, contexts) = (wire_path(path), self.inner.session.create_contexts());
         let body = |out: &mut Vec<u8>| create_request(&name, how, &contexts).write(out);
-        let part = FrameRequest { command: Command::Create, payload: 0, body: &body };
+        let part = FrameRequest { command: SmbCommand::Create, payload: 0, body: &body };
         let [reply] = self.inner.call([part]).await?.success()?;
         let response = create::Response::parse(reply.message())?;
         Ok(File::new(Arc::clone(&self.inner), response.file_id, response.info))
@@ -337,15 +340,15 @@ impl Tree {
             file_info_class: FileInfoClass::NETWORK_OPEN.0,
             output_buffer_length: NETWORK_OPEN_SIZE,
             additional_information: 0,
-            flags: query_info::Flags::empty(),
+            flags: query_info::QueryInfoFlags::empty(),
             file_id: RELATED,
             input_buffer: &[],
         };
         let create_body = |out: &mut Vec<u8>| create_request(&name, &how, &None).write(out);
         let query_body = |out: &mut Vec<u8>| query.write(out);
         let parts = [
-            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
-            FrameRequest { command: Command::QueryInfo, payload: query.payload_len(), body: &query_body },
+            FrameRequest { command: SmbCommand::Create, payload: 0, body: &create_body },
+            FrameRequest { command: SmbCommand::QueryInfo, payload: query.payload_len(), body: &query_body },
             CLOSE_RELATED,
         ];
         let [_, queried, _] = self.inner.call(parts).await?.success()?;
@@ -372,8 +375,8 @@ impl Tree {
         let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
         let write_body = |out: &mut Vec<u8>| request.write(out);
         let parts = [
-            FrameRequest { command: Command::Create, payload: 0, body: &create_body },
-            FrameRequest { command: Command::Write, payload: request.payload_len(), body: &write_body },
+            FrameRequest { command: SmbCommand::Create, payload: 0, body: &create_body },
+            FrameRequest { command: SmbCommand::Write, payload: request.payload_len(), body: &write_body },
             CLOSE_RELATED,
         ];
         let [_, written, _] = self.inner.call(parts).await?.success()?;
@@ -392,7 +395,7 @@ impl Tree {
         }
         let name = wire_path(path);
         let create_body = |out: &mut Vec<u8>| create_request(&name, how, &None).write(out);
-        let create = FrameRequest { command: Command::Create, payload: 0, body: &create_body };
+        let create = FrameRequest { command: SmbCommand::Create, payload: 0, body: &create_body };
         self.inner.call([create, CLOSE_RELATED]).await?.success()?;
         Ok(())
     }
@@ -414,16 +417,16 @@ impl Tree {
     /// When the server did not confirm it.
     pub async fn disconnect(self) -> Result<()> {
         let body = |out: &mut Vec<u8>| tree_disconnect::Request.write(out);
-        let part = FrameRequest { command: Command::TreeDisconnect, payload: 0, body: &body };
+        let part = FrameRequest { command: SmbCommand::TreeDisconnect, payload: 0, body: &body };
         self.inner.call([part]).await?.success_or(NtStatus::NETWORK_NAME_DELETED)
     }
 }
 
 /// Closes the open of the previous request.
 pub(crate) const CLOSE_RELATED: FrameRequest<'static> = FrameRequest {
-    command: Command::Close,
+    command: SmbCommand::Close,
     payload: 0,
-    body: &|out| close::Request { flags: close::Flags::empty(), file_id: RELATED }.write(out),
+    body: &|out| close::Request { flags: close::CloseFlags::empty(), file_id: RELATED }.write(out),
 };
 
 /// The size of FileNetworkOpenInformation (MS-FSCC 2.4.34), in bytes.

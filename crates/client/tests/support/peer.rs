@@ -16,7 +16,7 @@ use smb_wire::header::Flags;
 use smb_wire::negotiate::{self, Capabilities, Context, Contexts, Dialect, HashAlgorithm, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::tree_connect::{self, ShareType};
-use smb_wire::{Command, Guid, Header, List, NtStatus, create, echo, error};
+use smb_wire::{Guid, Header, NtStatus, SmbCommand, WireList, create, echo, error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -102,8 +102,10 @@ impl Server {
         // MS-SMB2 3.3.5.5
         assert_eq!(*self.client.get_or_insert(request.client_guid), request.client_guid, "one client");
         peer.preauth = preauth_hash(&peer.preauth, &message);
-        let hashes =
-            Context::PreauthIntegrity { hash_algorithms: List::Values(&[HashAlgorithm::Sha512]), salt: &[1] };
+        let hashes = Context::PreauthIntegrity {
+            hash_algorithms: WireList::Values(&[HashAlgorithm::Sha512]),
+            salt: &[1],
+        };
         let response = negotiate::Response {
             security_mode: SecurityMode::SIGNING_ENABLED,
             dialect_revision: self.dialect,
@@ -215,7 +217,7 @@ impl ChannelPeer {
 
     /// Lets the client connect a share.
     pub async fn connect_tree(&mut self) {
-        let message = self.next_of(Command::TreeConnect).await;
+        let message = self.next_of(SmbCommand::TreeConnect).await;
         let response = tree_connect::Response {
             share_type: ShareType::Disk,
             share_flags: tree_connect::ShareFlags::empty(),
@@ -228,7 +230,7 @@ impl ChannelPeer {
     }
 
     /// The next request, which must be a `command` in the session, signed with this channel's own key.
-    pub async fn next_of(&mut self, command: Command) -> MessageBytes {
+    pub async fn next_of(&mut self, command: SmbCommand) -> MessageBytes {
         let message = self.next().await;
         let header = Header::parse(&message).unwrap();
         assert_eq!((header.command(), header.session_id()), (command, SESSION));

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use client::remote::{Directory, File, OpenMode, Session};
+use client::remote::{Directory, OpenMode, RemoteFile, RemoteSession};
 use load::noise;
 
 use crate::drive::{self, Failure, Order, RunFixture};
@@ -132,7 +132,7 @@ impl Examination<'_> {
         Ok(RunFixture { places, extent, content, made: self.made.clone() })
     }
 
-    async fn root(&self, session: &Session) -> Result<Directory, Stopped> {
+    async fn root(&self, session: &RemoteSession) -> Result<Directory, Stopped> {
         let root = session.root(MOUNT_OPTIONS);
         let looking = root.directory(&self.target.path);
         let found = tokio::time::timeout(self.course.stall, looking).await;
@@ -140,7 +140,7 @@ impl Examination<'_> {
         found.map_err(|why| protocol::stopped(Stage::Share, &why))
     }
 
-    async fn directory(&self, session: &Session, scratch: &str) -> Result<Directory, Stopped> {
+    async fn directory(&self, session: &RemoteSession, scratch: &str) -> Result<Directory, Stopped> {
         let root = self.root(session).await?;
         let found = tokio::time::timeout(self.course.stall, root.directory(scratch)).await;
         let found = found.map_err(|_| self.silent(Stage::Data, "looking for a directory"))?;
@@ -186,7 +186,7 @@ async fn close(bench: RunFixture) {
     for (_, file) in bench.places {
         if let Some(file) = file.and_then(Arc::into_inner) {
             // A file that is not closed is closed with its session.
-            let _ = tokio::time::timeout(Duration::from_secs(2), File::close(file)).await;
+            let _ = tokio::time::timeout(Duration::from_secs(2), RemoteFile::close(file)).await;
         }
     }
 }

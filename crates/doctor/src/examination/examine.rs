@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use admin::Transactions;
-use client::remote::Session;
+use client::remote::RemoteSession;
 use client::smb::Credentials;
 use client::{Scheme, Url, join, nfs};
 use smb_wire::ioctl::interfaces::{InterfaceCapability, NetworkInterfaceInfo};
@@ -241,11 +241,13 @@ impl<'a> Examination<'a> {
         let client_off = self.args.one_connection;
         let mut facts = Connections { asked, client_off, ..Connections::default() };
         let offered = match (&self.sessions[0], &self.facts.protocol) {
-            (Session::Smb { .. }, Some(Protocol::Smb(smb))) => smb.capabilities.contains(&"Multichannel"),
+            (RemoteSession::Smb { .. }, Some(Protocol::Smb(smb))) => {
+                smb.capabilities.contains(&"Multichannel")
+            }
             _ => true,
         };
         facts.offered = offered;
-        if let (Session::Smb { session, .. }, true) = (&self.sessions[0], offered) {
+        if let (RemoteSession::Smb { session, .. }, true) = (&self.sessions[0], offered) {
             let asking = async {
                 let tree = session.connect("IPC$").await?;
                 let interfaces = tree.interfaces().await;
@@ -296,7 +298,7 @@ impl<'a> Examination<'a> {
     /// without those that cannot be reached. Returns how many connections are possible, or why that is
     /// unknown.
     async fn plan_addresses(&mut self, asked: u32, interfaces: &[Interface]) -> Result<u32, String> {
-        let Session::Smb { session, .. } = &self.sessions[0] else { return Ok(asked) };
+        let RemoteSession::Smb { session, .. } = &self.sessions[0] else { return Ok(asked) };
         let planning = tokio::time::timeout(self.course.stall, session.addresses(asked as usize)).await;
         let planned = planning.map_err(|_| "the server did not tell its addresses in time".to_owned())?;
         let mut planned = planned.map_err(|why| format!("the server does not tell its addresses: {why}"))?;
@@ -387,7 +389,7 @@ impl<'a> Examination<'a> {
         if let Some(transport) = &mut self.facts.transport {
             transport.first_connection = first;
         }
-        if let (Some(Protocol::Smb(smb)), Some(Session::Smb { connection, .. })) =
+        if let (Some(Protocol::Smb(smb)), Some(RemoteSession::Smb { connection, .. })) =
             (&mut self.facts.protocol, self.sessions.first())
         {
             smb.credits = connection.credits();
@@ -466,7 +468,7 @@ impl<'a> Examination<'a> {
 }
 
 /// Logs off, if the server responds in time.
-async fn log_off(session: Session, patience: Duration) {
+async fn log_off(session: RemoteSession, patience: Duration) {
     // A server that is gone needs no log-off.
     let _ = tokio::time::timeout(patience, session.close()).await;
 }

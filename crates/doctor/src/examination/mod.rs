@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use client::Url;
-use client::remote::Session;
+use client::remote::RemoteSession;
 
 use crate::args::{Args, MeasurementBudget};
 use crate::cleanup::CreatedNames;
@@ -24,7 +24,7 @@ pub(crate) struct Examination<'a> {
     pub(crate) how: ClientOptions,
     pub(crate) facts: TargetMeasurements,
     /// The sessions: one, or several if each takes a single connection.
-    pub(crate) sessions: Vec<Session>,
+    pub(crate) sessions: Vec<RemoteSession>,
     /// The name of the directory of the test files, after its creation was requested.
     pub(crate) scratch: Option<String>,
     /// The names in it.
@@ -42,7 +42,7 @@ pub(crate) struct Examination<'a> {
 }
 
 /// The two ends of each connection of a session, the local one first.
-fn ends(session: &Session) -> Vec<(SocketAddr, SocketAddr)> {
+fn ends(session: &RemoteSession) -> Vec<(SocketAddr, SocketAddr)> {
     session.channels().iter().map(|it| (it.local, it.peer)).collect()
 }
 

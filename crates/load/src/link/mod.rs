@@ -1,6 +1,6 @@
 //! A long, narrow or lossy path for any command: `trunkline link`.
 //!
-//! [`run`] creates a network namespace whose only connection is a forwarder of this process, and runs the
+//! [`run()`] creates a network namespace whose only connection is a forwarder of this process, and runs the
 //! command there. `ends` creates the namespace and a TUN device on each side. `forward` carries packets
 //! between the two. `path` decides for each packet whether and when it arrives, and `flow` which packets
 //! belong together. `probe` measures the path as a connection sees it. `report` prints that, and the

@@ -1,7 +1,7 @@
 //! Opens a session as the plan requires, and checks that the negotiated options are the requested ones.
 
 use client::nfs::{self, Client};
-use client::remote::{MountOptions, Session};
+use client::remote::{MountOptions, RemoteSession};
 use client::smb::{self, ChannelOptions, Connection};
 
 use crate::channel::Security;
@@ -15,7 +15,7 @@ pub(super) fn mount_options(plan: &Plan) -> MountOptions {
 }
 
 /// Connects to a share.
-pub(super) async fn smb(plan: &Plan, wanted: &SmbTarget) -> Result<Session, Error> {
+pub(super) async fn smb(plan: &Plan, wanted: &SmbTarget) -> Result<RemoteSession, Error> {
     let target = &plan.target;
     let place = || format!("connecting to {} port {}", target.host, target.port);
     let address = (target.host.as_str(), target.port);
@@ -33,7 +33,7 @@ pub(super) async fn smb(plan: &Plan, wanted: &SmbTarget) -> Result<Session, Erro
     let tree =
         session.connect(&target.share).await.doing(|| format!("connecting to share {}", target.share))?;
     takes(plan, negotiated.max_io())?;
-    Ok(Session::Smb { connection, session, tree })
+    Ok(RemoteSession::Smb { connection, session, tree })
 }
 
 /// Opens the channels that the plan requires, or fails.
@@ -52,7 +52,7 @@ async fn open_channels(plan: &Plan, session: &smb::Session) -> Result<(), Error>
 }
 
 /// Connects to an export, with the number of connections that the plan requires.
-pub(super) async fn nfs(plan: &Plan, options: &nfs::Options) -> Result<Session, Error> {
+pub(super) async fn nfs(plan: &Plan, options: &nfs::Options) -> Result<RemoteSession, Error> {
     let target = &plan.target;
     let place = || format!("connecting to {} port {}", target.host, target.port);
     let options = nfs::Options { connections: plan.channels as usize, ..options.clone() };
@@ -63,7 +63,7 @@ pub(super) async fn nfs(plan: &Plan, options: &nfs::Options) -> Result<Session, 
     takes(plan, client.max_io())?;
     let export = client.directory(&target.share).await;
     let export = export.doing(|| format!("looking for the export /{}", target.share))?;
-    Ok(Session::Nfs { client, export })
+    Ok(RemoteSession::Nfs { client, export })
 }
 
 /// Checks that the server accepts the plan's block size.
@@ -75,10 +75,10 @@ fn takes(plan: &Plan, most: u32) -> Result<(), Error> {
 }
 
 /// The negotiated security.
-pub(super) fn security(session: &Session) -> Security {
-    let Session::Smb { connection, session, .. } = session else {
+pub(super) fn security(session: &RemoteSession) -> Security {
+    let RemoteSession::Smb { connection, session, .. } = session else {
         return match session {
-            Session::Nfs { .. } => Security::none("NFS", "4.1"),
+            RemoteSession::Nfs { .. } => Security::none("NFS", "4.1"),
             _ => Security::none("local", "files"),
         };
     };

@@ -1,6 +1,6 @@
 //! The ranges that are held on one stream, found by overlap and by age.
 //!
-//! A stream may have [`MAX_RANGES`](super::table::MAX_RANGES) of them, and each READ and WRITE is checked
+//! A stream may have [`MAX_RANGES`] of them, and each READ and WRITE is checked
 //! against them. Shared and exclusive ranges have a tree each: a request for a shared range does not look at
 //! other shared ones.
 

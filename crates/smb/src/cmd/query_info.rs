@@ -1,6 +1,6 @@
 //! QUERY_INFO: returns metadata of a file or its volume, a descriptor or quotas (MS-SMB2 3.3.5.20).
 //!
-//! [`handle`] checks the request and the size of the response. [`file`] has the table of information
+//! [`handle`] checks the request and the size of the response. [`mod@file`] has the table of information
 //! classes, with [`names`] and [`extended`] for those of variable size. [`volume`], [`security`] and
 //! [`pipe`] have the other kinds.
 

@@ -1,7 +1,7 @@
 //! SESSION_SETUP: authenticates a user (MS-SMB2 3.3.5.5).
 //!
 //! [`handle`] finds or begins the log-on of a request and passes its token on. After the authentication
-//! [`accept`] sets up the result: a new session, a reauthenticated one, or one more channel ([`bind`]).
+//! `accept` sets up the result: a new session, a reauthenticated one, or one more channel ([`bind`]).
 
 mod attempt;
 mod bind;

@@ -26,7 +26,7 @@ pub struct TransactionState {
     pub written: usize,
     /// The bytes of data that follow its reply's frame.
     pub attached: usize,
-    /// The authentication of its session: an index into [`FAMILY`]'s authentications.
+    /// The authentication of its session: an index into `FAMILY`'s authentications.
     pub authentication: u8,
     /// The values of its record, if it is sampled.
     pub(crate) sample: Option<Box<Sample>>,

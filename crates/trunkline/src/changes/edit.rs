@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use admin::objects::{Change, Kind, Object, Refusal, What, Why};
+use admin::objects::{Change, ChangeAction, Kind, Object, Refusal, Why};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toml::Table;
@@ -73,12 +73,12 @@ pub fn edit(
     let mut changes = Changes::read(sources.changes.as_deref().unwrap_or_default())?;
     let there = object::find(config, kind, name);
     match (what, there) {
-        (What::Create { .. }, Some(there)) => {
+        (ChangeAction::Create { .. }, Some(there)) => {
             let location = object::origin(config, kind, name).map(|origin| config.location(&origin));
             let text = format!("there is already {kind} `{}` ({})", there.name, location.unwrap_or_default());
             return Err(Refusal::new(Why::Conflict, text));
         }
-        (What::Create { settings }, None) => {
+        (ChangeAction::Create { settings }, None) => {
             check_name(kind, name)?;
             let mut table = Table::from_iter([(WHOLE.to_owned(), toml::Value::Boolean(true))]);
             lay_over(&mut table, settings)?;
@@ -86,7 +86,7 @@ pub fn edit(
             changes.of(kind).insert(name.clone(), table);
         }
         (_, None) => return Err(not_there(config, kind, name)),
-        (What::Set { settings }, Some(there)) => {
+        (ChangeAction::Set { settings }, Some(there)) => {
             check_version(&there, if_version.as_deref(), history)?;
             check_changeable(config, &there)?;
             let mut table = changes.take(kind, name);
@@ -95,7 +95,7 @@ pub fn edit(
                 changes.of(kind).insert(there.name, table);
             }
         }
-        (What::Delete { .. }, Some(there)) => {
+        (ChangeAction::Delete { .. }, Some(there)) => {
             check_version(&there, if_version.as_deref(), history)?;
             check_changeable(config, &there)?;
             check_empty(config, &there)?;
@@ -261,7 +261,7 @@ mod tests {
             &mut self,
             kind: Kind,
             name: &str,
-            what: What,
+            what: ChangeAction,
             version: Option<&str>,
         ) -> Result<(), Refusal> {
             let if_version = version.map(str::to_owned);
@@ -272,7 +272,7 @@ mod tests {
         }
 
         fn set(&mut self, name: &str, settings: Value) -> Result<(), Refusal> {
-            self.change(Kind::Share, name, What::Set { settings: map(settings) }, None)
+            self.change(Kind::Share, name, ChangeAction::Set { settings: map(settings) }, None)
         }
     }
 
@@ -283,8 +283,8 @@ mod tests {
         }
     }
 
-    fn delete() -> What {
-        What::Delete { force: false }
+    fn delete() -> ChangeAction {
+        ChangeAction::Delete { force: false }
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(world.find(Kind::Share, "docs"), None);
         // A new share takes nothing over from the deleted one of the same name.
         let settings = map(json!({"path": "/srv/docs"}));
-        world.change(Kind::Share, "docs", What::Create { settings }, None).unwrap();
+        world.change(Kind::Share, "docs", ChangeAction::Create { settings }, None).unwrap();
         let docs = world.find(Kind::Share, "docs").unwrap();
         assert!(docs.name == "docs" && !docs.settings.contains_key("provisioned_gib"), "{docs:?}");
         world.change(Kind::Share, "docs", delete(), None).unwrap();
@@ -320,7 +320,7 @@ mod tests {
         let mut world = EditedConfig::new();
         let seen = world.find(Kind::Share, "docs").unwrap().version;
         world.set("docs", json!({"comment": "by another"})).unwrap();
-        let what = || What::Set { settings: map(json!({"provisioned_gib": 300})) };
+        let what = || ChangeAction::Set { settings: map(json!({"provisioned_gib": 300})) };
         let why = world.change(Kind::Share, "docs", what(), Some(&seen)).unwrap_err();
         assert_eq!(why.why, Why::OldVersion);
         assert!(why.text.contains("`comment` was \"\" and is \"by another\"; it is at version "), "{why}");
@@ -338,8 +338,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {
         let mut world = EditedConfig::new();
-        let create = |settings: Value| What::Create { settings: map(settings) };
-        let set = |settings: Value| What::Set { settings: map(settings) };
+        let create = |settings: Value| ChangeAction::Create { settings: map(settings) };
+        let set = |settings: Value| ChangeAction::Set { settings: map(settings) };
         let cases = [
             (
                 Kind::Share,

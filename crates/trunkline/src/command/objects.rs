@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use admin::objects::{Change, Changed, Kind, Object, What};
+use admin::objects::{Change, ChangeAction, Changed, Kind, Object};
 use admin::{Request, Response};
 use serde_json::{Map, Value};
 
@@ -22,7 +22,7 @@ pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
             let settings = read(&settings)?;
             change(
                 &location,
-                Change { kind, name, what: What::Create { settings }, if_version: None },
+                Change { kind, name, what: ChangeAction::Create { settings }, if_version: None },
                 "created",
             )
         }
@@ -40,11 +40,17 @@ pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
                 return set_users(&location, kind, &name, &settings, &users, if_version);
             }
             anyhow::ensure!(!settings.is_empty(), "nothing to set: give KEY=VALUE or --reset KEY");
-            change(&location, Change { kind, name, what: What::Set { settings }, if_version }, "changed")
+            change(
+                &location,
+                Change { kind, name, what: ChangeAction::Set { settings }, if_version },
+                "changed",
+            )
         }
-        ObjectCommand::Delete { name, force, if_version, location } => {
-            change(&location, Change { kind, name, what: What::Delete { force }, if_version }, "deleted")
-        }
+        ObjectCommand::Delete { name, force, if_version, location } => change(
+            &location,
+            Change { kind, name, what: ChangeAction::Delete { force }, if_version },
+            "deleted",
+        ),
     }
 }
 
@@ -67,7 +73,7 @@ fn set_users(
         let mut settings = settings.clone();
         settings.insert("users".to_owned(), Value::Object(merged(&there, users)?));
         let version = if_version.clone().unwrap_or_else(|| there.version.clone());
-        let what = What::Set { settings };
+        let what = ChangeAction::Set { settings };
         let done = change(
             location,
             Change { kind, name: name.to_owned(), what, if_version: Some(version) },
@@ -146,11 +152,11 @@ fn change_state(overrides: &Overrides, dir: &Path, change: &Change) -> anyhow::R
     let edited = Edited::new(overrides, &sources, &config, change, &history, &state, check::consistent)?;
     let is_account = change.kind == Kind::Account;
     // An account of the same name that was removed from the configuration may have left its keys.
-    if is_account && matches!(change.what, What::Create { .. }) {
+    if is_account && matches!(change.what, ChangeAction::Create { .. }) {
         state.store().remove_account_keys(&change.name)?;
     }
     edited.keep(&state)?;
-    if is_account && matches!(change.what, What::Delete { .. }) {
+    if is_account && matches!(change.what, ChangeAction::Delete { .. }) {
         state.store().remove_account_keys(&change.name)?;
     }
     Ok(Changed { object: object::find(&edited.config, change.kind, &change.name), notes: Vec::new() })

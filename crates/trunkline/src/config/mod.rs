@@ -2,8 +2,8 @@
 //!
 //! Start with `tables.rs`, which describes every key once. [`table`] turns each line there into a field, the
 //! code to read it and the text to show. [`Config::load`] reads the file, and overrides it by the changes by
-//! command ([`crate::changes`]) and by the command line. [`read`] turns tables into values. [`section`] reads
-//! one table, [`format`] one value. [`check`] checks the values against each other and against the host.
+//! command (`changes`) and by the command line. [`read`] turns tables into values. [`section`] reads
+//! one table, [`mod@format`] one value. [`check`] checks the values against each other and against the host.
 //! [`show`] prints each value with its origin. [`foreign`] lists the keys of other servers.
 //!
 //! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name the setting to

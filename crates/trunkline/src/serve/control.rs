@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use admin::objects::{Change, Changed, Kind, Object, Refusal, What, Why};
+use admin::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, Why};
 use admin::status::{ServerStatus, Status};
 use admin::workload::ShareWork;
 use admin::{
@@ -323,15 +323,15 @@ impl Controlled for Control {
         let there = object::find(&before.config, kind, &change.name);
         let name = there.map_or_else(|| change.name.clone(), |there| there.name);
         let is_forced = match change.what {
-            What::Delete { force } => force,
-            What::Create { .. } | What::Set { .. } => false,
+            ChangeAction::Delete { force } => force,
+            ChangeAction::Create { .. } | ChangeAction::Set { .. } => false,
         };
-        if kind == Kind::Share && matches!(change.what, What::Delete { force: false }) {
+        if kind == Kind::Share && matches!(change.what, ChangeAction::Delete { force: false }) {
             self.check_unused(&name)?;
         }
         // A deleted account of that name may have left its keys, for example if the server was killed too
         // early.
-        if kind == Kind::Account && matches!(change.what, What::Create { .. }) {
+        if kind == Kind::Account && matches!(change.what, ChangeAction::Create { .. }) {
             let forgotten = self.state.store().remove_account_keys(&name);
             forgotten.map_err(|why| Refusal::new(Why::Failed, why.to_string()))?;
         }
@@ -381,17 +381,17 @@ impl Controlled for Control {
     }
 }
 
-fn verb(what: &What) -> &'static str {
+fn verb(what: &ChangeAction) -> &'static str {
     match what {
-        What::Create { .. } => "create",
-        What::Set { .. } => "set",
-        What::Delete { .. } => "delete",
+        ChangeAction::Create { .. } => "create",
+        ChangeAction::Set { .. } => "set",
+        ChangeAction::Delete { .. } => "delete",
     }
 }
 
 /// Whether the change sets a key of an existing share or account.
-fn is_set(what: &What, key: &str) -> bool {
-    matches!(what, What::Set { settings } if settings.contains_key(key))
+fn is_set(what: &ChangeAction, key: &str) -> bool {
+    matches!(what, ChangeAction::Set { settings } if settings.contains_key(key))
 }
 
 /// The notes about settings that do not apply at once.
@@ -423,8 +423,8 @@ mod tests {
             let row = admin::channels::Row::default();
             vec![admin::channels::SessionChannels { connections: vec![row], ..Default::default() }]
         }
-        fn transactions(&self) -> Vec<admin::transactions::Counted> {
-            vec![admin::transactions::Counted::default()]
+        fn transactions(&self) -> Vec<admin::transactions::ShareTransactions> {
+            vec![admin::transactions::ShareTransactions::default()]
         }
         fn gauges(&self) -> BTreeMap<String, admin::transactions::Gauges> {
             BTreeMap::new()
@@ -505,7 +505,7 @@ mod tests {
         let share = "[share.docs]\npath = \"data\"\nusers = { '*' = \"read\" }\n";
         let (control, told) = control(dir.path(), share);
         let account = |what| Change { kind: Kind::Account, name: "lab".to_owned(), what, if_version: None };
-        control.change(account(What::Create { settings: serde_json::Map::new() })).unwrap();
+        control.change(account(ChangeAction::Create { settings: serde_json::Map::new() })).unwrap();
         assert!(control.renew_key("lap", None, None).unwrap_err().contains("no account `lap`"));
         let (name, keys) = control.renew_key("LAB", None, None).unwrap();
         assert_eq!(name, KeyName::Key1);
@@ -515,12 +515,12 @@ mod tests {
         let shown = serde_json::to_string(&control.objects(Kind::Account)).unwrap();
         let kept = keys.clone();
         assert!(!shown.contains(&keys.key1.unwrap().0) && shown.contains("lab"));
-        control.change(account(What::Delete { force: false })).unwrap();
+        control.change(account(ChangeAction::Delete { force: false })).unwrap();
         assert_eq!(told.lock().unwrap().last().unwrap(), "docs for ");
         // Keys that another account of that name has left, for example because the server was killed too
         // early.
         control.state.store().put_account_keys("lab", &kept).unwrap();
-        control.change(account(What::Create { settings: serde_json::Map::new() })).unwrap();
+        control.change(account(ChangeAction::Create { settings: serde_json::Map::new() })).unwrap();
         assert_eq!(control.account_keys("lab").unwrap(), AccountKeys::default());
         assert_eq!(told.lock().unwrap().last().unwrap(), "docs for ");
     }
@@ -603,7 +603,7 @@ mod tests {
         assert!(told.lock().unwrap().is_empty());
     }
 
-    fn share(name: &str, what: What) -> Change {
+    fn share(name: &str, what: ChangeAction) -> Change {
         Change { kind: Kind::Share, name: name.to_owned(), what, if_version: None }
     }
 
@@ -628,7 +628,7 @@ mod tests {
         let create = |name: &str, at: String| {
             let mut settings = settings("path", at);
             settings.insert("users".to_owned(), serde_json::json!({"*": "read"}));
-            control.change(share(name, What::Create { settings }))
+            control.change(share(name, ChangeAction::Create { settings }))
         };
         // A missing directory, one inside the other share, and a name that the file server refuses.
         for (name, at, wanted) in [
@@ -648,11 +648,11 @@ mod tests {
         control.reload().unwrap();
         assert_eq!(control.plan().share_names(), ["busy", "more"]);
         // An unknown key, and a file that was edited by hand, which is not overwritten.
-        let unknown = control.change(share("more", What::Set { settings: settings("coment", "x") }));
+        let unknown = control.change(share("more", ChangeAction::Set { settings: settings("coment", "x") }));
         let text_of = unknown.unwrap_err().text;
         assert_eq!(text_of, "unknown key `coment` in [share.more]; did you mean `comment`?");
         std::fs::write(dir.path().join("state/changes.toml"), format!("{text}\n# mine\n")).unwrap();
-        let set = || control.change(share("more", What::Set { settings: settings("comment", "x") }));
+        let set = || control.change(share("more", ChangeAction::Set { settings: settings("comment", "x") }));
         let refusal = set().unwrap_err();
         assert!(refusal.why == Why::Conflict && refusal.text.contains("was edited"), "{refusal}");
         control.reload().unwrap();
@@ -665,7 +665,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (control, _) = control(dir.path(), BUSY);
         let set = |key: &str, value: serde_json::Value| {
-            control.change(share("busy", What::Set { settings: settings(key, value) })).unwrap().notes
+            control.change(share("busy", ChangeAction::Set { settings: settings(key, value) })).unwrap().notes
         };
         let told = ["takes effect at the next start: [share.busy] continuously_available"];
         assert_eq!(set("continuously_available", true.into()), told);
@@ -678,13 +678,13 @@ mod tests {
         std::fs::create_dir_all(dir.path().join("b")).unwrap();
         let text = format!("{BUSY}[share.b]\npath = \"b\"\nusers = {{ '*' = \"read\" }}\n");
         let (control, told) = control(dir.path(), &text);
-        let refusal = control.change(share("BUSY", What::Delete { force: false })).unwrap_err();
+        let refusal = control.change(share("BUSY", ChangeAction::Delete { force: false })).unwrap_err();
         assert_eq!(refusal.why, Why::Conflict);
         assert!(refusal.text.starts_with("share `busy` is in use: 1 connection over SMB"), "{refusal}");
         assert!(told.lock().unwrap().is_empty());
-        control.change(share("BUSY", What::Delete { force: true })).unwrap();
+        control.change(share("BUSY", ChangeAction::Delete { force: true })).unwrap();
         assert_eq!(*told.lock().unwrap(), ["b for ", "disconnect busy"]);
-        let last = control.change(share("b", What::Delete { force: false })).unwrap_err();
+        let last = control.change(share("b", ChangeAction::Delete { force: false })).unwrap_err();
         assert!(last.text.contains("nothing to serve"), "{last}");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use admin::Status;
 use admin::channels::SessionChannels;
 use admin::status::Transport;
-use admin::transactions::{Counted, Gauges};
+use admin::transactions::{Gauges, ShareTransactions};
 use admin::workload::ClientWork;
 
 use super::plan::ServePlan;
@@ -58,7 +58,7 @@ pub trait FileServer: Send + Sync {
     fn channels(&self) -> Vec<SessionChannels>;
 
     /// The requests to each share and their results.
-    fn transactions(&self) -> Vec<Counted>;
+    fn transactions(&self) -> Vec<ShareTransactions>;
 
     /// The current values of each share, by its name.
     fn gauges(&self) -> BTreeMap<String, Gauges>;

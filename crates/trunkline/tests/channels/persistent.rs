@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use client::Error;
-use client::smb::{File, Lasting, OpenOptions, Options, Tree};
+use client::smb::{File, OpenOptions, Options, PersistentHandle, Tree};
 use smb_wire::NtStatus;
 use smb_wire::create::{Disposition, ShareAccess};
 use testkit::channels::log_on;
@@ -36,14 +36,14 @@ async fn write_until_lost(file: &File, from: u64) -> u64 {
 }
 
 /// Reconnects to the open, and checks that the file and its byte-range lock are still exclusive.
-async fn go_on(server: &MultichannelServer, lasting: &Lasting) -> (Tree, File) {
+async fn go_on(server: &MultichannelServer, lasting: &PersistentHandle) -> (Tree, File) {
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
-    let file = tokio::time::timeout(PATIENCE, tree.take_up(lasting)).await.expect("in time").expect("kept");
+    let file = tokio::time::timeout(PATIENCE, tree.reconnect(lasting)).await.expect("in time").expect("kept");
     let (_, other) = log_on(server.address, &Options::default(), false).await;
     let beside = other.open("kept", &OpenOptions::file(Disposition::Open)).await.unwrap();
     let refused = |result: Result<(), Error>| result.unwrap_err().status();
     assert_eq!(refused(beside.lock(0, 10).await), Some(NtStatus::LOCK_NOT_GRANTED));
-    assert_eq!(refused(other.take_up(lasting).await.map(drop)), Some(NtStatus::OBJECT_NAME_NOT_FOUND));
+    assert_eq!(refused(other.reconnect(lasting).await.map(drop)), Some(NtStatus::OBJECT_NAME_NOT_FOUND));
     beside.close().await.unwrap();
     (tree, file)
 }
@@ -56,7 +56,7 @@ async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
         share: ShareAccess::READ | ShareAccess::WRITE,
         ..OpenOptions::file(Disposition::Create)
     };
-    let (mut file, lasting) = tree.open_lasting("kept", &how).await.unwrap();
+    let (mut file, lasting) = tree.open_persistent("kept", &how).await.unwrap();
     assert_eq!(lasting.timeout_ms, 60_000);
     file.lock(0, 10).await.unwrap();
     file.lock(20, 10).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_file_its_range_and_its_bytes_outlive_the_killed_server() {
     drop(kept);
     server.restart(false);
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
-    let gone = tree.take_up(&lasting).await.unwrap_err();
+    let gone = tree.reconnect(&lasting).await.unwrap_err();
     assert_eq!(gone.status(), Some(NtStatus::OBJECT_NAME_NOT_FOUND));
 }
 
@@ -100,7 +100,7 @@ async fn a_journal_that_is_gone_is_told() {
     let line = "a journal is missing and a new one replaces it; it contained what clients had open";
     assert!(!said(&server).contains(line), "a first start lacks nothing");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
-    let (_file, _) = tree.open_lasting("kept", &OpenOptions::file(Disposition::Create)).await.unwrap();
+    let (_file, _) = tree.open_persistent("kept", &OpenOptions::file(Disposition::Create)).await.unwrap();
     server.restart(true);
     assert!(!said(&server).contains(line), "{}", said(&server));
     let found = std::fs::read_dir(server.program.path().join("state/volumes")).unwrap();
@@ -123,8 +123,8 @@ async fn each_damaged_record_is_told_once() {
     let mut server = MultichannelServer::start_with("", "continuously_available = true");
     let (_, tree) = log_on(server.address, &Options::default(), false).await;
     let how = OpenOptions::file(Disposition::Create);
-    let (_kept, _) = tree.open_lasting("kept", &how).await.unwrap();
-    let (closed, _) = tree.open_lasting("closed", &how).await.unwrap();
+    let (_kept, _) = tree.open_persistent("kept", &how).await.unwrap();
+    let (closed, _) = tree.open_persistent("closed", &how).await.unwrap();
     closed.lock(0, 10).await.unwrap();
     closed.close().await.unwrap();
     std::fs::remove_file(server.files().join("closed")).unwrap();

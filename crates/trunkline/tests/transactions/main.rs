@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use admin::Transactions;
-use admin::transactions::{Api, Counted};
+use admin::transactions::{Api, ShareTransactions};
 use client::Bytes;
 use client::nfs::{Client, Creation};
 use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
@@ -71,18 +71,18 @@ impl TransactionsServer {
     }
 }
 
-fn counted<'a>(all: &'a Transactions, share: &str, protocol: &str) -> &'a Counted {
-    let is_it = |counted: &&Counted| counted.file_share == share && counted.protocol == protocol;
+fn counted<'a>(all: &'a Transactions, share: &str, protocol: &str) -> &'a ShareTransactions {
+    let is_it = |counted: &&ShareTransactions| counted.file_share == share && counted.protocol == protocol;
     all.counted.iter().find(is_it).unwrap_or_else(|| panic!("no {share} over {protocol}: {all:?}"))
 }
 
-fn api<'a>(counted: &'a Counted, name: &str) -> &'a Api {
+fn api<'a>(counted: &'a ShareTransactions, name: &str) -> &'a Api {
     let found = counted.apis.iter().find(|api| api.api_name == name);
     found.unwrap_or_else(|| panic!("no {name}: {counted:?}"))
 }
 
 /// The response types of an operation, with their counts.
-fn went(counted: &Counted, name: &str) -> Vec<(String, u64)> {
+fn went(counted: &ShareTransactions, name: &str) -> Vec<(String, u64)> {
     api(counted, name).transactions.clone().into_iter().collect()
 }
 

@@ -15,7 +15,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use smb_wire::{Command, NtStatus};
+use smb_wire::{NtStatus, SmbCommand};
 
 use super::series::Series;
 use crate::Error;
@@ -182,9 +182,9 @@ fn is_refused_for_now<const N: usize>(
     parts.iter().zip(replies).any(|(part, reply)| {
         let for_now = match part.command {
             // MS-SMB2 3.2.5.12
-            Command::Write | Command::SetInfo | Command::Ioctl => true,
+            SmbCommand::Write | SmbCommand::SetInfo | SmbCommand::Ioctl => true,
             // It is the final reply to a first CREATE.
-            Command::Create => replayed,
+            SmbCommand::Create => replayed,
             _ => false,
         };
         for_now && reply.status() == NtStatus::FILE_NOT_AVAILABLE

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use smb_wire::create::FileInfo;
 use smb_wire::negotiate::SecurityMode;
 use smb_wire::session_setup::SessionFlags;
-use smb_wire::{Command, NtStatus, logoff};
+use smb_wire::{NtStatus, SmbCommand, logoff};
 
 use crate::error::Result;
 use crate::retry::answered;
@@ -76,7 +76,7 @@ impl Session {
     /// # Errors
     /// [`Error::Status`] and [`Error::LogOn`] when the server does not let us in, [`Error::Guest`] when it
     /// lets us in as a guest, [`Error::NotOffered`] when it cannot encrypt, and [`Error::Late`] when it does
-    /// not answer in time ([`Options::connect_timeout`]).
+    /// not answer in time (`Options::connect_timeout`).
     pub async fn log_on(connection: &Connection, who: &Credentials, encrypt: bool) -> Result<Session> {
         answered(SESSION_SETUP, connection.inner.options.connect_timeout, async {
             Session::begin(connection, who).await?.finish(encrypt).await
@@ -150,7 +150,7 @@ impl Session {
 
     /// Opens further connections for this session, to the server's interfaces unless `options` names
     /// addresses. If the server refuses more, the session keeps those it has. An address that does not answer
-    /// is replaced by one that does. It takes no longer than [`Options::connect_timeout`] and the waits for a
+    /// is replaced by one that does. It takes no longer than `Options::connect_timeout` and the waits for a
     /// turn.
     ///
     /// From now on each request uses the connection with the least in flight, among as many as make it faster
@@ -300,7 +300,7 @@ impl Session {
     pub async fn log_off(self) -> Result<()> {
         self.inner.dismiss_keeper();
         let part =
-            FrameRequest { command: Command::Logoff, payload: 0, body: &|out| logoff::Request.write(out) };
+            FrameRequest { command: SmbCommand::Logoff, payload: 0, body: &|out| logoff::Request.write(out) };
         let answer = self.inner.call(0, Protection::None, [part]).await;
         self.inner.channels.close();
         answer?.success_or(NtStatus::USER_SESSION_DELETED)

@@ -9,7 +9,7 @@
 use smb_wire::create_context::{Contexts, RequestContext};
 use smb_wire::header::{self, Header};
 use smb_wire::{
-    Command, FileId, Malformed, NtStatus, close, create, error, ioctl, query_directory, query_info, read,
+    FileId, Malformed, NtStatus, SmbCommand, close, create, error, ioctl, query_directory, query_info, read,
     set_info, write,
 };
 
@@ -62,7 +62,7 @@ impl<'a> Series<'a> {
         let mut replies = [const { None }; N];
         let mut failed = None;
         for (reply, part) in replies.iter_mut().zip(parts) {
-            let closes = part.command == Command::Close && self.file_id.is_some();
+            let closes = part.command == SmbCommand::Close && self.file_id.is_some();
             let got = match failed {
                 Some(status) if !closes => {
                     Reply::made(part.command, status, |out| error::Response::default().write(out))
@@ -90,25 +90,25 @@ impl<'a> Series<'a> {
         Header::request(part.command, 0).push(&mut message);
         (part.body)(&mut message);
         match part.command {
-            Command::TreeConnect => {
+            SmbCommand::TreeConnect => {
                 let reply = self.carry(part).await?;
                 self.terms.tree_id = reply.header().tree_id();
                 Ok(reply)
             }
-            Command::Create => self.create(part, create::Request::parse(&message)?).await,
-            Command::Close => {
+            SmbCommand::Create => self.create(part, create::Request::parse(&message)?).await,
+            SmbCommand::Close => {
                 let asked = close::Request::parse(&message)?;
                 let file_id = self.name(asked.file_id);
                 self.close(close::Request { file_id, ..asked }).await
             }
-            Command::SetInfo => {
+            SmbCommand::SetInfo => {
                 let asked = set_info::Request::parse(&message)?;
                 let asked = set_info::Request { file_id: self.name(asked.file_id), ..asked };
                 self.carry(FrameRequest { body: &|out| asked.write(out), ..part }).await
             }
-            Command::Read => self.read(read::Request::parse(&message)?).await,
-            Command::Write => self.write(write::Request::parse(&message)?).await,
-            Command::QueryInfo | Command::QueryDirectory | Command::Ioctl => {
+            SmbCommand::Read => self.read(read::Request::parse(&message)?).await,
+            SmbCommand::Write => self.write(write::Request::parse(&message)?).await,
+            SmbCommand::QueryInfo | SmbCommand::QueryDirectory | SmbCommand::Ioctl => {
                 self.query(part.command, &message).await
             }
             _ => self.carry(part).await,
@@ -162,7 +162,7 @@ impl<'a> Series<'a> {
     /// request for a number of bytes. Returns the reply and that number.
     async fn carry_some(
         &mut self,
-        command: Command,
+        command: SmbCommand,
         wanted: u32,
         body: impl Fn(u32, &mut Vec<u8>) + Send + Sync,
     ) -> Result<(Reply, u32)> {
@@ -188,7 +188,7 @@ impl<'a> Series<'a> {
             let body = |length: u32, out: &mut Vec<u8>| {
                 read::Request { file_id, offset, length, ..whole }.write(out);
             };
-            let (reply, size) = self.carry_some(Command::Read, whole.length - done, body).await?;
+            let (reply, size) = self.carry_some(SmbCommand::Read, whole.length - done, body).await?;
             let is_end = done > 0 && reply.status() == NtStatus::END_OF_FILE;
             if !is_end && !reply.status().is_success() {
                 return Ok(reply);
@@ -200,7 +200,7 @@ impl<'a> Series<'a> {
             data.extend_from_slice(got);
             if got.len() < size as usize || data.len() >= whole.length as usize {
                 let all = read::Response { data_remaining: 0, flags: 0, data: &data };
-                return Ok(Reply::made(Command::Read, NtStatus::SUCCESS, |out| all.write(out)));
+                return Ok(Reply::made(SmbCommand::Read, NtStatus::SUCCESS, |out| all.write(out)));
             }
         }
     }
@@ -214,7 +214,7 @@ impl<'a> Series<'a> {
             let body = |size: u32, out: &mut Vec<u8>| {
                 write::Request { file_id, offset, data: &rest[..size as usize], ..whole }.write(out);
             };
-            let (reply, size) = self.carry_some(Command::Write, rest.len() as u32, body).await?;
+            let (reply, size) = self.carry_some(SmbCommand::Write, rest.len() as u32, body).await?;
             if !reply.status().is_success() {
                 return Ok(reply);
             }
@@ -225,15 +225,15 @@ impl<'a> Series<'a> {
             done += count as usize;
             if count < size || done >= whole.data.len() {
                 let all = write::Response { count: done as u32 };
-                return Ok(Reply::made(Command::Write, NtStatus::SUCCESS, |out| all.write(out)));
+                return Ok(Reply::made(SmbCommand::Write, NtStatus::SUCCESS, |out| all.write(out)));
             }
         }
     }
 
     /// Sends a query with no more room for its reply than the credits cover. Its own data is short.
-    async fn query(&mut self, command: Command, message: &[u8]) -> Result<Reply> {
+    async fn query(&mut self, command: SmbCommand, message: &[u8]) -> Result<Reply> {
         let answered = match command {
-            Command::QueryInfo => {
+            SmbCommand::QueryInfo => {
                 let asked = query_info::Request::parse(message)?;
                 let asked = query_info::Request { file_id: self.name(asked.file_id), ..asked };
                 self.carry_some(command, asked.output_buffer_length, |output_buffer_length, out| {
@@ -241,7 +241,7 @@ impl<'a> Series<'a> {
                 })
                 .await
             }
-            Command::QueryDirectory => {
+            SmbCommand::QueryDirectory => {
                 let asked = query_directory::Request::parse(message)?;
                 let asked = query_directory::Request { file_id: self.name(asked.file_id), ..asked };
                 self.carry_some(command, asked.output_buffer_length, |output_buffer_length, out| {
@@ -266,13 +266,13 @@ impl<'a> Series<'a> {
     async fn close(&mut self, request: close::Request) -> Result<Reply> {
         let mut replayed = false;
         let body = |out: &mut Vec<u8>| request.write(out);
-        let part = FrameRequest { command: Command::Close, payload: 0, body: &body };
+        let part = FrameRequest { command: SmbCommand::Close, payload: 0, body: &body };
         let carried = self.session.carry(Terms { again: true, ..self.terms }, [part], &mut replayed).await;
         (self.replayed, self.is_open) = (self.replayed || replayed, false);
         let [reply] = carried?;
         if replayed && reply.status() == NtStatus::FILE_CLOSED {
             let closed = close::Response::default();
-            return Ok(Reply::made(Command::Close, NtStatus::SUCCESS, |out| closed.write(out)));
+            return Ok(Reply::made(SmbCommand::Close, NtStatus::SUCCESS, |out| closed.write(out)));
         }
         Ok(reply)
     }
@@ -281,7 +281,7 @@ impl<'a> Series<'a> {
     async fn give_up(&mut self) {
         if let Some(file_id) = self.file_id.filter(|_| self.is_open) {
             // The caller gets the error that ended the series, not this one.
-            let _ = self.close(close::Request { flags: close::Flags::empty(), file_id }).await;
+            let _ = self.close(close::Request { flags: close::CloseFlags::empty(), file_id }).await;
         }
     }
 }

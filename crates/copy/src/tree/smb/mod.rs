@@ -23,7 +23,7 @@ use client::remote::{Attributes, Directory, KEPT, MountOptions, RemoteFile, Remo
 use client::smb::{OpenOptions, Settings, Tree};
 use smb_wire::create::{Access as Rights, Disposition, FileInfo, ShareAccess};
 use smb_wire::fscc::FileAttributes;
-use smb_wire::{Command, Guid, NtStatus};
+use smb_wire::{Guid, NtStatus, SmbCommand};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -101,7 +101,7 @@ fn may_be_read_only(refused: &client::Error) -> bool {
 fn may_go_otherwise(refused: &client::Error) -> bool {
     let no_room = [NtStatus::DISK_FULL, NtStatus::QUOTA_EXCEEDED];
     match refused {
-        client::Error::Status { command: Command::Create, status } => no_room.contains(status),
+        client::Error::Status { command: SmbCommand::Create, status } => no_room.contains(status),
         _ => refused.status() == Some(NtStatus::OBJECT_NAME_COLLISION),
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use client::remote::Session;
+use client::remote::RemoteSession;
 use load::host_activity::{self, ActivitySample, HostActivity};
 
 use super::{LONG_WAY_MS, TIME_FOR_THE_END, close};
@@ -215,12 +215,12 @@ async fn connecting(
 type Looks = HashMap<SocketAddr, (u32, u32)>;
 
 /// Samples which connections are busy.
-async fn look(sessions: Vec<Session>, time: Duration) -> Looks {
+async fn look(sessions: Vec<RemoteSession>, time: Duration) -> Looks {
     let mut looks = Looks::new();
     let until = Instant::now() + time;
     while Instant::now() < until {
         tokio::time::sleep(BUSY_LOOK_EVERY).await;
-        for channel in sessions.iter().flat_map(Session::channels) {
+        for channel in sessions.iter().flat_map(RemoteSession::channels) {
             let (all, busy) = looks.entry(channel.local).or_default();
             (*all, *busy) = (*all + 1, *busy + u32::from(channel.is_busy));
         }

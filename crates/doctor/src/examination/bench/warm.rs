@@ -230,7 +230,7 @@ async fn first(
         let moving = async {
             match work {
                 RunKind::Write => file.write(0, &bench.content.slice(..size as usize)).await,
-                _ => file.read(0, size).await.map(|data| data.len() as u32),
+                _ => file.read(0, size).await.map(|length| length as u32),
             }
         };
         let moved = tokio::time::timeout(exam.course.stall, moving).await;

@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 use admin::Status;
 use admin::channels::SessionChannels;
 use admin::status::Transport;
-use admin::transactions::{Counted, Gauges};
+use admin::transactions::{Gauges, ShareTransactions};
 use admin::workload::ClientWork;
 use share::engine::Descriptors;
 use smb_wire::Guid;
@@ -195,7 +195,7 @@ impl FileServer for AssembledServer {
         channels::fill(&self.server, &self.addresses.candidates(), net::now().mono_ns)
     }
 
-    fn transactions(&self) -> Vec<Counted> {
+    fn transactions(&self) -> Vec<ShareTransactions> {
         let engines = shown(&self.engines);
         transactions::read(&self.server, &self.nfs, engines.iter().map(|(_, engine)| engine))
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use admin::Status;
 use admin::channels::Traffic;
-use admin::nfs::{Client, Connection, Delegation, Endpoint, Reason, Session};
+use admin::nfs::{Client, Delegation, Endpoint, NfsConnection, NfsSession, Reason};
 use admin::status::{FileId, Mask, Open, OpenFile};
 use nfs::state::stateid::LockingState;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
@@ -104,10 +104,10 @@ impl View<'_> {
         }
     }
 
-    fn session(&self, session: &nfs::state::session::Session) -> Session {
+    fn session(&self, session: &nfs::state::session::Session) -> NfsSession {
         let mut ways = session.connections();
         ways.sort_by_key(|(way, ..)| way.id);
-        Session {
+        NfsSession {
             session_id: hex(&session.id),
             minor_version: session.calling().minor,
             slots: session.slots.len(),
@@ -122,9 +122,9 @@ impl View<'_> {
         way: &nfs::state::connection_handle::ConnectionHandle,
         fore: bool,
         back: bool,
-    ) -> Connection {
+    ) -> NfsConnection {
         let seconds_since = |ns| self.now.mono_ns.saturating_sub(ns) / 1_000_000_000;
-        Connection {
+        NfsConnection {
             remote_address: way.peer.remote.to_string(),
             local_address: way.peer.local.to_string(),
             connected_at: rfc3339(way.since.wall_ns),

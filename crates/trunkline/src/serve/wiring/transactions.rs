@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use admin::transactions::{Api, Counted, Latency, Step, Work};
+use admin::transactions::{Api, IoCounters, Latency, ShareTransactions, Step};
 use share::counts::{AccessPattern, Counts, Distribution, SIZES, Totals, TransactionKind, size_bound};
 use share::limits::ResponseType;
 
@@ -14,7 +14,7 @@ pub fn read<'e>(
     server: &smb::Server,
     nfs: &Servers,
     engines: impl Iterator<Item = &'e Arc<share::Share>>,
-) -> Vec<Counted> {
+) -> Vec<ShareTransactions> {
     let mut all = vec![counted(String::new(), &[Arc::clone(&server.counts)])];
     let of_nfs: Vec<_> = nfs.list().iter().map(|(_, server)| Arc::clone(&server.counts)).collect();
     if !of_nfs.is_empty() {
@@ -29,8 +29,8 @@ pub fn read<'e>(
 }
 
 /// The sum of the counters of one protocol family.
-fn counted(file_share: String, all: &[Arc<Counts>]) -> Counted {
-    let mut result = Counted { file_share, ..Counted::default() };
+fn counted(file_share: String, all: &[Arc<Counts>]) -> ShareTransactions {
+    let mut result = ShareTransactions { file_share, ..ShareTransactions::default() };
     let mut apis: BTreeMap<(usize, usize), Api> = BTreeMap::new();
     for counts in all {
         let (family, totals) = (counts.family(), counts.read());
@@ -70,12 +70,12 @@ fn latency(distribution: &Distribution) -> Latency {
 }
 
 /// The work of transactions: reads, writes and metadata.
-pub fn work(habit: &AccessPattern) -> Work {
+pub fn work(habit: &AccessPattern) -> IoCounters {
     let sizes = |counts: &[u64; SIZES]| {
         let sizes = counts.iter().enumerate().filter(|(_, count)| **count > 0);
         sizes.map(|(at, count)| (size_bound(at), *count)).collect()
     };
-    Work {
+    IoCounters {
         reads: habit.operations(TransactionKind::Read),
         writes: habit.operations(TransactionKind::Write),
         metadata: habit.operations(TransactionKind::Metadata),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use admin::transactions::Work;
-use admin::workload::{Asked, ClientWork, Held, advice};
+use admin::transactions::IoCounters;
+use admin::workload::{ClientWork, ThrottledCounts, WorkloadContext, advice};
 use share::counts::{AccessPattern, ConnectionActivity};
 use smb::state::Object;
 use smb_wire::Guid;
@@ -39,7 +39,7 @@ impl ClientActivity {
     /// The client's load on each share.
     fn work(self, caching: &Caching) -> Vec<ClientWork> {
         let mut depth = AccessPattern::default();
-        let mut shares: BTreeMap<String, Work> = BTreeMap::new();
+        let mut shares: BTreeMap<String, IoCounters> = BTreeMap::new();
         for visits in &self.visits {
             let (of_it, on_shares) = visits.read();
             depth.add(&of_it);
@@ -49,7 +49,7 @@ impl ClientActivity {
         }
         let connections = self.visits.len() as u64;
         let at_once_thousandths = (depth.at_once * 1000).checked_div(depth.turns).unwrap_or(0);
-        let one = |(file_share, work): (String, Work)| ClientWork {
+        let one = |(file_share, work): (String, IoCounters)| ClientWork {
             client: self.client.clone(),
             user: self.user.clone(),
             protocol: self.protocol.to_owned(),
@@ -59,10 +59,10 @@ impl ClientActivity {
             open_files: self.opens.get(&file_share).copied().unwrap_or(0),
             advice: advice(
                 &work,
-                &Asked {
+                &WorkloadContext {
                     protocol: self.protocol,
                     caching: caching.get(&file_share).copied(),
-                    held: Held::default(),
+                    held: ThrottledCounts::default(),
                     at_once: Some((at_once_thousandths, connections)),
                 },
             ),
