@@ -6,17 +6,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::{Scheme, Url};
+use client::Url;
 use load::comparison::ENOUGH_TURNS;
 
 use crate::Error;
 
-/// Target and length of the examination.
+/// LoadTarget and length of the examination.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Target: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path where one
+    /// LoadTarget: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path where one
     /// is mounted
-    #[arg(value_name = "TARGET", required = true, num_args = 1..=2, value_parser = load::target)]
+    #[arg(value_name = "TARGET", required = true, num_args = 1..=2, value_parser = target)]
     pub targets: Vec<Url>,
     /// Finish within 15 seconds
     #[arg(long, conflicts_with = "full")]
@@ -64,6 +64,15 @@ pub struct Args {
     pub html: Option<PathBuf>,
 }
 
+fn target(text: &str) -> Result<Url, String> {
+    match load::target(text)? {
+        load::LoadTarget::Files(url) => Ok(url),
+        load::LoadTarget::Null { .. } => {
+            Err("null:// has nothing to examine; take smb:// or nfs://".to_owned())
+        }
+    }
+}
+
 impl Args {
     /// The password of each target, from files and the environment. Otherwise `ask` is called with the
     /// user.
@@ -73,9 +82,6 @@ impl Args {
     pub fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Vec<String>, Error> {
         let mut passwords: Vec<String> = Vec::new();
         for (number, target) in self.targets.iter().enumerate() {
-            if target.scheme == Scheme::Null {
-                return Err(Error::Usage("null:// has nothing to examine; take smb:// or nfs://".to_owned()));
-            }
             let own = self.second_password_file.as_ref().filter(|_| number == 1);
             let file = own.or(self.password_file.as_ref());
             let password = match file {

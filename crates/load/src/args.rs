@@ -9,20 +9,19 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use client::Url;
 use client::written::size;
 use smb_wire::negotiate::Dialect;
 
-use crate::target::target;
+use crate::target::{LoadTarget, target};
 use crate::units::time;
 
-/// Target and kind of the load.
+/// LoadTarget and kind of the load.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Target: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path of a
+    /// LoadTarget: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path of a
     /// mounted directory. Several targets, or one with diskspd's flags, are files
     #[arg(value_name = "TARGET", required_unless_present = "agent", value_parser = target)]
-    pub targets: Vec<Url>,
+    pub targets: Vec<LoadTarget>,
     /// One of diskspd's flags, as `diskspd::spell_out` passes it on
     #[arg(long = "diskspd", value_name = "FLAG", hide = true, allow_hyphen_values = true)]
     #[arg(conflicts_with_all = [
@@ -278,7 +277,7 @@ impl Args {
     /// The user whose password is needed.
     #[must_use]
     pub fn user(&self) -> &str {
-        self.targets.first().map_or("", |target| &target.user)
+        self.targets.first().and_then(LoadTarget::login).unwrap_or_default()
     }
 
     /// The password from `--password-file` or the environment. `None` if the user must be asked for it;

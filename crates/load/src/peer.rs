@@ -48,8 +48,8 @@ impl TargetSession {
             Protocol::Smb(wanted) => open::smb(plan, wanted).await?,
             Protocol::Nfs(options) => open::nfs(plan, options).await?,
             Protocol::Local => remote::RemoteSession::Local,
-            Protocol::Null => {
-                let (tasks, share) = null::open(plan).await?;
+            Protocol::Null { host, port } => {
+                let (tasks, share) = null::open(host, *port, plan.block).await?;
                 return Ok(TargetSession {
                     session: Session::Null { _tasks: tasks },
                     share: TargetDirectory::Null(share),

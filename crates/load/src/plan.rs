@@ -11,7 +11,7 @@ use client::{Scheme, Url, join};
 
 use crate::args::{Args, Metadata, Pattern};
 use crate::diskspd::Flags;
-use crate::{Error, target};
+use crate::{Error, LoadTarget, target};
 
 /// One load that is ready to run.
 #[derive(Debug, Clone)]
@@ -53,7 +53,10 @@ pub(crate) enum Protocol {
     /// System calls. The path may be on a mounted file system.
     Local,
     /// The null server.
-    Null,
+    Null {
+        host: String,
+        port: u16,
+    },
 }
 
 /// The connection options of an SMB server.
@@ -73,7 +76,7 @@ impl Protocol {
             Protocol::Smb(_) => "smb",
             Protocol::Nfs(_) => "nfs",
             Protocol::Local => "local",
-            Protocol::Null => "null",
+            Protocol::Null { .. } => "null",
         }
     }
 
@@ -82,7 +85,7 @@ impl Protocol {
         match self {
             Protocol::Smb(smb) => smb.options.pace,
             Protocol::Nfs(options) => options.pace,
-            Protocol::Local | Protocol::Null => None,
+            Protocol::Local | Protocol::Null { .. } => None,
         }
     }
 
@@ -90,7 +93,7 @@ impl Protocol {
         match &mut self {
             Protocol::Smb(smb) => smb.options.pace = None,
             Protocol::Nfs(options) => options.pace = None,
-            Protocol::Local | Protocol::Null => {}
+            Protocol::Local | Protocol::Null { .. } => {}
         }
         self
     }
@@ -207,6 +210,14 @@ impl Plan {
         self
     }
 
+    /// The target for reports.
+    pub(crate) fn place(&self) -> String {
+        match &self.protocol {
+            Protocol::Null { host, port } => format!("{host}:{port}"),
+            _ => target::place(&self.target),
+        }
+    }
+
     /// The number of operations under way at once.
     pub(crate) fn workers(&self) -> u32 {
         self.jobs * self.depth
@@ -297,7 +308,8 @@ impl Plan {
         let workers = u64::from(jobs) * u64::from(depth);
         let load = Load { block, depth: workers.div_ceil(u64::from(args.connections)) };
         let protocol = servers::protocol(args, password, load)?;
-        let most = if target.scheme == Scheme::Local { MAX_THREADS } else { MAX_WORKERS };
+        let is_local = matches!(protocol, Protocol::Local);
+        let most = if is_local { MAX_THREADS } else { MAX_WORKERS };
         if workers > most {
             let text = format!(
                 "{jobs} jobs of depth {depth} are {workers} operations at once; at most {most} can be"
@@ -310,7 +322,7 @@ impl Plan {
             ));
         }
         // A thread of this host has one operation under way.
-        let connections = if target.scheme == Scheme::Local { workers as u32 } else { args.connections };
+        let connections = if is_local { workers as u32 } else { args.connections };
         Ok(Plan {
             target,
             protocol,
@@ -336,7 +348,7 @@ impl Plan {
     /// The checks that need the whole plan.
     fn checked(self) -> Result<Plan, Error> {
         let writes = !matches!(&self.work, Workload::Data(shape) if shape.write_percent == 0);
-        if matches!(self.protocol, Protocol::Null) && (writes || self.direct || self.sync) {
+        if matches!(self.protocol, Protocol::Null { .. }) && (writes || self.direct || self.sync) {
             return Err(usage("null:// goes with reads alone"));
         }
         if let Workload::Data(shape) = &self.work {
@@ -371,39 +383,35 @@ fn block_of(option: &str, bytes: u64) -> Result<u32, Error> {
 /// Whether the targets are files. Otherwise the target is a directory in which each job creates its own
 /// files.
 fn are_files(args: &Args) -> bool {
-    let alone = &args.targets[0];
-    let is_directory = || alone.scheme != Scheme::Local || std::path::Path::new(&alone.path).is_dir();
+    let is_directory = || match &args.targets[0] {
+        LoadTarget::Files(url) if url.scheme == Scheme::Local => std::path::Path::new(&url.path).is_dir(),
+        _ => true,
+    };
     args.metadata.is_none() && (!args.diskspd.is_empty() || args.targets.len() > 1 || !is_directory())
 }
 
 fn paths(args: &Args) -> Arc<[String]> {
-    args.targets.iter().map(|target| target.path.clone()).collect()
+    args.targets.iter().map(|target| target.directory().path).collect()
 }
 
 /// The directory or share of the load.
 fn place(args: &Args) -> Result<Url, Error> {
     let first = &args.targets[0];
-    if let Some(other) = args.targets.iter().find(|other| !target::are_beside(other, first)) {
-        let text = format!(
-            "several targets must be files of one share; {} and {} are not",
-            target::place(first),
-            target::place(other)
-        );
+    if let Some(other) = args.targets.iter().find(|other| !other.shares_root(first)) {
+        let text = format!("several targets must be files of one share; {first} and {other} are not");
         return Err(Error::Usage(text));
     }
     if args.metadata.is_some() && args.targets.len() > 1 {
         return Err(usage("--metadata takes one target, the directory to work in"));
     }
     if !are_files(args) {
-        return Ok(first.clone());
+        return Ok(first.directory());
     }
-    if let Some(share) = args.targets.iter().find(|it| it.path.is_empty()) {
-        return Err(Error::Usage(format!(
-            "{} is a share, and a target of diskspd's is a file in it",
-            target::place(share)
-        )));
+    if let Some(share) = args.targets.iter().find(|it| it.directory().path.is_empty()) {
+        let text = format!("{share} is a share, and a target of diskspd's is a file in it");
+        return Err(Error::Usage(text));
     }
-    Ok(target::root(first))
+    Ok(target::root(&first.directory()))
 }
 
 fn metadata(args: &Args, kind: Metadata, block: u32) -> Result<Workload, Error> {

@@ -1,21 +1,39 @@
-//! The target of a load: a URL of [`client`], or the null server.
+//! The target of a load: the location of files, or a null server.
+
+use std::fmt;
 
 use client::{Scheme, Url, written};
 
-/// Parses a target: `smb://USER@HOST[:PORT]/SHARE[/DIR]`, `nfs://HOST[:PORT]/EXPORT[/DIR]`,
-/// `null://HOST:PORT`, or a path of this host, which may be on a mounted file system.
+/// The target of a load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadTarget {
+    /// A directory or a file.
+    Files(Url),
+    /// A server without files, which answers reads alone.
+    Null {
+        /// Its name or address.
+        host: String,
+        /// Its TCP port.
+        port: u16,
+    },
+}
+
+/// Reads a target: `smb://USER@HOST[:PORT]/SHARE[/DIR]`, `nfs://HOST[:PORT]/EXPORT[/DIR]`,
+/// `null://HOST:PORT`, or a path of this host, where something may be mounted.
 ///
 /// # Errors
-/// A message about the mistake, for the user.
-pub fn target(text: &str) -> Result<Url, String> {
+/// A message for the user.
+pub fn target(text: &str) -> Result<LoadTarget, String> {
     match text.split_once("://") {
         Some(("null", place)) => null(place),
-        Some(("smb" | "nfs", _)) => text.parse(),
-        // Windows names a share with two slashes or backslashes.
-        None if !text.starts_with("//") && !text.starts_with(r"\\") && !text.is_empty() => text.parse(),
+        Some(("smb" | "nfs", _)) => text.parse().map(LoadTarget::Files),
+        // With two slashes or backslashes Windows names a share.
+        None if !text.starts_with("//") && !text.starts_with(r"\\") && !text.is_empty() => {
+            text.parse().map(LoadTarget::Files)
+        }
         _ => {
             let (smb, nfs) = (Scheme::Smb.form(), Scheme::Nfs.form());
-            // The text behind a scheme may contain a password.
+            // The text behind a scheme may hold a password.
             let shown = text
                 .split_once("://")
                 .map_or_else(|| format!("{text:?}"), |(scheme, _)| format!("{scheme}://"));
@@ -24,16 +42,47 @@ pub fn target(text: &str) -> Result<Url, String> {
     }
 }
 
-fn null(place: &str) -> Result<Url, String> {
+fn null(place: &str) -> Result<LoadTarget, String> {
     match written::place(place.trim_end_matches('/'), 0)? {
-        (host, port) if port > 0 && !host.is_empty() => Ok(Url::server(Scheme::Null, host, port)),
-        _ => Err(format!("no host or no port; {}", Scheme::Null.form())),
+        (host, port) if port > 0 && !host.is_empty() => Ok(LoadTarget::Null { host, port }),
+        _ => Err("no host or no port; write null://HOST:PORT".to_owned()),
     }
 }
 
-/// Whether two targets are in the same share and reached in the same way.
-pub(crate) fn are_beside(one: &Url, other: &Url) -> bool {
-    root(one) == root(other)
+impl LoadTarget {
+    /// The user whose password is needed.
+    pub(crate) fn login(&self) -> Option<&str> {
+        match self {
+            LoadTarget::Files(url) => url.login(),
+            LoadTarget::Null { .. } => None,
+        }
+    }
+
+    /// The directory or file. A null server has none, and an empty path stands for it.
+    pub(crate) fn directory(&self) -> Url {
+        match self {
+            LoadTarget::Files(url) => url.clone(),
+            LoadTarget::Null { .. } => Url::local(""),
+        }
+    }
+
+    /// Whether both are in the same share, reached in the same way.
+    pub(crate) fn shares_root(&self, other: &LoadTarget) -> bool {
+        match (self, other) {
+            (LoadTarget::Files(one), LoadTarget::Files(other)) => root(one) == root(other),
+            _ => self == other,
+        }
+    }
+}
+
+/// The share for error messages and reports.
+impl fmt::Display for LoadTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadTarget::Files(url) => place(url).fmt(f),
+            LoadTarget::Null { host, port } => write!(f, "{host}:{port}"),
+        }
+    }
 }
 
 /// The root of the same share.
@@ -41,13 +90,12 @@ pub(crate) fn root(url: &Url) -> Url {
     Url { path: String::new(), ..url.clone() }
 }
 
-/// The target without the path, for people.
+/// The share for reports.
 pub(crate) fn place(url: &Url) -> String {
     match url.scheme {
         Scheme::Local if url.path.is_empty() => "this host".to_owned(),
         Scheme::Local => url.path.clone(),
         Scheme::Smb | Scheme::Nfs => format!("{}/{}", url.host, url.share),
-        Scheme::Null => format!("{}:{}", url.host, url.port),
     }
 }
 

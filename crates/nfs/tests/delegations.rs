@@ -714,7 +714,7 @@ fn who_does_not_ask_is_given_a_read_delegation_of_a_file_that_it_opens_again() {
 // RFC 8881 8.5
 #[test]
 fn an_open_that_an_administrator_revokes_takes_the_clients_delegation_along() {
-    let mut scene = Scene::new();
+    let mut scene = DelegatedFile::new();
     let known = scene.world.server.all_states();
     let open = known.iter().find(|state| state.opened().is_some()).expect("the holder's open");
     let open = open.id(scene.world.server.config().instance);

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use smb_wire::create::ShareAccess;
 use smb_wire::{FileId, NtStatus, SmbCommand, close, flush, read, write};
+use testkit::smb::client::OpenFile;
 use testkit::smb::{Dial, Peer, SmbTestServer};
 use volume::faulty::{PlannedFault, VolumeCall};
 
@@ -89,4 +91,21 @@ fn it_does_not_wait_for_ever() {
     assert_eq!(client.answer(close).expect("it waits no longer").status(), NtStatus::SUCCESS);
     client.run_jobs();
     assert_eq!(client.answer(read).expect("an answer").status(), NtStatus::FILE_CLOSED);
+}
+
+// MS-SMB2 3.3.4.17
+#[test]
+fn an_administrator_closes_an_open_and_its_client_learns_so_with_its_next_request() {
+    let world = SmbTestServer::in_memory();
+    let (mut client, mut other) = (world.client(), world.client());
+    let file = client.open("file");
+    let alone = OpenFile { share: ShareAccess::empty(), ..OpenFile::named("file") };
+    assert_eq!(other.create(&alone).status(), NtStatus::SHARING_VIOLATION);
+    assert!(!world.server.close_by_administrator(FileId { persistent: 0, ..file }, world.clock.time()));
+    assert!(world.server.close_by_administrator(file, world.clock.time()));
+    assert!(!world.server.close_by_administrator(file, world.clock.time()), "it is closed");
+    assert_eq!(other.create(&alone).status(), NtStatus::SUCCESS);
+    assert_eq!(client.write(file, 0, b"late"), NtStatus::FILE_CLOSED);
+    assert_eq!(client.close(file), NtStatus::FILE_CLOSED);
+    assert!(client.is_served());
 }

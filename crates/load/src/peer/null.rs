@@ -13,8 +13,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::Error;
 use crate::null::put_request;
-use crate::{Error, Plan};
 
 /// The error for operations that it does not have.
 pub(super) const ONLY_READS: &str = "the null server only reads";
@@ -90,15 +90,12 @@ fn over() -> io::Error {
 }
 
 /// Connects to the null server.
-pub(super) async fn open(plan: &Plan) -> Result<(Tasks, NullDirectory), Error> {
-    let target = &plan.target;
-    let failed = |why| {
-        Error::host(format!("connecting to the null server at {} port {}", target.host, target.port), why)
-    };
-    let stream = TcpStream::connect((target.host.as_str(), target.port)).await.map_err(failed)?;
+pub(super) async fn open(host: &str, port: u16, block: u32) -> Result<(Tasks, NullDirectory), Error> {
+    let failed = |why| Error::host(format!("connecting to the null server at {host} port {port}"), why);
+    let stream = TcpStream::connect((host, port)).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     let connection = Arc::new(NullConnection::default());
-    let part = if plan.block < LARGE { 1 } else { plan.block.min(PART) as usize };
+    let part = if block < LARGE { 1 } else { block.min(PART) as usize };
     let (read, write) = stream.into_split();
     let [for_writing, for_reading] = [Arc::clone(&connection), Arc::clone(&connection)];
     let writing = tokio::spawn(async move {

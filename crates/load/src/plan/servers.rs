@@ -5,20 +5,25 @@ use client::Scheme;
 use client::smb::{Credentials, Options};
 
 use super::{Load, Protocol, SmbTarget};
-use crate::Error;
 use crate::args::{Args, Encryption, Signing};
+use crate::{Error, LoadTarget};
 
 /// The least and the most credits that a connection keeps.
 const CREDITS: std::ops::RangeInclusive<u64> = 128..=8192;
 
 /// Chooses the protocol by the target.
 pub(super) fn protocol(args: &Args, password: &str, load: Load) -> Result<Protocol, Error> {
-    let target = &args.targets[0];
+    let target = match &args.targets[0] {
+        LoadTarget::Files(url) => url,
+        LoadTarget::Null { host, port } => {
+            alone(&Args { connections: 1, ..args.clone() }, "null://")?;
+            return Ok(Protocol::Null { host: host.clone(), port: *port });
+        }
+    };
     match target.scheme {
         Scheme::Smb => Ok(Protocol::Smb(smb(args, &target.user, &target.domain, password, load)?)),
         Scheme::Nfs => Ok(Protocol::Nfs(nfs(args, load)?)),
         Scheme::Local => alone(args, "a path of this host").map(|()| Protocol::Local),
-        Scheme::Null => alone(&Args { connections: 1, ..args.clone() }, "null://").map(|()| Protocol::Null),
     }
 }
 

@@ -18,6 +18,10 @@ use crate::state::stateid::OwnerOnFile;
 pub fn run(run: &mut Run, args: &FreeArgs) -> OpResult {
     let client = Arc::clone(&run.session()?.client);
     let id = resolve_stateid(run, &args.stateid)?;
+    if let Some(state) = run.server.admin_revoked(client.id, &id) {
+        let is_first = run.server.forget_revoked(&client, &state);
+        return if is_first { run.reply_status(OpNum::FreeStateId) } else { Err(NfsStat::BadStateId.into()) };
+    }
     if let Some(state) = run.server.revoked(client.id, &id) {
         let server = Arc::clone(&run.server);
         let lock = server.lock_states(&client, &state.export, state.node);

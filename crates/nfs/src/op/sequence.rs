@@ -97,6 +97,7 @@ fn flags_of(run: &Run, session: &Session) -> StatusFlags {
     flags.set(StatusFlags::BACKCHANNEL_FAULT, session.calls.is_faulty());
     let has_revoked = session.client.revoked.load(std::sync::atomic::Ordering::Relaxed) > 0;
     flags.set(StatusFlags::RECALLABLE_STATE_REVOKED, has_revoked);
+    flags.set(StatusFlags::ADMIN_STATE_REVOKED, session.client.has_admin_revoked());
     // RFC 8881 18.46.3: until the client reports the end of its reclaims.
     if run.server.grace.is_on() {
         let may_claim = run.server.grace.may_claim(session.client.key);

@@ -3,6 +3,7 @@
 
 pub mod exports;
 pub mod recovery;
+pub mod revocation;
 mod unexport;
 
 use std::collections::HashMap;
@@ -265,8 +266,11 @@ impl Server {
         true
     }
 
-    /// Closes the engine's open behind a state that was removed.
+    /// Closes the engine's open behind a state that was removed or revoked. Only the first call does.
     fn close_open(&self, state: &LockingState, now: Now) {
+        if !state.begin_close() {
+            return;
+        }
         // A change in progress replaces the open by another one.
         let _modes = state.opened().map(|open| open.changing.lock());
         let mut opened = self.opened.lock();
@@ -330,7 +334,7 @@ impl Server {
     /// The state of a client for a stateid, and the lock on the client's states of that file.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED.
+    /// As for [`Server::state`].
     pub fn locked_state(
         &self,
         client: u64,
@@ -353,12 +357,15 @@ impl Server {
     /// The state of a client for a stateid.
     ///
     /// # Errors
-    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
+    /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED, NFS4ERR_ADMIN_REVOKED.
     #[inline]
     pub fn state(&self, client: u64, id: &StateId) -> Result<EntryGuard<LockingState>, NfsStat> {
         let key = stateid::key_of(self.config.instance, &id.other).ok_or(NfsStat::BadStateId)?;
         let state = self.states.get(key).filter(|state| state.client == client).ok_or(NfsStat::BadStateId)?;
         state.check_seqid(id.seqid)?;
+        if state.is_admin_revoked() {
+            return Err(NfsStat::AdminRevoked);
+        }
         if state.delegation().is_some_and(|delegation| delegation.is_revoked()) {
             return Err(NfsStat::DelegRevoked);
         }
@@ -410,7 +417,7 @@ impl Server {
         }
     }
 
-    /// All states, for status.
+    /// All states, for status, including those that an administrator has revoked.
     #[must_use]
     pub fn all_states(&self) -> Vec<Arc<LockingState>> {
         self.states.all()
@@ -484,7 +491,9 @@ impl Server {
         let limit = now.mono_ns.saturating_sub(ITEM_IDLE_NS);
         let dropped = self.items.lock().remove_idle(limit);
         drop(dropped);
-        self.clients.all().iter().for_each(|client| self.retry_recalls(client, now));
+        let clients = self.clients.all();
+        clients.iter().for_each(|client| self.retry_recalls(client, now));
+        self.record_acknowledged(&clients);
         self.proxies.tick(now);
         self.detach_unused_engines();
         self.end_grace(now);

@@ -17,7 +17,7 @@ use wire::Now;
 
 use super::Server;
 use crate::state::client::Client;
-use crate::state::stateid::{self, LockState, Of, State};
+use crate::state::stateid::{self, LockState, LockingState, OwnerOnFile};
 
 /// Every byte that a lock can name. One length does not reach the last byte.
 const ALL_BYTES: [RangeRequest; 2] = [
@@ -43,12 +43,12 @@ impl Server {
     pub fn revoke(&self, client: u64, other: &[u8; 12], now: Now) -> Option<Revocation> {
         let client = self.clients.get(client)?;
         let state = self.live_state(&client, other)?;
-        let _turn = self.turn(&client, &state.export, state.node);
-        // Another request may have ended it before this one had its turn.
+        let _lock = self.lock_states(&client, &state.export, state.node);
+        // Another request may have ended it before this one had the lock.
         let state = self.live_state(&client, other)?;
         let mut revoked = Revocation::default();
         if let Some(open) = state.opened() {
-            let of = Of { owner: &open.owner, export: state.export.id, node: state.node };
+            let of = OwnerOnFile { owner: &open.owner, export: state.export.id, node: state.node };
             for locks in client.remove_open(of, &state) {
                 self.revoke_state(&client, &locks, now);
                 revoked.lock_owners += 1;
@@ -68,12 +68,12 @@ impl Server {
             revoked.delegations += 1;
         }
         client.strike();
-        self.roll.strike(&[client.key]);
+        self.client_records.remove(&[client.key]);
         Some(revoked)
     }
 
     /// The state that a stateid names, unless it was revoked before.
-    fn live_state(&self, client: &Client, other: &[u8; 12]) -> Option<Arc<State>> {
+    fn live_state(&self, client: &Client, other: &[u8; 12]) -> Option<Arc<LockingState>> {
         let key = stateid::key_of(self.config.instance, other)?;
         let state = self.states.get(key).filter(|state| state.client == client.id)?.share();
         let is_taken = state.delegation().is_some_and(|delegation| delegation.is_revoked());
@@ -81,7 +81,7 @@ impl Server {
     }
 
     /// Revokes a state that its client does not hold any more.
-    fn revoke_state(&self, client: &Client, state: &Arc<State>, now: Now) {
+    fn revoke_state(&self, client: &Client, state: &Arc<LockingState>, now: Now) {
         state.revoke();
         if state.locks().is_none() {
             self.close_open(state, now);
@@ -93,7 +93,13 @@ impl Server {
     }
 
     /// Releases all ranges of a lock-owner. None when the state was freed meanwhile.
-    fn revoke_locks(&self, client: &Client, state: &Arc<State>, locks: &LockState, now: Now) -> Option<()> {
+    fn revoke_locks(
+        &self,
+        client: &Client,
+        state: &Arc<LockingState>,
+        locks: &LockState,
+        now: Now,
+    ) -> Option<()> {
         let mut freed = locks.freed.lock();
         if *freed {
             return None;
@@ -107,13 +113,13 @@ impl Server {
         for range in ALL_BYTES {
             self.grace.changed_range(client.key, &locks.open, (locks.number, range, false));
         }
-        let of = Of { owner: &locks.owner, export: state.export.id, node: state.node };
+        let of = OwnerOnFile { owner: &locks.owner, export: state.export.id, node: state.node };
         client.remove_locks(of, state);
         self.revoke_state(client, state, now);
         Some(())
     }
 
-    fn revoke_delegation(&self, client: &Client, state: &Arc<State>, now: Now) {
+    fn revoke_delegation(&self, client: &Client, state: &Arc<LockingState>, now: Now) {
         if let Some(delegation) = state.delegation() {
             delegation.end();
         }
@@ -127,14 +133,14 @@ impl Server {
 
     /// The state of a client that a stateid names, if an administrator has revoked it.
     #[must_use]
-    pub fn admin_revoked(&self, client: u64, id: &StateId) -> Option<Arc<State>> {
+    pub fn admin_revoked(&self, client: u64, id: &StateId) -> Option<Arc<LockingState>> {
         let key = stateid::key_of(self.config.instance, &id.other)?;
         let state = self.states.get(key).filter(|state| state.client == client)?;
         state.is_admin_revoked().then(|| state.share())
     }
 
     /// Forgets a revoked state that its client has acknowledged. False when another request has done so.
-    pub fn forget_revoked(&self, client: &Client, state: &State) -> bool {
+    pub fn forget_revoked(&self, client: &Client, state: &LockingState) -> bool {
         client.remove_revoked(state);
         self.forget_state(state)
     }

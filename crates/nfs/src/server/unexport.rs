@@ -29,7 +29,9 @@ impl Server {
                 clients.insert(client.id);
             }
         }
-        clients.extend(self.all_states().iter().filter(|state| state.export.name == name).map(|s| s.client));
+        let states = self.all_states();
+        let here = states.iter().filter(|state| state.export.name == name && !state.is_admin_revoked());
+        clients.extend(here.map(|state| state.client));
         clients.len()
     }
 
@@ -65,6 +67,10 @@ impl Server {
         for state in self.all_states().into_iter().filter(|state| state.export.name == name) {
             let Some(client) = self.clients.get(state.client) else { continue };
             let _lock = self.lock_states(&client, &state.export, state.node);
+            if state.is_admin_revoked() {
+                self.forget_revoked(&client, &state);
+                continue;
+            }
             if let Some(open) = state.opened() {
                 let of = OwnerOnFile { owner: &open.owner, export: state.export.id, node: state.node };
                 for locks in client.remove_open(of, &state) {

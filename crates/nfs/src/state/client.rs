@@ -65,6 +65,10 @@ pub struct Client {
     ended: AtomicBool,
     /// Delegations that were revoked and that the client has not freed yet.
     pub revoked: Arc<AtomicU64>,
+    /// How many states of it an administrator has revoked that it has not freed yet.
+    admin_revoked: AtomicU64,
+    /// It stands in no client record until it has freed the last of them.
+    is_struck: AtomicBool,
     next_key: AtomicU64,
     /// Locked while connections are closed to make room.
     making_room: Mutex<()>,
@@ -115,6 +119,8 @@ struct Holds {
     owners: HashMap<u128, (Box<[u8]>, usize)>,
     /// Exports whose engines know the client.
     engines: Vec<Arc<Export>>,
+    /// States that an administrator has revoked and that the client has not freed yet.
+    revoked: Vec<Arc<LockingState>>,
 }
 
 impl Holds {
@@ -196,6 +202,8 @@ impl Client {
             heard_ns: AtomicU64::new(request.now.mono_ns),
             ended: AtomicBool::new(false),
             revoked: Arc::default(),
+            admin_revoked: AtomicU64::new(0),
+            is_struck: AtomicBool::new(false),
             // No number that the same client was given before a restart.
             next_key: AtomicU64::new(request.now.wall_ns.unsigned_abs()),
             making_room: Mutex::default(),
@@ -372,7 +380,8 @@ impl Client {
     #[must_use]
     pub fn may_add_state(&self) -> bool {
         let (opens, locks, delegations) = self.counts();
-        opens + locks + delegations < MAX_STATES_PER_CLIENT
+        let revoked = usize::try_from(self.admin_revoked.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        (opens + locks + delegations).saturating_add(revoked) < MAX_STATES_PER_CLIENT
     }
 
     /// Registers the client with the engine of an export, once.
@@ -529,6 +538,41 @@ impl Client {
         self.holds.lock().remove_locks(&key_of(of), state);
     }
 
+    /// Keeps a revoked state until the client frees it; false when the client is gone.
+    pub(crate) fn add_revoked(&self, state: &Arc<LockingState>) -> bool {
+        let mut holds = self.holds.lock();
+        let is_there = !self.ended.load(Ordering::Acquire);
+        if is_there {
+            holds.revoked.push(Arc::clone(state));
+            self.admin_revoked.store(holds.revoked.len() as u64, Ordering::Release);
+        }
+        is_there
+    }
+
+    /// The client has freed a revoked state.
+    pub(crate) fn remove_revoked(&self, state: &LockingState) {
+        let mut holds = self.holds.lock();
+        holds.revoked.retain(|known| !std::ptr::eq(&raw const **known, state));
+        self.admin_revoked.store(holds.revoked.len() as u64, Ordering::Release);
+    }
+
+    /// Whether it has still to free states that an administrator has revoked.
+    #[inline]
+    #[must_use]
+    pub fn has_admin_revoked(&self) -> bool {
+        self.admin_revoked.load(Ordering::Relaxed) > 0
+    }
+
+    /// It stands in no client record until it has freed all revoked states.
+    pub(crate) fn strike(&self) {
+        self.is_struck.store(true, Ordering::Release);
+    }
+
+    /// Whether it has freed all revoked states and is to be recorded again. True once.
+    pub(crate) fn take_acknowledged(&self) -> bool {
+        !self.has_admin_revoked() && self.is_struck.swap(false, Ordering::AcqRel)
+    }
+
     /// A lock-owner as the engine names it.
     #[must_use]
     pub fn lock_owner(&self, owner: &[u8]) -> LockOwner {
@@ -547,7 +591,7 @@ impl Client {
         self.ended.store(true, Ordering::Release);
         let holds = std::mem::take(&mut *self.holds.lock());
         let states = holds.locks.into_values().chain(holds.opens.into_values());
-        let states = states.chain(holds.delegations.into_values()).collect();
+        let states = states.chain(holds.delegations.into_values()).chain(holds.revoked).collect();
         EndedClient { sessions: holds.sessions, states, exports: holds.engines }
     }
 }

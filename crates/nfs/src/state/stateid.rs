@@ -1,7 +1,7 @@
 //! The state behind a stateid: an open, the locks of an owner, or a delegation (RFC 8881 8.2).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use nfs_wire::NfsStat;
 use nfs_wire::types::StateId;
@@ -28,6 +28,10 @@ pub struct LockingState {
     /// The file within its volume.
     pub node: NodeId,
     seqid: AtomicU32,
+    /// An administrator has revoked it (RFC 8881 8.5).
+    is_admin_revoked: AtomicBool,
+    /// The engine's open behind it is closed, or somebody is closing it.
+    is_closed: AtomicBool,
     kind: StateKind,
     /// Its charge on the memory for clients.
     _charge: Charge,
@@ -105,7 +109,20 @@ impl LockingState {
             StateKind::Delegation(delegation) => (delegation.holding.load().open.payer(), &[]),
         };
         let charge = export.engine.client_memory().charge(payer, state_bytes(owner));
-        LockingState { key, client, export, handle, node, seqid: AtomicU32::new(1), kind, _charge: charge }
+        let (is_admin_revoked, is_closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let seqid = AtomicU32::new(1);
+        LockingState {
+            key,
+            client,
+            export,
+            handle,
+            node,
+            seqid,
+            is_admin_revoked,
+            is_closed,
+            kind,
+            _charge: charge,
+        }
     }
 
     /// A new open.
@@ -140,6 +157,24 @@ impl LockingState {
     #[must_use]
     pub fn delegated(place: NewState, revoked: &Arc<AtomicU64>, holding: Holding) -> LockingState {
         LockingState::new(place, StateKind::Delegation(DelegationState::new(revoked, holding)))
+    }
+
+    /// Marks it as revoked by an administrator.
+    pub fn revoke(&self) {
+        self.is_admin_revoked.store(true, Ordering::Release);
+    }
+
+    /// Whether an administrator has revoked it.
+    #[inline]
+    #[must_use]
+    pub fn is_admin_revoked(&self) -> bool {
+        self.is_admin_revoked.load(Ordering::Acquire)
+    }
+
+    /// Whether the caller is the one that has to close the engine's open behind it.
+    #[must_use]
+    pub fn begin_close(&self) -> bool {
+        !self.is_closed.swap(true, Ordering::AcqRel)
     }
 
     /// The delegation, if it is one.

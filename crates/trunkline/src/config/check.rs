@@ -13,7 +13,8 @@ use super::values::{Encryption, ShareProtocol};
 /// # Errors
 /// The first mistake, with the setting to change.
 pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
-    if config.shares.is_empty() {
+    // Shares can be created on the admin page.
+    if config.shares.is_empty() && config.admin.listen.is_none() {
         let location = config.file.as_ref().map_or_else(String::new, |file| format!("{}: ", file.display()));
         return Err(ConfigError(format!(
             "{location}nothing to serve; give a DIR or write a [share.NAME] with `path`"

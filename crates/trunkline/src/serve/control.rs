@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use admin::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, Why};
+use admin::open_files::ClosedState;
 use admin::status::{ServerStatus, Status};
 use admin::workload::ShareWork;
 use admin::{
-    AccountKey, AccountKeys, Channels, Controlled, KeyName, Transactions, UserChange, UserEntry, Workload,
+    AccountKey, AccountKeys, Channels, Controlled, KeyName, NtHash, Transactions, UserChange, UserEntry,
+    Workload,
 };
 use tokio::sync::Notify;
 
@@ -19,7 +21,7 @@ use crate::config::{Config, Overrides, Sources, check};
 use crate::principals::LogonPrincipal;
 use crate::state::StateDir;
 use crate::state::store::Store;
-use crate::{account_keys, calendar, principals, reference};
+use crate::{account_keys, calendar, password, principals, reference};
 
 /// The running server.
 pub struct Control {
@@ -239,6 +241,11 @@ impl Controlled for Control {
             .collect()
     }
 
+    fn hash_password(&self, user: &str, password: &str) -> Result<(NtHash, Option<String>), String> {
+        password::check(password).map_err(|why| why.to_string())?;
+        Ok((principals::nt_hash(password), password::weakness(user, password).map(str::to_owned)))
+    }
+
     fn change_user(&self, change: UserChange) -> Result<(), String> {
         let mut current = self.lock();
         let key = change.name.to_lowercase();
@@ -364,6 +371,24 @@ impl Controlled for Control {
         Ok(Changed { object, notes })
     }
 
+    fn close_open(&self, close_id: &str) -> Result<ClosedState, Refusal> {
+        let closed = self.server.close_open(close_id);
+        let closed = closed.ok_or_else(|| Refusal::new(Why::NotFound, "it is not open any more"))?;
+        let ClosedState { protocol, share, path, user, opens, lock_owners, delegations } = &closed;
+        tracing::info!(
+            close_id,
+            protocol,
+            share,
+            path,
+            user,
+            opens,
+            lock_owners,
+            delegations,
+            "closed by an administrator"
+        );
+        Ok(closed)
+    }
+
     fn reload(&self) -> Result<(), String> {
         match self.read_again() {
             Ok(fixed) if fixed.is_empty() => tracing::info!("configuration read again"),
@@ -446,6 +471,9 @@ mod tests {
         }
         fn use_of(&self, share: &str) -> ShareUse {
             ShareUse { trees: usize::from(share == "busy"), ..ShareUse::default() }
+        }
+        fn close_open(&self, close_id: &str) -> Option<ClosedState> {
+            (close_id == "smb-1-2").then(|| ClosedState { opens: 1, ..ClosedState::default() })
         }
         fn disconnect(&self, share: &str) {
             self.0.lock().unwrap().push(format!("disconnect {share}"));
@@ -601,6 +629,21 @@ mod tests {
         assert!(control.change_user(ann()).unwrap_err().contains("change it there"));
         assert!(control.remove_user("ann").unwrap_err().contains("remove that [[user]]"));
         assert!(told.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_password_is_hashed_when_it_can_be_one_and_an_open_is_closed_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (control, _) = control(dir.path(), BUSY);
+        let (hash, weakness) = control.hash_password("ann", "correct horse battery").unwrap();
+        assert_eq!((hash, weakness), (principals::nt_hash("correct horse battery"), None));
+        assert!(control.hash_password("ann", "ann12345").unwrap().1.unwrap().contains("user's name"));
+        for bad in ["", "a\nb", &"x".repeat(257)] {
+            let why = control.hash_password("ann", bad).unwrap_err();
+            assert!(bad.is_empty() || !why.contains(bad), "{why}");
+        }
+        assert_eq!(control.close_open("smb-1-2").unwrap().opens, 1);
+        assert_eq!(control.close_open("smb-1-3").unwrap_err().why, Why::NotFound);
     }
 
     fn share(name: &str, what: ChangeAction) -> Change {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use admin::Status;
 use admin::channels::SessionChannels;
+use admin::open_files::ClosedState;
 use admin::status::Transport;
 use admin::transactions::{Gauges, ShareTransactions};
 use admin::workload::ClientWork;
@@ -82,6 +83,10 @@ pub trait FileServer: Send + Sync {
     /// Disconnects all clients from a share that is no longer in the plan, and closes their open files there.
     /// Their sessions stay.
     fn disconnect(&self, share: &str);
+
+    /// Closes the open or the locks that have this id in the status, and tells what that was; none when there is no such
+    /// thing any more.
+    fn close_open(&self, close_id: &str) -> Option<ClosedState>;
 
     /// Accepts no more connections and requests, answers the received requests, flushes the written data, and
     /// stops. Returns false if requests had to be cut off after `within`.

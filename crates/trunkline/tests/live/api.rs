@@ -131,7 +131,7 @@ async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
 
 #[tokio::test]
 async fn open_files_and_locks_are_listed_and_closed_for_both_protocols() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let api = Arc::new(Api::new(&server));
     let session = server.log_on().await;
     let files = session.connect("files").await.unwrap();
@@ -164,14 +164,14 @@ async fn open_files_and_locks_are_listed_and_closed_for_both_protocols() {
     assert_eq!(refused, Some(NtStatus::FILE_CLOSED));
     assert!(rows("open-files").await.is_empty() && rows("locks").await.is_empty());
     drop((own, session));
-    let log = std::fs::read_to_string(server.place.path().join("log")).unwrap();
+    let log = std::fs::read_to_string(server.program.path().join("log")).unwrap();
     let closed: Vec<_> = log.lines().filter(|line| line.contains("closed by an administrator")).collect();
     assert!(closed.len() == 2 && closed[0].contains("plan") && closed[0].contains("anna"), "{log}");
 }
 
 #[tokio::test]
 async fn a_user_is_added_changed_and_removed_and_the_password_stands_nowhere() {
-    let server = Running::start();
+    let server = LiveServer::start();
     let api = Arc::new(Api::new(&server));
     let logs_on = async |password: &str| {
         let connection = Connection::connect(server.smb, "localhost", &Options::default()).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_user_is_added_changed_and_removed_and_the_password_stands_nowhere() {
     let (status, _, refused) = api.ask("DELETE", "users/anna", "*", None).await;
     assert!(status == 409 && refused["error"].as_str().unwrap().contains("stands in"), "{refused}");
     for file in ["log", "output"] {
-        let text = std::fs::read_to_string(server.place.path().join(file)).unwrap();
+        let text = std::fs::read_to_string(server.program.path().join(file)).unwrap();
         assert!(!text.contains(first) && !text.contains(second), "{file}");
     }
 }

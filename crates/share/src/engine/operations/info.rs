@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use volume::security::Rights;
-use volume::{Name, Node, NodeKind, Note, Stat, Time};
+use volume::{Name, Node, NodeId, NodeKind, Note, Stat, Time};
 
 use crate::engine::Share;
 use crate::engine::parts::file::{File, HardLinkedName};
@@ -45,6 +45,8 @@ pub struct OpenSummary {
 /// One byte range, for status.
 #[derive(Debug, Clone)]
 pub struct HeldRange {
+    /// The file.
+    pub node: NodeId,
     /// Path from the root of the share.
     pub path: Vec<Name>,
     /// The owner.
@@ -186,7 +188,8 @@ impl Share {
             let state = file.state.lock();
             let path = state.links.first().map_or_else(Vec::new, |entry| entry.link.path());
             for held in state.streams.iter().flat_map(|stream| stream.ranges.held()) {
-                out.push(HeldRange { path: path.clone(), owner: held.owner, range: held.range });
+                let (owner, range) = (held.owner, held.range);
+                out.push(HeldRange { node: file.id, path: path.clone(), owner, range });
             }
         }
         out

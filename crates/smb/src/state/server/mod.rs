@@ -411,6 +411,20 @@ impl Server {
         self.close(open, cause)
     }
 
+    /// Closes an Open on behalf of an administrator, also one that is kept for a client that is away. The
+    /// client is not told: its next request that names the Open gets FILE_CLOSED. False when there is no such
+    /// Open, or when it is a pipe.
+    // MS-SMB2 3.3.4.17
+    pub fn close_by_administrator(&self, id: FileId, now: Now) -> bool {
+        let open = self.opens.get(id.volatile).map(|open| open.share());
+        let Some(open) = open.filter(|open| open.id == id && open.file().is_some()) else { return false };
+        let closed = self.force_close(&open, Cause::from(now));
+        if let Some(Err(why)) = &closed {
+            tracing::debug!(%why, "an Open was closed by an administrator with an error");
+        }
+        closed.is_some()
+    }
+
     /// Ends every connection. Sessions end with them.
     pub fn close_all(&self) {
         for handle in self.connections() {

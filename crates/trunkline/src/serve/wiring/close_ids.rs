@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use admin::open_files::ClosedState;
-use nfs::state::stateid::State;
+use nfs::state::stateid::LockingState;
 use smb_wire::FileId;
 
 use super::exports::Servers;
@@ -25,7 +25,7 @@ pub enum CloseId {
 
 impl CloseId {
     /// The id of an NFS state on a server of this instance.
-    pub fn of_state(state: &State, server: &nfs::Server) -> CloseId {
+    pub fn of_state(state: &LockingState, server: &nfs::Server) -> CloseId {
         CloseId::Nfs(state.client, state.id(server.config().instance).other)
     }
 }

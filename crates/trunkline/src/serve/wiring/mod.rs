@@ -5,13 +5,15 @@
 //! addresses clients get. [`journals`] makes opens and client records survive a restart. [`share_removal`]
 //! disconnects the users of a deleted share, and [`share_relocation`] moves a share to another directory.
 //! [`limits`] throttles shares, and [`usage`] counts the space that they use. [`report`], [`nfs_report`] and
-//! [`channels`] read the servers' tables for the status. [`transactions`] and [`workload`] read the counters,
+//! [`channels`] read the servers' tables for the status, and [`close_ids`] closes the opens and locks that an
+//! administrator chooses there. [`transactions`] and [`workload`] read the counters,
 //! [`records`] writes a line for each request, and [`share_peaks`] keeps the peak rates.
 
 mod accounts;
 mod addresses;
 mod background_release;
 mod channels;
+mod close_ids;
 mod engines;
 mod exports;
 mod identity;
@@ -41,6 +43,7 @@ use std::time::{Duration, Instant};
 
 use admin::Status;
 use admin::channels::SessionChannels;
+use admin::open_files::ClosedState;
 use admin::status::Transport;
 use admin::transactions::{Gauges, ShareTransactions};
 use admin::workload::ClientWork;
@@ -289,6 +292,10 @@ impl FileServer for AssembledServer {
 
     fn use_of(&self, share: &str) -> ShareUse {
         share_removal::use_of(&self.server, &self.nfs, &held(&self.engines), share)
+    }
+
+    fn close_open(&self, close_id: &str) -> Option<ClosedState> {
+        close_ids::close(&self.server, &self.nfs, close_id.parse().ok()?)
     }
 
     fn disconnect(&self, share: &str) {

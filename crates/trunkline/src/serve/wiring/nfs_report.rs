@@ -1,5 +1,6 @@
 //! Reads the NFS servers' tables for the status: endpoints, clients, sessions, connections, and opens.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,6 +12,7 @@ use nfs::state::stateid::LockingState;
 use nfs_wire::op::open::{ShareAccess, ShareDeny};
 use wire::Now;
 
+use super::close_ids::CloseId;
 use super::engines::EngineList;
 use super::exports::Servers;
 use super::report::{caching_mask, own, shown, time};
@@ -28,19 +30,41 @@ pub fn fill(servers: &Servers, engines: &EngineList, now: Now, status: &mut Stat
             status.nfs.clients.push(view.client(&client));
         }
         for state in server.all_states() {
-            if state.opened().is_some() {
+            if state.opened().is_some() && !state.is_admin_revoked() {
                 one_open(server, engines, &state, status);
             }
         }
     }
 }
 
-/// A text for the owner of a lock, if it belongs to an NFS client.
-pub fn lock_owner(servers: &Servers, owner: share::LockOwner) -> Option<String> {
-    let all = servers.list().iter().flat_map(|(_, server)| server.clients.all());
-    let client = all.into_iter().find(|client| client.key == owner.client)?;
-    let name = client.owner_name(owner).unwrap_or_default();
-    Some(format!("nfs {:016x} {}", client.id, readable(&name)))
+/// The locks of one owner on one file.
+pub struct LockName {
+    /// The client and its owner in words.
+    pub in_words: String,
+    /// The id by which they are released.
+    pub close_id: String,
+    /// The id by which the open that they were taken through is closed.
+    pub open_id: String,
+}
+
+/// The locks of NFS clients by their owner and file.
+pub type LockNames = HashMap<(share::LockOwner, volume::NodeId), LockName>;
+
+/// All locks of NFS clients.
+pub fn locks(servers: &Servers) -> LockNames {
+    let mut all = LockNames::new();
+    for (_, server) in servers.list() {
+        for state in server.all_states() {
+            let Some(locks) = state.locks().filter(|_| !state.is_admin_revoked()) else { continue };
+            let name = LockName {
+                in_words: format!("nfs {:016x} {}", state.client, readable(&locks.owner)),
+                close_id: CloseId::of_state(&state, server).to_string(),
+                open_id: CloseId::of_state(&locks.open, server).to_string(),
+            };
+            all.insert((locks.number, state.node), name);
+        }
+    }
+    all
 }
 
 fn one_endpoint(endpoint: &BoundEndpoint, server: &nfs::Server) -> Endpoint {
@@ -188,6 +212,7 @@ fn one_open(server: &nfs::Server, engines: &EngineList, state: &LockingState, st
     let client = server.clients.get(state.client).map(|client| format!("{:016x}", client.id));
     let entry = Open {
         share_file_id: id.clone(),
+        close_id: CloseId::of_state(state, server).to_string(),
         session_id: String::new(),
         client_id: client.unwrap_or_default(),
         protocol: "nfs".to_owned(),
@@ -207,6 +232,7 @@ fn one_open(server: &nfs::Server, engines: &EngineList, state: &LockingState, st
     let of_file =
         status.open_files.entry(root.join(&name).display().to_string()).or_insert_with(|| OpenFile {
             service_path: root.display().to_string(),
+            share: state.export.name.clone(),
             filename: name,
             fileid: FileId { devid: node.device, inode: node.inode, extid: 0 },
             ..OpenFile::default()

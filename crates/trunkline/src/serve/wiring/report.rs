@@ -1,5 +1,6 @@
 //! Reads the SMB server's tables for the status.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,9 +17,10 @@ use smb_wire::negotiate::Dialect;
 use volume::security::Rights;
 use volume::{Name, Time};
 
+use super::close_ids::CloseId;
 use super::engines::EngineList;
 use super::exports::Servers;
-use super::nfs_report;
+use super::nfs_report::{self, LockNames};
 use crate::calendar::rfc3339;
 
 /// Adds the state of `server` and `engines` to the status.
@@ -35,8 +37,11 @@ pub fn fill(server: &smb::Server, nfs: &Servers, engines: &EngineList, status: &
     for open in server.opens.all() {
         one_open(server, engines, &open, status);
     }
+    let of_nfs = nfs_report::locks(nfs);
+    let opens = server.opens.all();
+    let of_smb = opens.iter().map(|open| (open.lock_owner(), CloseId::Smb(open.id).to_string())).collect();
     for (path, engine) in engines {
-        locks(path, engine, nfs, status);
+        locks(path, engine, (&of_smb, &of_nfs), status);
     }
 }
 
@@ -163,6 +168,7 @@ fn one_open(server: &smb::Server, engines: &EngineList, open: &smb::state::Open,
     let share = SHARING.iter().filter(|(deny, ..)| !file.deny().contains(*deny)).map(|(_, bit, _)| bit).sum();
     let entry = Open {
         share_file_id: open.id.volatile.to_string(),
+        close_id: CloseId::Smb(open.id).to_string(),
         session_id: open.session_id.to_string(),
         client_id: String::new(),
         protocol: "smb".to_owned(),
@@ -182,6 +188,7 @@ fn one_open(server: &smb::Server, engines: &EngineList, open: &smb::state::Open,
     let key = root.join(&name).display().to_string();
     let of_file = status.open_files.entry(key).or_insert_with(|| OpenFile {
         service_path: root.display().to_string(),
+        share: engine.name(),
         filename: name,
         fileid: FileId { devid: node.device, inode: node.inode, extid: 0 },
         ..OpenFile::default()
@@ -217,20 +224,30 @@ pub fn caching_mask(caching: Caching) -> Mask {
     Mask::new(bits, &letters.map(|(_, bit, letter)| (bit, letter)))
 }
 
-fn locks(root: &Path, engine: &share::Share, nfs: &Servers, status: &mut Status) {
+/// The ids of SMB's opens by the owners of the ranges that are locked through them.
+type SmbOwners = HashMap<share::LockOwner, String>;
+
+fn locks(root: &Path, engine: &share::Share, of: (&SmbOwners, &LockNames), status: &mut Status) {
+    let (of_smb, of_nfs) = of;
     for held in engine.held_ranges() {
         let name = shown(&held.path, None);
         let key = root.join(&name).display().to_string();
+        let by_nfs = of_nfs.get(&(held.owner, held.node));
+        let by_smb = of_smb.get(&held.owner).cloned().unwrap_or_default();
         let entry = Lock {
-            share_file_id: nfs_report::lock_owner(nfs, held.owner)
-                .unwrap_or_else(|| held.owner.owner.to_string()),
+            share_file_id: by_nfs
+                .map_or_else(|| held.owner.owner.to_string(), |names| names.in_words.clone()),
+            close_id: by_nfs.map_or_else(|| by_smb.clone(), |names| names.close_id.clone()),
+            open_id: by_nfs.map_or(by_smb, |names| names.open_id.clone()),
+            protocol: if by_nfs.is_some() { "nfs" } else { "smb" }.to_owned(),
             server_id: own(),
             kind: if held.range.kind == RangeKind::Shared { "R" } else { "W" }.to_owned(),
             start: held.range.start,
             size: held.range.len,
         };
         let file = status.byte_range_locks.entry(key);
-        let file = file.or_insert_with(|| LockedFile { filename: name, ..LockedFile::default() });
+        let new = || LockedFile { share: engine.name(), filename: name, ..LockedFile::default() };
+        let file = file.or_insert_with(new);
         file.locks.push(entry);
     }
 }
