@@ -18,8 +18,8 @@ HEADING = re.compile(r"^#{1,6} +(.*?)\s*$", re.MULTILINE)
 # A block between fences, and code within a line, hold no links.
 FENCED = re.compile(r"^```.*?^```[^\n]*$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]+`")
-# A file of this tree within code: a folder, and an ending that only such files have.
-FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:rs|py|sh|md|service))\b")
+# A file of this tree within code: a source file, or a folder and an ending that only such files have.
+FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|sh|md|service)|(?:[\w.-]+/)*[\w.-]+\.rs)\b")
 # The changes of a release name files of their time.
 HISTORY = {"CHANGELOG.md"}
 
@@ -61,7 +61,7 @@ def faults(page: Path, files: list[str]) -> list[str]:
         elif name and (target.suffix != ".md" or name not in anchors(target)):
             fault(link.start(), f"{link[1]}: there is no such heading")
     for named in FILE.finditer(text) if page.name not in HISTORY else ():
-        ends = (f"/{named[1]}", "/" + named[1].replace("/", "/src/", 1))
+        ends = (f"/{named[1]}", "/" + named[1].replace("/", "/src/", 1) if "/" in named[1] else f"/{named[1]}")
         if not any(f"/{file}".endswith(ends) for file in files):
             fault(named.start(), f"{named[1]}: there is no such file")
     return found

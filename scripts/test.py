@@ -32,9 +32,13 @@ ROOT = Path(__file__).resolve().parent.parent
 # Name, command, and the longest it may take in seconds.
 CHECKS = [
     ("format", ["cargo", "fmt", "--all", "--check"], 120),
+    ("documents", ["scripts/documents.py"], 60),
     ("python", ["scripts/lint.py"], 600),
+    ("dependencies", ["scripts/dependencies"], 300),
     ("lints", ["cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"], 1200),
     ("rules", ["cargo", "run", "-q", "-p", "xtask", "--", "all"], 600),
+    ("documentation", ["env", "RUSTDOCFLAGS=-Dwarnings", "cargo", "doc", "-q", "--workspace", "--no-deps", "--all-features",
+                       "--document-private-items"], 900),
 ]
 # Builds the test programs; with `LIST` behind it, says in JSON what they are.
 BUILD_TESTS = (["cargo", "test", "--workspace", "--no-run"], 1500)

@@ -23,7 +23,7 @@ from typing import Any, Self
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.admin_page import axe
-from proving.admin_page.browser import Browser, Gone
+from proving.admin_page.browser import Browser, BrowserError
 from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
 
@@ -55,7 +55,7 @@ provisioned_gib = 100
 """
 
 
-class Place:
+class AdminPageServer:
     """A server with two shares in a directory of its own; a context manager that ends it."""
 
     def __init__(self, config: str = CONFIG, shares: tuple[str, ...] = ("docs", "projects", "made"), below: str | None = None) -> None:
@@ -165,7 +165,7 @@ def is_asked(page: Browser, text: str) -> None:
     assert page.says("document.activeElement.value") == "no", "the question's focus is not on Cancel"
 
 
-def let_in(place: Place, page: Browser) -> None:
+def let_in(place: AdminPageServer, page: Browser) -> None:
     """Without the token there is no page; a wrong one is refused; typed, the right one opens it."""
     page.open(place.address + "/")
     page.until("document.activeElement?.id === 'token'")
@@ -180,7 +180,7 @@ def let_in(place: Place, page: Browser) -> None:
     page.until(ROW.format(table="busy", name="projects"))
 
 
-def load_is_seen(place: Place, page: Browser) -> None:
+def load_is_seen(place: AdminPageServer, page: Browser) -> None:
     """A change of load is on the page within two seconds."""
     figure = FIGURE.format(name="Reads and writes /s")
     page.until(f"{figure} === '0'")
@@ -210,7 +210,7 @@ def load_is_seen(place: Place, page: Browser) -> None:
         load.wait()
 
 
-def its_values_are_told_by_arrow_keys(_: Place, page: Browser) -> None:
+def its_values_are_told_by_arrow_keys(_: AdminPageServer, page: Browser) -> None:
     """The arrow keys move over the values of a plot, as the pointer does; Escape leaves them."""
     go(page, "overview")
     focus(page, "document.getElementById('iops')")
@@ -222,7 +222,7 @@ def its_values_are_told_by_arrow_keys(_: Place, page: Browser) -> None:
     page.until(f"!{label}.includes('ago')")
 
 
-def limits_are_lines(place: Place, page: Browser) -> None:
+def limits_are_lines(place: AdminPageServer, page: Browser) -> None:
     """The page of a limited share has its limits in its plots; that of one without has none."""
     load = place.load("projects", 30)
     try:
@@ -249,7 +249,7 @@ def limits_are_lines(place: Place, page: Browser) -> None:
     go(page, "overview")
 
 
-def is_resized(place: Place, page: Browser) -> None:
+def is_resized(place: AdminPageServer, page: Browser) -> None:
     """The size of a share is changed by keyboard; what cannot be bought is refused with the reason."""
     go(page, "shares")
     box = ROW.format(table="shares", name="projects") + ".querySelector('input')"
@@ -270,7 +270,7 @@ def is_resized(place: Place, page: Browser) -> None:
     assert place.share("projects")["provisioned_gib"] == 500
 
 
-def is_made(place: Place, page: Browser) -> None:
+def is_made(place: AdminPageServer, page: Browser) -> None:
     """A share is made with the form, by keyboard, and deleted."""
     go(page, "shares")
     focus(page, "document.querySelector('#view-shares [data-opens]')")
@@ -299,7 +299,7 @@ def is_made(place: Place, page: Browser) -> None:
     assert place.share("made") is None
 
 
-def is_switched(place: Place, page: Browser) -> None:
+def is_switched(place: AdminPageServer, page: Browser) -> None:
     """Multichannel of an account and metadata caching of a share are switched off by keyboard."""
     for table, name, key in (("accounts", "lab", "multichannel"), ("shares", "docs", "metadata_caching")):
         go(page, table)
@@ -312,7 +312,7 @@ def is_switched(place: Place, page: Browser) -> None:
             time.sleep(0.05)
 
 
-def fits_a_phone(_: Place, page: Browser) -> None:
+def fits_a_phone(_: AdminPageServer, page: Browser) -> None:
     """At the width of a phone nothing is wider than the screen."""
     page.size(390, 844, phone=True)
     page.until("document.documentElement.clientWidth <= 390")
@@ -323,7 +323,7 @@ def fits_a_phone(_: Place, page: Browser) -> None:
     page.size(1280, 900)
 
 
-def users_are_made_changed_and_removed(place: Place, page: Browser) -> None:
+def users_are_made_changed_and_removed(place: AdminPageServer, page: Browser) -> None:
     """A user is added, logs on, gets another password and is removed, by keyboard; no password stays in the page or the log."""
     go(page, "users")
     page.until(ROW.format(table="users", name="ann"))
@@ -377,7 +377,7 @@ def users_are_made_changed_and_removed(place: Place, page: Browser) -> None:
         assert secret not in place.log() and secret not in inside, "a password is told"
 
 
-def open_files_are_found_and_closed(place: Place, page: Browser) -> None:
+def open_files_are_found_and_closed(place: AdminPageServer, page: Browser) -> None:
     """An open file is found, and closed by keyboard after a question; its client fails, and the log has it."""
     load = place.load("docs", 60)
     other = place.load("projects", 60)
@@ -420,7 +420,7 @@ def open_files_are_found_and_closed(place: Place, page: Browser) -> None:
             one.wait()
 
 
-def a_dark_scheme_follows_the_browser(_: Place, page: Browser) -> None:
+def a_dark_scheme_follows_the_browser(_: AdminPageServer, page: Browser) -> None:
     """Page and plots are dark when the browser says so, and light again."""
     go(page, "overview")
     lightness = "(() => { const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number); return (r + g + b) / 3; })()"
@@ -430,7 +430,7 @@ def a_dark_scheme_follows_the_browser(_: Place, page: Browser) -> None:
         page.until(f"matchMedia('(prefers-color-scheme: {scheme})').matches")
 
 
-def nothing_keeps_people_from_it(place: Place, page: Browser) -> None:
+def nothing_keeps_people_from_it(place: AdminPageServer, page: Browser) -> None:
     """axe-core finds nothing in any view and any dialog, in both schemes."""
     script = axe.source()
     if script is None:
@@ -465,7 +465,7 @@ def violations(page: Browser, where: str) -> list[str]:
     return [f"{where}: {one}" for one in told]
 
 
-def each_view_is_reached_by_keyboard(_: Place, page: Browser) -> None:
+def each_view_is_reached_by_keyboard(_: AdminPageServer, page: Browser) -> None:
     """From the top of the page Tab leads to the link that skips the views, and on to each view; Enter opens it."""
     go(page, "overview")
     page.says("(document.activeElement.blur(), document.getElementById('skip').focus())")
@@ -482,9 +482,9 @@ def each_view_is_reached_by_keyboard(_: Place, page: Browser) -> None:
         page.until("document.activeElement.id === 'main'")
 
 
-def an_empty_server_explains_itself(_: Place, page: Browser) -> None:
+def an_empty_server_explains_itself(_: AdminPageServer, page: Browser) -> None:
     """A server without shares and users says the first three steps, which are done one after the other."""
-    with Place(EMPTY_CONFIG, ("made",)) as empty:
+    with AdminPageServer(EMPTY_CONFIG, ("made",)) as empty:
         page.open(f"{empty.address}/#token={empty.token}")
         page.until("document.getElementById('first')?.hidden === false")
         done = "[...document.querySelectorAll('.steps li')].map((step) => step.className === 'done')"
@@ -517,7 +517,7 @@ def an_empty_server_explains_itself(_: Place, page: Browser) -> None:
         page.requests[:] = outside
 
 
-def a_thousand_sessions_are_usable(place: Place, page: Browser) -> None:
+def a_thousand_sessions_are_usable(place: AdminPageServer, page: Browser) -> None:
     """With a thousand sessions a look at the server is short, the table is cut, and one of them is found."""
     load = place.load("projects", 60, "--connections", "1000", "--rate_iops", "500", depth=1000)
     other = place.load("docs", 60)
@@ -541,7 +541,7 @@ def a_thousand_sessions_are_usable(place: Place, page: Browser) -> None:
             one.wait()
 
 
-def asks_nobody_else(place: Place, page: Browser) -> None:
+def asks_nobody_else(place: AdminPageServer, page: Browser) -> None:
     """Every request went to the server, and no script failed."""
     outside = [url for url in page.requests if not url.startswith((place.address + "/", "about:"))]
     assert page.requests and not outside, outside
@@ -616,7 +616,7 @@ def take_pictures(page: Browser, directory: Path) -> None:
     page.size(1280, 960)
     # Paths as administrators have them, where that can be.
     below = "/srv" if os.access("/srv", os.W_OK) else None
-    with Place(PICTURE_CONFIG, ("projects", "home", "media", "backup"), below) as place:
+    with AdminPageServer(PICTURE_CONFIG, ("projects", "home", "media", "backup"), below) as place:
         page.open(f"{place.address}/#token={place.token}")
         page.until("document.getElementById('main')?.hidden === false")
         begun, left, loads = time.monotonic(), sorted(PICTURE_LOADS, key=lambda load: load[2]), []
@@ -654,7 +654,7 @@ def main() -> None:
         skip_whole_suite("admin-page", "there is no chromium; scripts/foreign installs it")
     tally = Tally("admin-page")
     try:
-        with Place() as place, Browser(browser) as page:
+        with AdminPageServer() as place, Browser(browser) as page:
             page.size(1280, 900)
             for case in CASES:
                 if options.only and case is not let_in and case.__name__ not in options.only:
@@ -671,7 +671,7 @@ def main() -> None:
                 take_pictures(page, options.pictures)
     except servers.CannotStart as reason:
         tally.add(reason.result, "server", str(reason))
-    except Gone as why:
+    except BrowserError as why:
         tally.add("fail", "browser", str(why))
     sys.exit(tally.close())
 

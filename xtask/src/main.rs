@@ -1,15 +1,13 @@
-//! The project's own checks: `cargo xtask layers`, `tidy`, `names`, `prose`, `circles`, `semantics` and
-//! `documents`.
+//! The project's own checks: `cargo xtask layers`, `tidy`, `names`, `prose`, `circles` and `semantics`.
 //!
-//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks), [`names`] (how often a
-//! type's name stands), [`prose`] (how the docs read), [`circles`] (which files import one another in a circle),
-//! [`semantics`] (the tests that SEMANTICS.md names) and [`documents`] (the source files that documents name).
-//! They read sources through [`source`], which tells code from comments and literals. Each check returns all its
-//! findings as lines `path:line: finding`; one finding is enough for exit status 1. [`simulate`] runs the server
-//! in a simulated network over a failing disk.
+//! Start with [`layers`] (which crate may know what), [`tidy`] (how a source file looks), [`names`] (how
+//! often a type's name stands), [`prose`] (how the docs read), [`circles`] (which files import one another in
+//! a circle) and [`semantics`] (the tests that SEMANTICS.md names). They read sources through [`source`],
+//! which tells code from comments and literals. Each check returns all its findings as lines `path:line:
+//! finding`. One finding is enough for exit status 1. [`simulate`] runs the server in a simulated network over
+//! a failing disk.
 
 mod circles;
-mod documents;
 mod layers;
 mod modules;
 mod names;
@@ -34,7 +32,6 @@ const CHECKS: &[(&str, Check)] = &[
     ("prose", prose::check),
     ("circles", circles::check),
     ("semantics", semantics::check),
-    ("documents", documents::check),
 ];
 
 fn main() -> ExitCode {

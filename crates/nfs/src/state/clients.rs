@@ -24,14 +24,14 @@ pub struct Clients {
 #[derive(Default)]
 struct ClientTable {
     by_id: HashMap<u64, Arc<Client>>,
-    by_owner: HashMap<Box<[u8]>, Records>,
+    by_owner: HashMap<Box<[u8]>, OwnerRecords>,
     /// Number of clients at each address.
     of_address: HashMap<IpAddr, usize>,
 }
 
 /// The client records of one owner (RFC 8881 18.35.4).
 #[derive(Default, Clone, Copy)]
-struct Records {
+struct OwnerRecords {
     confirmed: Option<u64>,
     unconfirmed: Option<u64>,
 }

@@ -1,8 +1,8 @@
 //! SET_INFO: changes the metadata of a file, renames it, marks it for deletion, or sets its descriptor
 //! (MS-SMB2 3.3.5.21).
 //!
-//! [`handle`] checks the request. [`mod@file`] has the table of information classes, with [`naming`] for those
-//! that change names. [`security`] sets descriptors.
+//! [`handle`] checks the request. [`mod@file`] has the table of information classes, with [`naming`] for
+//! those that change names. [`security`] sets descriptors.
 
 use std::sync::Arc;
 

@@ -180,7 +180,7 @@ fn mounts(plan: &ServePlan, bound: &BoundListeners, user: Option<&str>, out: &mu
     let mut users = plan.principals.iter().filter(|principal| principal.key_of.is_none());
     let first = || users.next().map(|principal| principal.name.as_str());
     let user = admitted.or(named).or_else(first).unwrap_or("USER");
-    let mount = Mount {
+    let mount = MountCommand {
         host: &reached_by(plan, &bound.addresses),
         port: bound.port(),
         share: &share.name.value,
@@ -190,16 +190,16 @@ fn mounts(plan: &ServePlan, bound: &BoundListeners, user: Option<&str>, out: &mu
 }
 
 /// A share as seen from a client.
-struct Mount<'m> {
+struct MountCommand<'m> {
     host: &'m str,
     port: u16,
     share: &'m str,
     user: &'m str,
 }
 
-impl Mount<'_> {
+impl MountCommand<'_> {
     fn lines(&self) -> String {
-        let Mount { host, port, share, user } = self;
+        let MountCommand { host, port, share, user } = self;
         let standard = *port == 445;
         // An IPv6 address in a UNC path: colons become dashes (MS-DTYP 2.2.57).
         let v6 = host.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6());
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn each_client_gets_its_own_line() {
-        let mount = Mount { host: "192.0.2.7", port: 4450, share: "my docs", user: "ann" };
+        let mount = MountCommand { host: "192.0.2.7", port: 4450, share: "my docs", user: "ann" };
         let lines = mount.lines();
         assert!(
             lines
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_standard_port_is_not_mentioned() {
-        let lines = Mount { host: "fd00::2", port: 445, share: "d", user: "o'neil" }.lines();
+        let lines = MountCommand { host: "fd00::2", port: 445, share: "d", user: "o'neil" }.lines();
         assert!(!lines.contains("445") && !lines.contains("24H2"), "{lines}");
         assert!(lines.contains("\\\\fd00--2.ipv6-literal.net\\d /user:o'neil\n"), "{lines}");
         assert!(

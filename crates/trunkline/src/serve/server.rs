@@ -84,8 +84,8 @@ pub trait FileServer: Send + Sync {
     /// Their sessions stay.
     fn disconnect(&self, share: &str);
 
-    /// Closes the open or the locks that have this id in the status, and tells what that was; none when there is no such
-    /// thing any more.
+    /// Closes the open or the locks with this id in the status, and returns a description of them. None when
+    /// there is no such state any more.
     fn close_open(&self, close_id: &str) -> Option<ClosedState>;
 
     /// Accepts no more connections and requests, answers the received requests, flushes the written data, and

@@ -1,7 +1,8 @@
 //! The ids by which an administrator closes opens and locks, and the closing itself.
 //!
-//! An id names one open or the locks of one owner for good: no later state of any client has it. SMB closes an
-//! open as an administrator closes a file on Windows (MS-SMB2 3.3.4.17). NFS revokes the state (RFC 8881 8.5).
+//! An id names one open or the locks of one owner for good: no later state of any client has it. SMB closes
+//! an open as an administrator closes a file on Windows (MS-SMB2 3.3.4.17). NFS revokes the state (RFC 8881
+//! 8.5).
 
 use std::fmt;
 use std::str::FromStr;
