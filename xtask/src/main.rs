@@ -4,8 +4,8 @@
 //! often a type's name stands), [`prose`] (how the docs read), [`circles`] (which files import one another in
 //! a circle) and [`semantics`] (the tests that SEMANTICS.md names). They read sources through [`source`],
 //! which tells code from comments and literals. Each check returns all its findings as lines `path:line:
-//! finding`. One finding is enough for exit status 1. [`simulate`] runs the server in a simulated network over
-//! a failing disk.
+//! finding`. One finding is enough for exit status 1. [`simulate`] runs the server in a simulated network
+//! over a failing disk.
 
 mod circles;
 mod layers;

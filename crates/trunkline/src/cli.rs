@@ -1,5 +1,8 @@
 //! The command line. The doc comment of an option is also its text in `--help`.
 
+// Brackets in the text of --help are no links.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 

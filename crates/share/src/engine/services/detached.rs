@@ -3,7 +3,7 @@
 //! A detached open stays among the others of its file with everything it holds: access and denials, byte
 //! ranges, caching right, marks for deletion. It ends in one of three ways: it is reclaimed, its time is
 //! over, or it yields to a request that needs its caching right. The thread that takes it out of the table of
-//! detached opens ([`DetachedTable`](crate::engine::parts::persistence::Detachment)) decides which.
+//! detached opens ([`DetachedTable`](crate::engine::parts::persistence::DetachedTable)) decides which.
 //!
 //! A client that is back ([`Share::returned`]) reclaims its opens before it does anything else. It does not
 //! know of the opens that it does not reclaim: they were closed while the server was unreachable, or the

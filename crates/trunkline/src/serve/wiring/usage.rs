@@ -43,7 +43,7 @@ pub fn beside(share: &Share) -> u64 {
 }
 
 /// The volume of a share, with its known usage if it has a size. Without a size, nothing is counted until it
-/// gets one ([`fits`]).
+/// gets one ([`lower`]).
 pub fn metered(
     volume: Arc<dyn Volume>,
     share: &Share,
