@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """axe-core, which finds what keeps people from using a page: fetched once from the npm registry, outside the checkout.
 
     axe.py          fetches it if it is not there, and says where it is

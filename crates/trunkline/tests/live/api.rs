@@ -186,12 +186,13 @@ async fn a_user_is_added_changed_and_removed_and_the_password_stands_nowhere() {
     assert_eq!(status, 200);
     assert!(logs_on(second).await);
     let (status, _, refused) = api.ask("PATCH", "users/anna", "*", Some(json!({"password": second}))).await;
-    assert!(status == 400 && refused["error"].as_str().unwrap().contains("stands in"), "{refused}");
+    assert!(status == 400 && refused["error"].as_str().unwrap().contains("change it there"), "{refused}");
     let (status, _, _) = api.ask("DELETE", "users/ZOE", "*", None).await;
     assert_eq!(status, 200);
     assert!(!logs_on(second).await);
     let (status, _, refused) = api.ask("DELETE", "users/anna", "*", None).await;
-    assert!(status == 409 && refused["error"].as_str().unwrap().contains("stands in"), "{refused}");
+    let reason = refused["error"].as_str().unwrap();
+    assert!(status == 409 && reason.contains("is a user of the configuration file"), "{refused}");
     for file in ["log", "output"] {
         let text = std::fs::read_to_string(server.program.path().join(file)).unwrap();
         assert!(!text.contains(first) && !text.contains(second), "{file}");
