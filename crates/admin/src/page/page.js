@@ -267,9 +267,10 @@ function keep(now, before, asked) {
 }
 
 async function pollFiles() {
-  const query = "?most=100&find=" + encodeURIComponent(byId("find-files").value.trim());
+  const find = byId("find-files").value.trim(), query = "?most=100&find=" + encodeURIComponent(find);
   const [opens, locks] = await Promise.all([ask("GET", "open-files" + query), ask("GET", "locks" + query)]);
-  drawFiles(opens, locks);
+  // An older answer may come after a newer one while somebody types.
+  if (find === byId("find-files").value.trim()) drawFiles(opens, locks);
 }
 
 async function poll() {

@@ -116,6 +116,14 @@ impl Control {
         let sources = Sources::read(&self.overrides).map_err(|e| e.to_string())?;
         let config = changes::checked(&self.overrides, &sources, &self.state, check::against)?;
         let before = Arc::clone(&current.plan);
+        // A file that was emptied by mistake would otherwise end all sessions.
+        if config.shares.is_empty() && !before.config.shares.is_empty() {
+            return Err(
+                "the configuration has no shares any more; `trunkline share delete` removes a share \
+                        that is served, and a restart serves none"
+                    .to_owned(),
+            );
+        }
         self.serve(&mut current, config)?;
         if let Err(error) = self.state.accept_changes(sources.changes.as_deref()) {
             tracing::warn!(%error, "the next start will report that the file of changes differs from the \
@@ -512,8 +520,9 @@ mod tests {
         assert_eq!(control.users().len(), 1);
         std::fs::write(dir.path().join("t.toml"), share.replace("docs", "more")).unwrap();
         control.reload().unwrap();
-        for bad in [share.replace("path", "pth"), share.replace("docs", "bad"), share.replace("data", "none")]
-        {
+        let emptied = "[admin]\nlisten = \"127.0.0.1:9446\"\n".to_owned();
+        let (misspelt, taken) = (share.replace("path", "pth"), share.replace("docs", "bad"));
+        for bad in [misspelt, taken, share.replace("data", "none"), emptied] {
             std::fs::write(dir.path().join("t.toml"), bad).unwrap();
             control.reload().unwrap_err();
             assert_eq!(control.plan().share_names(), ["more"]);
