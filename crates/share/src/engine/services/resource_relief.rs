@@ -72,7 +72,7 @@ impl Share {
         if any {
             tracing::info!(
                 share = %self.name(),
-                "something is short: what was kept for clients that are gone is given up"
+                "a resource is short: state of absent clients is released"
             );
         }
         any

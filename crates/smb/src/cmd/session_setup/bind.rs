@@ -155,7 +155,7 @@ impl LogOn<'_, '_> {
 /// Closes a silent channel that was replaced at its client's request (`state/channel_limit.rs`).
 fn close_silent(silent: &Handle, session: &Session, now: Now) {
     let silent_ms = now.mono_ns.saturating_sub(silent.path.heard_ns()) / 1_000_000;
-    let (peer, what) = (silent.peer.remote, "it is silent, and its client has parsed for one in its place");
+    let (peer, what) = (silent.peer.remote, "it is silent, and its client has asked for one in its place");
     tracing::info!(%peer, session = session.id, silent_ms, "channel closed: {what}");
     // The close counts it as a lost connection.
     silent.post(Event::Close);
