@@ -1,4 +1,4 @@
-//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+//! The bytes are the text of a configuration file; see `trunkline_fuzz::TARGETS`.
 
 #![no_main]
 

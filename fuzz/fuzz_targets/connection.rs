@@ -1,4 +1,4 @@
-//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+//! The bytes are the requests of a client after its log-on over SMB; see `trunkline_fuzz::TARGETS`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+//! The bytes are the data of an information class or a control code (MS-FSCC); see `trunkline_fuzz::TARGETS`.
 
 #![no_main]
 

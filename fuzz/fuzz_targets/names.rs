@@ -1,4 +1,4 @@
-//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+//! The bytes are a path from the wire, or a name of the host; see `trunkline_fuzz::TARGETS`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+//! The bytes are NFS attributes in their encoded form; see `trunkline_fuzz::TARGETS`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+//! The bytes are a stream of a client's calls, including callbacks; see `trunkline_fuzz::TARGETS`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+//! The bytes are a server's replies, and a client's replies to callbacks; see `trunkline_fuzz::TARGETS`.
 
 #![no_main]
 

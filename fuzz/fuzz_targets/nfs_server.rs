@@ -1,4 +1,4 @@
-//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+//! The bytes are the operations of one NFS COMPOUND, after a valid SEQUENCE; see `trunkline_fuzz::TARGETS`.
 
 #![no_main]
 

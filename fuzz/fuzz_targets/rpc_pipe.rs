@@ -1,4 +1,4 @@
-//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+//! The bytes are writes to a named pipe with remote procedure calls; see `trunkline_fuzz::TARGETS`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes the target of this name; see `trunkline_fuzz::TARGETS`.
+//! The bytes are an SMB frame from a client; see `trunkline_fuzz::TARGETS`.
 
 #![no_main]
 

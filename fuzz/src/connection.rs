@@ -4,7 +4,7 @@
 //! the command. A valid header is put in front, so that the body and the order are tested, unless `How` says
 //! that the bytes are a whole frame. FileIds are those of a new server: the file is the first Open, and the
 //! directory is the second.
-//! Open, the directory the second.
+
 use std::time::Duration;
 
 use smb_wire::{Header, SmbCommand};

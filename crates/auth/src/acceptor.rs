@@ -1,4 +1,4 @@
-//! The server's end of a login. It wraps [`ntlm::Server`] in SPNEGO or bare NTLMSSP, one token at a time.
+//! The server's end of a log-on. It wraps [`ntlm::Server`] in SPNEGO or bare NTLMSSP, one token at a time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub struct Login {
     pub domain: String,
     /// The name that the client's machine gives itself. It proves nothing.
     pub workstation: String,
-    /// The proof of the login.
+    /// The proof of the log-on.
     pub proof: Proof,
     /// Session.SessionKey of MS-SMB2. It is zero for a guest: never sign or encrypt with it.
     pub session_key: Key,
@@ -96,7 +96,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// One login from the server's view.
+/// One log-on from the server's view.
 ///
 /// ```
 /// # use auth::{Acceptor, Accounts, Config, Names, Refusal, Step};
@@ -383,7 +383,7 @@ mod tests {
         (acceptor.step(&turns[2], &accounts(password), Now::default()), turns)
     }
 
-    /// Recorded logins of foreign clients. Their messages are accepted, give the session key of the client,
+    /// Recorded log-ons of foreign clients. Their messages are accepted, give the session key of the client,
     /// and the same last token. None is accepted with another password.
     #[test]
     fn recorded_logins_of_foreign_clients_are_let_in() {

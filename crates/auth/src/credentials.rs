@@ -7,7 +7,7 @@ use crate::ntlm::NtHash;
 /// The stored values of one account.
 #[derive(Debug, Clone)]
 pub struct Account {
-    /// The name from the creation of the account. A login reports it.
+    /// The name from the creation of the account. A log-on reports it.
     pub name: String,
     /// The hash of its password.
     pub nt_hash: NtHash,

@@ -1,4 +1,4 @@
-//! The client's end of a login. It wraps [`ntlm::Client`] in SPNEGO or bare NTLMSSP, one token at a time.
+//! The client's end of a log-on. It wraps [`ntlm::Client`] in SPNEGO or bare NTLMSSP, one token at a time.
 
 use wire::Now;
 
@@ -38,7 +38,7 @@ pub fn takes_ntlm(hint: &[u8]) -> bool {
     }
 }
 
-/// One login from the client's view.
+/// One log-on from the client's view.
 ///
 /// Send [`Initiator::first`], then pass each token of the server to [`Initiator::step`].
 pub struct Initiator {
@@ -58,7 +58,7 @@ enum InitiatorState {
 }
 
 impl Initiator {
-    /// A new login.
+    /// A new log-on.
     #[must_use]
     pub fn new(identity: ClientIdentity, wrap: Wrap) -> Initiator {
         Initiator {

@@ -1,7 +1,7 @@
 //! Layer 2: NTLM, SPNEGO, key derivation, message protection and credentials.
 //!
 //! An [`Acceptor`] decides on a log-on. It gets one token of the client at a time. [`Initiator`] is the
-//! counterpart in a client. Accounts come through the [`Credentials`] trait. The result of a login is a
+//! counterpart in a client. Accounts come through the [`Credentials`] trait. The result of a log-on is a
 //! session key. [`kdf`] derives from it the keys of a [`Signer`] and two [`Sealer`]s.
 //!
 //! This crate opens no socket and reads no clock. [`ntlm`] and [`spnego`] parse hostile bytes and never

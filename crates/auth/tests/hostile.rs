@@ -1,4 +1,4 @@
-//! Arbitrary and damaged bytes: no input causes a panic or a login.
+//! Arbitrary and damaged bytes: no input causes a panic or a log-on.
 
 use auth::ntlm::{self, AvPairs};
 use auth::spnego;
@@ -104,7 +104,7 @@ proptest! {
         prop_assert!(matches!(acceptor.step(&first, &accounts, Now::default()), Step::Continue(_)));
         for token in &tokens {
             let step = acceptor.step(token, &accounts, Now::default());
-            // Without a user name, noise may be an anonymous login. That is reported and proves nothing.
+            // Without a user name, noise may be an anonymous log-on. That is reported and proves nothing.
             let proved = matches!(&step, Step::Done { login, .. } if !login.is_anonymous());
             prop_assert!(!proved, "{step:?}");
         }

@@ -1,4 +1,4 @@
-//! Complete logins of the initiator with the acceptor, through all steps of an exchange.
+//! Complete log-ons of the initiator with the acceptor, through all steps of an exchange.
 
 use auth::ntlm::{self, AvPairs};
 use auth::spnego::{self, KERBEROS, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
@@ -32,10 +32,10 @@ fn identity(user: &str, domain: &str, password: &str) -> ClientIdentity {
     ClientIdentity::new(user, domain, NtHash::from_password(password), "cifs/box").on("DESK")
 }
 
-/// The outcome of a login: the user and both session keys, or the refusal.
+/// The outcome of a log-on: the user and both session keys, or the refusal.
 type LoginOutcome = Result<(Login, [u8; 16]), Refusal>;
 
-/// Runs a login. `change` may alter the token of each step (0 is the client's first).
+/// Runs a log-on. `change` may alter the token of each step (0 is the client's first).
 fn run(
     identity: ClientIdentity,
     wrap: Wrap,
@@ -80,7 +80,7 @@ fn a_user_logs_on_with_and_without_spnego() {
         assert_eq!(*login.session_key, key);
         assert_ne!(key, [0; 16]);
         let again = untouched(identity("alice", "", "s3cret-ü"), wrap).unwrap().1;
-        assert_ne!(again, key, "each login has a key of its own");
+        assert_ne!(again, key, "each log-on has a key of its own");
     }
 }
 
@@ -174,7 +174,7 @@ fn ntlm_range(turn: usize) -> std::ops::Range<usize> {
     range.into_inner()
 }
 
-/// One changed bit anywhere in one of the client's NTLM messages ends the login.
+/// One changed bit anywhere in one of the client's NTLM messages ends the log-on.
 #[test]
 fn every_changed_bit_of_the_clients_messages_is_refused() {
     let accounts = accounts();
@@ -193,7 +193,7 @@ fn every_changed_bit_of_the_clients_messages_is_refused() {
     }
 }
 
-/// One changed bit in the challenge ends the login too. The exceptions are changes that hide the time stamp,
+/// One changed bit in the challenge ends the log-on too. The exceptions are changes that hide the time stamp,
 /// after which the client leaves its MIC out.
 #[test]
 fn every_changed_bit_of_a_challenge_is_refused_where_there_is_a_mic() {

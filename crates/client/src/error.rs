@@ -46,7 +46,7 @@ pub enum Error {
     /// A server refused a whole call because of its program, its version or its credential.
     #[error("the server did not carry out a call: {0}")]
     Call(String),
-    /// The login failed on this side: the server's token is not acceptable.
+    /// The log-on failed on this side: the server's token is not acceptable.
     #[error("logging on failed: {0}")]
     LogOn(#[from] auth::Refusal),
     /// The server let us in as a guest. Nothing protects a guest's messages.
@@ -64,8 +64,8 @@ pub enum Error {
     /// The server is reachable, but did not answer a step on the way to a share or export in time
     /// ([`Options::connect_timeout`](crate::smb::Options::connect_timeout)).
     #[error(
-        "{step} was not answered within {after:?}: the server takes what is sent and does not go on; \
-         see there what it waits for (its log, its disks, the service that knows its users)"
+        "{step} was not answered within {after:?}: the server accepts data and does not answer; \
+         look there for the cause (its log, its disks, the service that knows its users)"
     )]
     Late {
         /// The command or operation.

@@ -113,7 +113,7 @@ impl FromStr for Url {
             (Scheme::Smb, Some(both)) => both,
             (Scheme::Smb, None) => return Err(format!("no user; {form}")),
             (_, None) => ("", authority),
-            (_, Some(_)) => return Err(format!("NFS has no login; use --uid; {form}")),
+            (_, Some(_)) => return Err(format!("NFS has no log-on; use --uid; {form}")),
         };
         let (domain, user) = written::login(user)?;
         let (host, port) = written::place(place, usual)?;

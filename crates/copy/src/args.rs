@@ -80,8 +80,7 @@ pub struct Args {
     /// The most bytes to copy per second, such as 20m
     #[arg(long, value_name = "SIZE", value_parser = rate)]
     pub rate: Option<u64>,
-    /// The number of further attempts for a file when the server or the connection failed, or it was changed
-    /// meanwhile
+    /// Further attempts for a file after a failure of server or connection, or a change of the file
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
     pub retries: u32,

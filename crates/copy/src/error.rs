@@ -32,7 +32,7 @@ pub(crate) enum Fault {
     #[error("it was changed while it was copied; run the copy again when it is at rest")]
     Changed,
     /// The data read back differs from the data written.
-    #[error("the target lost or changed what was written to it; what there was of it was thrown away")]
+    #[error("the target lost or changed what was written to it; the partial copy was deleted")]
     Differs,
     /// The whole copy has ended.
     #[error("the copy ended before it was done; run the same command again")]
@@ -173,7 +173,7 @@ impl Fault {
 const ROOM: &str = "make room in the target and run the same command again";
 
 const RESTARTED: &str = "the server restarted while the file was written, and may have lost what was \
-    written; run the same command again, it goes on where it stopped";
+    written; run the same command again, it resumes";
 
 /// The text of an error, with advice where it is known.
 fn with_advice(error: &client::Error) -> String {
@@ -196,7 +196,7 @@ fn with_advice(error: &client::Error) -> String {
         // These texts have advice of their own.
         _ if matches!(error, client::Error::UnstableLost) => return RESTARTED.to_owned(),
         _ if matches!(error, client::Error::Late { .. }) => return error.to_string(),
-        _ if error.is_loss() => "the server is gone; run the same command again, it goes on where it stopped",
+        _ if error.is_loss() => "the server is gone; run the same command again, it resumes",
         _ => return error.to_string(),
     };
     format!("{error}; {advice}")

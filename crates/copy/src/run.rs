@@ -45,7 +45,7 @@ const SETTLING: usize = 32;
 /// Runs `plan` to its end. Faults of single files are in the report, and printed on standard error.
 ///
 /// # Errors
-/// When nothing could begin: a server cannot be reached, a login is refused, or the source does not
+/// When nothing could begin: a server cannot be reached, a log-on is refused, or the source does not
 /// exist.
 pub fn run(plan: Plan) -> Result<Report, Error> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -504,7 +504,7 @@ impl Run {
             Ok(named) => named,
             Err(fault) => {
                 let why = format!(
-                    "what was copied of it is in {:?} beside it, which was not given its name: {fault}",
+                    "its copied part is in {:?}, which could not be renamed: {fault}",
                     split(&unnamed.path).1
                 );
                 self.fail(&unnamed.directory.path, why);

@@ -11,10 +11,10 @@ use load::comparison::ENOUGH_TURNS;
 
 use crate::Error;
 
-/// LoadTarget and length of the examination.
+/// Target and length of the examination.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// LoadTarget: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path where one
+    /// Target: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path where one
     /// is mounted
     #[arg(value_name = "TARGET", required = true, num_args = 1..=2, value_parser = target)]
     pub targets: Vec<Url>,

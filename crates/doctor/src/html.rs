@@ -50,7 +50,7 @@ fn target(page: &mut String, examined: &Examined) {
         escape(&verdict.paragraph)
     ));
     if !verdict.changes.is_empty() {
-        page.push_str("<h3>What to change, what gains most first</h3>\n<ol>\n");
+        page.push_str("<h3>Changes, largest gain first</h3>\n<ol>\n");
         for change in &verdict.changes {
             let gain = change.gain.filter(|it| *it > 1.05).map(|it| format!(" (about {} times)", short(it)));
             page.push_str(&format!(

@@ -320,8 +320,8 @@ fn interfaces(f: &mut Formatter<'_>, it: &Connections, route: Option<&Route>) ->
     Ok(())
 }
 
-/// A row of that table. The local end is that of a connection to the address; for the first connection it
-/// is the start of the route.
+/// A row of the table of interfaces. The local end is that of a connection to the address; for the first
+/// connection it is the start of the route.
 fn row(it: &Connections, interface: &Interface, route: Option<&Route>) -> [String; 14] {
     let own = route.and_then(|it| it.source);
     let of_first = || own.filter(|_| route.is_some_and(|it| it.used == interface.address));
@@ -369,7 +369,7 @@ fn speed(mbit: u64) -> String {
 }
 
 fn data(f: &mut Formatter<'_>, it: &Data) -> fmt::Result {
-    writeln!(f, "\n5 What connections and depth are worth")?;
+    writeln!(f, "\n5 Connections and depth")?;
     writeln!(
         f,
         "  {:12} {:>5} {:>6} {:>12} {:>11} {:>22} {:>10} {:>10}",

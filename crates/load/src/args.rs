@@ -15,10 +15,10 @@ use smb_wire::negotiate::Dialect;
 use crate::target::{LoadTarget, target};
 use crate::units::time;
 
-/// LoadTarget and kind of the load.
+/// Target and kind of the load.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// LoadTarget: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path of a
+    /// Target: smb://USER@HOST[:PORT]/SHARE[/DIR], nfs://HOST[:PORT]/EXPORT[/DIR] or the path of a
     /// mounted directory. Several targets, or one with diskspd's flags, are files
     #[arg(value_name = "TARGET", required_unless_present = "agent", value_parser = target)]
     pub targets: Vec<LoadTarget>,

@@ -4,7 +4,7 @@
 //! possible rate.
 //!
 //! A request has 12 bytes: an offset (8 bytes) and a length (4), least significant byte first. The reply
-//! is that number of bytes of the file. Replies come in the order of the requests. There is no login:
+//! is that number of bytes of the file. Replies come in the order of the requests. There is no log-on:
 //! everybody who can connect can read the file.
 
 mod plain;

@@ -318,7 +318,7 @@ pub(crate) fn clear(plan: &Plan) -> Result<(), Error> {
     })
 }
 
-/// Runs one connection from its login to its end. It reaches every barrier, even after an error.
+/// Runs one connection from its log-on to its end. It reaches every barrier, even after an error.
 fn serve(shared: &Arc<LoadRun>, connection: u32) -> Result<ConnectionSummary, Error> {
     let opened = threads::of_session(&shared.plan).and_then(|runtime| {
         let opened = runtime.block_on(Workers::open(shared, connection))?;

@@ -254,7 +254,7 @@ pub(crate) struct Trip<C: Conversation> {
     pub(crate) report: BatchReport,
 }
 
-/// Brings a trip home however its task ends. A task that never ran comes home as panicked.
+/// Returns the batch to its connection, however its task ends. A task that never ran counts as panicked.
 pub(crate) struct TripGuard<C: Conversation> {
     post: Arc<ConnectionMailbox<C>>,
     trip: Option<Box<Trip<C>>>,

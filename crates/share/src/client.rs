@@ -27,7 +27,7 @@ pub trait ClientExpiry: Send + Sync {
 }
 
 /// The connection of its protocol over which a request came. There is none for losses of a client whose time
-/// is over, or of one that yields because something is short.
+/// is over, or of one that yields because a resource is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// The connection, by a number of its protocol.

@@ -9,7 +9,7 @@ use volume::security::Sid;
 /// A user as the engine sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The login name, for status and logs.
+    /// The log-on name, for status and logs.
     pub name: String,
     /// The user's SID.
     pub sid: Sid,

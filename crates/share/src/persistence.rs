@@ -13,7 +13,7 @@ use volume::security::Sid;
 
 use crate::{Identity, Open};
 
-/// Why the records cannot be taken over.
+/// The reason why the records cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// They were written by another version.

@@ -3,7 +3,7 @@
 
 use volume::Failure;
 
-/// Why a request was refused.
+/// The reason why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The last component of the path does not exist.

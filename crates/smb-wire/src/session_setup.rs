@@ -1,4 +1,4 @@
-//! SESSION_SETUP: transports the security tokens of a logon or of a binding (MS-SMB2 2.2.5 and 2.2.6).
+//! SESSION_SETUP: transports the security tokens of a log-on or of a binding (MS-SMB2 2.2.5 and 2.2.6).
 
 use crate::macros::wire_flags;
 use crate::malformed::Malformed;

@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Origin, Overrides, Setting};
 
-/// File server for SMB 3.1.1 and NFSv4.1/4.2 that serves many clients, each over many connections at once.
+/// File server for SMB 2 and 3 and NFSv4.1/4.2 that serves many clients, each over many connections at once.
 #[derive(Debug, Parser)]
 #[command(name = "trunkline", version, max_term_width = 100)]
 pub struct Cli {
@@ -23,7 +23,7 @@ pub struct Cli {
 /// The commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
-    /// Serve directories over SMB 3.1.1 and NFSv4.1/4.2
+    /// Serve directories over SMB 2 and 3 and NFSv4.1/4.2
     Serve(ServeArgs),
     /// Add, list, change and remove the users who may log on
     User {
@@ -149,7 +149,7 @@ pub struct ServeArgs {
     /// Address to listen on; may be repeated [default: all]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<IpAddr>,
-    /// TCP port; 0 takes any that is free [default: 445 where allowed, else 4450]
+    /// TCP port for SMB; 0 takes any that is free [default: 445 where allowed, else 4450]
     #[arg(long, value_name = "PORT")]
     pub smb_port: Option<u16>,
     /// Serve the directories to NFSv4.1 and 4.2 clients too

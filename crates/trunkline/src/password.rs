@@ -92,8 +92,8 @@ const LEAST_LENGTH: usize = 8;
 /// The shortest password of digits alone that is not weak, in characters.
 const LEAST_DIGITS: usize = 12;
 
-/// Why a password is easy to guess, if it is. The server slows down attempts over the network. But an
-/// attacker who has recorded a log-on can try any number of passwords offline.
+/// The reason why a password is easy to guess, if it is. The server slows down attempts over the network.
+/// But an attacker who has recorded a log-on can try any number of passwords offline.
 pub fn weakness(user: &str, password: &str) -> Option<&'static str> {
     let lower = password.to_lowercase();
     // People often add digits and signs to the end of a word that was too weak.
@@ -142,7 +142,7 @@ fn checked(password: String) -> anyhow::Result<String> {
 /// Whether clients can send this as a password. No reason that is given holds it.
 ///
 /// # Errors
-/// Why they cannot.
+/// The reason why they cannot.
 pub fn check(password: &str) -> anyhow::Result<()> {
     ensure!(!password.is_empty(), "the password is empty");
     let length = password.encode_utf16().count();

@@ -169,7 +169,7 @@ fn object(about: &str, keys: &[KeyDescription], value: fn(&Shape) -> Value) -> V
     let property = |key: &KeyDescription| {
         let mut property = value(&key.shape);
         property["description"] = key.help.into();
-        // A value that is taken over from the table above overrides the key's own default.
+        // A value that is inherited from the table above overrides the key's own default.
         if let (Fallback::Value(text), true) = (&key.fallback, key.above.is_empty()) {
             let parsed = format!("x = {text}").parse::<toml::Table>().ok();
             let default = parsed.and_then(|table| serde_json::to_value(&table["x"]).ok());

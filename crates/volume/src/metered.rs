@@ -72,7 +72,7 @@ pub struct RecountProgress {
     pub unreadable: u64,
 }
 
-/// Why a quota is refused.
+/// The reason why a quota is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaRefusal {
     /// The usage exceeds the quota already.

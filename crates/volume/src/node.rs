@@ -65,13 +65,13 @@ pub trait Volume: Send + Sync + 'static {
     /// The space in bytes that the host reports now.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn space(&self) -> Result<Space>;
 
     /// The space of the file system that a node is on. That may be another one, mounted below the root.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn space_at(&self, node: &dyn Node) -> Result<Space> {
         let _ = node;
         self.space()
@@ -137,7 +137,7 @@ pub trait Node: Any + Send + Sync {
     /// The attributes of the node now.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn stat(&self) -> Result<Stat>;
 
     /// The attributes that the node had when [`Node::lookup`] opened or a call created it, if the volume
@@ -191,31 +191,31 @@ pub trait Node: Any + Send + Sync {
     /// Returns when all written data is on stable storage, and the metadata too unless `data_only`.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn sync(&self, data_only: bool) -> Result<()>;
 
     /// Truncates or extends the data to `size`.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn set_size(&self, size: u64) -> Result<()>;
 
     /// Allocates storage for `range`. The length stays as it is.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn allocate(&self, range: Range<u64>) -> Result<()>;
 
     /// Makes `range` read as zeros, and frees its storage if the host can. The length stays as it is.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn punch(&self, range: Range<u64>) -> Result<()>;
 
     /// The first range of data at or behind `from`. `None` when only a hole is left.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn next_data(&self, from: u64) -> Result<Option<Range<u64>>>;
 
     /// The runs of storage at or behind `from`, at most `max`, and whether there are more. The first may
@@ -229,7 +229,7 @@ pub trait Node: Any + Send + Sync {
     /// end.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn copy_range(&self, at: u64, to: &dyn Node, to_at: u64, len: u64) -> Result<u64>;
 
     /// Makes `to` share this node's storage for a range.
@@ -243,19 +243,19 @@ pub trait Node: Any + Send + Sync {
     /// Sets access and modification time.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn set_times(&self, times: Times) -> Result<()>;
 
     /// Sets the permission bits.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn set_mode(&self, mode: u32) -> Result<()>;
 
     /// Sets owner and group; `None` leaves one as it is.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn set_owner(&self, uid: Option<u32>, gid: Option<u32>) -> Result<()>;
 
     /// The value of a note.
@@ -282,7 +282,7 @@ pub trait Node: Any + Send + Sync {
     /// notes are not among them.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn attributes(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
 
     /// Sets or (with `None`) removes an attribute. Removing an attribute that does not exist is no error.
@@ -298,7 +298,7 @@ pub trait Node: Any + Send + Sync {
     /// open then can still be used, but no new one can be created ([`crate::Failure::Stale`]).
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn streams(&self) -> Result<Vec<StreamInfo>>;
 
     /// Opens a stream by its exact name. With `create` a missing stream is created. A stream's node has
@@ -416,7 +416,7 @@ pub trait Node: Any + Send + Sync {
     /// add and remove names. No entry has cookie 1 or 2.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     fn entries(&self, cookie: u64, visit: &mut dyn FnMut(DirEntry) -> ControlFlow<()>) -> Result<()>;
 }
 

@@ -42,7 +42,7 @@ pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
                     ("version", json!({ "type": "string" })),
                     ("settings", json!({
                         "type": "object",
-                        "description": "Every value, also one that is taken over or the default",
+                        "description": "Every value, also one that is inherited or the default",
                     })),
                     ("origins", json!({
                         "type": "object",

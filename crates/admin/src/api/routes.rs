@@ -49,7 +49,7 @@ const SEEN: Parameter = Parameter {
 const FORCE: Parameter = Parameter {
     name: "force",
     place: "query",
-    about: "true: also when it is in use; whoever uses it is disconnected",
+    about: "true: also when it is in use, and disconnects its clients",
     schema: || json!({ "type": "boolean", "default": false }),
 };
 const FIND: Parameter = Parameter {
@@ -73,7 +73,7 @@ const SHARE: Parameter = Parameter {
 };
 
 const NONE: (u16, &str, &str) = (404, "There is none", "Error");
-const CHANGED_SINCE: (u16, &str, &str) = (412, "It has changed since, and what", "Error");
+const CHANGED_SINCE: (u16, &str, &str) = (412, "Changed since that version; the text says what", "Error");
 const NOT_SAID: (u16, &str, &str) = (428, "If-Match is missing", "Error");
 const NOW: (u16, &str, &str) = (200, "The server at one moment", "");
 
@@ -198,7 +198,7 @@ static USERS: [Route; 4] = [
         takes: &[],
         body: Some("UserChange"),
         gives: &[
-            (200, "It counts for whoever logs on from now on", "ChangedUser"),
+            (200, "Applies to later log-ons", "ChangedUser"),
             (400, "It cannot be, and why", "Error"),
             NONE,
         ],

@@ -40,7 +40,7 @@ pub struct Server {
     offered: NegotiateFlags,
 }
 
-/// The proof of a login.
+/// The proof of a log-on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// With the account's password.
@@ -59,7 +59,7 @@ pub struct Judgement {
     pub domain: String,
     /// Machine as the client sent it, without proof.
     pub workstation: String,
-    /// The proof of the login.
+    /// The proof of the log-on.
     pub proof: Proof,
     /// ExportedSessionKey, or zeros for a guest.
     pub session_key: Key,

@@ -17,14 +17,14 @@ use crate::smb::link::{Envelope, FrameRequest};
 use crate::smb::protection::{ChannelKeys, Protection};
 use crate::smb::{Credentials, negotiate};
 
-/// The result of a logon.
+/// The result of a log-on.
 pub(crate) struct LoggedOn {
     pub(crate) id: u64,
     pub(crate) flags: SessionFlags,
     pub(crate) keys: ChannelKeys,
 }
 
-/// A logon after its first round trip. The server has sent its challenge.
+/// A log-on after its first round trip. The server has sent its challenge.
 pub(crate) struct LogonChallenge<'a> {
     exchange: Exchange<'a>,
     next: Next,
@@ -107,7 +107,7 @@ enum Next {
     In(Reply, SessionFlags),
 }
 
-/// The SESSION_SETUP messages of one login.
+/// The SESSION_SETUP messages of one log-on.
 struct Exchange<'a> {
     connection: &'a ConnectionCore,
     initiator: Initiator,

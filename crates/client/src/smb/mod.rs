@@ -1,6 +1,6 @@
 //! A client of SMB servers, 2.0.2 to 3.1.1: asynchronous, pipelined, signed or sealed.
 //!
-//! A [`Connection`] carries messages. A [`Session`] is a logon with its keys. It uses connections, but
+//! A [`Connection`] carries messages. A [`Session`] is a log-on with its keys. It uses connections, but
 //! belongs to none of them. A [`Tree`] is a share in a session, and a [`File`] is an open in a tree. Any
 //! number of operations can be pending at once on one connection. Each is a future, and the requests of all
 //! tasks of a batch leave in one system call.
@@ -25,7 +25,7 @@
 //! With [`Session::open_channels`] a session uses several connections (Multichannel) and survives the loss of
 //! all but one. `examples/channels.rs` reads a file that way and prints the traffic of each connection.
 //!
-//! To read on: [`session`](Session::log_on) shows a logon. `session/call.rs` follows a request to its reply,
+//! To read on: [`session`](Session::log_on) shows a log-on. `session/call.rs` follows a request to its reply,
 //! whichever channels are lost meanwhile. `channels` chooses among the channels. `link` is the heart, where
 //! requests wait for credits, are written, and meet their replies. `protection` signs and seals.
 //!

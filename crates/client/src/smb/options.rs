@@ -58,7 +58,7 @@ impl Default for Options {
     }
 }
 
-/// The user of a logon and the hash of the password.
+/// The user of a log-on and the hash of the password.
 #[derive(Clone)]
 pub struct Credentials {
     /// The user's name.

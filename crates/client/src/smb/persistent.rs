@@ -1,6 +1,6 @@
 //! Persistent handles: files that stay open when the server ends and starts again.
 //!
-//! [`Tree::open_persistent`] opens one and returns its identity with it. After a new logon
+//! [`Tree::open_persistent`] opens one and returns its identity with it. After a new log-on
 //! [`Tree::reconnect`] reconnects it.
 
 use std::sync::Arc;

@@ -278,7 +278,7 @@ impl Tree {
             && said.guid == negotiated.server_guid
             && said.security_mode == negotiated.security_mode
             && said.dialect == negotiated.dialect;
-        if same { Ok(()) } else { Err(Error::Protocol("somebody changed the negotiation on its way")) }
+        if same { Ok(()) } else { Err(Error::Protocol("the negotiation was changed in transit")) }
     }
 
     /// Queries the server's network interfaces, to which further connections can be opened.

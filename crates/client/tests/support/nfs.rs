@@ -98,7 +98,7 @@ pub struct ScriptedState {
     pub scope: &'static [u8],
     /// The reclaimed opens: the owner and the access.
     pub claimed: Vec<(Vec<u8>, ShareAccess)>,
-    /// The number of restarts. ScriptedState from before is void.
+    /// The number of restarts. State from before is void.
     restarts: u8,
     /// Whether it has restarted and received no RECLAIM_COMPLETE.
     in_grace: bool,

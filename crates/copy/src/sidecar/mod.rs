@@ -102,7 +102,7 @@ impl Lost {
     /// The reason, for the user.
     pub(crate) fn why(self) -> &'static str {
         match self {
-            Lost::Owner => "the target does not know by these names who owns files in the source",
+            Lost::Owner => "the target has no users or groups of these names",
             Lost::List => "the target has no access lists",
             Lost::PartOfList => {
                 "the target cannot say the same, or does not know everybody that is named there"

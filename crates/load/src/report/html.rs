@@ -74,7 +74,7 @@ pub fn html(reports: &[Report], command: &str) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>trunkline load: \
          {0}</title><style>{STYLE}</style>\n\
-         <h1>What a share gives</h1>\n<p>{0}</p>\n<p><code>{1}</code></p>\n",
+         <h1>Results</h1>\n<p>{0}</p>\n<p><code>{1}</code></p>\n",
         escape(title),
         escape(command)
     );
@@ -86,7 +86,7 @@ pub fn html(reports: &[Report], command: &str) -> String {
     page.push_str(&by_percentile(reports).draw());
     page.push_str(&over_time(reports).draw());
     page.push_str(
-        "</div>\n<h2>What the numbers mean</h2>\n<p>An operation counts if it begins in the measured time; \
+        "</div>\n<h2>Meaning of the numbers</h2>\n<p>An operation counts if it begins in the measured time; \
          the warm-up does not count. A latency runs from the start of an operation to its reply; with a \
          rate, from its planned start. 1 MiB is 1,048,576 bytes. Throughput is the size of an operation \
          times operations a second; the last column shows whether the counted bytes agree.</p>\n</html>\n",

@@ -65,7 +65,7 @@ impl std::fmt::Display for ProvisionField {
     }
 }
 
-/// Why amounts cannot be bought.
+/// The reason why amounts cannot be bought.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProvisionError {
     /// The size decides, and none was given.

@@ -73,7 +73,7 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
 
 /// The bytes of the reply, apart from the rest of the COMPOUND. Entries are written into them directly while
 /// the rest of the COMPOUND stays usable. They are put back on drop. If the operation fails, the COMPOUND
-/// drops source it has written.
+/// drops the written entries.
 struct DetachedReply<'a> {
     run: &'a mut Run,
     out: Vec<u8>,

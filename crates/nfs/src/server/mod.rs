@@ -47,7 +47,7 @@ pub type ServerRef = Arc<Arc<Server>>;
 /// A search for expired clients that finds none counts for this long (ns).
 const LOOK_NS: u64 = 100_000_000;
 
-/// The server.
+/// The NFS server: the state that its connections share. Clients, sessions and opens outlive a connection.
 pub struct Server {
     config: ServerConfig,
     /// A reference to itself, for the engines.
@@ -55,7 +55,7 @@ pub struct Server {
     /// Makes filehandles and checks them.
     pub handles: HandleKey,
     exports: ArcSwap<Exports>,
-    /// The clients.
+    /// The client records by client ID and by owner, also those that are not confirmed yet.
     pub clients: Clients,
     /// The time of the last search for expired clients that found none (monotonic ns).
     none_expired_ns: AtomicU64,

@@ -44,7 +44,7 @@ impl Server {
             tracing::info!(
                 clients,
                 is_host_new,
-                "NFS clients from before the restart may take up what they had"
+                "NFS clients from before the restart may reclaim their state"
             );
         }
         self.grace.begin(before, self.lease_ns(), now);
@@ -141,7 +141,7 @@ impl Server {
                 let owner = String::from_utf8_lossy(&absent.known.owner).into_owned();
                 tracing::info!(
                     client = owner,
-                    "an NFS client has not come back in time: what it had is given up"
+                    "an NFS client has not returned in time; its opens and locks are released"
                 );
             }
             self.finish(absent, now);

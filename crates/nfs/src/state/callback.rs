@@ -128,9 +128,9 @@ impl CallbackRequest {
 /// The result of a callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallbackOutcome {
-    /// The client has taken the callback and done what it asks for.
+    /// The client has taken the callback and done what it asked for.
     Done,
-    /// The client has taken the callback, and refused what it asks for.
+    /// The client has taken the callback, and refused what it asked for.
     Refused,
     /// The client has not taken the callback. Its sequence ID is still unused.
     NotTaken,

@@ -152,7 +152,7 @@ impl Session {
         is_new
     }
 
-    /// Updates the values that are read without the lock. The credentials holds the lock.
+    /// Updates the values that are read without the lock. The caller holds the lock.
     fn publish(&self, bound: &[Bound]) {
         self.has_back.store(bound.iter().any(|bound| bound.back), Ordering::Release);
     }

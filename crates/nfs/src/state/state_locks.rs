@@ -4,7 +4,7 @@
 //! DELEGRETURN of one file at the same time over several connections. Each of them looks up the client's
 //! states of the file and then changes them. It holds a lock over both steps.
 //!
-//! PaddedMutex order: this lock comes before `OpenState::changing`, `LockState::freed` and every lock of the
+//! Lock order: this lock comes before `OpenState::changing`, `LockState::freed` and every lock of the
 //! engine. A thread holds at most one of them. Callbacks of the engine (a recall, a wake) take none.
 
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -124,7 +124,7 @@ impl Share {
     /// Room on the volume.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     pub fn space(&self) -> Result<volume::Space, Refusal> {
         Ok(self.volume.space()?)
     }
@@ -132,7 +132,7 @@ impl Share {
     /// Room on the file system that an open is on.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     pub fn space_of(&self, open: &crate::Open) -> Result<volume::Space, Refusal> {
         Ok(self.volume.space_at(open.node.as_ref())?)
     }

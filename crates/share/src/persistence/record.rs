@@ -125,7 +125,7 @@ pub struct AheadSpan {
     pub until: Option<u64>,
 }
 
-/// Why a record cannot be read.
+/// The reason why a record cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordError {
     Kind(u8),

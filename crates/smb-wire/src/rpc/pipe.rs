@@ -248,7 +248,7 @@ impl Pipe {
 
     fn bind(&mut self, header: &Header, body: &[u8]) {
         if header.auth_length != 0 {
-            // MS-RPCE 2.2.2.5 (exception: the SMB session identifies callers, without a second logon)
+            // MS-RPCE 2.2.2.5 (exception: the SMB session identifies callers, without a second log-on)
             return self.reply(bind_nak(header.call_id, NakReason::AuthenticationTypeNotRecognized));
         }
         let Ok(bind) = Bind::parse(body) else {

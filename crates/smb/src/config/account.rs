@@ -503,12 +503,12 @@ pub(crate) mod tests {
         let keys_alone = Demands { refuses_passwords: true, ..Demands::default() };
         let mut config = server(true, vec![demanding("Übung", &["østen"], keys_alone)]);
         assert!(
-            config.session_settings(None, "Østen", by(SMB3)).unwrap_err().contains("takes its keys alone")
+            config.session_settings(None, "Østen", by(SMB3)).unwrap_err().contains("accepts only its keys")
         );
         config.free_users = vec!["ØSTEN".to_owned()];
         let free = config.session_settings(None, "Østen", by(SMB3)).unwrap();
         let why = config.reach(&free, Some("übung"), SMB3).unwrap_err();
-        assert_eq!(why, "account `Übung` takes its keys alone, and this is a user's password");
+        assert_eq!(why, "account `Übung` accepts only its keys, not a user's password");
         let key = LogonProperties { key_of: Some("übung"), ..by(SMB3) };
         let own = config.session_settings(None, "übung", key).unwrap();
         assert!(config.reach(&own, Some("ÜBUNG"), SMB3).is_ok());
@@ -534,7 +534,7 @@ pub(crate) mod tests {
                 && none.session_settings(None, "ann", by(SMB3)).is_ok()
         );
         let why = keys_alone.session_settings(None, "ann", by(SMB3)).unwrap_err();
-        assert_eq!(why, "account `lab` takes its keys alone, and this is a user's password");
+        assert_eq!(why, "account `lab` accepts only its keys, not a user's password");
         let why = none.session_settings(None, "lab", key).unwrap_err();
         assert_eq!(why, "account `lab` takes no keys");
     }

@@ -39,7 +39,7 @@ pub enum Event {
     Break(Notice),
     /// A session has ended on another connection. This connection must forget it.
     SessionGone {
-        /// The session.
+        /// Its SessionId, by which the connection finds its channel of the session.
         session_id: u64,
     },
     /// The connection must close.

@@ -24,7 +24,7 @@ pub enum Origin {
     CommandLine(&'static str),
     /// An environment variable.
     Environment(&'static str),
-    /// A table from which the value is taken over (that of the account or of the server).
+    /// A table from which the value is inherited (that of the account or of the server).
     Inherited(String),
 }
 

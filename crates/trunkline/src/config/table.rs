@@ -33,7 +33,7 @@ pub struct KeyDescription {
     pub help: &'static str,
     /// The type of its values.
     pub shape: Shape,
-    /// The tables from which a missing value is taken over, in this order.
+    /// The tables from which a missing value is inherited, in this order.
     pub above: &'static [&'static str],
     /// The value that applies if the key is not set.
     pub fallback: Fallback,

@@ -1,7 +1,7 @@
 //! The table of settings: every key of the configuration, described once.
 //!
 //! Each line gives a key's name, type, format and default, whether a reload applies it, and the table from
-//! which it is taken over. Its doc comment says what the key does. [`super::table`] describes the syntax of a
+//! which it is inherited. Its doc comment says what the key does. [`super::table`] describes the syntax of a
 //! line. The reader of the configuration, `config show`, `set KEY=VALUE`, the admin API's schema and the
 //! documents (`reference.rs`) are generated from these lines. A new key needs a line here and the code that
 //! uses it.
@@ -159,7 +159,7 @@ settings! {
         min_dialect: Dialect { OneOf, start, or Dialect::Smb202 }
         /// Whether a session may have several connections (docs/multichannel.md).
         multichannel: bool { Flag, live, or true }
-        /// Connections of one session.
+        /// Maximum connections of one session.
         max_channels: u64 { CHANNELS, live, or DEFAULT_CHANNELS as u64 }
         /// Further addresses of the server that are outside of a container or a NAT, such as `203.0.113.8
         /// speed=10G`.
@@ -195,7 +195,7 @@ settings! {
         tls_key: PathBuf { File, start, unset "no TLS", "\"page.key\"" }
         /// File that receives a line of JSON for each request (docs/metrics.md).
         records: PathBuf { File, start, unset "nothing is recorded", "\"requests.jsonl\"" }
-        /// Number of requests of a connection of which one is recorded.
+        /// One of this many requests of each connection is recorded.
         records_sample: u64 { Number(1, 1 << 32), start, or 1 }
         /// Size at which the file is rotated.
         records_max_mib: u64 { Number(1, 1 << 20), start, or 64 }
@@ -253,7 +253,7 @@ settings! {
         metadata_caching: bool { Flag, live, unset "`true`" }
         /// Whether a session of the account's users may have several connections.
         multichannel: bool { Flag, live, from server }
-        /// Connections of one session of the account's users.
+        /// Maximum connections of one session of the account's users.
         max_channels: u64 { CHANNELS, live, from server }
         /// Addresses of the server on which SMB connections belong to the account.
         smb_listen: Vec<IpAddr> { ListFormat::some(Text(address)), live, unset "none of its own" }

@@ -1,4 +1,4 @@
-//! A logon: its identity, its keys and its channels (MS-SMB2 3.2.1.3).
+//! A log-on: its identity, its keys and its channels (MS-SMB2 3.2.1.3).
 
 pub(crate) mod call;
 mod keeper;
@@ -34,10 +34,10 @@ pub struct Session {
     pub(crate) inner: Arc<SessionInner>,
 }
 
-/// The name of the logon step in errors.
+/// The name of the log-on step in errors.
 const SESSION_SETUP: &str = "SESSION_SETUP";
 
-/// A logon after its first round trip ([`Session::begin`]).
+/// A log-on after its first round trip ([`Session::begin`]).
 pub struct LoggingOn<'a> {
     connection: &'a Connection,
     who: Credentials,
@@ -110,7 +110,7 @@ impl Session {
         Ok(LoggingOn { connection, who: who.clone(), begun })
     }
 
-    /// Makes the result of a logon a session over `connection`.
+    /// Makes the result of a log-on a session over `connection`.
     fn new(
         connection: &Connection,
         who: Credentials,

@@ -137,7 +137,7 @@ impl Item {
     /// The text of a symbolic link.
     ///
     /// # Errors
-    /// [`Refusal::Invalid`] if it is not a link; as the volume says.
+    /// [`Refusal::Invalid`] if it is not a link; the volume's error.
     pub fn link_text(&self) -> Result<Vec<u8>, Refusal> {
         Ok(self.node.link_text()?)
     }
@@ -190,7 +190,7 @@ impl Share {
     /// it.
     ///
     /// # Errors
-    /// [`Refusal::Gone`] if it has left the share; as the volume says, which proves nothing about its
+    /// [`Refusal::Gone`] if it has left the share; the volume's error, which proves nothing about its
     /// location.
     pub fn check_place(&self, item: &Item) -> Result<(), Refusal> {
         match &item.directory {

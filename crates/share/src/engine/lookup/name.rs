@@ -60,7 +60,7 @@ impl Share {
     /// holds no lock of the directory.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn look_up(
         &self,
         here: &Arc<Directory>,

@@ -27,7 +27,7 @@ impl Share {
     /// share.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`]; as the volume says.
+    /// [`Refusal::AccessDenied`]; the volume's error.
     pub(crate) fn check_link_moves(&self, open: &Open, to: &Arc<Directory>) -> Result<(), Refusal> {
         if open.file.kind != NodeKind::Link || self.settings().symlinks != Symlinks::Inside {
             return Ok(());

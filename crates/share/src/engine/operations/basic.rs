@@ -71,7 +71,7 @@ impl Share {
     /// open move them again.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`] if `open` cannot write; as the volume says.
+    /// [`Refusal::AccessDenied`] if `open` cannot write; the volume's error.
     pub fn set_recorded_times(
         &self,
         caller: &Caller<'_>,
@@ -96,7 +96,7 @@ impl Share {
     /// not waited for.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`] without the right to; [`Refusal::Invalid`]; as the volume says.
+    /// [`Refusal::AccessDenied`] without the right to; [`Refusal::Invalid`]; the volume's error.
     pub fn set_first_basic(
         &self,
         caller: &Caller<'_>,
@@ -185,7 +185,7 @@ fn update_fixed_times(open: &Open, basic: &Basic) {
     open.fixed_times.store(own.bits(), Ordering::Relaxed);
 }
 
-/// The times that the host is to set, and the change that watches are to hear of.
+/// The times to set on the host, and the change to report to watches.
 fn asked_for(basic: &Basic) -> (Times, ChangeFilter) {
     let set = |time: Option<TimeSet>| match time {
         Some(TimeSet::Set(time)) => Some(time),

@@ -26,7 +26,7 @@ impl Share {
     ///
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::RangeConflict`], [`Refusal::IsADirectory`],
-    /// [`Refusal::WouldBlock`] when patience ended; as the volume says.
+    /// [`Refusal::WouldBlock`] when patience ended; the volume's error.
     // MS-FSA 2.1.5.3
     pub fn read(
         &self,

@@ -100,7 +100,7 @@ impl Share {
     /// elsewhere. Marks it for the next backup.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     // MS-FSA 2.1.4.17
     // MS-FSA 2.1.5.1.2
     pub(crate) fn move_times(

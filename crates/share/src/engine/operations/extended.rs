@@ -22,7 +22,7 @@ impl Share {
     /// All extended attributes, by name.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`]; as the volume says.
+    /// [`Refusal::AccessDenied`]; the volume's error.
     // MS-FSA 2.1.5.12.12
     pub fn extended(&self, open: &Open) -> Result<Extended, Refusal> {
         if !open.granted.contains(Rights::READ_EA) {
@@ -70,7 +70,7 @@ impl Share {
     /// One extended attribute, by its exact name.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::NoSuchAttribute`]; as the volume says.
+    /// [`Refusal::AccessDenied`], [`Refusal::NoSuchAttribute`]; the volume's error.
     pub fn attribute(&self, open: &Open, name: &[u8]) -> Result<Vec<u8>, Refusal> {
         let found = self.extended(open)?.into_iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value).ok_or(Refusal::NoSuchAttribute)

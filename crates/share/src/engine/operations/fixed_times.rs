@@ -18,7 +18,7 @@ impl Share {
     /// Runs an action that changes data, and keeps the times that the open holds fixed.
     ///
     /// # Errors
-    /// The errors of `act`; as the volume says.
+    /// The errors of `act`; the volume's error.
     pub(crate) fn keeping_times<T>(
         &self,
         open: &Open,
@@ -34,7 +34,7 @@ impl Share {
     /// The times that an open holds fixed, before an action through it moves them.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     fn own_times_of(&self, open: &Open) -> Result<Option<TimesBefore>, Refusal> {
         let own = open.fixed_times();
         if own.is_empty() {
@@ -53,7 +53,7 @@ impl Share {
     /// Puts the times back after the action.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     // MS-FSA 2.1.4.17
     fn restore_times(&self, open: &Open, before: Option<TimesBefore>, now: Now) -> Result<(), Refusal> {
         let Some(TimesBefore { times, changed }) = before else {

@@ -19,7 +19,7 @@ impl Share {
     /// Returns once all written data is on stable storage.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`] without the right to write; as the volume says. Another open may have got an
+    /// [`Refusal::AccessDenied`] without the right to write; the volume's error. Another open may have got an
     /// error that data of the file could not be stored. If that happened after this open was made or last got
     /// such an error, this open gets the same error once.
     // MS-FSA 2.1.5.7
@@ -35,7 +35,7 @@ impl Share {
     /// Returns once all data that any client has written to a file is on stable storage.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn item_sync(&self, item: &Item) -> Result<(), Refusal> {
         let file = self.open_files().get(item.id());
         let kept = file.as_ref().and_then(|file| file.node_for(OpenHow::Read));
@@ -50,7 +50,7 @@ impl Share {
     /// Flushes the data that was written through an open while the file had `known` failures.
     ///
     /// # Errors
-    /// As the volume says, and [`Failure::Io`] if there were failures since, whichever open they were
+    /// The volume's error, and [`Failure::Io`] if there were failures since, whichever open they were
     /// reported to first.
     pub(crate) fn store(&self, open: &Open, known: u64, data_only: bool) -> Result<(), Refusal> {
         let synced = self.sync(Some(&open.file), open.data.as_ref(), data_only);

@@ -81,7 +81,7 @@ impl Share {
     /// The current properties of an open file.
     ///
     /// # Errors
-    /// [`Refusal::Gone`]; as the volume says.
+    /// [`Refusal::Gone`]; the volume's error.
     pub fn info(&self, open: &Open) -> Result<Info, Refusal> {
         let stat = open.node.stat()?;
         let record = match self.record_if_reported(&open.file, &stat) {

@@ -40,7 +40,7 @@ impl Share {
     /// of the directory that it covers. None for any other item.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn covered(&self, item: &Item) -> Result<Option<u64>, Refusal> {
         let Some(directory) = &item.directory else { return Ok(None) };
         let Some((above, name)) = directory.place() else { return Ok(None) };
@@ -61,7 +61,7 @@ impl Share {
     /// The target of a name in a directory. A symbolic link is not followed.
     ///
     /// # Errors
-    /// [`Refusal::NotFound`], [`Refusal::NotADirectory`], [`Refusal::AccessDenied`]; as the volume says.
+    /// [`Refusal::NotFound`], [`Refusal::NotADirectory`], [`Refusal::AccessDenied`]; the volume's error.
     pub fn item_in(&self, caller: &Caller<'_>, above: &Item, name: &Name) -> Result<Item, Refusal> {
         self.item_in_for(caller, above, name, Rights::empty())
     }
@@ -112,7 +112,7 @@ impl Share {
     /// The current properties of an item.
     ///
     /// # Errors
-    /// [`Refusal::Gone`] if it has no name left and is not open; as the volume says.
+    /// [`Refusal::Gone`] if it has no name left and is not open; the volume's error.
     pub fn item_info(&self, item: &Item) -> Result<Info, Refusal> {
         self.info_of_node(item.node.as_ref(), &item.node.stat()?)
     }
@@ -120,7 +120,7 @@ impl Share {
     /// The version of an item alone, as [`Share::item_info`] returns it.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn item_version(&self, item: &Item) -> Result<u64, Refusal> {
         let directory = item.directory.as_ref().filter(|_| self.cache().is_on());
         let before = directory.map(|directory| (directory.generation(), directory.own_changes()));
@@ -136,7 +136,7 @@ impl Share {
     /// version that was given out last, if neither a name in it nor a property of its own has changed since.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn version_before(&self, item: &Item) -> Result<u64, Refusal> {
         let directory =
             item.directory.as_ref().filter(|known| self.cache().is_on() && known.is_version_current());
@@ -149,7 +149,7 @@ impl Share {
     /// All rights of the caller on the item; perhaps none.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn item_rights(&self, caller: &Caller<'_>, item: &Item) -> Result<Rights, Refusal> {
         let security = self.item_security(item)?;
         let parent = item.known_place().map(|(parent, _)| parent);
@@ -162,7 +162,7 @@ impl Share {
     /// The descriptor, and whether it is stored. Otherwise it expresses the host's permission bits.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn item_descriptor(&self, item: &Item) -> Result<(Descriptor, bool), Refusal> {
         let security = self.item_security(item)?;
         Ok((security.descriptor.clone(), security.is_stored))
@@ -319,7 +319,7 @@ impl Share {
     /// Whether the caller may execute the item: by its list, or without a stored one by the host's answer.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn item_runs(&self, caller: &Caller<'_>, item: &Item) -> Result<bool, Refusal> {
         let security = self.item_security(item)?;
         Ok(security.is_stored || security.runs(caller))
@@ -328,7 +328,7 @@ impl Share {
     /// Room on the file system that an item is on.
     ///
     /// # Errors
-    /// As the host says.
+    /// The host's error.
     pub fn space_at(&self, item: &Item) -> Result<volume::Space, Refusal> {
         Ok(self.volume().space_at(item.node())?)
     }

@@ -23,7 +23,7 @@ impl Share {
     ///
     /// # Errors
     /// [`Refusal::NoSuchNote`] if the file is none. A symbolic link of the host is none either;
-    /// [`Share::link_text`] gives its text. As the volume says.
+    /// [`Share::link_text`] gives its text. The volume's error.
     // MS-FSA 2.1.5.10.14
     pub fn reparse(&self, open: &Open) -> Result<Vec<u8>, Refusal> {
         if !self.record_of(open)?.has_reparse {
@@ -35,7 +35,7 @@ impl Share {
     /// Makes the open file a reparse point, or changes the data of one with the same tag.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`], [`Refusal::NotEmpty`]; as the volume says.
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`], [`Refusal::NotEmpty`]; the volume's error.
     // MS-FSA 2.1.5.10.37
     pub fn set_reparse(&self, _caller: &Caller<'_>, open: &Arc<Open>, bytes: &[u8]) -> Result<(), Refusal> {
         self.check_note_change(open)?;
@@ -82,7 +82,7 @@ impl Share {
     /// with the file, which has no name any more.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] for a file with data; as the volume says.
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] for a file with data; the volume's error.
     // MS-FSA 2.1.5.10.37
     pub fn make_link(&self, caller: &Caller<'_>, open: &Arc<Open>, text: &[u8]) -> Result<(), Refusal> {
         self.check_note_change(open)?;
@@ -118,7 +118,7 @@ impl Share {
     /// The text of a symbolic link of the host.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchNote`] if the file is none; as the volume says.
+    /// [`Refusal::NoSuchNote`] if the file is none; the volume's error.
     pub fn link_text(&self, open: &Open) -> Result<Vec<u8>, Refusal> {
         if open.file.kind != NodeKind::Link {
             return Err(Refusal::NoSuchNote);
@@ -143,7 +143,7 @@ impl Share {
     /// makes them. That changes the file and therefore needs a right to.
     ///
     /// # Errors
-    /// [`Refusal::NoSuchNote`], [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; as the volume says.
+    /// [`Refusal::NoSuchNote`], [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; the volume's error.
     // MS-FSA 2.1.5.10.1 (exception: it asks for no right)
     pub fn object_id(&self, open: &Open, create: bool, now: Now) -> Result<[u8; 16], Refusal> {
         if let Some(id) = open.node.note(Note::ObjectId)?.and_then(|bytes| bytes.first_chunk().copied()) {
@@ -167,7 +167,7 @@ impl Share {
     /// was made here.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn object_birth(&self, open: &Open) -> Result<Option<[u8; 48]>, Refusal> {
         let note = open.node.note(Note::ObjectId)?;
         Ok(note.and_then(|bytes| <[u8; 48]>::try_from(bytes.get(16..)?).ok()))
@@ -176,7 +176,7 @@ impl Share {
     /// Gives a file without one an object id and its birth part. Programs that restore files use it.
     ///
     /// # Errors
-    /// [`Refusal::ReadOnly`], [`Refusal::AccessDenied`], [`Refusal::Exists`]; as the volume says.
+    /// [`Refusal::ReadOnly`], [`Refusal::AccessDenied`], [`Refusal::Exists`]; the volume's error.
     // MS-FSA 2.1.5.10.35 (exception: nobody looks for another file with the same bytes, since no host finds
     // files by them)
     pub fn set_object_id(&self, caller: &Caller<'_>, open: &Open, whole: &[u8; 64]) -> Result<(), Refusal> {
@@ -194,7 +194,7 @@ impl Share {
     /// Removes the object id, if there is one.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; as the volume says.
+    /// [`Refusal::AccessDenied`], [`Refusal::ReadOnly`]; the volume's error.
     // MS-FSA 2.1.5.10.2 (exception: it asks for no right)
     pub fn delete_object_id(&self, open: &Open) -> Result<(), Refusal> {
         self.check_note_change(open)?;

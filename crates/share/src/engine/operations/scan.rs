@@ -274,7 +274,7 @@ impl<'a> ListedEntry<'a> {
     /// The properties of the entry, or of its target if it is a link that is followed.
     ///
     /// # Errors
-    /// [`Refusal::NotFound`] if it has vanished since; as the volume says.
+    /// [`Refusal::NotFound`] if it has vanished since; the volume's error.
     pub fn info(&self) -> Result<Info, Refusal> {
         let hides = self.share.settings().hides(self.entry.name.as_bytes());
         let stops = self.open.options.contains(Options::STOP_AT_LINKS);
@@ -353,7 +353,7 @@ impl Share {
     /// these.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::NotADirectory`]; as the volume says.
+    /// [`Refusal::AccessDenied`], [`Refusal::NotADirectory`]; the volume's error.
     // MS-FSA 2.1.5.6.3
     pub fn scan(
         &self,

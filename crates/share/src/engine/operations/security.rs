@@ -17,7 +17,7 @@ impl Share {
     /// The whole descriptor. The caller must check which parts the opener may see.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     // MS-FSA 2.1.5.14
     pub fn descriptor(&self, open: &Open) -> Result<Descriptor, Refusal> {
         Ok(self.security_of(open)?.descriptor.clone())
@@ -26,7 +26,7 @@ impl Share {
     /// The most rights that the opener could have got on this file.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`] if there are none; as the volume says.
+    /// [`Refusal::AccessDenied`] if there are none; the volume's error.
     // MS-FSA 2.1.5.1.2.1
     pub fn maximal(&self, open: &Open) -> Result<Rights, Refusal> {
         let identity = &open.identity();
@@ -38,7 +38,7 @@ impl Share {
     /// The most rights that a caller could get on the file of an open, which may belong to another client.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`] if there are none; as the volume says.
+    /// [`Refusal::AccessDenied`] if there are none; the volume's error.
     pub fn maximal_for(&self, caller: &Caller<'_>, open: &Open) -> Result<Rights, Refusal> {
         let security = self.security_of(open)?;
         let parent = open.link.as_ref().map(|link| link.place().0);

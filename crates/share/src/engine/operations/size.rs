@@ -107,7 +107,7 @@ impl Share {
     /// the host does not know the holes of a stream, all of it is data.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; the volume's error.
     pub fn next_data(&self, open: &Open, from: u64) -> Result<Option<Range<u64>>, Refusal> {
         if !open.granted.intersects(Rights::READ_DATA | Rights::EXECUTE) {
             return Err(Refusal::AccessDenied);
@@ -119,7 +119,7 @@ impl Share {
     /// The extents of a file's storage at or behind `from`, at most `max`, and whether there are more.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::NotSupported`]; as the volume says.
+    /// [`Refusal::AccessDenied`], [`Refusal::NotSupported`]; the volume's error.
     // MS-FSA 2.1.5.10.15 (exception: it asks for no right, but only who may read has the file open on the
     // host)
     pub fn extents(&self, open: &Open, from: u64, max: usize) -> Result<(Vec<Extent>, bool), Refusal> {
@@ -198,7 +198,7 @@ impl Share {
     /// Sets whether holes are kept.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; the volume's error.
     // MS-FSA 2.1.5.10.38
     pub fn set_sparse(&self, open: &Arc<Open>, on: bool) -> Result<(), Refusal> {
         let any = Rights::WRITE_DATA | Rights::WRITE_ATTRIBUTES | Rights::APPEND_DATA;
@@ -228,7 +228,7 @@ impl Share {
     /// The parts of a range that hold data, at most `max`, and whether there are more.
     ///
     /// # Errors
-    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; as the volume says.
+    /// [`Refusal::AccessDenied`], [`Refusal::Invalid`]; the volume's error.
     // MS-FSA 2.1.5.10.22
     pub fn allocated_ranges(
         &self,

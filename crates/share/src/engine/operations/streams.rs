@@ -9,7 +9,7 @@ impl Share {
     /// The named streams of a file or directory, without those that are marked for deletion.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     // MS-FSA 2.1.5.12.29
     pub fn streams(&self, open: &Open) -> Result<Vec<StreamInfo>, Refusal> {
         if !self.settings().streams {
@@ -30,7 +30,7 @@ impl Share {
     /// data.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn unnamed_stream(&self, open: &Open) -> Result<Option<(u64, u64)>, Refusal> {
         let stat = open.node.stat()?;
         Ok((stat.kind == NodeKind::File).then_some((stat.size, stat.allocated)))

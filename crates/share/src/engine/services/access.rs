@@ -34,7 +34,7 @@ impl Share {
     /// Reads a file's descriptor, or makes it from the host's permission bits.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn load_security(
         &self,
         node: &dyn Node,
@@ -93,7 +93,7 @@ impl Share {
     /// A directory's descriptor, from the cache if that can be trusted.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn directory_security(&self, directory: &Arc<Directory>) -> Result<Arc<Security>, Refusal> {
         if let Some(known) = directory.known_security() {
             return Ok(known);

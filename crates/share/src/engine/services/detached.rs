@@ -268,7 +268,7 @@ impl Share {
         self.close_all_lost(self.persistence().detached().ending(), now.into());
     }
 
-    /// Closes detached opens that yield to others, because something is short. Returns false if there was
+    /// Closes detached opens that yield to others, because a resource is short. Returns false if there was
     /// none.
     pub(crate) fn end_absent(&self, cause: Cause) -> bool {
         self.close_all_lost(self.persistence().detached().yielding(), cause)

@@ -27,7 +27,7 @@ impl Share {
     /// returned just now.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn properties(
         &self,
         file: &Arc<File>,

@@ -43,7 +43,7 @@ impl Share {
     ///
     /// # Errors
     /// [`Refusal::NotSupported`] if the share records nothing; [`Refusal::Invalid`] for a directory, or if
-    /// there is too much to record; [`Refusal::Gone`] if it is closed; as the host says. The open is not
+    /// there is too much to record; [`Refusal::Gone`] if it is closed; the host's error. The open is not
     /// recorded then.
     pub fn record(&self, open: &Arc<Open>, keep_ns: u64, note: Vec<u8>) -> Result<(), Refusal> {
         let recorder = self.recorder().ok_or(Refusal::NotSupported)?;
@@ -165,7 +165,7 @@ impl Share {
     /// Returns when all records made before are on stable storage. May block.
     ///
     /// # Errors
-    /// As the host says; the records are not sure to survive then.
+    /// The host's error; the records are not sure to survive then.
     pub fn commit_records(&self) -> Result<(), Refusal> {
         let Some(recorder) = self.recorder() else { return Ok(()) };
         recorder.commit()?;

@@ -38,7 +38,7 @@ impl Share {
     /// The attribute record of a file with this stat, whether it is open or not.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn record_of_node(&self, node: &dyn Node, stat: &Stat) -> Result<Record, Refusal> {
         self.reported_record(stat).map_or_else(|| self.load_record(node, stat), Ok)
     }
@@ -64,7 +64,7 @@ impl Share {
     /// shows the same time of change: setting the attribute that holds a record moves it.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn load_record(&self, node: &dyn Node, stat: &Stat) -> Result<Record, Refusal> {
         self.load_record_at(node, None, stat)
     }
@@ -101,7 +101,7 @@ impl Share {
     /// Writes the attribute record of a file.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn put_record(&self, node: &dyn Node, record: &Record) -> Result<(), Refusal> {
         // A record that does not fit into the file's own attributes is a sidecar and moves none of its times.
         self.open_files().versions().forget_plain(node.id());
@@ -115,7 +115,7 @@ impl Share {
     /// Writes the stored descriptor of a file, or removes it (with `None`).
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn put_descriptor(&self, node: &dyn Node, bytes: Option<&[u8]>) -> Result<(), Refusal> {
         self.cache().wrote(node.id());
         let stored = node.set_note(Note::Descriptor, bytes);
@@ -126,7 +126,7 @@ impl Share {
     /// The attribute record of an open file.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn record_of(&self, open: &Open) -> Result<Record, Refusal> {
         self.record_at(&open.file, open.node.as_ref())
     }
@@ -134,7 +134,7 @@ impl Share {
     /// The attribute record of a file that is about to be opened.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn record_at(&self, file: &File, node: &dyn Node) -> Result<Record, Refusal> {
         if self.volume().properties().tells_changes
             && let Some(record) = file.record()
@@ -154,7 +154,7 @@ impl Share {
     /// the record was made of.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn store_record(&self, open: &Open, record: Record) -> Result<(), Refusal> {
         self.store_record_at(&open.file, open.node.as_ref(), record)
     }
@@ -162,7 +162,7 @@ impl Share {
     /// As [`Share::store_record`], for a file that is about to be opened.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub(crate) fn store_record_at(
         &self,
         file: &File,

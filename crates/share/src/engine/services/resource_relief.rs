@@ -51,7 +51,7 @@ impl Share {
     }
 
     /// Ends the state of clients that are gone, in all shares that have their descriptors together, because
-    /// something is short. Returns false if there was none. The caller holds no lock.
+    /// a resource is short. Returns false if there was none. The caller holds no lock.
     // RFC 8881 8.4.2.3
     pub fn relieve(&self, now: Now) -> bool {
         self.descriptors().set_short(false);
@@ -72,7 +72,7 @@ impl Share {
         if any {
             tracing::info!(
                 share = %self.name(),
-                "something is short: what was kept for clients that are gone is given up"
+                "a resource is short: state of absent clients is released"
             );
         }
         any

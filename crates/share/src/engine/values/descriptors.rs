@@ -127,12 +127,12 @@ impl Descriptors {
         any
     }
 
-    /// Records that something is short, or is no longer.
+    /// Records that a resource is short, or is no longer.
     pub(crate) fn set_short(&self, is_short: bool) {
         self.is_short.store(is_short, Ordering::Relaxed);
     }
 
-    /// Whether something is short.
+    /// Whether a resource is short.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
     }

@@ -32,7 +32,7 @@ impl Numbers for HostNumbers {
 /// The host's lists of a file that has some.
 ///
 /// # Errors
-/// As the volume says; [`Refusal::Io`] for a list that cannot be read, which gives no permission.
+/// The volume's error; [`Refusal::Io`] for a list that cannot be read, which gives no permission.
 pub(crate) fn lists_of(node: &dyn Node, stat: &Stat, record: &Record) -> Result<PosixAcl, Refusal> {
     let read = |is_there, note| -> Result<_, Refusal> {
         let bytes = if is_there { node.note(note)? } else { None };
@@ -49,7 +49,7 @@ pub(crate) fn lists_of(node: &dyn Node, stat: &Stat, record: &Record) -> Result<
 /// permission bits that the host is to have. Returns the resulting bits.
 ///
 /// # Errors
-/// As the volume says.
+/// The volume's error.
 pub(crate) fn write_lists(
     node: &dyn Node,
     record: &mut Record,
@@ -72,7 +72,7 @@ pub(crate) fn write_lists(
 /// As [`write_lists`], for the list of the file itself.
 ///
 /// # Errors
-/// As the volume says.
+/// The volume's error.
 pub(crate) fn write_access_list(
     node: &dyn Node,
     record: &mut Record,
@@ -108,7 +108,7 @@ fn write(node: &dyn Node, note: Note, list: &[PosixEntry]) -> volume::Result<boo
 /// They are stored with it.
 ///
 /// # Errors
-/// As the volume says.
+/// The volume's error.
 pub(crate) fn shown_now(
     node: &dyn Node,
     stat: &Stat,

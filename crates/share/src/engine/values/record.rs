@@ -113,7 +113,7 @@ impl Record {
     /// Reads a file's record. One of an unknown version or length counts as none.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn load(node: &dyn Node) -> Result<Record, Refusal> {
         let Overview { attributes, access_list, default_list } = node.overview()?;
         let record = attributes.and_then(|bytes| Record::parse(&bytes)).unwrap_or_default();
@@ -132,7 +132,7 @@ impl Record {
     /// Stores the record, or removes it if it says nothing.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn store(&self, node: &dyn Node) -> Result<(), Refusal> {
         let bytes = self.encode();
         Ok(node.set_note(Note::Attributes, (!self.is_nothing()).then_some(&bytes[..]))?)

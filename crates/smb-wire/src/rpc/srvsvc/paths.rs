@@ -167,11 +167,11 @@ enum Forbidden {
     Default,
     /// No characters. A string cannot have a zero.
     Nul,
-    /// The default and `*`, and blanks at either end.
+    /// Those of [`Default`](Forbidden::Default), `*`, and blanks at either end.
     Computer,
-    /// The default, `*` and blanks.
+    /// Those of [`Default`](Forbidden::Default), `*`, and blanks.
     Domain,
-    /// The default. `*` is allowed only at the end of names of the greatest length.
+    /// Those of [`Default`](Forbidden::Default). `*` is allowed only at the end of names of the greatest length.
     Destination,
 }
 

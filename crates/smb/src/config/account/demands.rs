@@ -50,7 +50,7 @@ impl Demands {
         match key_of {
             Some(_) if self.refuses_keys => return Some("takes no keys".to_owned()),
             None if self.refuses_passwords => {
-                return Some("takes its keys alone, and this is a user's password".to_owned());
+                return Some("accepts only its keys, not a user's password".to_owned());
             }
             _ => {}
         }

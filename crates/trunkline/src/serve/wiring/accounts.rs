@@ -56,7 +56,7 @@ fn one(config: &Config, account: &Account) -> AccountConfig {
     let shares = config.shares.values();
     let of_it =
         shares.filter(|share| share.account.as_ref().is_some_and(|on| on.value.to_lowercase() == name));
-    // A share takes over the account's users and may add more.
+    // A share inherits the account's users and may add more.
     let users: BTreeSet<&String> =
         account.users.keys().chain(of_it.flat_map(|share| share.users.keys())).collect();
     AccountConfig {

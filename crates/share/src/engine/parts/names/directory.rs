@@ -176,7 +176,7 @@ impl Directory {
     /// The node's address, which stays the same as long as the node exists.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn address(&self) -> Result<Vec<u8>, Refusal> {
         self.address.get(|| Ok(self.node.address()?))
     }
@@ -676,7 +676,7 @@ impl Directories {
     /// complete, although the index may have been dropped since the lookup.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn known(&self, directory: &Directory, name: &Name) -> Result<KnownName, Refusal> {
         if directory.reports_changes() && has_case(name.as_bytes()) {
             return Ok(KnownName::Names(self.spellings(directory, name)?));
@@ -688,7 +688,7 @@ impl Directories {
     /// makes it.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn spellings(&self, directory: &Directory, name: &Name) -> Result<Vec<Name>, Refusal> {
         if let KnownName::Names(names) = directory.known(name)? {
             return Ok(names);

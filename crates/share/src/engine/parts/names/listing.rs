@@ -34,7 +34,7 @@ impl Names {
     /// Passes the entries of a directory behind a cookie to `show`, without the volume if they are known.
     ///
     /// # Errors
-    /// As the volume says.
+    /// The volume's error.
     pub fn entries(
         &self,
         here: &Directory,
