@@ -51,6 +51,7 @@ impl Run {
                 }
                 Err(Stop::Written(status)) => self.status = status,
                 Err(Stop::Fail(status)) => {
+                    let status = self.revoked_meanwhile(&args, status).unwrap_or(status);
                     self.writer.truncate(mark);
                     self.writer.put_status(number, status);
                     self.status = status;

@@ -2,6 +2,7 @@
 //! come from memory only; nothing is looked up for them. Operations that are not recorded gather none.
 
 use nfs_wire::NfsStat;
+use nfs_wire::op::lock::Locker;
 use nfs_wire::op::open::Claim;
 use nfs_wire::op::{Args, OpNum};
 use nfs_wire::types::StateId;
@@ -57,6 +58,27 @@ impl Run {
         let detail = args.and_then(|args| detail(args, sampled.with_paths));
         sample.words.extend(detail.map(|detail| ("nfsOperationDetail", detail)));
         sample
+    }
+
+    /// NFS4ERR_ADMIN_REVOKED, if an administrator has revoked the state while an operation used it. The
+    /// operation then met a closed open.
+    // RFC 8881 8.5
+    #[cold]
+    pub(super) fn revoked_meanwhile(&self, args: &Args<'_>, status: NfsStat) -> Option<NfsStat> {
+        let saved = |id| if id == StateId::CURRENT { self.saved_stateid } else { Some(id) };
+        let (named, source) = match args {
+            Args::Lock(it) if matches!(status, NfsStat::Stale | NfsStat::BadStateId) => match &it.locker {
+                Locker::Existing(known) => (Some(known.lock_stateid), None),
+                Locker::New(new) => (Some(new.open_stateid), None),
+            },
+            _ if status != NfsStat::Stale => return None,
+            Args::Copy(it) => (self.stateid_of(args), saved(it.src_stateid)),
+            Args::Clone(it) => (self.stateid_of(args), saved(it.src_stateid)),
+            _ => (self.stateid_of(args), None),
+        };
+        let client = self.session.as_ref()?.client.id;
+        let mut ids = named.into_iter().chain(source);
+        ids.any(|id| self.server.is_admin_revoked(client, &id)).then_some(NfsStat::AdminRevoked)
     }
 
     /// The stateid that an operation named or returned.

@@ -1,37 +1,51 @@
-//! FREE_STATEID (RFC 8881 18.38).
+//! FREE_STATEID (RFC 8881 18.38). Start with [`run`].
 
 use std::sync::Arc;
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::stateid::FreeArgs;
+use nfs_wire::types::StateId;
 
 use super::io::resolve_stateid;
 use super::lock::holds_any;
-use crate::compound::{OpResult, Run};
+use crate::compound::{OpResult, Run, Stop};
+use crate::state::client::Client;
 use crate::state::stateid::OwnerOnFile;
 
-/// Frees a lock state without locks, or a revoked delegation.
+/// Frees a lock state without locks, a revoked delegation, or any state that an administrator has revoked.
 ///
 /// # Errors
 /// NFS4ERR_LOCKS_HELD for an open, and while ranges are locked; NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID.
 pub fn run(run: &mut Run, args: &FreeArgs) -> OpResult {
     let client = Arc::clone(&run.session()?.client);
     let id = resolve_stateid(run, &args.stateid)?;
-    if let Some(state) = run.server.admin_revoked(client.id, &id) {
-        let is_first = run.server.forget_revoked(&client, &state);
-        return if is_first { run.reply_status(OpNum::FreeStateId) } else { Err(NfsStat::BadStateId.into()) };
-    }
-    if let Some(state) = run.server.revoked(client.id, &id) {
-        let server = Arc::clone(&run.server);
-        let lock = server.lock_states(&client, &state.export, state.node);
-        // Another request may have freed it meanwhile.
-        server.revoked(client.id, &id).ok_or(NfsStat::BadStateId)?;
-        server.end_delegation(&client, &state, run.now);
-        drop(lock);
+    if run.server.acknowledge_revoked(&client, &id) {
         return run.reply_status(OpNum::FreeStateId);
     }
-    let state = run.server.state(client.id, &id)?.share();
+    match free(run, &client, &id) {
+        Ok(()) => {}
+        // An administrator has revoked it meanwhile.
+        Err(Stop::Fail(NfsStat::BadStateId | NfsStat::AdminRevoked)) => {
+            let is_acknowledged = run.server.acknowledge_revoked(&client, &id);
+            is_acknowledged.then_some(()).ok_or(NfsStat::BadStateId)?;
+        }
+        Err(stop) => return Err(stop),
+    }
+    run.reply_status(OpNum::FreeStateId)
+}
+
+/// Frees a state that no administrator has revoked. The lock on the client's states keeps revocations out.
+fn free(run: &Run, client: &Client, id: &StateId) -> Result<(), Stop> {
+    let server = &run.server;
+    if let Some(state) = server.revoked(client.id, id) {
+        let _lock = server.lock_states(client, &state.export, state.node);
+        // Another request may have freed it meanwhile.
+        server.revoked(client.id, id).ok_or(NfsStat::BadStateId)?;
+        server.end_delegation(client, &state, run.now);
+        return Ok(());
+    }
+    let (state, _lock) = server.locked_state(client.id, id)?;
     let locks = state.locks().ok_or(NfsStat::LocksHeld)?;
     let mut freed = locks.freed.lock();
     if *freed {
@@ -43,6 +57,6 @@ pub fn run(run: &mut Run, args: &FreeArgs) -> OpResult {
     *freed = true;
     client
         .remove_locks(OwnerOnFile { owner: &locks.owner, export: state.export.id, node: state.node }, &state);
-    run.server.end_state(&state, run.now);
-    run.reply_status(OpNum::FreeStateId)
+    server.end_state(&state, run.now);
+    Ok(())
 }

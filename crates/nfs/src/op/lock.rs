@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
-use nfs_wire::op::lock::{Args, Denied, Locker, OpenToLockOwner, Res, ResOk};
+use nfs_wire::op::lock::{Args, Denied, Locker, Res, ResOk};
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::{Identity, LockType, StateOwner};
 use share::{LockOwner, LockRule, RangeKind, RangeRequest, Refusal};
@@ -48,14 +48,17 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
             let taken = take_or_expire(run, &client, &own, handle, &range)?.ok_or(NfsStat::BadStateId)?;
             (own, taken)
         }
-        // A client frees the stateid of an owner without locks, and may lock under that owner again before
-        // the reply. A state that was freed meanwhile is created again.
-        Locker::New(new) => loop {
-            let own = state_for_open(run, &client, new, handle)?;
-            if let Some(taken) = take_or_expire(run, &client, &own, handle, &range)? {
-                break (own, taken);
-            }
-        },
+        // The lock on the client's states covers both steps. A client frees the stateid of an owner without
+        // locks, and may lock under that owner again before the reply. An administrator may revoke the open.
+        // Neither may end the new state before the range is taken: the client does not know its stateid yet.
+        Locker::New(new) => {
+            let server = Arc::clone(&run.server);
+            let id = resolve_stateid(run, &new.open_stateid)?;
+            let (open, _lock) = server.locked_state(client.id, &id)?;
+            let own = state_for_open(run, &client, open, new.lock_owner.owner.0, handle)?;
+            let taken = take_or_expire(run, &client, &own, handle, &range)?.ok_or(NfsStat::BadStateId)?;
+            (own, taken)
+        }
     };
     let locks = state.locks().ok_or(NfsStat::ServerFault)?;
     match taken {
@@ -123,21 +126,19 @@ fn may_be_reclaimed(run: &Run, state: &LockingState, locks: &LockState, range: &
     held.is_none_or(|(owner, _)| run.server.grace.may_claim(owner.client))
 }
 
-/// The lock state of an owner for an open. It may exist already.
+/// The lock state of an owner for an open. It may exist already. The caller holds the lock on the client's
+/// states of the file.
 ///
 /// # Errors
-/// NFS4ERR_BAD_STATEID for a stateid that is not an open, or of another file; NFS4ERR_OLD_STATEID,
-/// NFS4ERR_DELAY.
+/// NFS4ERR_BAD_STATEID for a state that is not an open, or of another file; NFS4ERR_DELAY.
 fn state_for_open(
     run: &Run,
     client: &Arc<Client>,
-    new: &OpenToLockOwner<'_>,
+    open: Arc<LockingState>,
+    owner: &[u8],
     handle: Handle,
 ) -> Result<OwnerLocks, Stop> {
-    let id = resolve_stateid(run, &new.open_stateid)?;
-    let (open, _lock) = run.server.locked_state(client.id, &id)?;
     open.opened().filter(|_| open.handle == handle).ok_or(NfsStat::BadStateId)?;
-    let owner = new.lock_owner.owner.0;
     let of = OwnerOnFile { owner, export: open.export.id, node: open.node };
     if let Some(known) = client.locks_of(of) {
         return Ok(OwnerLocks { state: known, is_new: false });

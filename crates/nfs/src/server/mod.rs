@@ -361,15 +361,23 @@ impl Server {
     #[inline]
     pub fn state(&self, client: u64, id: &StateId) -> Result<EntryGuard<LockingState>, NfsStat> {
         let key = stateid::key_of(self.config.instance, &id.other).ok_or(NfsStat::BadStateId)?;
-        let state = self.states.get(key).filter(|state| state.client == client).ok_or(NfsStat::BadStateId)?;
-        state.check_seqid(id.seqid)?;
+        let state = self.states.get(key).filter(|state| state.client == client);
+        let state = state.ok_or_else(|| self.why_missing(client, id))?;
+        // RFC 8881 8.2.4: the seqid does not count then.
         if state.is_admin_revoked() {
             return Err(NfsStat::AdminRevoked);
         }
+        state.check_seqid(id.seqid)?;
         if state.delegation().is_some_and(|delegation| delegation.is_revoked()) {
             return Err(NfsStat::DelegRevoked);
         }
         Ok(state)
+    }
+
+    /// The status for a stateid whose state is not in the table.
+    #[cold]
+    fn why_missing(&self, client: u64, id: &StateId) -> NfsStat {
+        if self.is_admin_revoked(client, id) { NfsStat::AdminRevoked } else { NfsStat::BadStateId }
     }
 
     /// Ends a delegation. Requests that wait for it continue. The caller holds the lock on the client's
@@ -417,7 +425,7 @@ impl Server {
         }
     }
 
-    /// All states, for status, including those that an administrator has revoked.
+    /// All states, for status.
     #[must_use]
     pub fn all_states(&self) -> Vec<Arc<LockingState>> {
         self.states.all()

@@ -98,19 +98,15 @@ impl Server {
         self.grace.keep(kept).map_err(|_| "its client cannot come back")
     }
 
-    /// Adds a client that has created its first session to the client records. May block.
+    /// Adds a client that has created its first session to the client records, unless it has ended. May block.
     pub fn record_client(&self, client: &Client) {
         self.grace.is_back(client.key);
         if !self.client_records.is_recording() {
             return;
         }
         let (owner, principal) = (client.owner.clone(), client.principal.clone());
-        self.client_records.add(RecordedIdentity {
-            key: client.key,
-            owner,
-            verifier: client.verifier,
-            principal,
-        });
+        let known = RecordedIdentity { key: client.key, owner, verifier: client.verifier, principal };
+        client.record(|| self.client_records.add(known));
     }
 
     /// Notes that clients have ended or restarted: nobody can reclaim their opens. May block.

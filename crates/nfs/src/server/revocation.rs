@@ -1,13 +1,13 @@
 //! Revocation of a client's state by an administrator (RFC 8881 8.5).
 //!
-//! The engine closes the open or releases the locks, so that others get the file at once. The state itself
-//! stays in the table without them. A request that names its stateid gets NFS4ERR_ADMIN_REVOKED, and every
-//! SEQUENCE of the client says SEQ4_STATUS_ADMIN_STATE_REVOKED until FREE_STATEID has acknowledged the last
-//! such state (RFC 8881 18.46.3).
+//! The engine closes the open or releases the locks, so that others get the file at once. The state leaves the
+//! table, and its client keeps only the key. A request that names its stateid gets NFS4ERR_ADMIN_REVOKED, and
+//! every SEQUENCE of the client says SEQ4_STATUS_ADMIN_STATE_REVOKED until FREE_STATEID has acknowledged the
+//! last such state (RFC 8881 18.46.3).
 //!
 //! Another client may lock and change the file meanwhile. So a client that has not acknowledged a revocation
 //! must not reclaim after a restart of the server (RFC 8881 8.4.3). Its client record is struck off until
-//! then.
+//! then. That is on stable storage before anything is released.
 
 use std::sync::Arc;
 
@@ -43,32 +43,47 @@ impl Server {
     pub fn revoke(&self, client: u64, other: &[u8; 12], now: Now) -> Option<Revocation> {
         let client = self.clients.get(client)?;
         let state = self.live_state(&client, other)?;
-        let _lock = self.lock_states(&client, &state.export, state.node);
+        // The lock on the states is taken after the commit: other clients may wait for the same lock.
+        client.begin_revocation(|| self.client_records.remove(&[client.key]));
+        let revoked = self.revoke_live(&client, &state, other, now);
+        client.finish_revocation();
+        // It stays recorded if nothing was revoked.
+        self.record_acknowledged(std::slice::from_ref(&client));
+        revoked
+    }
+
+    /// Revokes the state that a stateid names. `known` is on the same file. None when the state has ended.
+    fn revoke_live(
+        &self,
+        client: &Client,
+        known: &LockingState,
+        other: &[u8; 12],
+        now: Now,
+    ) -> Option<Revocation> {
+        let _lock = self.lock_states(client, &known.export, known.node);
         // Another request may have ended it before this one had the lock.
-        let state = self.live_state(&client, other)?;
+        let state = self.live_state(client, other)?;
         let mut revoked = Revocation::default();
         if let Some(open) = state.opened() {
             let of = OwnerOnFile { owner: &open.owner, export: state.export.id, node: state.node };
             for locks in client.remove_open(of, &state) {
-                self.revoke_state(&client, &locks, now);
+                self.revoke_state(client, &locks, now);
                 revoked.lock_owners += 1;
             }
-            self.revoke_state(&client, &state, now);
+            self.revoke_state(client, &state, now);
             revoked.opens += 1;
             // The client could go on reading and writing with its delegation's stateid.
             if let Some(delegation) = client.delegation_of(state.export.id, state.node) {
-                self.revoke_delegation(&client, &delegation, now);
+                self.revoke_delegation(client, &delegation, now);
                 revoked.delegations += 1;
             }
         } else if let Some(locks) = state.locks() {
-            self.revoke_locks(&client, &state, locks, now)?;
+            self.revoke_locks(client, &state, locks, now)?;
             revoked.lock_owners += 1;
         } else {
-            self.revoke_delegation(&client, &state, now);
+            self.revoke_delegation(client, &state, now);
             revoked.delegations += 1;
         }
-        client.strike();
-        self.client_records.remove(&[client.key]);
         Some(revoked)
     }
 
@@ -81,15 +96,11 @@ impl Server {
     }
 
     /// Revokes a state that its client does not hold any more.
-    fn revoke_state(&self, client: &Client, state: &Arc<LockingState>, now: Now) {
+    fn revoke_state(&self, client: &Client, state: &LockingState, now: Now) {
+        // In this order, a request finds the state in the table or among the revoked ones.
+        client.add_revoked(state);
         state.revoke();
-        if state.locks().is_none() {
-            self.close_open(state, now);
-        }
-        if !client.add_revoked(state) {
-            // The client has ended meanwhile.
-            self.forget_state(state);
-        }
+        self.end_state(state, now);
     }
 
     /// Releases all ranges of a lock-owner. None when the state was freed meanwhile.
@@ -120,34 +131,26 @@ impl Server {
     }
 
     fn revoke_delegation(&self, client: &Client, state: &Arc<LockingState>, now: Now) {
-        if let Some(delegation) = state.delegation() {
-            delegation.end();
-        }
-        // Opens of the client that are under the same key keep the right otherwise.
-        let key = client.cache_key(state.export.id, state.node);
-        state.export.engine.give_up(client.key, key, true, now);
-        client.remove_delegation(state);
-        self.proxies.remove(state);
-        self.revoke_state(client, state, now);
+        client.add_revoked(state);
+        state.revoke();
+        self.end_delegation(client, state, now);
     }
 
-    /// The state of a client that a stateid names, if an administrator has revoked it.
+    /// Whether a stateid names a state of a client that an administrator has revoked.
     #[must_use]
-    pub fn admin_revoked(&self, client: u64, id: &StateId) -> Option<Arc<LockingState>> {
-        let key = stateid::key_of(self.config.instance, &id.other)?;
-        let state = self.states.get(key).filter(|state| state.client == client)?;
-        state.is_admin_revoked().then(|| state.share())
+    pub fn is_admin_revoked(&self, client: u64, id: &StateId) -> bool {
+        let key = stateid::key_of(self.config.instance, &id.other);
+        key.zip(self.clients.get(client)).is_some_and(|(key, client)| client.is_revoked(key))
     }
 
-    /// Forgets a revoked state that its client has acknowledged. False when another request has done so.
-    pub fn forget_revoked(&self, client: &Client, state: &LockingState) -> bool {
-        client.remove_revoked(state);
-        self.forget_state(state)
+    /// Forgets a revoked state that its client has acknowledged. Returns false if the stateid names none.
+    pub fn acknowledge_revoked(&self, client: &Client, id: &StateId) -> bool {
+        stateid::key_of(self.config.instance, &id.other).is_some_and(|key| client.remove_revoked(key))
     }
 
     /// Enters clients into the client record again that have acknowledged all revocations. May block.
     pub(super) fn record_acknowledged(&self, clients: &[Arc<Client>]) {
-        for client in clients.iter().filter(|client| !client.has_ended() && client.take_acknowledged()) {
+        for client in clients.iter().filter(|client| client.has_acknowledged()) {
             self.record_client(client);
         }
     }

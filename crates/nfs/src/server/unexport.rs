@@ -68,7 +68,6 @@ impl Server {
             let Some(client) = self.clients.get(state.client) else { continue };
             let _lock = self.lock_states(&client, &state.export, state.node);
             if state.is_admin_revoked() {
-                self.forget_revoked(&client, &state);
                 continue;
             }
             if let Some(open) = state.opened() {
@@ -82,6 +81,7 @@ impl Server {
                 count += 1;
             }
         }
+        self.clients.all().iter().for_each(|client| client.remove_revoked_on(name));
         count
     }
 }

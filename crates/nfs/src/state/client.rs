@@ -67,8 +67,9 @@ pub struct Client {
     pub revoked: Arc<AtomicU64>,
     /// How many states of it an administrator has revoked that it has not freed yet.
     admin_revoked: AtomicU64,
-    /// It stands in no client record until it has freed the last of them.
-    is_struck: AtomicBool,
+    /// Locked while the client is entered into the client records or struck off, and when it ends. A thread
+    /// that has it waits for the journal and takes no other lock of this crate's states.
+    recording: Mutex<RecordStanding>,
     next_key: AtomicU64,
     /// Locked while connections are closed to make room.
     making_room: Mutex<()>,
@@ -78,6 +79,15 @@ pub struct Client {
     /// The slot of CREATE_SESSION.
     pub creating: Mutex<CreateSessionSlot>,
     holds: Mutex<Holds>,
+}
+
+/// The standing of a client in the client records.
+#[derive(Debug, Default)]
+struct RecordStanding {
+    /// It stands in no client record until it has freed all states that an administrator has revoked.
+    is_struck: bool,
+    /// Number of revocations in progress.
+    revocations: usize,
 }
 
 /// The one slot that CREATE_SESSION has (RFC 8881 18.36.4).
@@ -119,8 +129,9 @@ struct Holds {
     owners: HashMap<u128, (Box<[u8]>, usize)>,
     /// Exports whose engines know the client.
     engines: Vec<Arc<Export>>,
-    /// States that an administrator has revoked and that the client has not freed yet.
-    revoked: Vec<Arc<LockingState>>,
+    /// The keys of states that an administrator has revoked and that the client has not freed yet, each with
+    /// the name of its export. The states themselves are gone, so they keep no file and no directory open.
+    revoked: HashMap<u64, String>,
 }
 
 impl Holds {
@@ -203,7 +214,7 @@ impl Client {
             ended: AtomicBool::new(false),
             revoked: Arc::default(),
             admin_revoked: AtomicU64::new(0),
-            is_struck: AtomicBool::new(false),
+            recording: Mutex::default(),
             // No number that the same client was given before a restart.
             next_key: AtomicU64::new(request.now.wall_ns.unsigned_abs()),
             making_room: Mutex::default(),
@@ -538,21 +549,33 @@ impl Client {
         self.holds.lock().remove_locks(&key_of(of), state);
     }
 
-    /// Keeps a revoked state until the client frees it; false when the client is gone.
-    pub(crate) fn add_revoked(&self, state: &Arc<LockingState>) -> bool {
+    /// Remembers a revoked state until the client frees it, unless the client has ended.
+    pub(crate) fn add_revoked(&self, state: &LockingState) {
         let mut holds = self.holds.lock();
-        let is_there = !self.ended.load(Ordering::Acquire);
-        if is_there {
-            holds.revoked.push(Arc::clone(state));
+        if !self.ended.load(Ordering::Acquire) {
+            holds.revoked.insert(state.key(), state.export.name.clone());
             self.admin_revoked.store(holds.revoked.len() as u64, Ordering::Release);
         }
-        is_there
     }
 
-    /// The client has freed a revoked state.
-    pub(crate) fn remove_revoked(&self, state: &LockingState) {
+    /// Whether an administrator has revoked the state of this key and the client has not freed it yet.
+    #[must_use]
+    pub(crate) fn is_revoked(&self, key: u64) -> bool {
+        self.holds.lock().revoked.contains_key(&key)
+    }
+
+    /// Forgets a revoked state that the client has freed. Returns false if there is none of this key.
+    pub(crate) fn remove_revoked(&self, key: u64) -> bool {
         let mut holds = self.holds.lock();
-        holds.revoked.retain(|known| !std::ptr::eq(&raw const **known, state));
+        let was_there = holds.revoked.remove(&key).is_some();
+        self.admin_revoked.store(holds.revoked.len() as u64, Ordering::Release);
+        was_there
+    }
+
+    /// Forgets the revoked states on an export of this name.
+    pub(crate) fn remove_revoked_on(&self, export: &str) {
+        let mut holds = self.holds.lock();
+        holds.revoked.retain(|_, name| name != export);
         self.admin_revoked.store(holds.revoked.len() as u64, Ordering::Release);
     }
 
@@ -563,14 +586,33 @@ impl Client {
         self.admin_revoked.load(Ordering::Relaxed) > 0
     }
 
-    /// It stands in no client record until it has freed all revoked states.
-    pub(crate) fn strike(&self) {
-        self.is_struck.store(true, Ordering::Release);
+    /// Begins a revocation: `strike` removes the client from the client records. It is not recorded again
+    /// before [`Client::finish_revocation`], nor before it has freed all revoked states.
+    pub(crate) fn begin_revocation(&self, strike: impl FnOnce()) {
+        let mut recording = self.recording.lock();
+        recording.revocations += 1;
+        recording.is_struck = true;
+        strike();
     }
 
-    /// Whether it has freed all revoked states and is to be recorded again. True once.
-    pub(crate) fn take_acknowledged(&self) -> bool {
-        !self.has_admin_revoked() && self.is_struck.swap(false, Ordering::AcqRel)
+    /// Ends a revocation. What it has revoked was added before.
+    pub(crate) fn finish_revocation(&self) {
+        self.recording.lock().revocations -= 1;
+    }
+
+    /// Whether it was struck off the client records and has no revoked state left to free.
+    pub(crate) fn has_acknowledged(&self) -> bool {
+        !self.has_admin_revoked() && self.recording.lock().is_struck
+    }
+
+    /// Enters the client into the client records with `add`, unless it has ended or has to free a revoked
+    /// state first.
+    pub(crate) fn record(&self, add: impl FnOnce()) {
+        let mut recording = self.recording.lock();
+        if !self.has_ended() && recording.revocations == 0 && !self.has_admin_revoked() {
+            recording.is_struck = false;
+            add();
+        }
     }
 
     /// A lock-owner as the engine names it.
@@ -588,10 +630,14 @@ impl Client {
 
     /// Ends the client and returns everything it had, to be released.
     pub(crate) fn end(&self) -> EndedClient {
-        self.ended.store(true, Ordering::Release);
+        {
+            // Its record is removed after this, so nothing may add the record then.
+            let _recording = self.recording.lock();
+            self.ended.store(true, Ordering::Release);
+        }
         let holds = std::mem::take(&mut *self.holds.lock());
         let states = holds.locks.into_values().chain(holds.opens.into_values());
-        let states = states.chain(holds.delegations.into_values()).chain(holds.revoked).collect();
+        let states = states.chain(holds.delegations.into_values()).collect();
         EndedClient { sessions: holds.sessions, states, exports: holds.engines }
     }
 }
