@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use client::{Url, written};
 
-use crate::{Error, Keep, Pattern};
+use crate::{Error, Pattern, PreservedParts};
 
 /// The options of a copy.
 #[derive(Debug, Clone, clap::Args)]
@@ -39,7 +39,7 @@ pub struct Args {
     /// owners and groups, E extended attributes; X leaves named streams out, which otherwise go from share to
     /// share
     #[arg(long, value_name = "FLAGS", default_value = "DAT")]
-    pub copy: Keep,
+    pub copy: PreservedParts,
     /// The same as --copy DATSOE
     #[arg(long)]
     pub copyall: bool,
@@ -118,7 +118,7 @@ pub(crate) struct Passwords {
 
 impl Args {
     /// The parts of each file to keep.
-    pub(crate) fn keep(&self) -> Keep {
+    pub(crate) fn keep(&self) -> PreservedParts {
         let mut keep = self.copy;
         keep.attributes |= self.copyall;
         keep.times |= self.copyall;

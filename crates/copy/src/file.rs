@@ -25,9 +25,9 @@ use crate::name::{join, split};
 use crate::retry::{Pauses, patiently};
 use crate::server_copy;
 use crate::sidecar::carry::carry;
-use crate::sidecar::{Lost, kept};
+use crate::sidecar::{Lost, silent_losses};
 use crate::tree::File;
-use crate::tree::facts::Spot;
+use crate::tree::facts::TargetName;
 use crate::tree::offload::{AT_ONCE, OffloadSource};
 use crate::window::PieceWindow;
 
@@ -85,7 +85,7 @@ async fn again_and_again(shared: &Arc<CopyContext>, job: &Job) -> FileResult<u64
 
 /// Checks what the target has kept of a complete file. Returns its size.
 async fn done(shared: &CopyContext, job: &Job) -> FileResult<u64> {
-    kept::check(shared, &job.path, &job.facts).await?;
+    silent_losses::check(shared, &job.path, &job.facts).await?;
     Ok(job.facts.size)
 }
 
@@ -127,7 +127,7 @@ async fn small(shared: &CopyContext, job: &Job, attempt: u32) -> FileResult<bool
         // name, or one that exists by then, which it leaves alone.
         let of = [&shared.nonce[..], &attempt.to_le_bytes()].concat();
         let part = join(above, &name::part(split(path).1, &of));
-        shared.target.put(path, &part, &content, &like, Spot::Taken).await?;
+        shared.target.put(path, &part, &content, &like, TargetName::Taken).await?;
         // There may be none.
         let _ = shared.target.remove(&first).await;
     }

@@ -78,7 +78,7 @@ impl HardLinks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::facts::Spot;
+    use crate::tree::facts::TargetName;
     use client::remote::{Attributes, Kind};
 
     fn job(name: &str, size: u64, modified: i128) -> Job {
@@ -93,7 +93,7 @@ mod tests {
             mode: None,
             attributes: None,
         };
-        Job { from: name.to_owned(), path: name.to_owned(), facts, spot: Spot::Free, twin: None }
+        Job { from: name.to_owned(), path: name.to_owned(), facts, spot: TargetName::Free, twin: None }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use client::remote::Attributes;
 
 use crate::name::{self, split};
-use crate::tree::facts::Spot;
+use crate::tree::facts::TargetName;
 
 /// A directory of the source to survey.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ pub(crate) struct Job {
     /// staged.
     pub(crate) path: String,
     pub(crate) facts: Attributes,
-    pub(crate) spot: Spot,
+    pub(crate) spot: TargetName,
     /// The path in the target of the same file by another name, which gets this name too.
     pub(crate) twin: Option<String>,
 }

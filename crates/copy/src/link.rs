@@ -6,7 +6,7 @@ use crate::job::{Job, part_of};
 use crate::name;
 use crate::name::{join, split};
 use crate::sidecar::Lost;
-use crate::tree::facts::Spot;
+use crate::tree::facts::TargetName;
 use crate::tree::links::LinkMade;
 
 /// The outcome of one job.
@@ -30,7 +30,7 @@ pub(crate) async fn copy(shared: &CopyContext, job: &Job) -> FileResult<Outcome>
         shared.lose(&[Lost::Link]);
         return Ok(Outcome::Left);
     };
-    if job.spot == Spot::Taken {
+    if job.spot == TargetName::Taken {
         match shared.target.read_link(&job.path).await? {
             Some(there) if there.looks_like(&link) => return Ok(Outcome::Same),
             Some(_) => {}

@@ -14,7 +14,7 @@ use crate::retry::patiently;
 use crate::survey_result::Survey;
 use crate::tally::Tally;
 use crate::tree::facts::Entry;
-use crate::tree::like::Like;
+use crate::tree::target_attributes::TargetAttributes;
 
 /// Remembers the source's root, if a mirror might delete the source under another name.
 pub(crate) fn remember_root(shared: &CopyContext, entries: &[Entry]) {
@@ -222,7 +222,7 @@ async fn is_link(shared: &CopyContext, path: &str) -> FileResult<bool> {
 async fn begin(shared: &CopyContext, path: String, facts: Attributes) -> FileResult<Doomed> {
     let restore = facts.mode.filter(|mode| mode & OWNERS != OWNERS && !shared.plan.dry_run);
     if let Some(mode) = restore {
-        let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
+        let like = TargetAttributes { mode: Some(mode | OWNERS), ..TargetAttributes::default() };
         // A failure shows when the entries cannot be deleted.
         let _ = shared.target.settle_directory(&path, &like).await;
     }
@@ -242,7 +242,10 @@ async fn begin(shared: &CopyContext, path: String, facts: Attributes) -> FileRes
 async fn close(shared: &CopyContext, path: &str, restore: Option<u32>) {
     if restore.is_some() && !shared.target.is_lost() {
         // The caller gets the reason why it stays.
-        let _ = shared.target.settle_directory(path, &Like { mode: restore, ..Like::default() }).await;
+        let _ = shared
+            .target
+            .settle_directory(path, &TargetAttributes { mode: restore, ..TargetAttributes::default() })
+            .await;
     }
 }
 

@@ -17,10 +17,10 @@ use crate::job::{Directory, Job, part_of};
 use crate::mirror::remove;
 use crate::name::{is_part, join};
 use crate::retry::{patiently, patiently_where};
-use crate::sidecar::kept;
+use crate::sidecar::silent_losses;
 use crate::staged::{NewDirectory, StagedDirectory};
 use crate::tree::facts::{Entry, Listing};
-use crate::tree::like::Like;
+use crate::tree::target_attributes::TargetAttributes;
 
 /// The most files moved at once if a directory cannot be renamed.
 const MOVING: usize = 32;
@@ -65,11 +65,11 @@ pub(crate) async fn make(
 
 async fn make_unnamed(shared: &CopyContext, path: &str, unnamed: String) -> FileResult<NewDirectory> {
     let target = &shared.target;
-    let is_made = match target.make_directory(&unnamed, &Like::default()).await {
+    let is_made = match target.make_directory(&unnamed, &TargetAttributes::default()).await {
         // A directory above it is missing.
         Err(fault) if path.is_empty() && fault.is_missing() => {
             target.make_above_root().await?;
-            target.make_directory(&unnamed, &Like::default()).await?
+            target.make_directory(&unnamed, &TargetAttributes::default()).await?
         }
         made => made?,
     };
@@ -149,9 +149,9 @@ async fn rename(
 ) -> FileResult<bool> {
     let keep = &shared.plan.keep;
     // Nothing more is put into it, and it has no sidecar data.
-    let is_plain = !keep.is_more() && !keep.streams && !kept::is_doubtful(&directory.facts);
+    let is_plain = !keep.is_more() && !keep.streams && !silent_losses::is_doubtful(&directory.facts);
     let is_done = jobs.is_empty() && directories.is_empty() && is_plain;
-    let like = if is_done { keep.like(&directory.facts) } else { Like::default() };
+    let like = if is_done { keep.like(&directory.facts) } else { TargetAttributes::default() };
     let renamed = shared.target.rename_directory(path, &directory.path, &like).await;
     match was_done_before(shared, &renamed, &directory.path).await? {
         true => Ok(false),
@@ -172,7 +172,7 @@ async fn move_all(
     path: &str,
     withheld: &HashSet<String>,
 ) -> FileResult<NamedDirectory> {
-    let like = Like::default();
+    let like = TargetAttributes::default();
     patiently(shared, || shared.target.make_directory(path, &like)).await?;
     let listed = patiently(shared, || shared.target.list(unnamed)).await?;
     let (mut moving, mut stayed) = (JoinSet::new(), Vec::new());

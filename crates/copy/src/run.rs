@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::concurrency::ConcurrencyLimit;
 use crate::context::{CopyContext, MANY};
-use crate::error::{Doing, Fault, FileResult};
+use crate::error::{ErrorContext, Fault, FileResult};
 use crate::file;
 use crate::hard_links::HardLinks;
 use crate::job::{Directory, Job};
@@ -22,13 +22,13 @@ use crate::progress::Progress;
 use crate::report::Report;
 use crate::retry::patiently;
 use crate::sidecar::carry::carry_directory;
-use crate::sidecar::kept;
+use crate::sidecar::silent_losses;
 use crate::staged::StagedDirectory;
 use crate::survey;
 use crate::survey_result::{PriorSurvey, Survey};
 use crate::tree::Tree;
-use crate::tree::facts::{Listing, Spot};
-use crate::tree::like::Like;
+use crate::tree::facts::{Listing, TargetName};
+use crate::tree::target_attributes::TargetAttributes;
 use crate::{Error, Plan, channel_count, name, prescan};
 
 /// The threads that work on files of this host.
@@ -196,7 +196,13 @@ async fn begin(plan: &Plan, found: SourceRoot, source: &mut Tree, target: &mut T
             if into {
                 let there = target.stat(&name).await.doing(|| looking(&plan.target))?;
                 return Ok(First::File {
-                    job: Job { from: name.clone(), path: name, facts, spot: Spot::of(there), twin: None },
+                    job: Job {
+                        from: name.clone(),
+                        path: name,
+                        facts,
+                        spot: TargetName::of(there),
+                        twin: None,
+                    },
                     there,
                 });
             }
@@ -204,7 +210,7 @@ async fn begin(plan: &Plan, found: SourceRoot, source: &mut Tree, target: &mut T
             if !plan.dry_run {
                 target.make_root().await.doing(|| format!("making the directory of {}", plan.target))?;
             }
-            let job = Job { from: name, path, facts, spot: Spot::of(there), twin: None };
+            let job = Job { from: name, path, facts, spot: TargetName::of(there), twin: None };
             Ok(First::File { job, there })
         }
         Kind::Link | Kind::Other => {
@@ -231,7 +237,7 @@ impl First {
 async fn settle_directory(shared: &CopyContext, directory: &Directory) -> FileResult<()> {
     let Directory { path, from, facts, restore, .. } = directory;
     let like = carry_directory(shared, from, path, facts).await?;
-    let like = Like { mode: like.mode.or(*restore), ..like };
+    let like = TargetAttributes { mode: like.mode.or(*restore), ..like };
     shared.target.settle_directory(path, &like).await
 }
 
@@ -241,7 +247,7 @@ async fn settle_patiently(shared: &CopyContext, directory: Directory) -> FileRes
         restore(shared, vec![directory]).await;
         return Err(fault);
     }
-    patiently(shared, || kept::check(shared, &directory.path, &directory.facts)).await
+    patiently(shared, || silent_losses::check(shared, &directory.path, &directory.facts)).await
 }
 
 /// Restores the former permission bits of directories when a copy ends early, where that is still possible.
@@ -249,7 +255,10 @@ async fn restore(shared: &CopyContext, touched: Vec<Directory>) {
     for Directory { path, restore, .. } in touched {
         if restore.is_some() && !shared.target.is_lost() {
             // The report has the reason why the copy ended.
-            let _ = shared.target.settle_directory(&path, &Like { mode: restore, ..Like::default() }).await;
+            let _ = shared
+                .target
+                .settle_directory(&path, &TargetAttributes { mode: restore, ..TargetAttributes::default() })
+                .await;
         }
     }
 }

@@ -18,8 +18,8 @@ use crate::naming;
 use crate::retry::patiently;
 use crate::staged::{NewDirectory, StagedDirectory};
 use crate::survey_result::{PriorSurvey, Survey};
-use crate::tree::facts::{Entry, Listing, Spot};
-use crate::tree::like::Like;
+use crate::tree::facts::{Entry, Listing, TargetName};
+use crate::tree::target_attributes::TargetAttributes;
 use crate::{Links, name};
 
 /// The form of a name by which the target tells names apart.
@@ -123,7 +123,7 @@ async fn open_up(shared: &CopyContext, survey: &mut Survey, directory: &Director
     if !is_due || shared.plan.dry_run || mode & OWNERS == OWNERS {
         return;
     }
-    let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
+    let like = TargetAttributes { mode: Some(mode | OWNERS), ..TargetAttributes::default() };
     // A failure shows when the entries cannot be changed.
     if shared.target.settle_directory(&directory.path, &like).await.is_ok() {
         survey.opened = Some(mode);
@@ -207,7 +207,7 @@ fn consider(
         // copied.
         Some(target) if is_link && (target.kind == Kind::Link || shared.target.is_share()) => {
             survey.may_change = true;
-            let (spot, twin) = (Spot::Taken, None);
+            let (spot, twin) = (TargetName::Taken, None);
             survey.jobs.push(Job { from, path, facts, spot, twin });
         }
         Some(target) if target.kind != facts.kind => {
@@ -230,7 +230,7 @@ fn consider(
             counts.skipped += 1;
             tally.bytes.skipped += facts.size;
             if shared.plan.hard_links && facts.node.is_some() {
-                let job = Job { from, path, facts, spot: Spot::Taken, twin: None };
+                let job = Job { from, path, facts, spot: TargetName::Taken, twin: None };
                 // On a share it stays as it is.
                 survey.may_change |= !shared.target.is_share();
                 survey.alike.push((job, target.node));
@@ -242,7 +242,7 @@ fn consider(
         }
         other => {
             survey.changes = true;
-            survey.jobs.push(Job { from, path, facts, spot: Spot::of(other), twin: None });
+            survey.jobs.push(Job { from, path, facts, spot: TargetName::of(other), twin: None });
         }
     }
 }

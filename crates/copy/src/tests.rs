@@ -20,8 +20,8 @@ use crate::progress::Progress;
 use crate::survey::survey;
 use crate::survey_result::{PriorSurvey, Survey};
 use crate::tree::Tree;
-use crate::tree::facts::Spot;
-use crate::tree::like::Like;
+use crate::tree::facts::TargetName;
+use crate::tree::target_attributes::TargetAttributes;
 use crate::{Args, Plan};
 
 #[derive(Debug, clap::Parser)]
@@ -48,7 +48,7 @@ pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<CopyContext> {
 
 pub(crate) async fn job(shared: &CopyContext, path: &str) -> Job {
     let facts = shared.source.stat(path).await.unwrap().unwrap();
-    Job { from: path.to_owned(), path: path.to_owned(), facts, spot: Spot::Taken, twin: None }
+    Job { from: path.to_owned(), path: path.to_owned(), facts, spot: TargetName::Taken, twin: None }
 }
 
 /// The root of a copy that exists on both sides.
@@ -194,8 +194,9 @@ async fn what_has_permission_bits_is_nobody_elses_until_it_is_whole() {
     let shared = shared(dir.path(), "").await;
     let target = dir.path().join("target");
     let bits = |name: &str| fs::metadata(target.join(name)).unwrap().permissions().mode() & 0o777;
-    let none = Like::default();
-    for (like, file, directory) in [(Like { mode: Some(0o644), ..none }, 0o600, 0o700), (none, 0o666, 0o777)]
+    let none = TargetAttributes::default();
+    for (like, file, directory) in
+        [(TargetAttributes { mode: Some(0o644), ..none }, 0o600, 0o700), (none, 0o666, 0o777)]
     {
         let part = shared.target.create("part", &like).await.unwrap();
         shared.target.make_directory("private", &like).await.unwrap();
@@ -317,7 +318,7 @@ async fn what_could_be_run_can_be_run_where_its_list_has_become_permission_bits(
     let descriptor = volume::security::from_mode(0o755, owner, volume::security::Sid::unix_group(7), false);
     let list = Some(crate::sidecar::List::Nt(Box::new(descriptor)));
     for (mode, made) in [(Some(0o755), 0o755), (Some(0o644), 0o644)] {
-        let like = Like { mode, ..Like::default() };
+        let like = TargetAttributes { mode, ..TargetAttributes::default() };
         let part = shared.target.create("part", &like).await.unwrap();
         let found =
             crate::sidecar::Sidecar { list: list.clone(), mode, ..crate::sidecar::Sidecar::default() };
@@ -420,7 +421,7 @@ async fn bits_that_lend_rights_are_not_given_to_an_owner_who_is_another() {
         shared.target.finish(part, "part", "runs", &like).await.unwrap();
         let mode = fs::metadata(dir.path().join("target/runs")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, kept, "{:?}", found.owner);
-        crate::sidecar::kept::check(&shared, "runs", &job.facts).await.unwrap();
+        crate::sidecar::silent_losses::check(&shared, "runs", &job.facts).await.unwrap();
         assert_eq!(shared.lost().contains_key(&crate::sidecar::Lost::Special), kept == 0o755);
     }
     // What was listed may be another file's.

@@ -39,8 +39,8 @@ pub(crate) struct Bounds {
 }
 
 /// An operation with a name. It returns the time of the end of its first half, if it has two.
-type Doing = Pin<Box<dyn Future<Output = client::Result<Option<Instant>>> + Send>>;
-type Operation = Arc<dyn Fn(Directory, u32) -> Doing + Send + Sync>;
+type TimedOperation = Pin<Box<dyn Future<Output = client::Result<Option<Instant>>> + Send>>;
+type Operation = Arc<dyn Fn(Directory, u32) -> TimedOperation + Send + Sync>;
 
 /// The times of a series of operations.
 struct Series {

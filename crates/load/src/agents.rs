@@ -16,7 +16,7 @@ mod conductor;
 mod connection;
 
 pub use agent::Agent;
-pub use conductor::{Conducted, conduct};
+pub use conductor::{MergedResults, conduct};
 
 use std::time::Duration;
 

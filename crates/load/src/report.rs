@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Plan;
 use crate::channel::{Channel, Security};
-use crate::comparison::{Doubt, Range};
+use crate::comparison::{Range, Uncertainty};
 use crate::cpu::Usage;
 use crate::measure::Record;
 use crate::plan::{Files, Protocol, Workload};
@@ -55,7 +55,7 @@ impl Turns {
     /// The factor between this number of channels and the other one. `None` if the turns do not show it.
     pub(crate) fn range(&self) -> Option<Range> {
         let (_, other) = self.beside.as_ref()?;
-        Range::of(other, &self.per_s, Doubt { others: self.others, ..Doubt::default() })
+        Range::of(other, &self.per_s, Uncertainty { others: self.others, ..Uncertainty::default() })
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use crate::channel::{Channel, Security};
 use crate::cpu::{Account, Usage, own_user_ns};
 use crate::engine::{self, CompletedOperation, Operation};
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::measure::{MeasurementPhase, MeasurementWindow, Record, Stop};
 use crate::pace::{ArrivalSchedule, Pacing, Timer};
 use crate::peer::{TargetDirectory, TargetSession};

@@ -13,7 +13,7 @@ use crate::engine::parts::file::{File, HardLinkedName, Stream};
 use crate::engine::parts::followed_links::FollowedLinks;
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::deferred_close::OpenNode;
-use crate::memory::{Charge, Payer};
+use crate::memory::{Charge, MemoryAccount};
 use crate::ranked::{Mutex, RwLock};
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
 
@@ -155,9 +155,9 @@ impl Open {
         self.file.is_directory && !self.stream.is_named
     }
 
-    /// The payer for it and its byte ranges.
-    pub fn payer(&self) -> Payer {
-        self.charge.lock().payer()
+    /// The account for it and its byte ranges.
+    pub fn account(&self) -> MemoryAccount {
+        self.charge.lock().account()
     }
 
     /// The client that holds it.

@@ -13,7 +13,7 @@ use super::opens::Opens;
 use super::owners::Owners;
 use super::{ExportDirectory, Options};
 use crate::error::Result;
-use crate::nfs::client_core::{About, ClientCore};
+use crate::nfs::client_core::{ClientCore, ServerIdentity};
 use crate::{ChannelStatus, Error};
 
 /// A client of one server, with one session over any number of connections. Copies share it.
@@ -153,7 +153,7 @@ impl Client {
 
     /// The identity of the server, as it states it.
     #[must_use]
-    pub fn about(&self) -> About {
+    pub fn about(&self) -> ServerIdentity {
         self.inner.about.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -8,10 +8,10 @@ use super::{Lost, Sidecar, SidecarOutcome};
 use crate::context::CopyContext;
 use crate::error::{Fault, FileResult};
 use crate::job::Job;
-use crate::preserve::Keep;
+use crate::preserve::PreservedParts;
 use crate::tree::File;
 use crate::tree::facts::lent;
-use crate::tree::like::Like;
+use crate::tree::target_attributes::TargetAttributes;
 
 /// Copies it from `reader` to `writer`, which is the file `part` until it is complete. Returns the other
 /// attributes to set.
@@ -21,7 +21,7 @@ pub(crate) async fn carry(
     writer: &File,
     job: &Job,
     part: &str,
-) -> FileResult<Like> {
+) -> FileResult<TargetAttributes> {
     let keep = &shared.plan.keep;
     let like = keep.like(&job.facts);
     if !keep.is_more() && !keep.streams {
@@ -41,7 +41,7 @@ pub(crate) async fn carry(
 
 /// The attributes of a file whose bits lend the rights of its owner, read after its owner. The listed
 /// attributes may belong to another file.
-async fn as_it_is(reader: &File, listed: &Attributes, keep: &Keep) -> FileResult<Attributes> {
+async fn as_it_is(reader: &File, listed: &Attributes, keep: &PreservedParts) -> FileResult<Attributes> {
     if !keep.owners || listed.special() & lent(listed.kind) == 0 {
         return Ok(*listed);
     }
@@ -55,7 +55,7 @@ pub(crate) async fn carry_directory(
     from: &str,
     path: &str,
     facts: &Attributes,
-) -> FileResult<Like> {
+) -> FileResult<TargetAttributes> {
     let keep = &shared.plan.keep;
     let like = keep.like(facts);
     if !keep.is_more() && !keep.streams {

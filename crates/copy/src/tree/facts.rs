@@ -46,7 +46,7 @@ impl Listing {
 
 /// The place of a new file. The less there is to spare, the less work a small file takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum TargetName {
     /// There may be another file.
     Taken,
     /// There is no other file.
@@ -55,10 +55,10 @@ pub(crate) enum Spot {
     Unseen,
 }
 
-impl Spot {
+impl TargetName {
     /// The place in which `there` was found.
-    pub(crate) fn of(there: Option<Attributes>) -> Spot {
-        if there.is_none() { Spot::Free } else { Spot::Taken }
+    pub(crate) fn of(there: Option<Attributes>) -> TargetName {
+        if there.is_none() { TargetName::Free } else { TargetName::Taken }
     }
 }
 

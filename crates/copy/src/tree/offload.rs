@@ -64,7 +64,7 @@ impl OffloadSource {
                 if smb::offload::clone(self, source, writer, target, at, length).await? {
                     return Ok(());
                 }
-                writer.reach.note(at + length).await;
+                writer.length.note(at + length).await;
                 Ok(target.copy_from(key, at, length).await?)
             }
             (RemoteFile::Nfs(source, _), _, RemoteFile::Nfs(target, _)) => {

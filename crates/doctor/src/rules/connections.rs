@@ -1,6 +1,6 @@
 //! Layer 4: the number of connections, their addresses, and the gain of further ones.
 
-use load::comparison::{UNFELT_PART, Worth};
+use load::comparison::{GainVerdict, UNFELT_PART};
 
 use super::{gain, short, shown};
 use crate::connection_gain::{Gain, WORTH};
@@ -45,24 +45,24 @@ fn worth(facts: &TargetMeasurements) -> Option<Finding> {
     let is_past = |run: &Run| run.work == many.work && run.connections > count;
     let behind = if data.runs.iter().any(is_past) { ", and more bring little" } else { "" };
     let (kind, says) = match range.says(WORTH) {
-        Worth::More => (
+        GainVerdict::More => (
             "worth",
             format!(
                 "one connection uses only a part of what is possible: {count} of them are worth \
                  {times}{behind}"
             ),
         ),
-        Worth::Enough if range.least > 1.0 => {
+        GainVerdict::Enough if range.least > 1.0 => {
             ("little_gain", format!("further connections gain little: {count} carry {times}"))
         }
-        Worth::Enough => (
+        GainVerdict::Enough => (
             "no_gain",
             format!(
                 "further connections make nothing faster here, and only help when one is lost: {count} carry \
                  {times}"
             ),
         ),
-        Worth::Unsure => (
+        GainVerdict::Unsure => (
             "gain_unsure",
             format!(
                 "the gain of further connections is not certain, because the turns differ by themselves: \

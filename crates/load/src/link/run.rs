@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::LinkArgs;
-use super::ends::Ends;
+use super::ends::LinkDevices;
 use super::forward::forward;
 use super::probe::Target;
 use super::proxy::Proxy;
@@ -33,7 +33,7 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
                 .to_owned(),
         ));
     }
-    let ends = Ends::make(args.mtu, args.congestion_control.as_deref())?;
+    let ends = LinkDevices::make(args.mtu, args.congestion_control.as_deref())?;
     let target = Target::listen(ends.host())?;
     let (until, over) = rustix::pipe::pipe().map_err(|why| Error::host("make a pipe", why))?;
     let (shape, seed) = (args.shape(), args.seed);

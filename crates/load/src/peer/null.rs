@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use net::lowat::Mark;
+use net::lowat::LowWatermark;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -135,7 +135,7 @@ impl NullConnection {
 
     /// Wakes up for `part` bytes at once, if that many are outstanding.
     async fn read(&self, mut stream: OwnedReadHalf, part: usize) -> io::Result<()> {
-        let (mut buffer, mut mark) = (vec![0; 1 << 20], Mark::default());
+        let (mut buffer, mut mark) = (vec![0; 1 << 20], LowWatermark::default());
         loop {
             mark.set(stream.as_ref(), self.with(|state| state.outstanding).clamp(1, part));
             let mut read = stream.read(&mut buffer).await?;

@@ -5,7 +5,7 @@ use client::remote::{MountOptions, RemoteSession};
 use client::smb::{self, ChannelOptions, Connection};
 
 use crate::channel::Security;
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::plan::SmbTarget;
 use crate::{Error, Plan};
 

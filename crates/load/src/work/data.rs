@@ -13,7 +13,7 @@ use client::remote::local::ALIGNMENT;
 
 use super::each_of;
 use crate::engine::{CompletedOperation, Kind};
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::peer::{File, TargetDirectory};
 use crate::plan::{BlockPattern, Content, Files};
 use crate::random::Random;

@@ -103,12 +103,12 @@ pub struct NewState {
 impl LockingState {
     fn new(place: NewState, kind: StateKind) -> LockingState {
         let NewState { key, client, export, handle, node } = place;
-        let (payer, owner): (_, &[u8]) = match &kind {
-            StateKind::Open(open) => (open.holding.load().open.payer(), &open.owner),
-            StateKind::Locks(locks) => (locks.opened.holding.load().open.payer(), &locks.owner),
-            StateKind::Delegation(delegation) => (delegation.holding.load().open.payer(), &[]),
+        let (account, owner): (_, &[u8]) = match &kind {
+            StateKind::Open(open) => (open.holding.load().open.account(), &open.owner),
+            StateKind::Locks(locks) => (locks.opened.holding.load().open.account(), &locks.owner),
+            StateKind::Delegation(delegation) => (delegation.holding.load().open.account(), &[]),
         };
-        let charge = export.engine.client_memory().charge(payer, state_bytes(owner));
+        let charge = export.engine.client_memory().charge(account, state_bytes(owner));
         let (is_admin_revoked, is_closed) = (AtomicBool::new(false), AtomicBool::new(false));
         let seqid = AtomicU32::new(1);
         LockingState {

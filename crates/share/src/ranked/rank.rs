@@ -95,7 +95,7 @@ pub(crate) enum Rank {
     DescriptorShares,
     /// `FamilyCounters::all`: the counters of each family.
     Counts,
-    /// A shard of `ClientMemory`: the charge of each payer.
+    /// A shard of `ClientMemory`: the charge of each account.
     ClientMemory,
 }
 

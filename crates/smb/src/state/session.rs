@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
-use share::memory::{Charge, Payer};
+use share::memory::{Charge, MemoryAccount};
 use share::{ClientKey, ClientMemory, Identity};
 use smb_wire::Guid;
 use volume::security::Sid;
@@ -264,10 +264,10 @@ impl Session {
         self.session_settings().map(|settings| &settings.channels)
     }
 
-    /// Takes memory for the session. Returns false if the payer has no more left.
-    pub fn take_memory(&self, memory: &Arc<ClientMemory>, payer: Payer) -> bool {
+    /// Takes memory for the session. Returns false if the account has no more left.
+    pub fn take_memory(&self, memory: &Arc<ClientMemory>, account: MemoryAccount) -> bool {
         let mut charge = self.charge.lock();
-        *charge = memory.try_charge(payer, SESSION_BYTES);
+        *charge = memory.try_charge(account, SESSION_BYTES);
         charge.is_some()
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct ClientCore {
     /// Whether the lease was renewed since the last check.
     pub(super) renewed: AtomicBool,
     pub(super) flags: AtomicU32,
-    pub(crate) about: Mutex<About>,
+    pub(crate) about: Mutex<ServerIdentity>,
     pub(super) lease_time_s: AtomicU32,
     /// The intended number of connections.
     pub(super) wanted: AtomicUsize,
@@ -53,7 +53,7 @@ pub(crate) struct ClientCore {
 
 /// The identity that a server states (RFC 8881 18.35).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct About {
+pub struct ServerIdentity {
     /// The major owner. Servers of one major and one minor owner share sessions.
     pub owner: Vec<u8>,
     /// The minor owner.

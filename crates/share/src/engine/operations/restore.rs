@@ -176,7 +176,7 @@ impl Share {
         });
         mark(&mut state, made, link.as_ref(), &stream, requester);
         let entered = state.stream(&stream);
-        entered.ranges.restore(self.client_memory(), open.payer(), entry.ranges.held());
+        entered.ranges.restore(self.client_memory(), open.account(), entry.ranges.held());
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
             let RecordedRight { state, epoch, counts, parent } = right;
             let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None, whole };
