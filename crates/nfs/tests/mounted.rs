@@ -237,7 +237,7 @@ fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
     let top = scene.top();
     let is_unmounted = (0..20).any(|_| {
         world.pass(3);
-        world.engine.before_batch(world.now);
+        world.engine.maintain(world.now);
         world.engine.tick(world.now);
         world.engine.volume().wait_events(Duration::from_millis(10));
         run("umount", &[top.to_str().expect("text")])

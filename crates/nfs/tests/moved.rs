@@ -199,11 +199,11 @@ fn a_delegation_of_a_file_whose_name_is_not_known_after_a_restart_ends_by_itself
     it.restart();
     assert!(is_delegated(&mut it, &handle));
     it.wire.now.mono_ns += 1_000_000;
-    it.world.engine.before_batch(it.wire.now);
+    it.world.engine.maintain(it.wire.now);
     assert_eq!(it.wire.called().len(), 0);
     // Nobody would report a change by the host.
     it.wire.now.mono_ns += 61_000_000_000;
-    it.world.engine.before_batch(it.wire.now);
+    it.world.engine.maintain(it.wire.now);
     assert_eq!(it.wire.called().len(), 1, "recalled");
 }
 
@@ -217,6 +217,6 @@ fn a_delegation_of_a_file_whose_name_is_known_is_recalled_when_the_host_changes_
     assert!(is_delegated(&mut it, &handle));
     it.runs("sh", ["-c".as_ref(), "echo more >> \"$0\"".as_ref(), it.at("f").as_os_str()]);
     it.wire.now.mono_ns += 1_000_000;
-    it.world.engine.before_batch(it.wire.now);
+    it.world.engine.maintain(it.wire.now);
     assert_eq!(it.wire.called().len(), 1, "recalled");
 }

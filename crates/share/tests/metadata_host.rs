@@ -166,8 +166,7 @@ impl WatchedHostShare {
     fn is_idle_for(&mut self, seconds: u64) {
         self.requests += seconds * 1000;
         // Each call searches a part of the cache.
-        (0..16)
-            .for_each(|_| self.client.share.before_batch(now().plus(Duration::from_millis(self.requests))));
+        (0..16).for_each(|_| self.client.share.maintain(now().plus(Duration::from_millis(self.requests))));
     }
 
     /// Repeats a request until a file has this size, for at most a second.

@@ -419,7 +419,7 @@ fn what_the_hosts_directory_hands_down_is_what_is_made() {
     assert!(
         std::process::Command::new("chmod").arg("660").arg(directory.join("f")).status().unwrap().success()
     );
-    owner.share.before_batch(now().plus(std::time::Duration::from_secs(1)));
+    owner.share.maintain(now().plus(std::time::Duration::from_secs(1)));
     assert_eq!(may(&bob, "d/f"), (false, false));
     owner.close(&open);
     make(&owner, "d/e", 0o777, Options::DIRECTORY);

@@ -136,7 +136,7 @@ fn restore_state(
         return Err(NfsStat::Delay.into());
     };
     let place = NewState { key, client: client.id, export: Arc::clone(export), handle, node };
-    let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));
+    let state = run.server.add_state(make(place, Arc::clone(&kept.open)));
     if state.delegation().is_some() {
         // Add it before it belongs to the client again, since other requests may wait for it.
         finish_adding(run, &state, client.add_delegation(&state))?;

@@ -155,7 +155,7 @@ fn state_for_open(
         run.server.forget_key(key);
         return Err(NfsStat::BadStateId.into());
     };
-    let state = run.server.enter_state(state);
+    let state = run.server.add_state(state);
     states::finish_adding(run, &state, client.add_locks(of, &state))?;
     Ok(OwnerLocks { state, is_new: true })
 }

@@ -125,7 +125,7 @@ impl Server {
         }
         // Opens of the client that are under the same key keep the right otherwise.
         let key = client.cache_key(state.export.id, state.node);
-        state.export.engine.give_up(client.key, key, true, now);
+        state.export.engine.release_key(client.key, key, true, now);
         client.remove_delegation(state);
         self.proxies.remove(state);
         self.revoke_state(client, state, now);

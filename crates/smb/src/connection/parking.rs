@@ -198,7 +198,7 @@ impl Connection {
         }
         let open = id.and_then(|id| self.server.opens.get(id.volatile).filter(|open| open.id == id));
         if let Some((engine, file)) = open.as_ref().and_then(|open| open.file()) {
-            engine.pass_turn(file);
+            engine.wake_ready_waiters(file);
         }
     }
 }

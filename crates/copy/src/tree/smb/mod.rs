@@ -1,8 +1,8 @@
 //! Files of a share, in one session over several channels: what a copy needs beside the operations of
 //! [`client::remote`].
 //!
-//! A session that has lost its last channel is replaced ([`Smb::revive`]). [`reconnecting`] is the session, and
-//! [`lanes`] are further ones for small files.
+//! A session that has lost its last channel is replaced ([`Smb::revive`]). [`reconnecting`] is the session,
+//! and [`lanes`] are further ones for small files.
 
 pub(super) mod holes;
 mod lanes;

@@ -25,12 +25,12 @@ impl Share {
         rule: LockRule,
         ranges: &[RangeRequest],
     ) -> CallResult<()> {
-        self.lock_noting(caller, open, owner, rule, ranges, &|| None)
+        self.lock_recorded(caller, open, owner, rule, ranges, &|| None)
     }
 
     /// As [`Share::lock`], with a note that is recorded with the open.
     // MS-FSA 2.1.5.8
-    pub fn lock_noting(
+    pub fn lock_recorded(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
@@ -153,7 +153,7 @@ impl Share {
 impl Share {
     /// Wakes the requests that wait for this very range through the same open, so that they try again. Their
     /// wish may be met already.
-    pub fn ask_again(&self, open: &Arc<Open>, start: u64, len: u64) {
+    pub fn retry_waiters(&self, open: &Arc<Open>, start: u64, len: u64) {
         let mut state = open.file.state.lock();
         let wakes = state.stream(&open.stream).ranges.take_same(open.id, start, len);
         drop(state);
@@ -162,7 +162,7 @@ impl Share {
 
     /// A request that was woken for a range of an open's stream does not want it any more. Wakes the waiters
     /// that can have it now.
-    pub fn pass_turn(&self, open: &Arc<Open>) {
+    pub fn wake_ready_waiters(&self, open: &Arc<Open>) {
         let mut state = open.file.state.lock();
         let wakes = state.stream(&open.stream).ranges.ready();
         drop(state);

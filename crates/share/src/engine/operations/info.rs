@@ -138,7 +138,7 @@ impl Share {
 
     /// Whether the object of an open is deleted when all have closed it: it is marked for deletion, or this
     /// open marks it when it is closed.
-    pub fn goes_when_closed(&self, open: &Open) -> bool {
+    pub fn deletes_on_close(&self, open: &Open) -> bool {
         let mut state = open.file.state.lock();
         let marks =
             state.members.iter().any(|member| member.id == open.id && member.delete_on_close.is_some());
@@ -198,7 +198,7 @@ impl Share {
     /// Whether the link by which an object was opened is removed when that open is closed.
     fn goes_by_link(&self, open: &Open) -> bool {
         let link = open.followed.get().and_then(|followed| followed.link());
-        link.is_some_and(|link| self.goes_when_closed(&link))
+        link.is_some_and(|link| self.deletes_on_close(&link))
     }
 
     /// The properties of a node with this stat, whether it is open or not.

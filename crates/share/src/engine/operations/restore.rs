@@ -38,7 +38,7 @@ struct RestoredFile {
 
 impl Share {
     /// Records opens in `journal` from `now` on, and restores the opens of its `records`. It must be called
-    /// once, before the share is used. The restored opens are then to be detached ([`Share::leave`]) or
+    /// once, before the share is used. The restored opens are then to be detached ([`Share::detach_open`]) or
     /// closed. An open is dropped with a line in the log if its file is gone or another one, or if its user
     /// is gone.
     ///
