@@ -214,9 +214,9 @@ fn point(curve: &mut Curve, at: f64, rate: f64) {
 /// The curves of one target in a report of the doctor. Runs that a limit of the doctor slowed down say
 /// nothing about the path.
 fn curves(target: &Value) -> Path {
-    let (facts, mut path) = (&target["facts"], Path::default());
-    let (data, connections) = (&facts["data"], &facts["connections"]);
-    path.target = facts["target"].as_str().unwrap_or_default().to_owned();
+    let (measurements, mut path) = (&target["facts"], Path::default());
+    let (data, connections) = (&measurements["data"], &measurements["connections"]);
+    path.target = measurements["target"].as_str().unwrap_or_default().to_owned();
     let separate = connections["separate_sessions"].as_bool() == Some(true);
     let client_off = connections["client_off"].as_bool() == Some(true);
     path.takes_one = separate && !client_off;
