@@ -6,8 +6,8 @@ use crate::job::{Job, part_of};
 use crate::name;
 use crate::name::{join, split};
 use crate::sidecar::Lost;
-use crate::tree::facts::TargetName;
 use crate::tree::links::LinkMade;
+use crate::tree::listing::TargetName;
 
 /// The outcome of one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +41,8 @@ pub(crate) async fn copy(shared: &CopyContext, job: &Job) -> FileResult<Outcome>
     if !keep.owners {
         link.owner = None;
     }
-    let part = join(split(&job.path).0, &part_of(&job.path, &job.facts));
-    match shared.target.put_link(&job.path, &part, &link, &keep.like(&job.facts)).await? {
+    let part = join(split(&job.path).0, &part_of(&job.path, &job.attributes));
+    match shared.target.put_link(&job.path, &part, &link, &keep.like(&job.attributes)).await? {
         LinkMade::Yes => Ok(Outcome::Made(0)),
         LinkMade::WithoutOwner => {
             shared.lose(&[Lost::Owner]);

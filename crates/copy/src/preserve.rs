@@ -2,7 +2,7 @@
 
 use client::remote::Attributes;
 
-use crate::tree::facts::lent;
+use crate::tree::listing::lent;
 use crate::tree::target_attributes::TargetAttributes;
 
 /// The parts of each file and directory that a copy keeps.
@@ -58,13 +58,13 @@ impl PreservedParts {
         self.lists || self.owners || self.xattrs
     }
 
-    /// The attributes of a copy of a file with `facts`, if it gets the owner that is kept.
-    pub(crate) fn like(&self, facts: &Attributes) -> TargetAttributes {
-        let lent = if self.owners { 0 } else { lent(facts.kind) };
+    /// The attributes of a copy of a file with `attributes`, if it gets the owner that is kept.
+    pub(crate) fn like(&self, attributes: &Attributes) -> TargetAttributes {
+        let lent = if self.owners { 0 } else { lent(attributes.kind) };
         TargetAttributes {
-            modified: self.times.then_some(facts.modified),
-            mode: facts.mode.filter(|_| self.attributes).map(|mode| mode & !lent),
-            attributes: facts.attributes.filter(|_| self.attributes),
+            modified: self.times.then_some(attributes.modified),
+            mode: attributes.mode.filter(|_| self.attributes).map(|mode| mode & !lent),
+            attributes: attributes.attributes.filter(|_| self.attributes),
             has_list: false,
         }
     }

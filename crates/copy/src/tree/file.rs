@@ -108,7 +108,7 @@ impl File {
     }
 
     /// Its present attributes.
-    pub(crate) async fn facts(&self) -> FileResult<Attributes> {
+    pub(crate) async fn attributes(&self) -> FileResult<Attributes> {
         Ok(self.file.stat().await?)
     }
 

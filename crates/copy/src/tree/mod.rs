@@ -9,11 +9,11 @@
 //! fits one piece, else with [`Tree::create`] and [`Tree::finish`]. Otherwise its directory has a temporary
 //! name ([`Tree::staging_path`]).
 
-pub(crate) mod facts;
 mod file;
 mod file_length;
 mod holes;
 pub(crate) mod links;
+pub(crate) mod listing;
 mod local;
 mod nfs;
 pub(crate) mod offload;
@@ -30,7 +30,7 @@ use crate::PreservedParts;
 use crate::error::{Error, Fault, FileResult};
 use crate::plan::Access;
 use crate::sidecar::{Sidecar, SidecarOutcome};
-use crate::tree::facts::{Fetched, Listing, TargetName};
+use crate::tree::listing::{Fetched, Listing, TargetName};
 use crate::tree::path_traffic::PathTraffic;
 use crate::tree::target_attributes::TargetAttributes;
 pub(crate) use file::File;
@@ -121,7 +121,7 @@ impl Tree {
             }
         };
         match known {
-            Ok(facts) => Ok(Some(facts)),
+            Ok(attributes) => Ok(Some(attributes)),
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -104,7 +104,7 @@ impl OffloadSource {
     }
 
     /// Its present attributes.
-    pub(crate) async fn facts(&self) -> FileResult<Attributes> {
+    pub(crate) async fn attributes(&self) -> FileResult<Attributes> {
         Ok(self.file.stat().await?)
     }
 

@@ -3,7 +3,7 @@
 use client::remote::Kind;
 
 use crate::sidecar::SidecarOutcome;
-use crate::tree::facts::lent;
+use crate::tree::listing::lent;
 
 /// The attributes to set on a copy. Those that are none stay as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

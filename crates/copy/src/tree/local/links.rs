@@ -38,8 +38,8 @@ impl Local {
     pub(crate) async fn follow(&self, path: &str) -> FileResult<(String, Attributes)> {
         let real = self.real(path).await?;
         let at = real.clone();
-        let facts = in_pool(move || fs::metadata(at).map(|known| Attributes::from(&known))).await?;
-        Ok((real, facts))
+        let attributes = in_pool(move || fs::metadata(at).map(|known| Attributes::from(&known))).await?;
+        Ok((real, attributes))
     }
 
     /// The path of `path` without any link in it.

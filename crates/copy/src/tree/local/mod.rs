@@ -20,7 +20,7 @@ use crate::PreservedParts;
 use crate::error::{Fault, FileResult};
 use crate::sidecar::{Sidecar, SidecarOutcome};
 use crate::tree::File;
-use crate::tree::facts::Fetched;
+use crate::tree::listing::Fetched;
 use crate::tree::target_attributes::TargetAttributes;
 
 /// A directory of this host, or a file until it has been looked at.
@@ -112,7 +112,7 @@ impl Local {
         let fetching = move || {
             let file = no_link(OpenOptions::new().read(true)).open(at)?;
             let content = read_all(&file, 0, length)?;
-            Ok(Fetched { content, facts: Attributes::from(&file.metadata()?), has_streams: false })
+            Ok(Fetched { content, attributes: Attributes::from(&file.metadata()?), has_streams: false })
         };
         Ok(in_pool(fetching).await?)
     }

@@ -22,7 +22,7 @@ use crate::name::{join, split};
 use crate::plan::Access;
 use crate::sidecar::{Sidecar, SidecarOutcome};
 use crate::tree::File;
-use crate::tree::facts::Fetched;
+use crate::tree::listing::Fetched;
 use crate::tree::target_attributes::TargetAttributes;
 use sidecar::NfsNode;
 
@@ -118,7 +118,11 @@ impl Nfs {
     pub(super) async fn fetch(&self, path: &str, length: u32) -> FileResult<Fetched> {
         let (directory, name) = self.parent(path).await?;
         let (data, known) = directory.fetch(name, length).await?;
-        Ok(Fetched { content: Bytes::from_owner(data), facts: Attributes::from(&known), has_streams: false })
+        Ok(Fetched {
+            content: Bytes::from_owner(data),
+            attributes: Attributes::from(&known),
+            has_streams: false,
+        })
     }
 
     pub(super) async fn put(

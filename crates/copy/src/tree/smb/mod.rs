@@ -32,7 +32,7 @@ use crate::name::{join, split};
 use crate::plan::Access;
 use crate::sidecar::{Sidecar, SidecarOutcome};
 use crate::tree::File;
-use crate::tree::facts::Fetched;
+use crate::tree::listing::Fetched;
 use crate::tree::path_traffic::PathTraffic;
 use crate::tree::target_attributes::TargetAttributes;
 use crate::{PreservedParts, name};
@@ -322,7 +322,7 @@ impl Smb {
         let fetched = lane.tree.fetch(&self.path(path), length, self.access.keep.streams).await;
         let client::smb::Fetched { data, info, has_streams } =
             self.lanes.end(lane, fetched.map_err(Fault::from))?;
-        Ok(Fetched { content: Bytes::from_owner(data), facts: Attributes::from(&info), has_streams })
+        Ok(Fetched { content: Bytes::from_owner(data), attributes: Attributes::from(&info), has_streams })
     }
 
     pub(super) async fn put(
