@@ -593,12 +593,12 @@ fn it_is_switched_while_files_are_open() {
 /// A volume that does not report changes by others.
 struct SilentVolume {
     inner: MemoryVolume,
-    facts: VolumeProperties,
+    properties: VolumeProperties,
 }
 
 impl Volume for SilentVolume {
     fn properties(&self) -> &VolumeProperties {
-        &self.facts
+        &self.properties
     }
     fn root(&self) -> volume::Result<Arc<dyn Node>> {
         self.inner.root()
@@ -622,8 +622,8 @@ impl Volume for SilentVolume {
 #[test]
 fn where_nobody_tells_of_changes_nothing_is_remembered() {
     let world = TestShare::over(Config::default(), |inner| {
-        let facts = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
-        Arc::new(SilentVolume { inner, facts })
+        let properties = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
+        Arc::new(SilentVolume { inner, properties })
     });
     let client = world.client(1);
     client.make_directory("d");
@@ -640,8 +640,8 @@ fn where_nobody_tells_of_changes_nothing_is_remembered() {
 #[test]
 fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone() {
     let world = TestShare::over(Config::default(), |inner| {
-        let facts = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
-        Arc::new(SilentVolume { inner, facts })
+        let properties = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
+        Arc::new(SilentVolume { inner, properties })
     });
     let (holder, client) = (world.client(1), world.client(2));
     client.make_directory("d");
@@ -665,8 +665,8 @@ fn where_nobody_tells_of_changes_rights_end_by_themselves() {
     for silent in [true, false] {
         let world = TestShare::over(Config::default(), |inner| match silent {
             true => {
-                let facts = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
-                Arc::new(SilentVolume { inner, facts })
+                let properties = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
+                Arc::new(SilentVolume { inner, properties })
             }
             false => Arc::new(inner),
         });

@@ -100,9 +100,9 @@ impl Share {
         if adds.is_empty() {
             return Ok(());
         }
-        let facts = self.properties(&open.file, open.node.as_ref(), None, None)?;
+        let properties = self.properties(&open.file, open.node.as_ref(), None, None)?;
         let parent = open.link.as_ref().map(|link| link.place().0);
-        self.rights_on(caller, &facts.security, parent.as_ref(), adds, open.options).map(|_| ())
+        self.rights_on(caller, &properties.security, parent.as_ref(), adds, open.options).map(|_| ())
     }
 }
 

@@ -322,12 +322,12 @@ impl Share {
     ) -> Result<CallResult<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
         let file = self.open_files().enter(node.id(), node.kind());
-        let facts = self.properties(&file, node.as_ref(), None, None);
-        let checked = facts.and_then(|facts| {
-            if facts.record.bits(&facts.stat).contains(Attributes::READ_ONLY) && !posix {
+        let properties = self.properties(&file, node.as_ref(), None, None);
+        let checked = properties.and_then(|properties| {
+            if properties.record.bits(&properties.stat).contains(Attributes::READ_ONLY) && !posix {
                 return Err(Refusal::AccessDenied);
             }
-            self.rights_on(caller, &facts.security, Some(parent), Rights::DELETE, Options::empty())
+            self.rights_on(caller, &properties.security, Some(parent), Rights::DELETE, Options::empty())
         });
         let is_same_file = file.id == open.file.id;
         match checked {
