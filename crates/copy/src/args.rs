@@ -134,8 +134,8 @@ impl Args {
     /// # Errors
     /// When a file cannot be read, and the errors of `ask`.
     pub(crate) fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Passwords, Error> {
-        let obtain = |place: &Url, file: Option<&Path>, option: &str, variable: &str| match file {
-            _ if place.login().is_none() => Ok(None),
+        let obtain = |url: &Url, file: Option<&Path>, option: &str, variable: &str| match file {
+            _ if url.login().is_none() => Ok(None),
             Some(file) => first_line(file, option).map(Some),
             None => Ok(std::env::var(variable).ok()),
         };
@@ -147,8 +147,8 @@ impl Args {
         if target.is_none() {
             target = obtain(&self.target, file, "--password-file", usual)?;
         }
-        for (place, password) in [(&self.source, &mut source), (&self.target, &mut target)] {
-            if let (Some(user), None) = (place.login(), &password) {
+        for (url, password) in [(&self.source, &mut source), (&self.target, &mut target)] {
+            if let (Some(user), None) = (url.login(), &password) {
                 *password = Some(ask(user)?);
             }
         }

@@ -159,8 +159,8 @@ impl BlockingWorker {
     async fn clear(&self, scratch: &Path, patience: Duration) -> bool {
         self.stop.now();
         self.is_over.store(true, Ordering::Relaxed);
-        let (place, until) = (scratch.to_owned(), Instant::now() + patience);
-        self.aside(patience, move || mount_cleanup::delete(&place, until)).await == Some(true)
+        let (names_directory, until) = (scratch.to_owned(), Instant::now() + patience);
+        self.aside(patience, move || mount_cleanup::delete(&names_directory, until)).await == Some(true)
     }
 }
 
@@ -539,21 +539,22 @@ async fn names(
     scratch: &Path,
     most_per_s: Option<u32>,
 ) -> Result<(), Stopped> {
-    let place = scratch.join(NAMES);
+    let names_directory = scratch.join(NAMES);
     let time = exam.course.names;
     let mut metadata = Metadata::default();
     for (what, trips) in [("create", 2), ("open", 2), ("delete", 1)] {
-        let (place, is_over, made) = (place.clone(), Arc::clone(&worker.is_over), metadata.names as usize);
+        let (names_directory, is_over, made) =
+            (names_directory.clone(), Arc::clone(&worker.is_over), metadata.names as usize);
         let idle = Moment::read(&Vec::new);
         let doing = move || {
-            let of = |number: usize| place.join(format!("n{number}"));
+            let of = |number: usize| names_directory.join(format!("n{number}"));
             let (most, time) = match what {
                 "create" => (MOST_NAMES, time),
                 "open" => (usize::MAX, time),
                 _ => (made, Duration::MAX),
             };
             if what == "create" {
-                std::fs::create_dir(&place)?;
+                std::fs::create_dir(&names_directory)?;
             }
             series(most, time, most_per_s, &is_over, |number| match what {
                 "create" => std::fs::File::create_new(of(number)).map(drop),

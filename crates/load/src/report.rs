@@ -338,11 +338,11 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
     if let Some(operations) = plan.operations {
         options.push(("number_ios", operations.to_string()));
     }
-    let place = plan.place();
+    let shown_target = plan.shown_target();
     let title = match plan.protocol {
-        Protocol::Local => format!("{what}, {} jobs of depth {} to {place}", plan.jobs, plan.depth),
+        Protocol::Local => format!("{what}, {} jobs of depth {} to {shown_target}", plan.jobs, plan.depth),
         _ => format!(
-            "{what}, {} jobs of depth {} over {} connections with {} channels to {place}",
+            "{what}, {} jobs of depth {} over {} connections with {} channels to {shown_target}",
             plan.jobs, plan.depth, plan.connections, plan.channels
         ),
     };

@@ -1,6 +1,6 @@
 //! One batch of a conversation: some messages, the events that are posted meanwhile, and its deadline. It
-//! touches no socket, so it can run on the worker's thread or, as an [`OffloadedBatch`], on the blocking pool.
-//! Start with [`run`].
+//! touches no socket, so it can run on the worker's thread or, as an [`OffloadedBatch`], on the blocking
+//! pool. Start with [`run`].
 //!
 //! Events are taken between messages. The notices that one message causes therefore leave after the reply to
 //! that message and before the next reply.

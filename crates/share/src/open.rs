@@ -208,12 +208,12 @@ impl Open {
 
     /// The name that it has now in its directory; none for the root.
     pub fn name(&self) -> Option<Name> {
-        self.link.as_ref().map(|link| link.place().1)
+        self.link.as_ref().map(|link| link.parent_and_name().1)
     }
 
     /// The parent and name; none for the root, and for a file that was found by its address.
-    pub(crate) fn place(&self) -> Option<(Arc<Directory>, Name)> {
-        self.link.as_ref().map(|link| link.place())
+    pub(crate) fn parent_and_name(&self) -> Option<(Arc<Directory>, Name)> {
+        self.link.as_ref().map(|link| link.parent_and_name())
     }
 
     /// The path that it has now, from the root of the share.

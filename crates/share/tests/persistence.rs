@@ -419,8 +419,8 @@ impl Journal for FullJournal {
     fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         self.check().and_then(|()| self.journal.append(record))
     }
-    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
-        self.journal.commit(place)
+    fn commit(&self, position: JournalPosition) -> volume::Result<()> {
+        self.journal.commit(position)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
         self.check().and_then(|()| self.journal.replace(records))
@@ -466,8 +466,8 @@ impl Journal for CountingJournal {
     fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         self.journal.append(record)
     }
-    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
-        self.journal.commit(place)
+    fn commit(&self, position: JournalPosition) -> volume::Result<()> {
+        self.journal.commit(position)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
         self.replaced.fetch_add(1, Ordering::SeqCst);
@@ -542,8 +542,8 @@ impl Journal for SlowJournal {
         }
         self.journal.append(record)
     }
-    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
-        self.journal.commit(place)
+    fn commit(&self, position: JournalPosition) -> volume::Result<()> {
+        self.journal.commit(position)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
         self.journal.replace(records)

@@ -95,18 +95,18 @@ impl<T: Keyed> LockFreeTable<T> {
 
     /// Puts an entry into its reserved slot.
     pub fn fill(&self, entry: Arc<T>) {
-        if let Some(place) = self.place(entry.key()) {
-            place.store(Some(entry));
+        if let Some(slot) = self.slot(entry.key()) {
+            slot.store(Some(entry));
         }
     }
 
     /// Replaces the entry with the same key. Returns false if there is none.
     pub fn replace(&self, entry: Arc<T>) -> bool {
         let _places = self.slots.lock();
-        let Some(place) = self.place(entry.key()) else { return false };
-        let is_there = place.load().as_ref().is_some_and(|old| old.key() == entry.key());
+        let Some(slot) = self.slot(entry.key()) else { return false };
+        let is_there = slot.load().as_ref().is_some_and(|old| old.key() == entry.key());
         if is_there {
-            place.store(Some(entry));
+            slot.store(Some(entry));
         }
         is_there
     }
@@ -114,20 +114,20 @@ impl<T: Keyed> LockFreeTable<T> {
     /// The entry under `key`.
     #[inline]
     pub fn get(&self, key: u64) -> Option<EntryGuard<T>> {
-        let guard = self.place(key)?.load();
+        let guard = self.slot(key)?.load();
         guard.as_ref().is_some_and(|entry| entry.key() == key).then_some(EntryGuard(guard))
     }
 
     /// Removes an entry, or frees a reserved slot. Only the first caller gets the entry.
     pub fn remove(&self, key: u64) -> Option<Arc<T>> {
         let mut slots = self.slots.lock();
-        let place = self.place(key)?;
-        let found = place.load_full();
+        let slot = self.slot(key)?;
+        let found = slot.load_full();
         if found.as_ref().is_some_and(|entry| entry.key() != key) {
             return None;
         }
         found.as_ref()?;
-        place.store(None);
+        slot.store(None);
         slots.free.push(key as u32);
         slots.live -= 1;
         found
@@ -157,7 +157,7 @@ impl<T: Keyed> LockFreeTable<T> {
     }
 
     #[inline]
-    fn place(&self, key: u64) -> Option<&ArcSwapOption<T>> {
+    fn slot(&self, key: u64) -> Option<&ArcSwapOption<T>> {
         let (chunk, at) = Self::locate(key as u32 as usize);
         self.chunks.get(chunk)?.get()?.get(at)
     }

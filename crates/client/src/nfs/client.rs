@@ -122,9 +122,9 @@ impl Client {
     pub async fn widen(&self, connections: usize) -> Result<usize> {
         let inner = &self.inner;
         let before = inner.wanted.load(Ordering::Relaxed);
-        for place in inner.channels.free_places(connections).into_iter().filter(|place| *place >= before) {
-            inner.reconnect(place).await?;
-            inner.wanted.store(place + 1, Ordering::Relaxed);
+        for index in inner.channels.free_places(connections).into_iter().filter(|index| *index >= before) {
+            inner.reconnect(index).await?;
+            inner.wanted.store(index + 1, Ordering::Relaxed);
         }
         Ok(self.connections().len())
     }
@@ -139,8 +139,8 @@ impl Client {
 
     /// Limits the connection at an index of [`Client::connections`] to `rate` bytes per second in each
     /// direction, or lifts the limit.
-    pub fn pace(&self, place: usize, rate: Option<u64>) {
-        if let Some(channel) = self.inner.channels.all().get(place) {
+    pub fn pace(&self, index: usize, rate: Option<u64>) {
+        if let Some(channel) = self.inner.channels.all().get(index) {
             channel.link.rate.set(rate);
         }
     }

@@ -344,8 +344,8 @@ fn encode<const N: usize>(
             let tail = frame.tail();
             tail.resize(tail.len() + padding, 0);
             header.set_next_command((end - start) as u32);
-            if let Some(place) = frame.bytes_mut()[start..].first_chunk_mut::<{ header::SIZE }>() {
-                header.write(place);
+            if let Some(header_bytes) = frame.bytes_mut()[start..].first_chunk_mut::<{ header::SIZE }>() {
+                header.write(header_bytes);
             }
         }
         if let (Protection::Signed | Protection::Binding, Some(keys)) = (envelope.protection, envelope.keys) {

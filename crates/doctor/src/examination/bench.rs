@@ -113,7 +113,7 @@ impl Examination<'_> {
     async fn bench(&self, extent: u64) -> Result<RunFixture, Stopped> {
         let mut places = Vec::new();
         for session in &self.sessions {
-            let (place, name, mode) = match (&self.scratch, &self.measurements.data) {
+            let (parent, name, mode) = match (&self.scratch, &self.measurements.data) {
                 (Some(scratch), _) => {
                     self.made.note(FILE_NAME);
                     (self.directory(session, scratch).await?, FILE_NAME.to_owned(), OpenMode::Make)
@@ -123,10 +123,10 @@ impl Examination<'_> {
                     (self.directory(session, &directory).await?, name, OpenMode::Read)
                 }
             };
-            let opening = tokio::time::timeout(self.course.stall, place.open(&name, mode)).await;
+            let opening = tokio::time::timeout(self.course.stall, parent.open(&name, mode)).await;
             let file = opening.map_err(|_| self.silent(Stage::Data, "opening a file"))?;
             let file = file.map_err(|why| protocol::stopped(Stage::Data, &why))?;
-            places.push((place, Some(Arc::new(file))));
+            places.push((parent, Some(Arc::new(file))));
         }
         let content = noise(LARGE_BLOCK_BYTES as usize);
         Ok(RunFixture { places, extent, content, made: self.made.clone() })
@@ -252,11 +252,11 @@ impl Examination<'_> {
         // The second file is created when a delegation is requested.
         ["clock", "own"].iter().for_each(|name| self.made.note(name));
         let looking = async {
-            let place = root.directory(scratch).await.ok()?;
+            let parent = root.directory(scratch).await.ok()?;
             let begun = protocol::now_ms();
-            names::create(&place, "clock").await.ok()?;
+            names::create(&parent, "clock").await.ok()?;
             let half = (protocol::now_ms() - begun) / 2;
-            let modified = place.stat("clock").await.ok()?.modified;
+            let modified = parent.stat("clock").await.ok()?.modified;
             Some((modified / 1_000_000) as i64 - begun - half)
         };
         properties.clock_ahead_ms = tokio::time::timeout(self.course.stall, looking).await.ok().flatten();
@@ -298,7 +298,7 @@ pub(crate) async fn names(exam: &mut Examination<'_>) -> Result<(), Stopped> {
     if !exam.has_time(exam.course.names * 4, "names") {
         return Ok(());
     }
-    let place = exam.directory(&exam.sessions[0], &scratch).await?;
+    let parent = exam.directory(&exam.sessions[0], &scratch).await?;
     let until = Instant::now() + exam.left().saturating_sub(TIME_FOR_THE_END * 2);
     let is_smb = matches!(exam.measurements.protocol, Some(Protocol::Smb(_)));
     let several = exam.measurements.connections.as_ref().is_some_and(|it| it.got > 1);
@@ -311,7 +311,7 @@ pub(crate) async fn names(exam: &mut Examination<'_>) -> Result<(), Stopped> {
     };
     // Results stay even if the work is cut off.
     let metadata = exam.measurements.metadata.get_or_insert_default();
-    names::measure(&place, &bounds, &exam.made, metadata).await
+    names::measure(&parent, &bounds, &exam.made, metadata).await
 }
 
 /// Layer 7: the first large reads once more, now that the server has worked for a while.

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::connection::{AgentConnection, MessageSender, PeerRole, failed};
-use super::{Message, place};
+use super::{Message, host_and_port};
 use crate::args::Args;
 use crate::{Error, Plan, Report};
 
@@ -76,9 +76,9 @@ fn agent_words(words: &[String]) -> Vec<String> {
 }
 
 fn connect(name: &str, secret: &str, silence: Duration) -> Result<AgentConnection, Error> {
-    let place = place(name)?;
+    let host_and_port = host_and_port(name)?;
     let failed = |why: io::Error| failed(name, &why, silence);
-    let addresses = place.to_socket_addrs().map_err(failed)?;
+    let addresses = host_and_port.to_socket_addrs().map_err(failed)?;
     let mut last = io::Error::from(ErrorKind::NotFound);
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIME) {
@@ -86,7 +86,7 @@ fn connect(name: &str, secret: &str, silence: Duration) -> Result<AgentConnectio
             Err(why) => last = why,
         }
     }
-    let port = place.1;
+    let port = host_and_port.1;
     let text = format!("{last}; start there: trunkline load --agent 0.0.0.0:{port} --secret-file FILE");
     Err(Error::host(format!("agent {name}"), text))
 }

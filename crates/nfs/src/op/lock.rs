@@ -143,7 +143,7 @@ fn state_for_open(
         return Ok(OwnerLocks { state: known, is_new: false });
     }
     let key = states::reserve_charged(run, client, &open.export, owner).ok_or(NfsStat::Delay)?;
-    let place = NewState {
+    let new_state = NewState {
         key,
         client: client.id,
         export: Arc::clone(&open.export),
@@ -151,7 +151,7 @@ fn state_for_open(
         node: open.node,
     };
     let number = client.lock_owner(owner);
-    let Some(state) = LockingState::first_lock(place, owner, number, open) else {
+    let Some(state) = LockingState::first_lock(new_state, owner, number, open) else {
         run.server.forget_key(key);
         return Err(NfsStat::BadStateId.into());
     };

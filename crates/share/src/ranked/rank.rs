@@ -48,8 +48,8 @@ pub(crate) enum Rank {
     /// `Open::charge`: its part of the memory for clients.
     OpenCharge,
 
-    /// `HardLinkedName::place`: the parent and name. It is the first of the leaves, under which no other lock
-    /// is taken.
+    /// `HardLinkedName::parent_and_name`: the parent and name. It is the first of the leaves, under which no
+    /// other lock is taken.
     LinkPlace,
     /// `Stream::name`.
     StreamName,

@@ -38,7 +38,7 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     }
     check_endpoint(connection, &session, &name)?;
     let config = connection.server.share(&name).ok_or(NtStatus::BAD_NETWORK_NAME)?;
-    request.transaction.place = connection.desk.place(&config.engine);
+    request.transaction.share_index = connection.desk.share_index(&config.engine);
     Stop::when(anonymous, NtStatus::ACCESS_DENIED)?;
     connect_disk(connection, request, &session, &config)
 }

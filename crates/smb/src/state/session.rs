@@ -286,18 +286,18 @@ impl Session {
     /// Adds the tree that `make` builds for its id. Returns `None` if there are too many.
     pub fn connect(&self, make: impl FnOnce(u32) -> Tree) -> Option<Arc<Tree>> {
         let mut trees = self.trees.write();
-        let place = trees.iter().position(Option::is_none).unwrap_or(trees.len());
+        let index = trees.iter().position(Option::is_none).unwrap_or(trees.len());
         let has_room = || self.charge.lock().as_mut().is_none_or(|charge| charge.grow(TREE_BYTES));
-        if place == MAX_TREES_PER_SESSION || !has_room() {
+        if index == MAX_TREES_PER_SESSION || !has_room() {
             return None;
         }
-        if place == trees.len() {
+        if index == trees.len() {
             trees.push(None);
         }
         // An id has a place and a count, so that an old id does not name a new tree.
         let count = self.next_tree.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
-        let tree = Arc::new(make((count << 16) | place as u32));
-        trees[place] = Some(Arc::clone(&tree));
+        let tree = Arc::new(make((count << 16) | index as u32));
+        trees[index] = Some(Arc::clone(&tree));
         Some(tree)
     }
 

@@ -101,7 +101,7 @@ impl Share {
             return Ok(());
         }
         let properties = self.properties(&open.file, open.node.as_ref(), None, None)?;
-        let parent = open.link.as_ref().map(|link| link.place().0);
+        let parent = open.link.as_ref().map(|link| link.parent_and_name().0);
         self.rights_on(caller, &properties.security, parent.as_ref(), adds, open.options).map(|_| ())
     }
 }

@@ -66,7 +66,7 @@ impl Share {
         stream: Option<Stat>,
     ) -> Info {
         let delete_pending = file.is_deleted(link);
-        let hides = link.is_some_and(|link| self.settings().hides(link.place().1.as_bytes()));
+        let hides = link.is_some_and(|link| self.settings().hides(link.parent_and_name().1.as_bytes()));
         let mut info = info_from(stat, record, hides);
         info.delete_pending = delete_pending;
         if delete_pending {
@@ -108,7 +108,8 @@ impl Share {
     /// # Errors
     /// As [`Share::info`].
     pub fn parent_info(&self, open: &Open) -> Result<Info, Refusal> {
-        let parent = open.link.as_ref().map_or_else(|| Arc::clone(self.root()), |link| link.place().0);
+        let parent =
+            open.link.as_ref().map_or_else(|| Arc::clone(self.root()), |link| link.parent_and_name().0);
         let stat = parent.node.stat()?;
         Ok(info_from(&stat, &Record::load(parent.node.as_ref())?, false))
     }

@@ -43,7 +43,7 @@ impl Share {
     /// As the volume says.
     pub fn covered_number(&self, item: &Item) -> Result<Option<u64>, Refusal> {
         let Some(directory) = &item.directory else { return Ok(None) };
-        let Some((above, name)) = directory.place() else { return Ok(None) };
+        let Some((above, name)) = directory.parent_and_name() else { return Ok(None) };
         if above.id.device == directory.id.device {
             return Ok(None);
         }
@@ -106,7 +106,7 @@ impl Share {
     pub fn item_above(&self, caller: &Caller<'_>, item: &Item) -> Result<Option<Item>, Refusal> {
         let directory = item.directory()?;
         self.check_search(caller, directory)?;
-        Ok(directory.place().map(|(parent, _)| Item::of_directory(parent)))
+        Ok(directory.parent_and_name().map(|(parent, _)| Item::of_directory(parent)))
     }
 
     /// The current properties of an item.

@@ -173,7 +173,7 @@ impl Share {
         let Some((real, id, kind)) = destination.there.clone() else {
             return Ok(CallResult::Done(destination));
         };
-        let (parent, own_name) = link.place();
+        let (parent, own_name) = link.parent_and_name();
         let is_itself = id == open.file.id && parent.id == destination.parent.id && real == own_name;
         if is_itself {
             return Ok(CallResult::Done(destination));
@@ -346,7 +346,7 @@ impl Share {
         Rename { replace, posix, .. }: Rename<'_>,
     ) -> Result<bool, Refusal> {
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
-        let (from, name) = link.place();
+        let (from, name) = link.parent_and_name();
         if from.id == to.parent.id && name == to.name {
             return Ok(true);
         }
@@ -531,5 +531,5 @@ fn is_below(file: &File, directory: NodeId) -> bool {
     let state = file.state.lock();
     let links: Vec<_> = state.links.iter().filter(|l| !l.removed).map(|l| Arc::clone(&l.link)).collect();
     drop(state);
-    links.iter().any(|link| link.place().0.is_within(directory))
+    links.iter().any(|link| link.parent_and_name().0.is_within(directory))
 }

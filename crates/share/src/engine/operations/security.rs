@@ -41,7 +41,7 @@ impl Share {
     /// [`Refusal::AccessDenied`] if there are none; as the volume says.
     pub fn maximal_for(&self, caller: &Caller<'_>, open: &Open) -> Result<Rights, Refusal> {
         let security = self.security_of(open)?;
-        let parent = open.link.as_ref().map(|link| link.place().0);
+        let parent = open.link.as_ref().map(|link| link.parent_and_name().0);
         self.rights_on(caller, &security, parent.as_ref(), Rights::MAXIMUM_ALLOWED, open.options)
     }
 

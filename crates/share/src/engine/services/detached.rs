@@ -215,7 +215,8 @@ impl Share {
         client: Option<ClientKey>,
         cause: Cause,
     ) -> bool {
-        let is_in = |open: &Open| open.link.as_ref().is_some_and(|link| link.place().0.id == directory);
+        let is_in =
+            |open: &Open| open.link.as_ref().is_some_and(|link| link.parent_and_name().0.id == directory);
         self.end_unclaimed_by(client, is_in, cause)
     }
 
@@ -237,7 +238,7 @@ impl Share {
     pub(crate) fn unclaimed_names_end(&self, directory: NodeId, owner: ReclaimOwner) -> Option<u64> {
         let (sign_ns, opens) = self.persistence().detached().not_taken_up(owner)?;
         let is_going = |open: &Arc<Open>| {
-            let link = open.link.as_ref().filter(|link| link.place().0.id == directory);
+            let link = open.link.as_ref().filter(|link| link.parent_and_name().0.id == directory);
             link.is_some() && open.file.is_deleted(link)
         };
         opens.iter().any(is_going).then(|| sign_ns.saturating_add(UNCLAIMED_IN_ITS_OWN_WAY_NS))
