@@ -175,7 +175,7 @@ enum First {
 
 /// Queries both sides.
 async fn begin(plan: &Plan, found: SourceRoot, source: &mut Tree, target: &mut Tree) -> Result<First, Error> {
-    let looking = |place: &Url| format!("looking at {place}");
+    let looking = |url: &Url| format!("looking at {url}");
     let SourceRoot { attributes, listed } = found;
     let there = target.stat("").await.doing(|| looking(&plan.target))?;
     match attributes.kind {

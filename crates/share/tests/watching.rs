@@ -229,11 +229,11 @@ fn both_names_of_a_rename_come_in_one_answer() {
 fn no_rename_by_programs_of_the_host_is_split() {
     use ChangeKind::{RenamedFrom, RenamedTo};
     const RENAMES: usize = 200;
-    let place = tempfile::tempdir().unwrap();
-    let files = place.path().join("files");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let files = temp_dir.path().join("files");
     std::fs::create_dir(&files).unwrap();
     std::fs::write(files.join("0"), "text").unwrap();
-    let volume = PosixVolume::open(&files, &place.path().join("beside")).unwrap();
+    let volume = PosixVolume::open(&files, &temp_dir.path().join("beside")).unwrap();
     if !volume.properties().tells_changes {
         eprintln!("SKIPPED: this host tells nothing of changes in {}", files.display());
         return;

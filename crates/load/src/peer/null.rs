@@ -75,8 +75,8 @@ impl Future for Answered<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.connection.with(|state| {
-            let Some(place) = self.number.checked_sub(state.answered) else { return Poll::Ready(Ok(())) };
-            match state.asked.get_mut(place as usize) {
+            let Some(index) = self.number.checked_sub(state.answered) else { return Poll::Ready(Ok(())) };
+            match state.asked.get_mut(index as usize) {
                 Some(asked) => asked.waker = Some(context.waker().clone()),
                 None => return Poll::Ready(Err(over())),
             }

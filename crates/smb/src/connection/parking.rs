@@ -32,9 +32,9 @@ impl Connection {
                 self.announce_or_note(&mut exchange, &mut request, async_id, out);
                 Parking::Engine(engine, ticket)
             }
-            ParkReason::LogOnDelay(place) => {
+            ParkReason::LogOnDelay(queued) => {
                 exchange.compound.abandon(request.at);
-                Parking::LogOnDelay(place)
+                Parking::LogOnDelay(queued)
             }
             ParkReason::Work(work) | ParkReason::Persist(work) => {
                 exchange.remaining.pass(request.transaction.len);
